@@ -1,0 +1,47 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help run test check format clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/run ## Set up .venv if needed, and run the study in config/config.yaml
+	@$(BIN)/snakemake --cores 1
+
+test: $(VENV)/dev ## Set up .venv if needed, and run the tests
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/dev ## All that CI and reviewers ask for: linters, formatters, types, tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+format: $(VENV)/dev ## Format all code
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/snakefmt Snakefile workflow
+
+clean: ## Delete .venv; results stay
+	rm -rf $(VENV)
+
+$(VENV)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "opcost needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Use: make run PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/run: requirements.txt $(VENV)/python
+	@echo "Installing the pinned packages into $(VENV) (some minutes, about 6 GB with CUDA)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/dev: requirements-dev.txt $(VENV)/run
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@

@@ -1,0 +1,21 @@
+"""Rule benchmark_model: the row of one whole model on one target."""
+
+import argparse
+from pathlib import Path
+
+from opcost.errors import reported
+from opcost.job import Place, model_job
+from opcost.study import Conditions, ModelDefinition
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--definition", type=ModelDefinition.from_json, required=True)
+    parser.add_argument("--search-path", type=Path, required=True)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--device", type=Path, required=True)
+    parser.add_argument("--conditions", type=Conditions.from_json, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    with reported():
+        place = Place(arguments.target, arguments.conditions, arguments.device)
+        model_job(arguments.definition, arguments.search_path, place, arguments.output)

@@ -1,0 +1,21 @@
+"""Rule benchmark_operator: the row of one operator tuple on one target."""
+
+import argparse
+from pathlib import Path
+
+from opcost.errors import reported
+from opcost.job import Place, operator_job
+from opcost.study import Conditions
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tuple-id", required=True)
+    parser.add_argument("--manifest", type=Path, required=True)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--device", type=Path, required=True)
+    parser.add_argument("--conditions", type=Conditions.from_json, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    with reported():
+        place = Place(arguments.target, arguments.conditions, arguments.device)
+        operator_job(arguments.tuple_id, arguments.manifest, place, arguments.output)

@@ -1,0 +1,30 @@
+"""Rule compare: sums over operators against whole models."""
+
+from pathlib import Path
+
+from opcost import records
+from opcost.comparison import compare_study
+from opcost.errors import reported
+from opcost.figure import draw
+from opcost.files import replacing
+from opcost.manifest import read_manifest, read_model_tuples
+from opcost.summary import summarise
+
+files, outputs = snakemake.input, snakemake.output
+with reported(snakemake.log[0]):
+    comparison, shares = compare_study(
+        [read_model_tuples(Path(path)) for path in files.tuples],
+        records.read(Path(files.database), records.OPERATOR).to_pylist(),
+        records.read_all([Path(path) for path in files.models], records.MODEL).to_pylist(),
+        read_manifest(Path(files.manifest)),
+    )
+    for rows, schema, parquet, csv in (
+        (comparison, records.COMPARISON, outputs.comparison, outputs.comparison_csv),
+        (shares, records.SHARES, outputs.shares, outputs.shares_csv),
+    ):
+        records.write(Path(parquet), schema, rows)
+        with replacing(Path(csv)) as temporary:
+            records.read(Path(parquet), schema).to_pandas().to_csv(temporary, index=False)
+    with replacing(Path(outputs.summary)) as temporary:
+        temporary.write_text(summarise(comparison, shares) + "\n", encoding="utf-8")
+    draw(Path(outputs.figure), comparison, shares)

@@ -1,0 +1,22 @@
+"""Rule extract: what one model executes."""
+
+import argparse
+from pathlib import Path
+
+from opcost.errors import reported
+from opcost.study import ModelDefinition
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--definition", type=ModelDefinition.from_json, required=True)
+    parser.add_argument("--search-path", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    with reported():
+        from opcost.extraction import extract_model_tuples
+        from opcost.manifest import write_model_tuples
+        from opcost.progress import extraction_line
+
+        tuples = extract_model_tuples(arguments.definition, arguments.search_path)
+        write_model_tuples(arguments.output, tuples)
+        print(extraction_line(tuples), flush=True)

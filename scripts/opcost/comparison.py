@@ -1,0 +1,299 @@
+"""Sums over operators against whole models, model by model and target by target.
+
+A sum is an answer only if it is complete: with a tuple missing, the estimate is null and says why.
+What could be measured is there all the same, named `partial`.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opcost import statistics
+from opcost.manifest import ModelTuples, TupleRecord
+from opcost.statistics import Estimate
+
+Row = Mapping[str, Any]
+
+_SAME_CONDITIONS = (
+    "device_name",
+    "device_uuid_hash",
+    "driver_version",
+    "torch_version",
+    "protocol_version",
+    "conditions_json",
+)
+
+
+@dataclass(frozen=True)
+class _Term:
+    """One kernel-launching tuple of a model: how often it is called, and its row if there is one."""
+
+    record: TupleRecord
+    calls: int
+    row: Row | None
+    filtered: bool
+
+    @property
+    def measured(self) -> bool:
+        return self.row is not None and self.row["status"] == "ok"
+
+
+def compare_study(
+    models: Sequence[ModelTuples],
+    operator_rows: Sequence[Row],
+    model_rows: Sequence[Row],
+    manifest: Mapping[str, Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The comparison and the shares of every measured model on every target."""
+    filtered = {tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] == "filtered"}
+    rows: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in operator_rows:
+        rows[row["target"]][row["tuple_id"]] = row
+    by_name = {model.model: model for model in models}
+    comparison, table = [], []
+    for reference in model_rows:
+        model, target = by_name[reference["model"]], reference["target"]
+        comparison.append(compare(model, target, reference, rows[target], filtered))
+        table += shares(model, target, reference, rows[target], filtered)
+    return comparison, table
+
+
+def compare(
+    model: ModelTuples, target: str, reference: Row, rows: Mapping[str, Row], filtered: set[str]
+) -> dict[str, Any]:
+    """The comparison row of one model on one target.
+
+    `rows` are the target's operator rows by tuple id, `reference` the row of the whole model,
+    `filtered` the ids of the tuples that the study does not benchmark.
+    """
+    terms = _terms(model, rows, filtered)
+    measured = [term for term in terms if term.measured]
+    partial_s = sum(term.calls * term.row["time_s"] for term in measured if term.row)
+    reference_time = _estimate(reference, "time", "s")
+    conflict = _conflict([*(term.row for term in measured if term.row), reference])
+    estimate_time = None
+    time_reason = conflict or _incomplete(terms)
+    if time_reason is None:
+        estimate_time = statistics.weighted_sum(_weighted(terms, "time", "s"))
+    if reference_time is None:
+        failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
+        time_reason = f"{time_reason}; {failure}" if time_reason else failure
+    calls = sum(term.calls for term in terms)
+    row = {
+        "model": model.model,
+        "target": target,
+        **_columns("estimate_time", "s", estimate_time),
+        **_columns("reference_time", "s", reference_time),
+        **_relative_error("time", estimate_time, reference_time),
+        "time_reason": time_reason,
+        "partial_time_s": partial_s,
+        "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
+        "coverage_flops": _flops_coverage(terms),
+        "coverage_time": partial_s / reference_time.value if reference_time else None,
+        "calls": calls,
+        "view_calls": len(model.calls) - calls,
+        "tuples": len(terms),
+        "measured_tuples": len(measured),
+        "failed_tuples": sum(term.row is not None and not term.measured for term in terms),
+        "filtered_tuples": sum(term.filtered for term in terms),
+        "unconverged_tuples": sum(not term.row["converged"] for term in measured if term.row),
+        "flagged_tuples": sum(bool(term.row["flags"]) for term in measured if term.row),
+        "flops": _total_flops(terms),
+        "parameters": model.parameters,
+        "sentinel_spread": _sentinel_spread(rows.values()),
+        **{
+            name: reference[name]
+            for name in ("cache_state", "device_name", "torch_version", "protocol_version")
+        },
+    }
+    return row | _energy(terms, reference, estimate_time, reference_time, time_reason)
+
+
+def shares(
+    model: ModelTuples, target: str, reference: Row, rows: Mapping[str, Row], filtered: set[str]
+) -> list[dict[str, Any]]:
+    """A model's cost by operator on one target, costliest first, views last."""
+    groups: dict[str, list[_Term]] = defaultdict(list)
+    for term in _terms(model, rows, filtered):
+        groups[term.record.operator_tuple.operator].append(term)
+    whole_s = reference["time_s"]
+    table = []
+    for operator, terms in groups.items():
+        complete = all(term.measured for term in terms)
+        time_s = _sum(terms, "time_s") if complete else None
+        table.append(
+            {
+                "operator": operator,
+                "launches_kernel": True,
+                "calls": sum(term.calls for term in terms),
+                "tuples": len(terms),
+                "measured_tuples": sum(term.measured for term in terms),
+                "time_s": time_s,
+                "energy_j": _sum(terms, "energy_j") if complete else None,
+                "flops": _total_flops(terms),
+                "bytes": sum(term.calls * term.record.bytes for term in terms),
+                "share_of_reference_time": time_s / whole_s if time_s and whole_s else None,
+            }
+        )
+    table.sort(key=lambda row: (-(row["time_s"] or 0), row["operator"]))
+    return [{"model": model.model, "target": target, **row} for row in [*table, *_views(model)]]
+
+
+def _views(model: ModelTuples) -> list[dict[str, Any]]:
+    counts: dict[str, list[int]] = defaultdict(list)
+    for tuple_id, calls in model.call_counts().items():
+        record = model.by_id[tuple_id]
+        if not record.launches_kernel:
+            counts[record.operator_tuple.operator].append(calls)
+    return [
+        {
+            "operator": operator,
+            "launches_kernel": False,
+            "calls": sum(calls),
+            "tuples": len(calls),
+            "measured_tuples": 0,
+        }
+        for operator, calls in sorted(counts.items())
+    ]
+
+
+def _terms(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) -> list[_Term]:
+    return [
+        _Term(model.by_id[tuple_id], calls, rows.get(tuple_id), tuple_id in filtered)
+        for tuple_id, calls in model.call_counts().items()
+        if model.by_id[tuple_id].launches_kernel
+    ]
+
+
+def _incomplete(terms: Sequence[_Term]) -> str | None:
+    """Why the sum is not an answer, or None if every tuple is measured."""
+    missing = [term for term in terms if not term.measured]
+    if not missing:
+        return None
+    parts = []
+    filtered = sum(term.filtered for term in missing)
+    if filtered:
+        parts.append(f"{filtered} of {len(terms)} operator tuples are filtered out")
+    failed = [term for term in missing if term.row is not None and not term.filtered]
+    if failed:
+        example = failed[0]
+        assert example.row is not None
+        parts.append(
+            f"{len(failed)} of {len(terms)} operator tuples failed "
+            f"({example.record.operator_tuple}: {example.row['status']}: {example.row['error']})"
+        )
+    absent = len(missing) - filtered - len(failed)
+    if absent:
+        parts.append(f"{absent} of {len(terms)} operator tuples are not measured")
+    return "; ".join(parts)
+
+
+def _conflict(rows: Sequence[Row]) -> str | None:
+    """What rows differ in that must not be added up, or None."""
+    ok = [row for row in rows if row["status"] == "ok"]
+    for name in _SAME_CONDITIONS:
+        values = {row[name] for row in ok}
+        if len(values) > 1:
+            found = " and ".join(sorted(map(str, values)))
+            return f"measured under different conditions: {name} {found}"
+    return None
+
+
+def _energy(
+    terms: Sequence[_Term],
+    reference: Row,
+    estimate_time: Estimate | None,
+    reference_time: Estimate | None,
+    time_reason: str | None,
+) -> dict[str, Any]:
+    """The energy columns. Between its operators a model idles, so idle power x that time is added."""
+    reference_energy = _estimate(reference, "energy", "j")
+    reasons = {term.row["energy_reason"] for term in terms if term.measured and term.row}
+    reason = time_reason or reference["energy_reason"] or next(iter(reasons - {None}), None)
+    estimate = None
+    if reason is None and estimate_time and reference_time:
+        gap_s = reference_time.value - estimate_time.value
+        if reference["idle_power_w"] is None:
+            reason = "the idle power was not measured"
+        else:
+            operators = statistics.weighted_sum(_weighted(terms, "energy", "j"))
+            estimate = _shifted(operators, reference["idle_power_w"] * gap_s)
+    return {
+        **_columns("estimate_energy", "j", estimate),
+        **_columns("reference_energy", "j", reference_energy),
+        **_relative_error("energy", estimate, reference_energy),
+        "energy_reason": reason,
+    }
+
+
+def _shifted(estimate: Estimate, offset: float) -> Estimate:
+    if estimate.low is None or estimate.high is None:
+        return Estimate(estimate.value + offset, None, None)
+    return Estimate(estimate.value + offset, estimate.low + offset, estimate.high + offset)
+
+
+def _weighted(terms: Sequence[_Term], quantity: str, unit: str) -> Iterable[tuple[float, Estimate]]:
+    for term in terms:
+        estimate = _estimate(term.row, quantity, unit) if term.row else None
+        if estimate is not None:
+            yield term.calls, estimate
+
+
+def _estimate(row: Row, quantity: str, unit: str) -> Estimate | None:
+    if row[f"{quantity}_{unit}"] is None:
+        return None
+    low, high = row[f"{quantity}_ci_low_{unit}"], row[f"{quantity}_ci_high_{unit}"]
+    return Estimate(row[f"{quantity}_{unit}"], low, high)
+
+
+def _columns(name: str, unit: str, estimate: Estimate | None) -> dict[str, Any]:
+    return {
+        f"{name}_{unit}": estimate.value if estimate else None,
+        f"{name}_ci_low_{unit}": estimate.low if estimate else None,
+        f"{name}_ci_high_{unit}": estimate.high if estimate else None,
+    }
+
+
+def _relative_error(
+    quantity: str, estimate: Estimate | None, reference: Estimate | None
+) -> dict[str, Any]:
+    name = f"{quantity}_relative_error"
+    if estimate is None or reference is None:
+        return {name: None, f"{name}_ci_low": None, f"{name}_ci_high": None}
+    ratio = statistics.ratio(estimate, reference)
+    return {
+        name: ratio.value - 1,
+        f"{name}_ci_low": None if ratio.low is None else ratio.low - 1,
+        f"{name}_ci_high": None if ratio.high is None else ratio.high - 1,
+    }
+
+
+def _sum(terms: Sequence[_Term], column: str) -> float | None:
+    values = [(term.calls, term.row[column]) for term in terms if term.row]
+    if any(value is None for _, value in values):
+        return None
+    return math.fsum(calls * value for calls, value in values)
+
+
+def _total_flops(terms: Sequence[_Term]) -> int | None:
+    if any(term.record.flops is None for term in terms):
+        return None
+    return sum(term.calls * (term.record.flops or 0) for term in terms)
+
+
+def _flops_coverage(terms: Sequence[_Term]) -> float | None:
+    total = _total_flops(terms)
+    if not total:
+        return None
+    return sum(term.calls * (term.record.flops or 0) for term in terms if term.measured) / total
+
+
+def _sentinel_spread(rows: Iterable[Row]) -> float | None:
+    """How much the machine's own speed varied: 5th to 95th percentile over the median."""
+    times_s = sorted(row["sentinel_time_s"] for row in rows if row["sentinel_time_s"] is not None)
+    if len(times_s) < 2:
+        return None
+    cut = round(0.05 * (len(times_s) - 1))
+    return (times_s[-1 - cut] - times_s[cut]) / statistics.median(times_s).value

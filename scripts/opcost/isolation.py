@@ -1,0 +1,71 @@
+"""A child process whose death is an answer."""
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+_PR_SET_PDEATHSIG = 1
+
+
+def run_isolated(work: Callable[[], None], timeout_s: float) -> tuple[str, str] | None:
+    """Run `work` in a forked child, and tell how it died: (status, message), or None if it did not.
+
+    The status is "crashed" or "timeout". A child that raises exits with 1, and so does this
+    process: that is a fault of the harness, not a result. Fork before torch is imported.
+    """
+    child = os.fork()
+    if child == 0:
+        _be_the_child(work)
+    try:
+        return _outcome(child, timeout_s)
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
+
+
+def _be_the_child(work: Callable[[], None]) -> NoReturn:
+    # Not to outlive a killed parent: it would disturb the next measurement.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    code = 1
+    try:
+        work()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _outcome(child: int, timeout_s: float) -> tuple[str, str] | None:
+    def expire(_signal: int, _frame: object) -> NoReturn:
+        raise TimeoutError
+
+    previous = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, timeout_s)
+    try:
+        _, status = os.waitpid(child, 0)
+    except TimeoutError:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return "timeout", f"gave up after {timeout_s:g} s (measurement.timeout_s)"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        if code:
+            sys.exit(code)
+        return None
+    if -code in (signal.SIGINT, signal.SIGTERM):
+        sys.exit(128 - code)
+    hint = ": the system may have run out of memory" if -code == signal.SIGKILL else ""
+    return "crashed", f"killed by {signal.Signals(-code).name}{hint}"

@@ -1,0 +1,133 @@
+"""One benchmark job: the device's lock, a process of its own, and a row whatever happens.
+
+The outer process stays light and never touches the device: it outlives a crash of the inner one
+and records it. Heavy modules are therefore imported inside functions.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opcost.errors import OpcostError, reported
+from opcost.files import replacing
+from opcost.isolation import run_isolated
+from opcost.lock import exclusive
+from opcost.manifest import TupleRecord, read_manifest, to_benchmark
+from opcost.study import Conditions, ModelDefinition, Target
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job measures: the target's name, its conditions, and the file of its device."""
+
+    target: str
+    conditions: Conditions
+    device_file: Path
+
+
+def identify_target(target: Target, output: Path) -> None:
+    """Write what device a target stands for here. Raises OpcostError if there is none."""
+    identity = _open_identified(target)[1]
+    with replacing(output) as temporary:
+        temporary.write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
+
+
+def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path) -> None:
+    """Benchmark one operator tuple and write its row."""
+    manifest = read_manifest(manifest_path)
+    if tuple_id not in manifest:
+        raise OpcostError(f"{manifest_path} has no tuple {tuple_id}")
+    record = TupleRecord.from_document(manifest[tuple_id])
+
+    def measure() -> None:
+        from opcost import benchmark, records
+        from opcost.progress import operator_line
+
+        device = _expected_device(place)
+        row = benchmark.benchmark_operator(record, device, place.conditions, place.target)
+        records.write(output, records.OPERATOR, [row])
+        print(operator_line(row, output.parent, len(to_benchmark(manifest))), flush=True)
+
+    def record_death(outcome: dict[str, str]) -> None:
+        from opcost import records
+
+        row = records.operator_columns(record) | _conditions(place) | outcome
+        records.write(output, records.OPERATOR, [row])
+
+    _run(f"operator tuple {tuple_id}", measure, record_death, place)
+
+
+def model_job(
+    definition: ModelDefinition, search_path: Path | None, place: Place, output: Path
+) -> None:
+    """Benchmark one whole model and write its row."""
+
+    def measure() -> None:
+        from opcost import benchmark, records
+        from opcost.progress import model_line
+
+        device = _expected_device(place)
+        row = benchmark.benchmark_model(
+            definition, device, place.conditions, place.target, search_path
+        )
+        records.write(output, records.MODEL, [row])
+        print(model_line(row), flush=True)
+
+    def record_death(outcome: dict[str, str]) -> None:
+        from opcost import records
+
+        row = records.model_columns(definition) | _conditions(place) | outcome
+        records.write(output, records.MODEL, [row])
+
+    _run(f"model {definition.name}", measure, record_death, place)
+
+
+def _run(purpose: str, measure: Any, record_death: Any, place: Place) -> None:
+    key = json.loads(place.device_file.read_text(encoding="utf-8"))["lock_key"]
+    with exclusive(key, purpose):
+        death = run_isolated(_reporting(measure), place.conditions.measurement.timeout_s)
+        if death is not None:
+            status, message = death
+            record_death({"status": status, "error": message})
+            print(f"{purpose}: {status}: {message}", flush=True)
+
+
+def _reporting(work: Any) -> Any:
+    def reporting() -> None:
+        with reported():
+            work()
+
+    return reporting
+
+
+def _conditions(place: Place) -> dict[str, Any]:
+    from opcost import records
+
+    return records.condition_columns(place.conditions, place.target)
+
+
+def _open_identified(target: Target) -> tuple[Any, dict[str, Any]]:
+    from opcost.device import open_device
+
+    device = open_device(target)
+    identity = {
+        "device": device.name,
+        "device_name": device.model_name,
+        "device_uuid_hash": device.uuid_hash,
+        "lock_key": device.uuid_hash or device.name,
+    }
+    return device, identity
+
+
+def _expected_device(place: Place) -> Any:
+    """The target's device. Raises OpcostError if it is not the one that the study began with."""
+    device, found = _open_identified(place.conditions.target)
+    expected = json.loads(place.device_file.read_text(encoding="utf-8"))
+    if found != expected:
+        raise OpcostError(
+            f"target {place.target!r} began on {expected['device']} ({expected['device_name']}), "
+            f"but this is {found['device']} ({found['device_name']}): numbers of two devices are "
+            f"never mixed. Name another target, or delete {place.device_file.parent} to start anew"
+        )
+    return device

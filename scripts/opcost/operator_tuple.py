@@ -1,0 +1,206 @@
+"""The identity of an operator tuple: operator + parameters + the shape, dtype and layout of tensors.
+
+Two calls are the same tuple exactly when their canonical JSON is the same text. Device, versions,
+model and the values of tensors are not part of it. This module knows JSON only: `extraction` makes
+tuples from live calls, `replay` makes calls from tuples.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self, TypeAlias
+
+ELEMENT_BYTES = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor without its values.
+
+    `layout` is None for a contiguous tensor, "channels_last" or "channels_last_3d" where that is
+    its memory format, else its strides in elements, with those of dimensions of size 1 set to zero
+    because no element depends on them.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str | tuple[int, ...] | None = None
+
+    @property
+    def elements(self) -> int:
+        """Distinct elements in memory: a dimension of stride zero repeats the same ones."""
+        if isinstance(self.layout, tuple):
+            strided = [
+                size for size, stride in zip(self.shape, self.layout, strict=True) if stride != 0
+            ]
+            return 0 if 0 in self.shape else math.prod(strided)
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the distinct elements."""
+        return self.elements * ELEMENT_BYTES[self.dtype]
+
+    def to_document(self) -> dict[str, Any]:
+        """The spec as JSON data."""
+        document: dict[str, Any] = {"dtype": self.dtype, "shape": list(self.shape)}
+        if self.layout is not None:
+            document["layout"] = (
+                list(self.layout) if isinstance(self.layout, tuple) else self.layout
+            )
+        return document
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The spec that `to_document` wrote."""
+        layout = document.get("layout")
+        return cls(
+            tuple(document["shape"]),
+            document["dtype"],
+            tuple(layout) if isinstance(layout, list) else layout,
+        )
+
+    def __str__(self) -> str:
+        layout = "" if self.layout is None else f"@{self.layout}".replace(" ", "")
+        dtype = "" if self.dtype == "float32" else f":{self.dtype}"
+        return "x".join(map(str, self.shape)) + dtype + layout if self.shape else f"scalar{dtype}"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A named torch constant: kind is "dtype", "memory_format" or "layout"."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Value: TypeAlias = "None | bool | int | float | str | TensorSpec | Constant | tuple[Value, ...]"
+
+
+@dataclass(frozen=True)
+class OperatorTuple:
+    """An operator with its arguments by schema name; those equal to their default are left out."""
+
+    operator: str
+    arguments: tuple[tuple[str, Value], ...]
+
+    @cached_property
+    def canonical_json(self) -> str:
+        """The text that is the tuple's identity: sorted keys, no spaces."""
+        arguments = {name: _to_document(value) for name, value in self.arguments}
+        document = {"arguments": arguments, "operator": self.operator}
+        return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @cached_property
+    def tuple_id(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
+        return hashlib.sha256(self.canonical_json.encode()).hexdigest()[:16]
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The tuple that `canonical_json` describes."""
+        document = json.loads(text)
+        arguments = sorted(document["arguments"].items())
+        return cls(
+            document["operator"],
+            tuple((name, _from_document(value)) for name, value in arguments),
+        )
+
+    @property
+    def name(self) -> str:
+        """The operator as people call it: `aten.conv2d.default` is `conv2d`."""
+        return short_name(self.operator)
+
+    @property
+    def tensors(self) -> Iterator[tuple[str, TensorSpec]]:
+        """Every tensor argument with the name of the argument it belongs to."""
+        for name, value in self.arguments:
+            for spec in tensors_in(value):
+                yield name, spec
+
+    def __str__(self) -> str:
+        parts = [
+            _show(value) if _holds_tensor(value) else f"{name}={_show(value)}"
+            for name, value in sorted(self.arguments, key=_reading_order)
+        ]
+        return f"{self.name}({', '.join(parts)})"
+
+
+def short_name(operator: str) -> str:
+    """`aten.conv2d.default` is `conv2d`; operators of other namespaces keep theirs."""
+    namespace, name, _ = operator.split(".", 2)
+    return name if namespace == "aten" else f"{namespace}.{name}"
+
+
+def tensors_in(value: Value) -> Iterator[TensorSpec]:
+    """The tensors in a value, lists included."""
+    if isinstance(value, TensorSpec):
+        yield value
+    elif isinstance(value, tuple):
+        for element in value:
+            yield from tensors_in(element)
+
+
+def _to_document(value: Value) -> Any:
+    match value:
+        case TensorSpec():
+            return value.to_document()
+        case Constant():
+            return {value.kind: value.name}
+        case tuple():
+            return [_to_document(element) for element in value]
+        case float() if not math.isfinite(value):
+            return {"float": str(value)}
+        case _:
+            return value
+
+
+def _from_document(document: Any) -> Value:
+    match document:
+        case {"shape": _}:
+            return TensorSpec.from_document(document)
+        case {"float": text}:
+            return float(text)
+        case dict():
+            [(kind, name)] = document.items()
+            return Constant(kind, name)
+        case list():
+            return tuple(_from_document(element) for element in document)
+        case _:
+            return document
+
+
+def _show(value: Value) -> str:
+    return f"[{','.join(map(_show, value))}]" if isinstance(value, tuple) else str(value)
+
+
+def _holds_tensor(value: Value) -> bool:
+    return any(True for _ in tensors_in(value))
+
+
+def _reading_order(argument: tuple[str, Value]) -> tuple[int, str]:
+    """The order in which people name arguments: data, weight, other tensors, parameters."""
+    name, value = argument
+    first = ("self", "input", "query", "tensors", "weight")
+    if name in first:
+        return first.index(name), name
+    return len(first) + (not _holds_tensor(value)), name

@@ -1,0 +1,65 @@
+"""What a person sees while a study runs."""
+
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from opcost.manifest import ModelTuples
+
+_RECENT = 20
+
+
+def extraction_line(tuples: ModelTuples) -> str:
+    """One extracted model."""
+    kernels = sum(record.launches_kernel for record in tuples.tuples)
+    return (
+        f"[extracted] {tuples.model}: {len(tuples.calls)} operator calls, "
+        f"{len(tuples.tuples)} distinct tuples, {kernels} of them more than views"
+    )
+
+
+def operator_line(row: Mapping[str, Any], directory: Path, total: int) -> str:
+    """One measured operator tuple: how far the target is, the result, and the time still needed.
+
+    The estimate is the median interval between the latest files, times the files still missing.
+    """
+    finished = sorted(path.stat().st_mtime for path in directory.glob("*.parquet"))
+    # Tuples that no model needs any more are kept, and not among those to do.
+    done = min(len(finished), total)
+    line = f"[{done:>{len(str(total))}}/{total}] {row['target']}  {result(row)}  {row['description']}"
+    recent = finished[-_RECENT:]
+    intervals = [later - earlier for earlier, later in zip(recent, recent[1:], strict=False)]
+    if done == total or not intervals:
+        return line
+    return f"{line}  (about {_duration(statistics.median(intervals) * (total - done))} left)"
+
+
+def model_line(row: Mapping[str, Any]) -> str:
+    """One measured whole model."""
+    return f"[model] {row['target']}  {result(row)}  {row['model']}"
+
+
+def result(row: Mapping[str, Any]) -> str:
+    """The result of a row: time with its uncertainty, energy if there is one, or the failure."""
+    if row["status"] != "ok":
+        return f"{row['status']}: {row['error']}"
+    text = f"{seconds(row['time_s']):>9}"
+    if row.get("time_ci_low_s") is not None:
+        half_width = (row["time_ci_high_s"] - row["time_ci_low_s"]) / 2 / row["time_s"]
+        text += f" ± {half_width:4.1%}"
+    if row.get("energy_j") is not None:
+        text += f"  {row['energy_j'] * 1e3:.3g} mJ"
+    return text
+
+
+def seconds(value: float) -> str:
+    """A duration in the unit that suits it, to four digits."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(value) >= scale:
+            return f"{value / scale:.4g} {unit}"
+    return f"{value / 1e-9:.4g} ns"
+
+
+def _duration(value: float) -> str:
+    return f"{value:.0f} s" if value < 100 else f"{value / 60:.0f} min"

@@ -1,0 +1,110 @@
+"""Estimates with their uncertainty. Pure functions over plain numbers."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with a two-sided 95 % confidence interval, in the unit of the data.
+
+    The limits are None where the data are too few to carry an interval.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def relative_half_width(self) -> float | None:
+        """Half of the interval as a share of the value."""
+        if self.low is None or self.high is None or self.value == 0:
+            return None
+        return (self.high - self.low) / 2 / abs(self.value)
+
+
+def median(data: Sequence[float]) -> Estimate:
+    """The median with the interval between order statistics, which assumes no distribution.
+
+    The interval (x_k, x_(n+1-k)) holds the median of independent values with probability
+    1 - 2 P(Binomial(n, 1/2) < k); k is the largest for which that is at least 95 %. Fewer than 6
+    values carry none. (Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2.) Raises
+    statistics.StatisticsError without data.
+    """
+    ordered = sorted(data)
+    value = statistics.median(ordered)
+    cumulative = special.bdtr(np.arange(len(ordered) // 2 + 1), len(ordered), 0.5)
+    rank = int(np.searchsorted(cumulative, 0.025, side="right"))
+    if rank == 0:
+        return Estimate(value, None, None)
+    return Estimate(value, ordered[rank - 1], ordered[-rank])
+
+
+def mean(data: Sequence[float]) -> Estimate:
+    """The mean of independent values, with Student's interval; one value carries none.
+
+    Raises statistics.StatisticsError without data.
+    """
+    value = statistics.fmean(data)
+    if len(data) < 2:
+        return Estimate(value, None, None)
+    quantile = float(special.stdtrit(len(data) - 1, 0.975))
+    margin = quantile * statistics.stdev(data) / math.sqrt(len(data))
+    return Estimate(value, value - margin, value + margin)
+
+
+def drifts(data: Sequence[float]) -> bool:
+    """Whether the first and the second half of the data have medians whose intervals part."""
+    middle = len(data) // 2
+    if middle < 6:
+        return False
+    first, second = median(data[:middle]), median(data[middle:])
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        return False
+    return first.high < second.low or second.high < first.low
+
+
+def product(first: Estimate, second: Estimate) -> Estimate:
+    """The product of two independent positive estimates, relative half-widths in quadrature."""
+    return _combine(first.value * second.value, (first, False), (second, False))
+
+
+def ratio(numerator: Estimate, denominator: Estimate) -> Estimate:
+    """The quotient of two independent positive estimates, relative half-widths in quadrature."""
+    return _combine(numerator.value / denominator.value, (numerator, False), (denominator, True))
+
+
+def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
+    """The sum of weight x estimate over independent estimates, half-widths in quadrature.
+
+    A weight multiplies its estimate's error as a whole: all calls of a tuple share one
+    measurement. No interval if one of the terms has none.
+    """
+    total, below, above, complete = 0.0, 0.0, 0.0, True
+    for weight, estimate in terms:
+        total += weight * estimate.value
+        if estimate.low is None or estimate.high is None:
+            complete = False
+            continue
+        below += (weight * (estimate.value - estimate.low)) ** 2
+        above += (weight * (estimate.high - estimate.value)) ** 2
+    if not complete:
+        return Estimate(total, None, None)
+    return Estimate(total, total - math.sqrt(below), total + math.sqrt(above))
+
+
+def _combine(value: float, *factors: tuple[Estimate, bool]) -> Estimate:
+    below, above = 0.0, 0.0
+    for factor, inverse in factors:
+        if factor.low is None or factor.high is None:
+            return Estimate(value, None, None)
+        down = (factor.value - factor.low) / factor.value
+        up = (factor.high - factor.value) / factor.value
+        below += (up if inverse else down) ** 2
+        above += (down if inverse else up) ** 2
+    return Estimate(value, value * (1 - math.sqrt(below)), value * (1 + math.sqrt(above)))

@@ -1,0 +1,217 @@
+"""The study: which models, on which targets, measured how. Plain data, checked before any work.
+
+Nothing here imports torch: a study is read each time that Snakemake starts.
+"""
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import jsonschema
+import yaml
+
+from opcost.errors import OpcostError, closest
+
+PROTOCOL_VERSION = 1
+"""Bumped by hand when the same settings come to mean another measurement; measures all again."""
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One example input: its shape with the batch dimension, and what to fill it with."""
+
+    shape: tuple[int, ...]
+    dtype: str | None = None
+    high: int | None = None
+
+
+@dataclass(frozen=True)
+class ModelDefinition:
+    """All that decides which operators a model executes.
+
+    `source_digest` covers the code of a factory that lies beside its config: comments and
+    formatting do not change it.
+    """
+
+    name: str
+    inputs: tuple[InputSpec, ...]
+    model: str | None = None
+    factory: str | None = None
+    arguments: Mapping[str, Any] | None = None
+    dtype: str = "float32"
+    memory_format: str = "contiguous"
+    mode: str = "inference"
+    source_digest: str | None = None
+
+    def to_json(self) -> str:
+        """The definition as one line of JSON, the same for equal definitions."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The definition that `to_json` wrote."""
+        document = json.loads(text)
+        inputs = tuple(
+            InputSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in document["inputs"]
+        )
+        return cls(**{**document, "inputs": inputs})
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to measure: a device and its operating point."""
+
+    device: str
+    threads: int
+    tf32: bool
+
+
+@dataclass(frozen=True)
+class MeasurementSettings:
+    """How to measure; config/config.yaml and its schema describe each setting."""
+
+    cache_state: str
+    seed: int
+    warm_up_s: float
+    batch_s: float
+    min_batches: int
+    time_relative_ci: float
+    min_time_s: float
+    max_time_s: float
+    power_lead_in_s: float
+    power_window_s: float
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Everything of a study that changes what a measured number means."""
+
+    target: Target
+    measurement: MeasurementSettings
+    protocol_version: int = PROTOCOL_VERSION
+
+    def to_json(self) -> str:
+        """The conditions as one line of JSON, the same for equal conditions."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The conditions that `to_json` wrote."""
+        document = json.loads(text)
+        return cls(
+            Target(**document["target"]),
+            MeasurementSettings(**document["measurement"]),
+            document["protocol_version"],
+        )
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked configuration."""
+
+    models: Mapping[str, ModelDefinition]
+    model_directory: Path
+    operators: tuple[str, ...] | None
+    conditions: Mapping[str, Conditions]
+
+
+def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
+    """Check a configuration and the model configs that it names.
+
+    Raises OpcostError with the place, the value found and the values allowed.
+    """
+    document = _checked(config, schema_directory / "config.schema.yaml", "the configuration")
+    measurement = MeasurementSettings(**document["measurement"])
+    if measurement.min_time_s > measurement.max_time_s:
+        raise OpcostError(
+            f"measurement.min_time_s ({measurement.min_time_s}) exceeds "
+            f"measurement.max_time_s ({measurement.max_time_s}): lower the first or raise the second"
+        )
+    directory = Path(document["model_directory"])
+    schema = schema_directory / "model.schema.yaml"
+    operators = document["operators"]
+    return Study(
+        models={name: load_model(name, directory, schema) for name in document["models"]},
+        model_directory=directory,
+        operators=None if operators == "all" else tuple(operators),
+        conditions={
+            name: Conditions(Target(**target), measurement)
+            for name, target in document["targets"].items()
+        },
+    )
+
+
+def load_model(name: str, directory: Path, schema_path: Path) -> ModelDefinition:
+    """Read and check `directory`/`name`.yaml."""
+    path = directory / f"{name}.yaml"
+    if not path.is_file():
+        existing = [file.stem for file in directory.glob("*.yaml")]
+        raise OpcostError(f"there is no model config {path}. {closest(name, existing)}")
+    try:
+        parsed = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise OpcostError(f"{path} is not valid YAML: {error}") from error
+    document = _checked(parsed, schema_path, str(path))
+    inputs = tuple(
+        InputSpec(tuple(spec["shape"]), spec.get("dtype"), spec.get("high"))
+        for spec in document.pop("inputs")
+    )
+    digest = _source_digest(document.get("factory"), directory)
+    return ModelDefinition(name=name, inputs=inputs, source_digest=digest, **document)
+
+
+def _source_digest(factory: str | None, directory: Path) -> str | None:
+    if factory is None:
+        return None
+    source = directory / (factory.partition(":")[0].replace(".", "/") + ".py")
+    if not source.is_file():
+        return None
+    try:
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        raise OpcostError(f"{source} is not valid Python: {error}") from error
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+def _checked(document: Any, schema_path: Path, source: str) -> dict[str, Any]:
+    """The document with its defaults filled in; OpcostError lists all that is wrong with it."""
+    schema = yaml.safe_load(schema_path.read_text(encoding="utf-8"))
+    # YAML anchors in the config may carry keys of any type; JSON has text keys only.
+    instance = json.loads(json.dumps(document if document is not None else {}, default=str))
+    _fill_defaults(instance, schema)
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(instance)
+    problems = [_explain(error) for error in sorted(errors, key=lambda error: list(error.path))]
+    if problems:
+        raise OpcostError(f"{source} is not valid:\n  " + "\n  ".join(problems))
+    return instance
+
+
+def _fill_defaults(instance: Any, schema: Mapping[str, Any]) -> None:
+    if not isinstance(instance, dict):
+        return
+    for key, property_schema in schema.get("properties", {}).items():
+        if "default" in property_schema:
+            instance.setdefault(key, json.loads(json.dumps(property_schema["default"])))
+        if key in instance:
+            _fill_defaults(instance[key], property_schema)
+    others = schema.get("additionalProperties")
+    if isinstance(others, Mapping):
+        for key in instance.keys() - schema.get("properties", {}).keys():
+            _fill_defaults(instance[key], others)
+
+
+def _explain(error: jsonschema.ValidationError) -> str:
+    place = ".".join(str(part) for part in error.absolute_path)
+    if error.validator == "additionalProperties":
+        allowed: Iterable[str] = error.schema.get("properties", {})
+        unknown = sorted(set(error.instance) - set(allowed))
+        hints = " ".join(f"Unknown key {key!r}. {closest(key, allowed)}" for key in unknown)
+        return f"{place}: {hints}" if place else hints
+    description = error.schema.get("description") if isinstance(error.schema, Mapping) else None
+    hint = f" ({description})" if description else ""
+    return f"{place or 'top level'}: {error.message}{hint}"

@@ -1,0 +1,138 @@
+"""The comparison as people read it: a page of text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opcost.operator_tuple import short_name
+from opcost.progress import seconds
+
+Row = Mapping[str, Any]
+
+_COSTLIEST = 5
+
+
+def summarise(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
+    """The comparison of every target as text."""
+    targets = dict.fromkeys(row["target"] for row in comparison)
+    return "\n\n".join(
+        _target_summary(
+            [row for row in comparison if row["target"] == target],
+            [row for row in shares if row["target"] == target],
+        )
+        for target in targets
+    )
+
+
+def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
+    first = comparison[0]
+    lines = [
+        f"Target {first['target']}: {first['device_name']}, torch {first['torch_version']}, "
+        f"{first['cache_state']} cache",
+        "",
+        *_table(
+            ["model", "sum of operators", "whole model", "difference", "calls", "FLOPs", "tuples"],
+            [_comparison_cells(row) for row in comparison],
+        ),
+    ]
+    if any(row["reference_energy_j"] is not None for row in comparison):
+        header = ["model", "energy of operators", "whole model", "difference"]
+        lines += ["", *_table(header, [_energy_cells(row) for row in comparison])]
+    lines += ["", *_notes(comparison)]
+    lines += ["", "Where the time goes (share of the whole model's time):"]
+    for row in comparison:
+        lines.append(f"  {row['model']}: {_costliest(row['model'], shares)}")
+    return "\n".join(lines)
+
+
+def _comparison_cells(row: Row) -> list[str]:
+    return [
+        row["model"],
+        _with_interval(row, "estimate_time", "s", seconds),
+        _with_interval(row, "reference_time", "s", seconds),
+        _difference(row, "time"),
+        _percent(row["coverage_calls"]),
+        _percent(row["coverage_flops"]),
+        f"{row['measured_tuples']}/{row['tuples']}",
+    ]
+
+
+def _energy_cells(row: Row) -> list[str]:
+    def joules(value: float) -> str:
+        return f"{value * 1e3:.4g} mJ"
+
+    return [
+        row["model"],
+        _with_interval(row, "estimate_energy", "j", joules),
+        _with_interval(row, "reference_energy", "j", joules),
+        _difference(row, "energy"),
+    ]
+
+
+def _notes(comparison: Sequence[Row]) -> list[str]:
+    """What must be known to read the table, each reason once."""
+    notes = ["Calls and FLOPs: the share that the measured operators account for."]
+    notes.append("±: half of the 95 % interval within one measurement.")
+    spread = comparison[0]["sentinel_spread"]
+    if spread is not None:
+        notes.append(
+            f"Meanwhile one fixed convolution, timed before each measurement, varied by "
+            f"{spread:.0%} (5th to 95th percentile): so much is the machine's own."
+        )
+    for quantity in ("time", "energy"):
+        reasons: dict[str, list[str]] = {}
+        for row in comparison:
+            if row[f"{quantity}_reason"] is not None:
+                reasons.setdefault(row[f"{quantity}_reason"], []).append(row["model"])
+        for reason, models in reasons.items():
+            names = "all models" if len(models) == len(comparison) else ", ".join(models)
+            notes.append(f"No {quantity} for {names}: {reason}.")
+    for column, meaning in (
+        ("unconverged_tuples", "did not reach the asked-for confidence interval in their budget"),
+        ("flagged_tuples", "carry flags"),
+    ):
+        counts = [f"{row[column]} of {row['model']}" for row in comparison if row[column]]
+        if counts:
+            notes.append(f"Tuples that {meaning}: {', '.join(counts)}.")
+    return notes
+
+
+def _costliest(model: str, shares: Sequence[Row]) -> str:
+    rows = [row for row in shares if row["model"] == model and row["launches_kernel"]]
+    known = [row for row in rows if row["share_of_reference_time"] is not None]
+    parts = [
+        f"{short_name(row['operator'])} {row['share_of_reference_time']:.0%} ({row['calls']} calls)"
+        for row in known[:_COSTLIEST]
+    ]
+    return ", ".join(parts) or "not measured"
+
+
+def _with_interval(row: Row, name: str, unit: str, show: Any) -> str:
+    value = row[f"{name}_{unit}"]
+    if value is None:
+        return "-"
+    low, high = row[f"{name}_ci_low_{unit}"], row[f"{name}_ci_high_{unit}"]
+    return show(value) if low is None else f"{show(value)} ± {(high - low) / 2 / value:.1%}"
+
+
+def _difference(row: Row, quantity: str) -> str:
+    name = f"{quantity}_relative_error"
+    if row[name] is None:
+        return "-"
+    if row[f"{name}_ci_low"] is None:
+        return f"{row[name]:+.1%}"
+    return f"{row[name]:+.1%} ± {(row[f'{name}_ci_high'] - row[f'{name}_ci_low']) / 2:.1%}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if index == 0 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ).rstrip()
+        for cells in [header, *rows]
+    ]

@@ -1,0 +1,69 @@
+# Measurements: one job for each unique operator tuple and for each model, on each target.
+#
+#   in:  results/operator_tuples.json
+#   out: results/{target}/device.json                    the device that the target stands for
+#        results/{target}/operators/{tuple_id}.parquet   one row
+#        results/{target}/models/{model}.parquet         one row
+#
+# The manifest and the device are `ancient`: another model, or the same device found anew, is no
+# reason to measure again. What is one (settings, protocol version) travels as `params`.
+
+
+rule identify_target:
+    output:
+        "results/{target}/device.json",
+    log:
+        "logs/{target}/identify_target.log",
+    conda:
+        "../../envs/opcost.yaml"
+    params:
+        conditions=conditions,
+    message:
+        "Identifying the device of target {wildcards.target}"
+    shell:
+        "{PYTHON:q} {SCRIPTS:q}/identify_target.py --conditions {params.conditions:q}"
+        " --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule benchmark_operator:
+    input:
+        manifest=ancient("results/operator_tuples.json"),
+        device=ancient("results/{target}/device.json"),
+    output:
+        "results/{target}/operators/{tuple_id}.parquet",
+    log:
+        "logs/{target}/operators/{tuple_id}.log",
+    conda:
+        "../../envs/opcost.yaml"
+    params:
+        conditions=conditions,
+    threads: target_threads
+    resources:
+        measurement=1,
+    shell:
+        "{PYTHON:q} {SCRIPTS:q}/benchmark_operator.py --tuple-id {wildcards.tuple_id}"
+        " --manifest {input.manifest:q} --target {wildcards.target} --device {input.device:q}"
+        " --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)"
+
+
+rule benchmark_model:
+    input:
+        manifest=ancient("results/operator_tuples.json"),
+        device=ancient("results/{target}/device.json"),
+    output:
+        "results/{target}/models/{model}.parquet",
+    log:
+        "logs/{target}/models/{model}.log",
+    conda:
+        "../../envs/opcost.yaml"
+    params:
+        definition=definition,
+        conditions=conditions,
+    threads: target_threads
+    resources:
+        measurement=1,
+    shell:
+        "{PYTHON:q} {SCRIPTS:q}/benchmark_model.py --definition {params.definition:q}"
+        " --search-path {STUDY.model_directory:q} --target {wildcards.target}"
+        " --device {input.device:q} --conditions {params.conditions:q}"
+        " --output {output:q} 2> >(tee {log:q} >&2)"

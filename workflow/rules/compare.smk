@@ -1,0 +1,46 @@
+# From single rows to answers.
+#
+#   in:  all measurements, and each model's tuples
+#   out: results/database.parquet     every operator measurement of the study
+#        results/comparison.parquet   sum over operators against whole model (+ .csv)
+#        results/shares.parquet       each model's cost by operator (+ .csv)
+#        results/summary.txt          the comparison as people read it
+#        results/cost.svg             operators, stacked, beside the whole model
+
+
+rule database:
+    input:
+        operator_measurements,
+    output:
+        report("results/database.parquet", category="Operators"),
+    log:
+        "logs/database.log",
+    conda:
+        "../../envs/opcost.yaml"
+    message:
+        "Merging all operator measurements"
+    script:
+        "../../scripts/database.py"
+
+
+rule compare:
+    input:
+        manifest="results/operator_tuples.json",
+        database="results/database.parquet",
+        tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
+        models=model_measurements(),
+    output:
+        comparison="results/comparison.parquet",
+        comparison_csv=report("results/comparison.csv", category="Comparison"),
+        shares="results/shares.parquet",
+        shares_csv=report("results/shares.csv", category="Comparison"),
+        summary=report("results/summary.txt", category="Comparison"),
+        figure=report("results/cost.svg", category="Comparison"),
+    log:
+        "logs/compare.log",
+    conda:
+        "../../envs/opcost.yaml"
+    message:
+        "Comparing sums over operators with whole models"
+    script:
+        "../../scripts/compare.py"

@@ -1,0 +1,63 @@
+# Reads and checks the study each time Snakemake starts; defines what the rules ask of it.
+
+import sys
+
+from snakemake.exceptions import WorkflowError
+from snakemake.settings.types import DeploymentMethod
+
+REPOSITORY = Path(str(workflow.current_basedir)).resolve().parent
+SCRIPTS = REPOSITORY / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+from opcost.errors import OpcostError
+from opcost.manifest import read_manifest, to_benchmark
+from opcost.study import load_study
+
+# Jobs run on the Python that runs Snakemake, or on that of the rule's conda environment.
+CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+PYTHON = "python" if CONDA else sys.executable
+
+try:
+    STUDY = load_study(config, REPOSITORY / "workflow" / "schemas")
+except OpcostError as error:
+    raise WorkflowError(str(error)) from None
+
+
+def definition(wildcards):
+    """What a model is, as JSON: a change of it, and only that, extracts and measures it anew."""
+    if wildcards.model not in STUDY.models:
+        raise WorkflowError(f"model {wildcards.model!r} is not among `models` in the configuration")
+    return STUDY.models[wildcards.model].to_json()
+
+
+def conditions(wildcards):
+    """How a target is measured, as JSON: a change of it measures anew."""
+    if wildcards.target not in STUDY.conditions:
+        raise WorkflowError(f"target {wildcards.target!r} is not among `targets` in the configuration")
+    return STUDY.conditions[wildcards.target].to_json()
+
+
+def target_threads(wildcards):
+    return STUDY.conditions[wildcards.target].target.threads
+
+
+def operator_measurements(wildcards):
+    """One file for each tuple that is benchmarked and each target."""
+    manifest = read_manifest(Path(checkpoints.collect.get().output[0]))
+    return expand(
+        "results/{target}/operators/{tuple_id}.parquet",
+        target=STUDY.conditions,
+        tuple_id=to_benchmark(manifest),
+    )
+
+
+def model_measurements():
+    return expand(
+        "results/{target}/models/{model}.parquet", target=STUDY.conditions, model=STUDY.models
+    )
+
+
+def print_summary():
+    summary = Path("results/summary.txt")
+    if summary.exists():
+        print(f"\n{summary.read_text(encoding='utf-8')}")
