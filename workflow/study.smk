@@ -1,5 +1,6 @@
 # Reads and checks the study each time Snakemake starts; defines what the rules ask of it.
 
+import os
 import sys
 
 from snakemake.exceptions import WorkflowError
@@ -13,14 +14,18 @@ from opcost.errors import OpcostError
 from opcost.manifest import read_manifest, to_benchmark
 from opcost.study import load_study
 
-# Jobs run on the Python that runs Snakemake, or on that of the rule's conda environment.
-CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-PYTHON = "python" if CONDA else sys.executable
-
 try:
     STUDY = load_study(config, REPOSITORY / "workflow" / "schemas")
 except OpcostError as error:
     raise WorkflowError(str(error)) from None
+
+# Shell commands find these in their environment: as part of a command's text or parameters, a
+# moved repository or another Python would count as changed and measure everything again.
+# Jobs run on the Python that runs Snakemake, or on that of the rule's conda environment.
+CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+os.environ["OPCOST_PYTHON"] = "python" if CONDA else sys.executable
+os.environ["OPCOST_SCRIPTS"] = str(SCRIPTS)
+os.environ["OPCOST_MODELS"] = str(STUDY.model_directory)
 
 
 def definition(wildcards):
@@ -33,7 +38,9 @@ def definition(wildcards):
 def conditions(wildcards):
     """How a target is measured, as JSON: a change of it measures anew."""
     if wildcards.target not in STUDY.conditions:
-        raise WorkflowError(f"target {wildcards.target!r} is not among `targets` in the configuration")
+        raise WorkflowError(
+            f"target {wildcards.target!r} is not among `targets` in the configuration"
+        )
     return STUDY.conditions[wildcards.target].to_json()
 
 
@@ -53,7 +60,9 @@ def operator_measurements(wildcards):
 
 def model_measurements():
     return expand(
-        "results/{target}/models/{model}.parquet", target=STUDY.conditions, model=STUDY.models
+        "results/{target}/models/{model}.parquet",
+        target=STUDY.conditions,
+        model=STUDY.models,
     )
 
 

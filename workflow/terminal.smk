@@ -9,5 +9,5 @@ from snakemake.logging import logger
 ANNOUNCEMENT = re.compile(r"Select jobs to execute\.\.\.|Execute \d+ jobs\.\.\.")
 
 for handler in logger.handlers:
-    if type(handler) is logging.StreamHandler:
+    if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
         handler.addFilter(lambda record: not ANNOUNCEMENT.fullmatch(record.getMessage()))

@@ -76,8 +76,9 @@ def benchmark_operator(
         operands = operand_sets(record.operator_tuple, device, footprint, settings.seed)
         check_outputs(operands.calls[0](), record.outputs)
         trial = protocol.run_trial(OperatorWorkload(operands), device, settings, open_meter)
-        if operands.footprint_bytes < footprint:
-            trial.flags.append("footprint_too_small")
+        cache_bytes = footprint // CACHES_PER_FOOTPRINT
+        if operands.footprint_bytes < cache_bytes:
+            trial.flags.append("footprint_within_cache")
         if degenerate(operands.calls[0]):
             trial.flags.append("degenerate_values")
         return {
@@ -121,9 +122,7 @@ def _circumstances(device: Device, conditions: Conditions, target: str) -> dict[
     return {**records.condition_columns(conditions, target), **describe_environment(device)}
 
 
-def _attempt(
-    measure: Callable[[], dict[str, Any]], device: Device, seed: int
-) -> dict[str, Any]:
+def _attempt(measure: Callable[[], dict[str, Any]], device: Device, seed: int) -> dict[str, Any]:
     """The columns of a measurement, or those of its failure."""
     try:
         with models.inference_conditions():

@@ -2,10 +2,16 @@
 
 A sum is an answer only if it is complete: with a tuple missing, the estimate is null and says why.
 What could be measured is there all the same, named `partial`.
+
+Operators and models are measured one after the other, and meanwhile the machine's own speed varies.
+How much is known from the sentinel, one fixed operator timed before each measurement. Intervals
+here hold both errors: the one within a measurement and, independent for each, the machine's.
 """
 
+# ASSUME the machine's variation slows every operator as it slows the sentinel.
+
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +34,7 @@ _SAME_CONDITIONS = (
 
 @dataclass(frozen=True)
 class _Term:
-    """One kernel-launching tuple of a model: how often it is called, and its row if there is one."""
+    """One kernel-launching tuple of a model, how often it is called, and its row if any."""
 
     record: TupleRecord
     calls: int
@@ -71,12 +77,15 @@ def compare(
     terms = _terms(model, rows, filtered)
     measured = [term for term in terms if term.measured]
     partial_s = sum(term.calls * term.row["time_s"] for term in measured if term.row)
-    reference_time = _estimate(reference, "time", "s")
+    spread = statistics.relative_spread(
+        [row["sentinel_time_s"] for row in rows.values() if row["sentinel_time_s"] is not None]
+    )
+    reference_time = _estimate(reference, "time", "s", spread)
     conflict = _conflict([*(term.row for term in measured if term.row), reference])
     estimate_time = None
     time_reason = conflict or _incomplete(terms)
     if time_reason is None:
-        estimate_time = statistics.weighted_sum(_weighted(terms, "time", "s"))
+        estimate_time = statistics.weighted_sum(_weighted(terms, "time", "s", spread))
     if reference_time is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure
@@ -99,16 +108,16 @@ def compare(
         "failed_tuples": sum(term.row is not None and not term.measured for term in terms),
         "filtered_tuples": sum(term.filtered for term in terms),
         "unconverged_tuples": sum(not term.row["converged"] for term in measured if term.row),
-        "flagged_tuples": sum(bool(term.row["flags"]) for term in measured if term.row),
+        "flag_counts": Counter(flag for term in measured if term.row for flag in term.row["flags"]),
         "flops": _total_flops(terms),
         "parameters": model.parameters,
-        "sentinel_spread": _sentinel_spread(rows.values()),
+        "machine_spread": spread,
         **{
             name: reference[name]
             for name in ("cache_state", "device_name", "torch_version", "protocol_version")
         },
     }
-    return row | _energy(terms, reference, estimate_time, reference_time, time_reason)
+    return row | _energy(terms, reference, estimate_time, reference_time, spread, time_reason)
 
 
 def shares(
@@ -119,7 +128,7 @@ def shares(
     for term in _terms(model, rows, filtered):
         groups[term.record.operator_tuple.operator].append(term)
     whole_s = reference["time_s"]
-    table = []
+    table: list[dict[str, Any]] = []
     for operator, terms in groups.items():
         complete = all(term.measured for term in terms)
         time_s = _sum(terms, "time_s") if complete else None
@@ -137,7 +146,7 @@ def shares(
                 "share_of_reference_time": time_s / whole_s if time_s and whole_s else None,
             }
         )
-    table.sort(key=lambda row: (-(row["time_s"] or 0), row["operator"]))
+    table.sort(key=lambda row: row["time_s"] or 0, reverse=True)
     return [{"model": model.model, "target": target, **row} for row in [*table, *_views(model)]]
 
 
@@ -154,6 +163,7 @@ def _views(model: ModelTuples) -> list[dict[str, Any]]:
             "calls": sum(calls),
             "tuples": len(calls),
             "measured_tuples": 0,
+            **dict.fromkeys(("time_s", "energy_j", "share_of_reference_time")),
         }
         for operator, calls in sorted(counts.items())
     ]
@@ -206,10 +216,11 @@ def _energy(
     reference: Row,
     estimate_time: Estimate | None,
     reference_time: Estimate | None,
+    spread: float | None,
     time_reason: str | None,
 ) -> dict[str, Any]:
-    """The energy columns. Between its operators a model idles, so idle power x that time is added."""
-    reference_energy = _estimate(reference, "energy", "j")
+    """The energy columns; between its operators a model idles, so idle power is added."""
+    reference_energy = _estimate(reference, "energy", "j", spread)
     reasons = {term.row["energy_reason"] for term in terms if term.measured and term.row}
     reason = time_reason or reference["energy_reason"] or next(iter(reasons - {None}), None)
     estimate = None
@@ -218,7 +229,7 @@ def _energy(
         if reference["idle_power_w"] is None:
             reason = "the idle power was not measured"
         else:
-            operators = statistics.weighted_sum(_weighted(terms, "energy", "j"))
+            operators = statistics.weighted_sum(_weighted(terms, "energy", "j", spread))
             estimate = _shifted(operators, reference["idle_power_w"] * gap_s)
     return {
         **_columns("estimate_energy", "j", estimate),
@@ -234,18 +245,20 @@ def _shifted(estimate: Estimate, offset: float) -> Estimate:
     return Estimate(estimate.value + offset, estimate.low + offset, estimate.high + offset)
 
 
-def _weighted(terms: Sequence[_Term], quantity: str, unit: str) -> Iterable[tuple[float, Estimate]]:
+def _weighted(
+    terms: Sequence[_Term], quantity: str, unit: str, spread: float | None
+) -> Iterable[tuple[float, Estimate]]:
     for term in terms:
-        estimate = _estimate(term.row, quantity, unit) if term.row else None
+        estimate = _estimate(term.row, quantity, unit, spread) if term.row else None
         if estimate is not None:
             yield term.calls, estimate
 
 
-def _estimate(row: Row, quantity: str, unit: str) -> Estimate | None:
+def _estimate(row: Row, quantity: str, unit: str, spread: float | None) -> Estimate | None:
     if row[f"{quantity}_{unit}"] is None:
         return None
     low, high = row[f"{quantity}_ci_low_{unit}"], row[f"{quantity}_ci_high_{unit}"]
-    return Estimate(row[f"{quantity}_{unit}"], low, high)
+    return Estimate(row[f"{quantity}_{unit}"], low, high).widened(spread or 0.0)
 
 
 def _columns(name: str, unit: str, estimate: Estimate | None) -> dict[str, Any]:
@@ -288,12 +301,3 @@ def _flops_coverage(terms: Sequence[_Term]) -> float | None:
     if not total:
         return None
     return sum(term.calls * (term.record.flops or 0) for term in terms if term.measured) / total
-
-
-def _sentinel_spread(rows: Iterable[Row]) -> float | None:
-    """How much the machine's own speed varied: 5th to 95th percentile over the median."""
-    times_s = sorted(row["sentinel_time_s"] for row in rows if row["sentinel_time_s"] is not None)
-    if len(times_s) < 2:
-        return None
-    cut = round(0.05 * (len(times_s) - 1))
-    return (times_s[-1 - cut] - times_s[cut]) / statistics.median(times_s).value

@@ -62,8 +62,8 @@ class NvmlMeter(Meter):
         except pynvml.NVMLError as error:
             raise MeterUnavailable(f"NVML: {error}") from error
         if field_value.nvmlReturn != pynvml.NVML_SUCCESS:
-            error = pynvml.NVMLError(field_value.nvmlReturn)
-            raise MeterUnavailable(f"NVML has no instantaneous power for this GPU: {error}")
+            answer = pynvml.NVMLError(field_value.nvmlReturn)
+            raise MeterUnavailable(f"NVML has no instantaneous power for this GPU: {answer}")
         return field_value.value.uiVal / 1e3
 
     def counter_j(self) -> float | None:

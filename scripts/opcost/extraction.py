@@ -89,7 +89,8 @@ def extract_model_tuples(
     """
     extraction = extract(definition, search_path)
     positions: dict[OperatorTuple, int] = {}
-    tuples, calls = [], []
+    tuples: list[TupleRecord] = []
+    calls = []
     for call in extraction.calls:
         if call.operator_tuple not in positions:
             positions[call.operator_tuple] = len(tuples)
@@ -116,8 +117,8 @@ def describe(
     operator: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> OperatorTuple:
     """The operator tuple of a live call."""
-    given = dict(zip((argument.name for argument in operator._schema.arguments), args, strict=False))
-    given.update(kwargs)
+    names = [argument.name for argument in operator._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
     arguments = []
     for argument in operator._schema.arguments:
         declared = str(argument.real_type)

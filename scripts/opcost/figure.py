@@ -57,7 +57,9 @@ def _panel(
     labelled: set[str] = set()
     for position, model in enumerate(comparison):
         left = 0.0
-        parts = {row["operator"]: row[column] or 0 for row in shares if row["model"] == model["model"]}
+        parts = {
+            row["operator"]: row[column] or 0 for row in shares if row["model"] == model["model"]
+        }
         others = sum(value for name, value in parts.items() if name not in coloured)
         stack = [
             (short_name(name), parts.get(name, 0), colour)

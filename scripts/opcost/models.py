@@ -36,7 +36,7 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
         )
     module = module.eval().requires_grad_(False).to(getattr(torch, definition.dtype))
     if definition.memory_format == "channels_last":
-        module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        module = module.to(memory_format=torch.channels_last)
     return module
 
 

@@ -60,8 +60,7 @@ def operand_sets(
     ]
     calls = []
     for row in range(count):
-        tensors = iter([column[row] for column in columns])
-        call = rebuild(operator_tuple, lambda _name, _spec, tensors=tensors: next(tensors))
+        call = rebuild(operator_tuple, [column[row] for column in columns])
         calls.append(on_device(call, device.torch_device))
     return OperandSets(tuple(calls), count * set_bytes)
 
@@ -131,11 +130,11 @@ def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | 
     match base, name:
         case "embedding", "indices":
             return arguments["weight"].shape[0]
-        case ("index" | "index_put" | "_index_put_impl"), "indices":
+        case (("index" | "index_put" | "_index_put_impl"), "indices"):
             # The list holds None for a dimension that is not indexed.
             axes = [axis for axis, value in enumerate(arguments["indices"]) if value is not None]
             return arguments["self"].shape[axes[position]]
-        case ("gather" | "scatter" | "scatter_add" | "index_select" | "index_add"), "index":
+        case (("gather" | "scatter" | "scatter_add" | "index_select" | "index_add"), "index"):
             return arguments["self"].shape[arguments["dim"]]
         case "take", "index":
             return arguments["self"].elements

@@ -1,4 +1,4 @@
-"""The identity of an operator tuple: operator + parameters + the shape, dtype and layout of tensors.
+"""The identity of an operator tuple: operator, parameters, and tensors by shape, dtype and layout.
 
 Two calls are the same tuple exactly when their canonical JSON is the same text. Device, versions,
 model and the values of tensors are not part of it. This module knows JSON only: `extraction` makes

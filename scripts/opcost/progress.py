@@ -1,5 +1,6 @@
 """What a person sees while a study runs."""
 
+import itertools
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,9 +28,10 @@ def operator_line(row: Mapping[str, Any], directory: Path, total: int) -> str:
     finished = sorted(path.stat().st_mtime for path in directory.glob("*.parquet"))
     # Tuples that no model needs any more are kept, and not among those to do.
     done = min(len(finished), total)
-    line = f"[{done:>{len(str(total))}}/{total}] {row['target']}  {result(row)}  {row['description']}"
+    counter = f"[{done:>{len(str(total))}}/{total}]"
+    line = f"{counter} {row['target']}  {result(row)}  {row['description']}"
     recent = finished[-_RECENT:]
-    intervals = [later - earlier for earlier, later in zip(recent, recent[1:], strict=False)]
+    intervals = [later - earlier for earlier, later in itertools.pairwise(recent)]
     if done == total or not intervals:
         return line
     return f"{line}  (about {_duration(statistics.median(intervals) * (total - done))} left)"

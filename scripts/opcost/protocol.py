@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from opcost import statistics
@@ -101,7 +102,7 @@ def calibrate(workload: Workload, device: Device, batch_s: float) -> float:
     device.time(lambda: workload.run(1))  # the first call also loads and chooses kernels
     iterations = 1
     while True:
-        seconds = device.time(lambda: workload.run(iterations)).device_s
+        seconds = device.time(partial(workload.run, iterations)).device_s
         if seconds >= batch_s / 2:
             return seconds / iterations
         iterations *= 2

@@ -135,12 +135,12 @@ COMPARISON = pa.schema(
         ("failed_tuples", pa.int64()),
         ("filtered_tuples", pa.int64()),
         ("unconverged_tuples", pa.int64()),
-        ("flagged_tuples", pa.int64()),
+        ("flag_counts", pa.map_(pa.string(), pa.int64())),
         ("flops", pa.int64()),
         ("parameters", pa.int64()),
-        # spread of the sentinel over all measurements of the target: 5th to 95th percentile
-        # as a share of the median
-        ("sentinel_spread", pa.float64()),
+        # relative standard deviation of the machine's own speed during the study, by the sentinel;
+        # the intervals above contain it
+        ("machine_spread", pa.float64()),
         ("cache_state", pa.string()),
         ("device_name", pa.string()),
         ("torch_version", pa.string()),

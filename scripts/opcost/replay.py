@@ -1,6 +1,6 @@
 """An operator tuple run again, from its JSON alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,18 +47,19 @@ def resolve(operator: str) -> torch._ops.OpOverload:
     try:
         return getattr(getattr(getattr(torch.ops, namespace), name), overload)
     except AttributeError as error:
-        raise UnsupportedOperator(f"{operator} does not exist in torch {torch.__version__}") from error
+        raise UnsupportedOperator(
+            f"{operator} does not exist in torch {torch.__version__}"
+        ) from error
 
 
-def rebuild(
-    operator_tuple: OperatorTuple, make_tensor: Callable[[str, TensorSpec], torch.Tensor]
-) -> ReplayCall:
-    """The tuple's call, with tensors from `make_tensor(argument name, spec)`.
+def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> ReplayCall:
+    """The tuple's call on the given tensors, which come in the order of `OperatorTuple.tensors`.
 
-    Tensors are asked for in the order of `OperatorTuple.tensors`. Raises UnsupportedOperator.
+    Raises UnsupportedOperator.
     """
+    supply = iter(tensors)
     operator = resolve(operator_tuple.operator)
-    values = {name: _decode(name, value, make_tensor) for name, value in operator_tuple.arguments}
+    values = {name: _decode(value, supply) for name, value in operator_tuple.arguments}
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for argument in operator._schema.arguments:
@@ -138,13 +139,13 @@ def storage_elements(spec: TensorSpec) -> int:
     )
 
 
-def _decode(name: str, value: Value, make_tensor: Callable[[str, TensorSpec], torch.Tensor]) -> Any:
+def _decode(value: Value, supply: Iterator[torch.Tensor]) -> Any:
     match value:
         case TensorSpec():
-            return make_tensor(name, value)
+            return next(supply)
         case Constant():
             return getattr(torch, value.name)
         case tuple():
-            return [_decode(name, element, make_tensor) for element in value]
+            return [_decode(element, supply) for element in value]
         case _:
             return value

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+_NORMAL_97_5 = float(special.ndtri(0.975))
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -19,6 +21,17 @@ class Estimate:
     value: float
     low: float | None
     high: float | None
+
+    def widened(self, relative_sd: float) -> "Estimate":
+        """With an independent relative error of that standard deviation added in quadrature."""
+        if self.low is None or self.high is None:
+            return self
+        margin = _NORMAL_97_5 * relative_sd * self.value
+        return Estimate(
+            self.value,
+            self.value - math.hypot(self.value - self.low, margin),
+            self.value + math.hypot(self.high - self.value, margin),
+        )
 
     @property
     def relative_half_width(self) -> float | None:
@@ -67,6 +80,17 @@ def drifts(data: Sequence[float]) -> bool:
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return False
     return first.high < second.low or second.high < first.low
+
+
+def relative_spread(data: Sequence[float]) -> float | None:
+    """A robust relative standard deviation: half the span of the middle 68.3 %, over the median.
+
+    None for fewer than 6 values.
+    """
+    if len(data) < 6:
+        return None
+    low, centre, high = np.quantile(data, [0.1587, 0.5, 0.8413])
+    return float((high - low) / 2 / centre)
 
 
 def product(first: Estimate, second: Estimate) -> Estimate:

@@ -130,7 +130,7 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
     if measurement.min_time_s > measurement.max_time_s:
         raise OpcostError(
             f"measurement.min_time_s ({measurement.min_time_s}) exceeds "
-            f"measurement.max_time_s ({measurement.max_time_s}): lower the first or raise the second"
+            f"measurement.max_time_s ({measurement.max_time_s}): lower the one or raise the other"
         )
     directory = Path(document["model_directory"])
     schema = schema_directory / "model.schema.yaml"
@@ -207,11 +207,12 @@ def _fill_defaults(instance: Any, schema: Mapping[str, Any]) -> None:
 
 def _explain(error: jsonschema.ValidationError) -> str:
     place = ".".join(str(part) for part in error.absolute_path)
+    schema = error.schema if isinstance(error.schema, Mapping) else {}
     if error.validator == "additionalProperties":
-        allowed: Iterable[str] = error.schema.get("properties", {})
-        unknown = sorted(set(error.instance) - set(allowed))
+        allowed: Iterable[str] = schema.get("properties", {})
+        unknown = sorted(key for key in dict(error.instance) if key not in allowed)
         hints = " ".join(f"Unknown key {key!r}. {closest(key, allowed)}" for key in unknown)
         return f"{place}: {hints}" if place else hints
-    description = error.schema.get("description") if isinstance(error.schema, Mapping) else None
+    description = schema.get("description")
     hint = f" ({description})" if description else ""
     return f"{place or 'top level'}: {error.message}{hint}"

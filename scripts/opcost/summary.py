@@ -70,13 +70,15 @@ def _energy_cells(row: Row) -> list[str]:
 
 def _notes(comparison: Sequence[Row]) -> list[str]:
     """What must be known to read the table, each reason once."""
-    notes = ["Calls and FLOPs: the share that the measured operators account for."]
-    notes.append("±: half of the 95 % interval within one measurement.")
-    spread = comparison[0]["sentinel_spread"]
+    notes = [
+        "calls, FLOPs: the share that the measured operators account for.",
+        "±: half of the 95 % interval.",
+    ]
+    spread = comparison[0]["machine_spread"]
     if spread is not None:
-        notes.append(
-            f"Meanwhile one fixed convolution, timed before each measurement, varied by "
-            f"{spread:.0%} (5th to 95th percentile): so much is the machine's own."
+        notes[-1] += (
+            f" It contains the machine's own variation: one fixed convolution, timed before each "
+            f"measurement, varied by {spread:.1%} (standard deviation)."
         )
     for quantity in ("time", "energy"):
         reasons: dict[str, list[str]] = {}
@@ -86,13 +88,21 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
         for reason, models in reasons.items():
             names = "all models" if len(models) == len(comparison) else ", ".join(models)
             notes.append(f"No {quantity} for {names}: {reason}.")
-    for column, meaning in (
-        ("unconverged_tuples", "did not reach the asked-for confidence interval in their budget"),
-        ("flagged_tuples", "carry flags"),
-    ):
-        counts = [f"{row[column]} of {row['model']}" for row in comparison if row[column]]
-        if counts:
-            notes.append(f"Tuples that {meaning}: {', '.join(counts)}.")
+    unconverged = [
+        f"{row['unconverged_tuples']} of {row['model']}"
+        for row in comparison
+        if row["unconverged_tuples"]
+    ]
+    if unconverged:
+        notes.append(f"Tuples with a wider interval than asked for: {', '.join(unconverged)}.")
+    flags = {flag for row in comparison for flag in row["flag_counts"]}
+    for flag in sorted(flags):
+        counts = [
+            f"{row['flag_counts'][flag]} of {row['model']}"
+            for row in comparison
+            if flag in row["flag_counts"]
+        ]
+        notes.append(f"Tuples flagged {flag}: {', '.join(counts)}.")
     return notes
 
 

@@ -17,7 +17,9 @@ def flops(operator_tuple: OperatorTuple) -> int:
     Matrix products, convolutions and attention count, a multiplication and an addition each as
     one; all other operators count zero. Raises whatever the operator raises on the meta device.
     """
-    call = rebuild(operator_tuple, lambda _name, spec: empty_tensor(spec, _META))
+    call = rebuild(
+        operator_tuple, [empty_tensor(spec, _META) for _, spec in operator_tuple.tensors]
+    )
     # Composite operators are counted by their parts, which inference mode would hide.
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         on_device(call, _META)()

@@ -21,8 +21,10 @@ rule identify_target:
     message:
         "Identifying the device of target {wildcards.target}"
     shell:
-        "{PYTHON:q} {SCRIPTS:q}/identify_target.py --conditions {params.conditions:q}"
-        " --output {output:q} 2> >(tee {log:q} >&2)"
+        """
+        "$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/identify_target.py \
+            --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)
+        """
 
 
 rule benchmark_operator:
@@ -35,15 +37,17 @@ rule benchmark_operator:
         "logs/{target}/operators/{tuple_id}.log",
     conda:
         "../../envs/opcost.yaml"
-    params:
-        conditions=conditions,
     threads: target_threads
     resources:
         measurement=1,
+    params:
+        conditions=conditions,
     shell:
-        "{PYTHON:q} {SCRIPTS:q}/benchmark_operator.py --tuple-id {wildcards.tuple_id}"
-        " --manifest {input.manifest:q} --target {wildcards.target} --device {input.device:q}"
-        " --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        """
+        "$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_operator.py --tuple-id {wildcards.tuple_id} \
+            --manifest {input.manifest:q} --target {wildcards.target} --device {input.device:q} \
+            --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)
+        """
 
 
 rule benchmark_model:
@@ -56,14 +60,15 @@ rule benchmark_model:
         "logs/{target}/models/{model}.log",
     conda:
         "../../envs/opcost.yaml"
-    params:
-        definition=definition,
-        conditions=conditions,
     threads: target_threads
     resources:
         measurement=1,
+    params:
+        definition=definition,
+        conditions=conditions,
     shell:
-        "{PYTHON:q} {SCRIPTS:q}/benchmark_model.py --definition {params.definition:q}"
-        " --search-path {STUDY.model_directory:q} --target {wildcards.target}"
-        " --device {input.device:q} --conditions {params.conditions:q}"
-        " --output {output:q} 2> >(tee {log:q} >&2)"
+        """
+        "$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_model.py --definition {params.definition:q} \
+            --search-path "$OPCOST_MODELS" --target {wildcards.target} --device {input.device:q} \
+            --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)
+        """

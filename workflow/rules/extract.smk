@@ -17,8 +17,10 @@ rule extract:
     message:
         "Extracting the operators of {wildcards.model}"
     shell:
-        "{PYTHON:q} {SCRIPTS:q}/extract.py --definition {params.definition:q}"
-        " --search-path {STUDY.model_directory:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        """
+        "$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/extract.py --definition {params.definition:q} \
+            --search-path "$OPCOST_MODELS" --output {output:q} 2> >(tee {log:q} >&2)
+        """
 
 
 checkpoint collect:
