@@ -23,9 +23,11 @@ except OpcostError as error:
 # moved repository or another Python would count as changed and measure everything again.
 # Jobs run on the Python that runs Snakemake, or on that of the rule's conda environment.
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-os.environ["OPCOST_PYTHON"] = "python" if CONDA else sys.executable
-os.environ["OPCOST_SCRIPTS"] = str(SCRIPTS)
-os.environ["OPCOST_MODELS"] = str(STUDY.model_directory)
+os.environ.update(
+    OPCOST_PYTHON="python" if CONDA else sys.executable,
+    OPCOST_SCRIPTS=str(SCRIPTS),
+    OPCOST_MODELS=str(STUDY.model_directory),
+)
 
 
 def definition(wildcards):

@@ -205,12 +205,12 @@ def _fill_defaults(instance: Any, schema: Mapping[str, Any]) -> None:
             _fill_defaults(instance[key], others)
 
 
-def _explain(error: jsonschema.ValidationError) -> str:
+def _explain(error: Any) -> str:
     place = ".".join(str(part) for part in error.absolute_path)
     schema = error.schema if isinstance(error.schema, Mapping) else {}
     if error.validator == "additionalProperties":
         allowed: Iterable[str] = schema.get("properties", {})
-        unknown = sorted(key for key in dict(error.instance) if key not in allowed)
+        unknown = sorted(error.instance.keys() - set(allowed))
         hints = " ".join(f"Unknown key {key!r}. {closest(key, allowed)}" for key in unknown)
         return f"{place}: {hints}" if place else hints
     description = schema.get("description")

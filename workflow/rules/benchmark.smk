@@ -21,10 +21,8 @@ rule identify_target:
     message:
         "Identifying the device of target {wildcards.target}"
     shell:
-        """
-        "$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/identify_target.py \
-            --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)
-        """
+        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/identify_target.py'
+        " --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule benchmark_operator:
@@ -43,11 +41,9 @@ rule benchmark_operator:
     params:
         conditions=conditions,
     shell:
-        """
-        "$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_operator.py --tuple-id {wildcards.tuple_id} \
-            --manifest {input.manifest:q} --target {wildcards.target} --device {input.device:q} \
-            --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)
-        """
+        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_operator.py --tuple-id {wildcards.tuple_id}'
+        " --manifest {input.manifest:q} --target {wildcards.target} --device {input.device:q}"
+        " --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule benchmark_model:
@@ -67,8 +63,6 @@ rule benchmark_model:
         definition=definition,
         conditions=conditions,
     shell:
-        """
-        "$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_model.py --definition {params.definition:q} \
-            --search-path "$OPCOST_MODELS" --target {wildcards.target} --device {input.device:q} \
-            --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)
-        """
+        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_model.py --definition {params.definition:q}'
+        ' --search-path "$OPCOST_MODELS" --target {wildcards.target} --device {input.device:q}'
+        " --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)"

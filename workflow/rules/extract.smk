@@ -17,10 +17,8 @@ rule extract:
     message:
         "Extracting the operators of {wildcards.model}"
     shell:
-        """
-        "$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/extract.py --definition {params.definition:q} \
-            --search-path "$OPCOST_MODELS" --output {output:q} 2> >(tee {log:q} >&2)
-        """
+        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/extract.py --definition {params.definition:q}'
+        ' --search-path "$OPCOST_MODELS" --output {output:q} 2> >(tee {log:q} >&2)'
 
 
 checkpoint collect:
