@@ -20,12 +20,16 @@ def run_isolated(work: Callable[[], None], timeout_s: float) -> tuple[str, str] 
     child = os.fork()
     if child == 0:
         _be_the_child(work)
-    try:
-        return _outcome(child, timeout_s)
-    except BaseException:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        raise
+    status = _wait(child, timeout_s)
+    if status is None:
+        return "timeout", f"gave up after {timeout_s:g} s (measurement.timeout_s)"
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return None
+    if code > 0 or -code in (signal.SIGINT, signal.SIGTERM):
+        sys.exit(code if code > 0 else 128 - code)
+    hint = ": the system may have run out of memory" if -code == signal.SIGKILL else ""
+    return "crashed", f"killed by {signal.Signals(-code).name}{hint}"
 
 
 def _be_the_child(work: Callable[[], None]) -> NoReturn:
@@ -45,27 +49,22 @@ def _be_the_child(work: Callable[[], None]) -> NoReturn:
         os._exit(code)
 
 
-def _outcome(child: int, timeout_s: float) -> tuple[str, str] | None:
+def _wait(child: int, timeout_s: float) -> int | None:
+    """The child's wait status, or None if it was killed for taking too long."""
+
     def expire(_signal: int, _frame: object) -> NoReturn:
         raise TimeoutError
 
     previous = signal.signal(signal.SIGALRM, expire)
     signal.setitimer(signal.ITIMER_REAL, timeout_s)
     try:
-        _, status = os.waitpid(child, 0)
-    except TimeoutError:
+        return os.waitpid(child, 0)[1]
+    except BaseException as interruption:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return "timeout", f"gave up after {timeout_s:g} s (measurement.timeout_s)"
+        if isinstance(interruption, TimeoutError):
+            return None
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-    code = os.waitstatus_to_exitcode(status)
-    if code >= 0:
-        if code:
-            sys.exit(code)
-        return None
-    if -code in (signal.SIGINT, signal.SIGTERM):
-        sys.exit(128 - code)
-    hint = ": the system may have run out of memory" if -code == signal.SIGKILL else ""
-    return "crashed", f"killed by {signal.Signals(-code).name}{hint}"

@@ -96,12 +96,22 @@ class Constant:
 Value: TypeAlias = "None | bool | int | float | str | TensorSpec | Constant | tuple[Value, ...]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OperatorTuple:
-    """An operator with its arguments by schema name; those equal to their default are left out."""
+    """An operator with its arguments by schema name; those equal to their default are left out.
+
+    Equal means equal canonical JSON: to Python 1, 1.0 and True are equal, to an operator they are
+    not.
+    """
 
     operator: str
     arguments: tuple[tuple[str, Value], ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OperatorTuple) and self.canonical_json == other.canonical_json
+
+    def __hash__(self) -> int:
+        return hash(self.canonical_json)
 
     @cached_property
     def canonical_json(self) -> str:

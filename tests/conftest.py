@@ -1,0 +1,101 @@
+"""What several test files share: a CPU device, a quick protocol, and copies of the repository."""
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from opcost.device import open_device
+from opcost.extraction import extract_model_tuples
+from opcost.study import Conditions, MeasurementSettings, Target, load_model
+
+REPOSITORY = Path(__file__).parent.parent
+STUDY = REPOSITORY / "tests" / "study"
+
+QUICK = MeasurementSettings(
+    cache_state="warm",
+    seed=0,
+    warm_up_s=0.0,
+    batch_s=0.001,
+    min_batches=6,
+    time_relative_ci=0.5,
+    min_time_s=0.0,
+    max_time_s=0.05,
+    power_lead_in_s=0.2,
+    power_window_s=0.5,
+    timeout_s=60,
+)
+
+
+@pytest.fixture(scope="session")
+def cpu():
+    return open_device(Target("cpu", 1, False))
+
+
+@pytest.fixture(scope="session")
+def conditions():
+    return Conditions(Target("cpu", 1, False), QUICK)
+
+
+@pytest.fixture(scope="session")
+def cold_conditions():
+    return Conditions(Target("cpu", 1, False), dataclasses.replace(QUICK, cache_state="cold"))
+
+
+@pytest.fixture(scope="session")
+def tiny_tuples():
+    """Tuples of the two models of the tiny study."""
+    schema = REPOSITORY / "workflow" / "schemas" / "model.schema.yaml"
+    return [
+        extract_model_tuples(load_model(name, STUDY / "models", schema), STUDY / "models")
+        for name in ("tiny_mlp", "tiny_cnn")
+    ]
+
+
+class Checkout:
+    """A copy of the repository, to run Snakemake in."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in (
+            "Snakefile",
+            "workflow",
+            "profiles",
+            "scripts",
+            "config",
+            "envs",
+            "tests/study",
+        ):
+            source, copy = REPOSITORY / name, root / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, copy)
+
+    def command(self, *arguments: str) -> list[str]:
+        study = ["--configfile", "tests/study/config.yaml"]
+        # The profile's `quiet` would hide which rules run.
+        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--quiet", "host"]
+        return [*command, *study, *arguments]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            self.command(*arguments), cwd=self.root, capture_output=True, text=True, timeout=300
+        )
+
+    def started(self, *arguments: str) -> list[str]:
+        """Run, and name the rule of each job that was started."""
+        completed = self.run(*arguments)
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        lines = (completed.stdout + completed.stderr).splitlines()
+        starts = ("rule ", "localrule ", "checkpoint ", "localcheckpoint ")
+        rules = [line.split()[1].rstrip(":") for line in lines if line.startswith(starts)]
+        return sorted(rule for rule in rules if rule not in ("all", "default"))
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    return Checkout(tmp_path / "checkout")

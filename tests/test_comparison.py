@@ -1,0 +1,197 @@
+"""The sum over operators is the sum, or it is null and says why."""
+
+import pytest
+from opcost.comparison import compare_study
+from opcost.figure import draw
+from opcost.manifest import collect
+from opcost.summary import summarise
+
+CONDITIONS = {
+    "device_name": "Simulated",
+    "device_uuid_hash": None,
+    "driver_version": None,
+    "torch_version": "2.15.0",
+    "protocol_version": 1,
+    "conditions_json": "{}",
+    "cache_state": "cold",
+}
+
+
+def row(time_s=1e-3, power_w=None, **changes):
+    """A measured row: 1 % either side in time, 2 % in power, and 20 W when idle."""
+    energy_j = None if power_w is None else time_s * power_w
+    return {
+        **CONDITIONS,
+        "target": "local",
+        "status": "ok",
+        "error": None,
+        "time_s": time_s,
+        "time_ci_low_s": time_s * 0.99,
+        "time_ci_high_s": time_s * 1.01,
+        "energy_j": energy_j,
+        "energy_ci_low_j": None if energy_j is None else energy_j * 0.98,
+        "energy_ci_high_j": None if energy_j is None else energy_j * 1.02,
+        "energy_reason": "simulated: no meter" if power_w is None else None,
+        "idle_power_w": None if power_w is None else 20.0,
+        "converged": True,
+        "flags": [],
+        "sentinel_time_s": 1e-4,
+        **changes,
+    }
+
+
+FAILED = {"status": "out_of_memory", "error": "too large", "time_s": None, "energy_j": None}
+
+
+@pytest.fixture
+def compare(tiny_tuples):
+    """Compare tiny_cnn: two calls of conv2d, one of relu, one of linear, each 1 ms."""
+    _, cnn = tiny_tuples
+
+    def compare(operators=None, reference=None, whitelist=None, power_w=None):
+        manifest = collect([cnn], whitelist)
+        rows = [
+            row(power_w=power_w, tuple_id=record.operator_tuple.tuple_id)
+            | (operators or {}).get(record.operator_tuple.name, {})
+            for record in cnn.tuples
+            if manifest[record.operator_tuple.tuple_id]["excluded"] is None
+        ]
+        whole = row(5e-3, power_w) | {"model": "tiny_cnn"} | (reference or {})
+        [comparison], shares = compare_study([cnn], rows, [whole], manifest)
+        return comparison, shares
+
+    return compare
+
+
+def test_each_tuple_counts_as_often_as_it_is_called(compare):
+    comparison, _ = compare()
+    assert comparison["estimate_time_s"] == pytest.approx(4e-3)
+    assert comparison["reference_time_s"] == 5e-3
+    assert comparison["time_relative_error"] == pytest.approx(-0.2)
+    assert comparison["coverage_time"] == pytest.approx(0.8)
+    assert (comparison["calls"], comparison["view_calls"], comparison["tuples"]) == (4, 1, 3)
+    assert comparison["time_reason"] is None
+
+
+def test_errors_of_one_tuple_add_up_and_errors_of_two_in_quadrature(compare):
+    comparison, _ = compare()
+    half_width = comparison["estimate_time_ci_high_s"] - comparison["estimate_time_s"]
+    assert half_width == pytest.approx(1e-5 * (2**2 + 1 + 1) ** 0.5)
+
+
+def test_the_machines_own_variation_widens_the_intervals(compare, tiny_tuples):
+    quiet, _ = compare()
+    assert quiet["machine_spread"] is None  # three measurements tell nothing of it
+    _, cnn = tiny_tuples
+    names = ("conv2d", "relu", "linear")
+    reference = row(5e-3) | {"model": "tiny_cnn"}
+    manifest = collect([cnn], None)
+    rows = [
+        row(tuple_id=record.operator_tuple.tuple_id)
+        for record in cnn.tuples
+        if record.operator_tuple.name in names
+    ]
+    others = [
+        row(tuple_id=f"other{index}", sentinel_time_s=1e-4 * (1 + 0.1 * (index % 3 - 1)))
+        for index in range(30)
+    ]
+    [noisy], _ = compare_study([cnn], rows + others, [reference], manifest)
+    assert noisy["machine_spread"] == pytest.approx(0.1, rel=0.2)
+    assert noisy["reference_time_ci_high_s"] == pytest.approx(5e-3 * 1.2, rel=0.03)
+    assert noisy["estimate_time_s"] == quiet["estimate_time_s"]
+    assert noisy["time_relative_error_ci_high"] > quiet["time_relative_error_ci_high"] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"operators": {"relu": FAILED}}, "1 of 3 operator tuples failed (relu(1x3x8x8): out_of"),
+        ({"whitelist": ["conv2d", "linear"]}, "1 of 3 operator tuples are filtered out"),
+        (
+            {"operators": {"relu": {"torch_version": "2.11.0"}}},
+            "measured under different conditions: torch_version 2.11.0 and 2.15.0",
+        ),
+        (
+            {"reference": {"device_name": "Other"}},
+            "measured under different conditions: device_name Other and Simulated",
+        ),
+    ],
+    ids=["failed", "filtered", "another torch", "another device"],
+)
+def test_a_sum_that_is_not_the_answer_is_null_with_the_reason(compare, arguments, reason):
+    comparison, _ = compare(**arguments)
+    assert comparison["estimate_time_s"] is None
+    assert comparison["time_relative_error"] is None
+    assert comparison["time_reason"].startswith(reason)
+    assert comparison["partial_time_s"] > 0
+
+
+def test_what_is_missing_is_stated(compare):
+    comparison, shares = compare(operators={"conv2d": FAILED})
+    assert comparison["failed_tuples"] == 1
+    assert comparison["coverage_calls"] == 0.5
+    assert comparison["coverage_flops"] == pytest.approx(1536 / (2 * 64 * 3 * 27 + 1536))
+    assert comparison["partial_time_s"] == pytest.approx(2e-3)
+    [conv] = [share for share in shares if share["operator"] == "aten.conv2d.default"]
+    assert (conv["time_s"], conv["measured_tuples"], conv["tuples"]) == (None, 0, 1)
+
+
+def test_a_failed_whole_model_leaves_the_estimate(compare):
+    comparison, _ = compare(reference=FAILED)
+    assert comparison["estimate_time_s"] == pytest.approx(4e-3)
+    assert comparison["reference_time_s"] is None
+    assert comparison["time_relative_error"] is None
+    assert "the whole model was not measured: out_of_memory" in comparison["time_reason"]
+
+
+def test_energy_adds_the_idle_power_between_operators(compare):
+    comparison, _ = compare(power_w=100.0)
+    assert comparison["estimate_energy_j"] == pytest.approx(4e-3 * 100 + 1e-3 * 20)
+    assert comparison["reference_energy_j"] == pytest.approx(0.5)
+    assert comparison["energy_reason"] is None
+
+
+def test_energy_that_was_not_measured_is_null_with_the_reason(compare):
+    comparison, _ = compare()
+    assert comparison["estimate_energy_j"] is None
+    assert comparison["energy_reason"] == "simulated: no meter"
+
+
+def test_shares_are_of_the_whole_model_and_views_are_listed_apart(compare):
+    _, shares = compare()
+    by_operator = {share["operator"]: share for share in shares}
+    conv = by_operator["aten.conv2d.default"]
+    assert shares[0] == conv
+    assert (conv["calls"], conv["tuples"]) == (2, 1)
+    assert conv["share_of_reference_time"] == pytest.approx(0.4)
+    view = by_operator["aten.flatten.using_ints"]
+    assert shares[-1] == view
+    assert (view["launches_kernel"], view["calls"], view["time_s"]) == (False, 1, None)
+
+
+def test_people_read_a_table_with_every_caveat(compare):
+    comparison, shares = compare(operators={"relu": {"flags": ["drifting"], "converged": False}})
+    text = summarise([comparison], shares)
+    assert "4 ms ± 0.6%" in text
+    assert "5 ms ± 1.0%" in text
+    assert "-20.0% ±" in text
+    assert "No energy for all models: simulated: no meter." in text
+    assert "flagged drifting: 1 of tiny_cnn" in text
+    assert "wider interval than asked for: 1 of tiny_cnn" in text
+    assert "conv2d 40% (2 calls)" in text
+
+
+def test_energy_has_its_own_table(compare):
+    text = summarise(*[[part] if isinstance(part, dict) else part for part in compare(power_w=100)])
+    assert "420 mJ" in text
+    assert "No energy" not in text
+
+
+def test_the_figure_shows_operators_and_the_whole(compare, tmp_path):
+    comparison, shares = compare(power_w=100.0)
+    draw(tmp_path / "a.svg", [comparison], shares)
+    draw(tmp_path / "b.svg", [comparison], shares)
+    text = (tmp_path / "a.svg").read_text()
+    for label in ("conv2d", "linear", "whole model", "tiny_cnn", "energy per iteration (mJ)"):
+        assert label in text
+    assert text == (tmp_path / "b.svg").read_text()

@@ -1,0 +1,177 @@
+"""A model's operators: all of them, counted, with the place of each call."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision
+from opcost.errors import OpcostError
+from opcost.extraction import extract, extract_module
+from opcost.study import InputSpec, ModelDefinition
+from torch import nn
+
+
+def torchvision_model(name, size=224, **arguments):
+    return ModelDefinition(
+        name, (InputSpec((1, 3, size, size)),), model=name, arguments=arguments or None
+    )
+
+
+def calls_of(module, *shapes):
+    return extract_module(module.eval(), [torch.randn(shape) for shape in shapes], "model").calls
+
+
+def counts(calls):
+    """(calls, distinct tuples) of each operator."""
+    total = Counter(call.operator_tuple.name for call in calls)
+    tuples = {call.operator_tuple for call in calls}
+    distinct = Counter(operator_tuple.name for operator_tuple in tuples)
+    return {name: (total[name], distinct[name]) for name in total}
+
+
+def test_resnet18_executes_what_its_architecture_says():
+    assert counts(extract(torchvision_model("resnet18")).calls) == {
+        "conv2d": (20, 11),
+        "batch_norm": (20, 5),
+        "relu_": (17, 5),
+        "add_": (8, 4),
+        "max_pool2d": (1, 1),
+        "adaptive_avg_pool2d": (1, 1),
+        "flatten": (1, 1),
+        "linear": (1, 1),
+    }
+
+
+def test_resnet18_needs_no_tuple_that_resnet34_lacks():
+    small, large = (
+        {call.operator_tuple for call in extract(torchvision_model(name)).calls}
+        for name in ("resnet18", "resnet34")
+    )
+    assert small <= large
+
+
+def test_fake_tensors_see_the_calls_of_a_real_run():
+    class Recorder(torch.utils._python_dispatch.TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.names = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.names.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    model = torchvision.models.mobilenet_v3_small(weights=None).eval()
+    image = torch.randn(1, 3, 64, 64)
+    with torch.inference_mode(), Recorder() as recorder:
+        model(image)
+    fake = extract(torchvision_model("mobilenet_v3_small", 64)).calls
+    assert [call.operator_tuple.operator for call in fake] == recorder.names
+
+
+def test_calls_know_their_module():
+    calls = extract(torchvision_model("resnet18", 64)).calls
+    places = {(call.operator_tuple.name, call.module_path, call.module_class) for call in calls}
+    assert ("conv2d", "layer1.0.conv1", "Conv2d") in places
+    assert ("add_", "layer1.0", "BasicBlock") in places  # the residual addition, in no leaf module
+    assert ("flatten", "", "ResNet") in places
+
+
+def test_a_module_used_twice_counts_twice():
+    layer = nn.Linear(4, 4)
+    assert counts(calls_of(nn.Sequential(layer, layer), (2, 4))) == {"linear": (2, 1)}
+
+
+def test_functional_calls_and_every_input_are_seen():
+    class Join(nn.Module):
+        def forward(self, left, right):
+            return torch.cat([torch.relu(left), right], dim=1)
+
+    calls = calls_of(Join(), (2, 3), (2, 5))
+    assert [str(call.operator_tuple) for call in calls] == ["relu(2x3)", "cat([2x3,2x5], dim=1)"]
+    assert calls[1].outputs[0].shape == (2, 8)
+
+
+def test_attention_is_made_of_its_operators():
+    layer = nn.TransformerEncoderLayer(16, nhead=2, batch_first=True)
+    names = counts(calls_of(layer, (2, 5, 16)))
+    assert names["scaled_dot_product_attention"] == (1, 1)
+    assert "_transformer_encoder_layer_fwd" not in names
+
+
+@pytest.mark.parametrize(
+    ("operation", "launches"),
+    [
+        (lambda x: x.permute(1, 0), False),
+        (lambda x: x[1:].unsqueeze(0), False),
+        (lambda x: x.reshape(16), False),
+        (lambda x: x.t().reshape(16), True),
+        (lambda x: x.t().contiguous(), True),
+        (lambda x: x.to(torch.float32), False),
+        (lambda x: x.to(torch.float64), True),
+        (lambda x: nn.functional.dropout(x, training=False), False),
+        (lambda x: nn.functional.dropout(x, training=False, inplace=True), False),
+        (lambda x: torch.empty(3), False),
+        (lambda x: x.relu_(), True),
+        (lambda x: x.clone(), True),
+    ],
+)
+def test_views_are_told_apart_by_what_they_share(operation, launches):
+    class Apply(nn.Module):
+        def forward(self, x):
+            return operation(x)
+
+    assert calls_of(Apply(), (4, 4))[-1].launches_kernel is launches
+
+
+def test_several_inputs_and_integer_inputs():
+    definition = ModelDefinition(
+        "two_tower",
+        (InputSpec((8, 12), "int64", 1000), InputSpec((8, 3, 32, 32))),
+        factory="two_tower:build",
+        arguments={"width": 64},
+    )
+    calls = extract(definition, Path("config/models")).calls
+    assert "embedding" in counts(calls)
+
+
+def test_channels_last_is_seen_in_the_tuples():
+    definition = ModelDefinition(
+        "m", (InputSpec((2, 3, 64, 64)),), model="resnet18", memory_format="channels_last"
+    )
+    first = extract(definition).calls[0].operator_tuple
+    layouts = {name: spec.layout for name, spec in first.tensors}
+    assert layouts == {"input": "channels_last", "weight": "channels_last"}
+
+
+def test_building_draws_no_weights_and_leaves_torch_as_it_was():
+    state = torch.random.get_rng_state()
+    initialise = nn.init.kaiming_uniform_
+    extract(torchvision_model("resnet18", 64))
+    assert nn.init.kaiming_uniform_ is initialise
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        (torchvision_model("resnet43"), "no model 'resnet43'. Did you mean 'resnet34'"),
+        (torchvision_model("resnet18", 64, wdith=3), "cannot be built with arguments"),
+        (ModelDefinition("m", (InputSpec((1, 4, 64, 64)),), model="resnet18"), "'conv1' (Conv2d)"),
+        (ModelDefinition("m", (InputSpec((1,)),), factory="nowhere:f"), "cannot import 'nowhere'"),
+        (
+            ModelDefinition("m", (InputSpec((1,)),), factory="torch.nn:Liner"),
+            "no callable 'Liner'. Did you mean 'Linear'",
+        ),
+        (
+            ModelDefinition("m", (InputSpec((1,)),), factory="builtins:dict"),
+            "returned a dict; it must return an nn.Module",
+        ),
+        (torchvision_model("ssdlite320_mobilenet_v3_large", 320), "cannot be extracted yet"),
+    ],
+    ids=["name", "argument", "shape", "module", "attribute", "not a module", "data-dependent"],
+)
+def test_what_cannot_be_extracted_is_explained(definition, message):
+    with pytest.raises(OpcostError) as caught:
+        extract(definition)
+    assert message in str(caught.value)

@@ -1,0 +1,152 @@
+"""A measurement has its device and its process to itself, and its death is recorded."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from opcost import job, manifest, records
+from opcost.errors import OpcostError
+from opcost.isolation import run_isolated
+from opcost.job import Place, operator_job
+from opcost.lock import exclusive
+
+
+def test_a_child_that_ends_well_is_no_news():
+    assert run_isolated(lambda: None, timeout_s=10) is None
+
+
+def test_the_childs_memory_is_its_own():
+    values = []
+    assert run_isolated(lambda: values.append(1), timeout_s=10) is None
+    assert values == []
+
+
+def test_a_crash_is_an_answer():
+    status, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGSEGV), timeout_s=10)
+    assert (status, message) == ("crashed", "killed by SIGSEGV")
+
+
+def test_a_kill_may_mean_that_memory_ran_out():
+    _, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), timeout_s=10)
+    assert message == "killed by SIGKILL: the system may have run out of memory"
+
+
+def test_a_hang_ends_at_the_time_limit():
+    status, message = run_isolated(lambda: time.sleep(60), timeout_s=0.2)
+    assert (status, message) == ("timeout", "gave up after 0.2 s (measurement.timeout_s)")
+
+
+def test_a_fault_of_the_harness_is_no_result(capfd):
+    with pytest.raises(SystemExit) as caught:
+        run_isolated(lambda: 1 / 0, timeout_s=10)
+    assert caught.value.code == 1
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_a_child_does_not_outlive_its_killed_parent(tmp_path):
+    note = tmp_path / "pid"
+    program = (
+        "import os, time, pathlib; from opcost.isolation import run_isolated\n"
+        "def work():\n"
+        f"    pathlib.Path({str(note)!r}).write_text(str(os.getpid()))\n"
+        "    time.sleep(60)\n"
+        "run_isolated(work, 60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], env={"PYTHONPATH": "scripts"}) as parent:
+        child = int(wait_for(lambda: note.exists() and note.read_text()))
+        parent.kill()
+    wait_for(lambda: not alive(child))
+
+
+def alive(process):
+    try:
+        with open(f"/proc/{process}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition, timeout_s=20):
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError("waited in vain")
+
+
+def test_a_second_measurement_waits_and_says_for_whom(tmp_path):
+    key = f"test-{os.getpid()}"
+    note = tmp_path / "held"
+    program = (
+        "import sys, time, pathlib; from opcost.lock import exclusive\n"
+        f"with exclusive({key!r}, 'operator tuple 7'):\n"
+        f"    pathlib.Path({str(note)!r}).touch()\n"
+        "    time.sleep(1)\n"
+        "    note = time.monotonic()\n"
+        "print(note)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": "scripts"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        wait_for(note.exists)
+        with pytest.raises(OpcostError, match=r"held for 0 s by process \d+, operator tuple 7"):
+            enter(exclusive(key, "impatient", timeout_s=0.1))
+        with exclusive(key, "patient"):
+            entered_s = time.monotonic()
+        released_s = float(holder.communicate()[0])
+    assert entered_s >= released_s
+
+
+def enter(context):
+    with context:
+        raise AssertionError("must not get in")
+
+
+@pytest.fixture
+def place(conditions, tmp_path):
+    job.identify_target(conditions.target, tmp_path / "device.json")
+    return Place("local", conditions, tmp_path / "device.json")
+
+
+@pytest.fixture
+def one_tuple(tiny_tuples, tmp_path):
+    collected = manifest.collect(tiny_tuples, ["conv2d"])
+    manifest.write_manifest(tmp_path / "tuples.json", collected)
+    return manifest.to_benchmark(collected)[0], tmp_path / "tuples.json"
+
+
+def test_a_tuple_that_kills_its_process_is_a_row(place, one_tuple, tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "_expected_device", lambda _place: os.abort())
+    tuple_id, path = one_tuple
+    operator_job(tuple_id, path, place, tmp_path / "row.parquet")
+    [row] = records.read(tmp_path / "row.parquet", records.OPERATOR).to_pylist()
+    assert (row["status"], row["error"]) == ("crashed", "killed by SIGABRT")
+    assert row["tuple_id"] == tuple_id
+    assert row["conditions_json"] == place.conditions.to_json()
+
+
+def test_another_device_than_the_study_began_with_is_refused(place, one_tuple, tmp_path, capfd):
+    identity = json.loads(place.device_file.read_text())
+    place.device_file.write_text(json.dumps({**identity, "device_name": "Other"}))
+    with pytest.raises(SystemExit):
+        operator_job(*one_tuple, place, tmp_path / "row.parquet")
+    message = capfd.readouterr().err
+    assert "target 'local' began on cpu (Other), but this is cpu (" in message
+    assert not (tmp_path / "row.parquet").exists()
+
+
+def test_a_measurement_reports_itself(place, one_tuple, tmp_path, capfd):
+    output = tmp_path / "operators" / "row.parquet"
+    operator_job(*one_tuple, place, output)
+    assert "[1/1] local" in capfd.readouterr().out
+    assert pq.read_table(output)["status"].to_pylist() == ["ok"]

@@ -1,0 +1,152 @@
+"""What replayed operators work on: realistic values, distinct memory, and no surprises in place."""
+
+import itertools
+
+import pytest
+import torch
+from opcost.device import CpuDevice, OutOfMemory
+from opcost.extraction import describe, describe_tensor
+from opcost.operands import degenerate, operand_sets
+from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.replay import tensors_in_tree
+
+aten = torch.ops.aten
+
+
+def tuple_of(operator, *args, **kwargs):
+    return describe(operator, args, kwargs)
+
+
+def first_tensors(operator_tuple, cpu):
+    call = operand_sets(operator_tuple, cpu, 0, seed=0).calls[0]
+    return tensors_in_tree((call.args, call.kwargs))
+
+
+def test_floats_are_normal_and_drawn_from_the_seed(cpu):
+    relu = tuple_of(aten.relu.default, torch.empty(100, 100))
+    [first], [again] = first_tensors(relu, cpu), first_tensors(relu, cpu)
+    assert torch.equal(first, again)
+    assert abs(first.mean()) < 0.05
+    assert abs(first.std() - 1) < 0.05
+    [other] = tensors_in_tree(operand_sets(relu, cpu, 0, seed=1).calls[0].args)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
+def test_every_floating_type_is_filled(cpu, dtype):
+    [tensor] = first_tensors(tuple_of(aten.neg.default, torch.empty(50, dtype=dtype)), cpu)
+    assert tensor.dtype == dtype
+    assert (tensor != tensor[0]).sum() > 20
+
+
+def test_variances_are_positive(cpu):
+    channel = torch.empty(8)
+    image = torch.empty(1, 8, 2, 2)
+    batch_norm = tuple_of(
+        aten.batch_norm.default, image, channel, channel, channel, channel, False, 0.1, 1e-5, True
+    )
+    variance = operand_sets(batch_norm, cpu, 0, 0).calls[0].args[4]
+    assert (variance > 0).all()
+
+
+INTEGERS = torch.zeros(500, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("operator_tuple", "limit"),
+    [
+        (tuple_of(aten.embedding.default, torch.empty(7, 3), INTEGERS), 7),
+        (tuple_of(aten.index.Tensor, torch.empty(5, 9), [None, INTEGERS]), 9),
+        (tuple_of(aten.index_select.default, torch.empty(5, 9), 0, INTEGERS), 5),
+        (tuple_of(aten.gather.default, torch.empty(500, 9), 1, INTEGERS[:, None]), 9),
+    ],
+    ids=["embedding", "index", "index_select", "gather"],
+)
+def test_indices_stay_in_range_and_use_all_of_it(cpu, operator_tuple, limit):
+    call = operand_sets(operator_tuple, cpu, 0, 0).calls[0]
+    [indices] = [tensor for tensor in tensors_in_tree(call.args) if tensor.dtype == torch.int64]
+    assert indices.min() == 0
+    assert indices.max() == limit - 1
+    call()
+
+
+def test_sets_are_distinct_memory_of_equal_values(cpu):
+    add = tuple_of(aten.add.Tensor, torch.empty(64, 64), torch.empty(64, 64))
+    operands = operand_sets(add, cpu, footprint_bytes=2**20, seed=0)
+    assert len(operands.calls) == 32
+    assert operands.footprint_bytes == 2**20
+    tensors = [tensor for call in operands.calls for tensor in call.args[:2]]
+    assert len({tensor.data_ptr() for tensor in tensors}) == 64
+    assert all(torch.equal(call.args[0], tensors[0]) for call in operands.calls)
+
+
+def test_small_tensors_do_not_share_cache_lines(cpu):
+    relu = tuple_of(aten.relu.default, torch.empty(3))
+    calls = operand_sets(relu, cpu, footprint_bytes=10_000, seed=0).calls
+    starts = sorted(call.args[0].data_ptr() for call in calls)
+    gaps = {later - earlier for earlier, later in itertools.pairwise(starts)}
+    assert gaps == {512}
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.empty(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),
+        torch.empty(6, 8)[:, 2:5],
+        torch.empty(4, 1).expand(4, 5),
+        torch.empty(0, 3),
+        torch.empty(()),
+    ],
+    ids=["channels_last", "slice", "expanded", "empty", "scalar"],
+)
+def test_sets_have_the_layout_of_the_tuple(cpu, tensor):
+    negate = tuple_of(aten.neg.default, tensor)
+    for call in operand_sets(negate, cpu, footprint_bytes=3000, seed=0).calls:
+        assert describe_tensor(call.args[0]) == describe_tensor(tensor)
+        call()
+
+
+@pytest.mark.parametrize("name", ["silu_", "hardswish_", "mish_", "gelu_", "relu_", "hardtanh_"])
+def test_values_survive_being_changed_in_place_for_ever(cpu, name):
+    operator = getattr(aten, name).default
+    call = operand_sets(tuple_of(operator, torch.empty(1000)), cpu, 0, 0).calls[0]
+    call()
+    settled = call.args[0].clone()
+    for _ in range(1000):
+        call()
+    assert not degenerate(call)
+    torch.testing.assert_close(call.args[0], settled)
+
+
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_arithmetic_in_place_stays_finite(cpu, name, dtype):
+    tensor = torch.empty(1000, dtype=dtype)
+    call = operand_sets(tuple_of(getattr(aten, name).Tensor, tensor, tensor), cpu, 0, 0).calls[0]
+    for _ in range(20_000):
+        call()
+    assert not degenerate(call)
+    assert call.args[0].std() > 0.5
+
+
+def test_values_that_run_off_are_noticed(cpu):
+    call = operand_sets(tuple_of(aten.exp_.default, torch.empty(100)), cpu, 0, 0).calls[0]
+    for _ in range(5):
+        call()
+    assert degenerate(call)
+
+
+class SmallDevice(CpuDevice):
+    """A processor that claims little memory."""
+
+    def free_memory_bytes(self):
+        return 10_000_000
+
+
+def test_memory_limits_the_sets_and_too_little_is_an_error():
+    relu = OperatorTuple("aten.relu.default", (("self", TensorSpec((1_000_000,), "float32")),))
+    operands = operand_sets(relu, SmallDevice(), footprint_bytes=2**30, seed=0)
+    assert operands.footprint_bytes <= 7_000_000
+    large = OperatorTuple("aten.relu.default", (("self", TensorSpec((9_000_000,), "float32")),))
+    with pytest.raises(OutOfMemory, match="the arguments need 34 MiB; cpu has 7 MiB to spare"):
+        operand_sets(large, SmallDevice(), footprint_bytes=0, seed=0)

@@ -1,0 +1,92 @@
+"""Pins, schemas and documents say the same thing."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from opcost import records
+from opcost.study import MeasurementSettings, Target
+
+ROOT = Path(__file__).parent.parent
+
+
+def pins(text):
+    return set(re.findall(r"^\s*(?:- )?([A-Za-z0-9_.-]+==[^\s#]+)", text, re.MULTILINE))
+
+
+def test_the_conda_environment_has_the_pins_of_the_requirements():
+    wanted = pins((ROOT / "requirements.txt").read_text())
+    for path in (ROOT / "envs").glob("*.yaml"):
+        found = pins(path.read_text())
+        assert found == wanted, f"copy the lines of requirements.txt into {path.name}"
+
+
+def test_the_library_asks_for_nothing_that_is_not_pinned():
+    pinned = {
+        pin.partition("==")[0].lower() for pin in pins((ROOT / "requirements.txt").read_text())
+    }
+    block = (ROOT / "pyproject.toml").read_text().partition("dependencies = [")[2].partition("]")[0]
+    asked = {re.split(r"[>=]", name)[0].lower() for name in re.findall(r'"([^"]+)"', block)}
+    assert asked <= pinned
+    assert pinned - asked == {"snakemake"}
+
+
+def schema_properties(schema, path=""):
+    for name, child in schema.get("properties", {}).items():
+        yield f"{path}{name}", child
+        yield from schema_properties(child, f"{path}{name}.")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from schema_properties(schema[key], path)
+
+
+@pytest.mark.parametrize("name", ["config", "model"])
+def test_every_key_is_described_and_documented(name):
+    schema = yaml.safe_load((ROOT / f"workflow/schemas/{name}.schema.yaml").read_text())
+    guide = (ROOT / "config/README.md").read_text()
+    properties = dict(schema_properties(schema))
+    assert properties
+    for path, child in properties.items():
+        assert child.get("description"), f"{name}.schema.yaml: {path} has no description"
+        key = path.rpartition(".")[2]
+        assert f"`{key}`" in guide, f"config/README.md does not mention `{key}`"
+
+
+def test_every_schema_is_closed():
+    for path in (ROOT / "workflow/schemas").glob("*.yaml"):
+        assert yaml.safe_load(path.read_text())["additionalProperties"] is False
+
+
+def test_settings_of_the_schema_are_those_of_the_code():
+    schema = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+    measurement = schema["properties"]["measurement"]["properties"]
+    target = schema["properties"]["targets"]["additionalProperties"]["properties"]
+    assert set(measurement) == set(MeasurementSettings.__dataclass_fields__)
+    assert set(target) == set(Target.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("schema", "columns"),
+    [
+        (
+            records.OPERATOR,
+            "tuple_id operator canonical_json target status time_s time_ci_low_s time_ci_high_s "
+            "power_w energy_j flops bytes converged stop_reason flags",
+        ),
+        (
+            records.COMPARISON,
+            "model target estimate_time_s reference_time_s time_relative_error estimate_energy_j "
+            "reference_energy_j energy_relative_error coverage_calls coverage_flops coverage_time",
+        ),
+    ],
+)
+def test_columns_that_others_rely_on_exist(schema, columns):
+    assert set(columns.split()) <= set(schema.names)
+
+
+def test_links_in_the_documents_lead_somewhere():
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("config/*.md"), *ROOT.glob("docs/*.md")]:
+        for link in re.findall(r"\]\(([^)#]+)", document.read_text()):
+            if "://" not in link:
+                assert (document.parent / link).exists(), f"{document.name} links to {link}"

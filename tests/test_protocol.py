@@ -1,0 +1,108 @@
+"""The trial stops when it knows enough, or when its budget is spent, and says which."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+from conftest import QUICK
+from opcost import protocol
+from opcost.device import BatchTime
+from opcost.energy import MeterUnavailable
+
+
+class SimulatedDevice:
+    """A device with a virtual clock: an iteration takes what `durations_s` says, in turn.
+
+    Simulates time only; nothing is computed, and no power is drawn.
+    """
+
+    def __init__(self, durations_s, kind="cpu", enqueue_share=1.0):
+        self.torch_device = torch.device(kind)
+        self.now_s = 0.0
+        self.iterations = 0
+        self._durations_s = itertools.cycle(durations_s)
+        self._enqueue_share = enqueue_share
+
+    def run(self, iterations):
+        self.iterations += iterations
+        self.now_s += sum(next(self._durations_s) for _ in range(iterations))
+
+    def time(self, work):
+        start_s = self.now_s
+        work()
+        return BatchTime(self.now_s - start_s, (self.now_s - start_s) * self._enqueue_share)
+
+    def synchronise(self):
+        pass
+
+
+def no_meter(_device):
+    raise MeterUnavailable("simulated: no meter")
+
+
+@pytest.fixture
+def trial(monkeypatch):
+    def trial(durations_s, settings=QUICK, **device_options):
+        device = SimulatedDevice(durations_s, **device_options)
+        monkeypatch.setattr(protocol.time, "monotonic", lambda: device.now_s)
+        return protocol.run_trial(device, device, settings, no_meter), device
+
+    return trial
+
+
+def test_a_steady_workload_converges_at_once(trial):
+    result, _ = trial([2e-6])
+    assert result.time.converged
+    assert result.time.estimate.value == pytest.approx(2e-6)
+    assert len(result.time.batch_times_s) == QUICK.min_batches
+    assert result.flags == []
+
+
+def test_a_batch_lasts_as_long_as_was_asked_for(trial):
+    result, _ = trial([2e-6], dataclasses.replace(QUICK, batch_s=0.01))
+    assert result.time.batch_iterations == pytest.approx(5000, rel=0.01)
+
+
+def test_an_iteration_longer_than_a_batch_is_a_batch(trial):
+    result, _ = trial([0.5], dataclasses.replace(QUICK, batch_s=0.01))
+    assert result.time.batch_iterations == 1
+
+
+def test_a_restless_workload_stops_at_its_budget_and_says_so(trial):
+    settings = dataclasses.replace(QUICK, batch_s=1e-6, time_relative_ci=0.01, max_time_s=1e-3)
+    result, _ = trial([1e-6, 3e-6], settings)
+    assert not result.time.converged
+    assert result.time.stop_reason == "time_budget"
+    assert sum(result.time.batch_times_s) == pytest.approx(1e-3, rel=0.05)
+
+
+def test_timing_lasts_at_least_as_long_as_was_asked_for(trial):
+    result, _ = trial([1e-4], dataclasses.replace(QUICK, min_time_s=0.02))
+    batches = result.time
+    assert sum(batches.batch_times_s) * batches.batch_iterations >= 0.02 * 0.999
+
+
+def test_warm_up_is_not_measured(trial):
+    settings = dataclasses.replace(QUICK, warm_up_s=1.0, batch_s=0.01)
+    result, _ = trial([1.0] * 3 + [1e-3] * 100_000, settings)
+    assert max(result.time.batch_times_s) == pytest.approx(1e-3)
+
+
+def test_a_drifting_workload_is_flagged(trial):
+    settings = dataclasses.replace(
+        QUICK, batch_s=1e-6, min_batches=40, min_time_s=4e-4, max_time_s=5e-4
+    )
+    durations_s = [1e-5 * (1 + 0.01 * step) for step in range(60)]
+    assert trial(durations_s, settings)[0].flags == ["drifting"]
+
+
+@pytest.mark.parametrize(("share", "flags"), [(0.99, ["launch_bound"]), (0.3, [])])
+def test_a_gpu_that_waits_for_its_host_is_flagged(trial, share, flags):
+    assert trial([1e-5], kind="cuda", enqueue_share=share)[0].flags == flags
+
+
+def test_without_a_meter_there_is_a_reason_and_no_power(trial):
+    result, _ = trial([1e-5])
+    assert (result.power, result.energy) == (None, None)
+    assert result.power_reason == "simulated: no meter"

@@ -1,0 +1,154 @@
+"""What is written as Parquet is whole, typed, versioned, and refused when it is not ours."""
+
+import dataclasses
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from opcost import records
+from opcost.benchmark import benchmark_model, benchmark_operator
+from opcost.errors import OpcostError
+from opcost.manifest import TupleRecord
+from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.study import InputSpec, ModelDefinition
+
+
+@pytest.fixture(scope="module")
+def relu():
+    spec = TensorSpec((4, 4), "float32")
+    operator_tuple = OperatorTuple("aten.relu.default", (("self", spec),))
+    return TupleRecord(operator_tuple, (spec,), True, 0, 128)
+
+
+def test_a_measurement_fills_the_columns_that_others_rely_on(relu, cpu, conditions, tmp_path):
+    row = benchmark_operator(relu, cpu, conditions, "local")
+    records.write(tmp_path / "row.parquet", records.OPERATOR, [row])
+    [again] = records.read(tmp_path / "row.parquet", records.OPERATOR).to_pylist()
+    assert again["tuple_id"] == relu.operator_tuple.tuple_id
+    assert again["operator"] == "aten.relu.default"
+    assert again["canonical_json"] == relu.operator_tuple.canonical_json
+    assert (again["target"], again["status"], again["error"]) == ("local", "ok", None)
+    assert 0 < again["time_ci_low_s"] <= again["time_s"] <= again["time_ci_high_s"]
+    assert again["time_s"] == pytest.approx(statistics.median(again["batch_time_s"]))
+    assert (again["power_w"], again["energy_j"]) == (None, None)
+    assert again["energy_reason"] == "no energy sensor is supported for device cpu"
+    assert (again["flops"], again["bytes"]) == (0, 128)
+    assert isinstance(again["converged"], bool)
+    assert again["stop_reason"] in ("converged", "time_budget")
+    assert isinstance(again["flags"], list)
+    assert again["sentinel_time_s"] > 0
+    for column in ("device_name", "torch_version", "python_version", "os", "measured_at"):
+        assert again[column]
+
+
+def test_a_cold_operator_rotates_through_more_than_the_cache(relu, cpu, cold_conditions):
+    row = benchmark_operator(relu, cpu, cold_conditions, "local")
+    assert row["operand_sets"] > 1000
+    # 16 values in a slot of 512 bytes: too many sets would be needed to outgrow a large cache.
+    within = row["footprint_bytes"] < cpu.last_level_cache_bytes
+    assert ("footprint_within_cache" in row["flags"]) == within
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "message"),
+    [
+        ({"outputs": (TensorSpec((9,), "float32"),)}, "error", "the rebuilt call returned [4x4]"),
+        (
+            {"operator_tuple": OperatorTuple("aten.gone.default", ())},
+            "unsupported",
+            "does not exist in torch",
+        ),
+        (
+            {
+                "operator_tuple": OperatorTuple(
+                    "aten.relu.default", (("self", TensorSpec((2**45,), "float32")),)
+                )
+            },
+            "out_of_memory",
+            "the arguments need 134217728 MiB",
+        ),
+        (
+            {
+                "operator_tuple": OperatorTuple(
+                    "aten.mm.default",
+                    (("mat2", TensorSpec((3, 3), "int64")), ("self", TensorSpec((4,), "int64"))),
+                )
+            },
+            "error",
+            "self must be a matrix",
+        ),
+    ],
+    ids=["mismatch", "unknown operator", "memory", "raises"],
+)
+def test_a_failure_is_a_row(relu, cpu, conditions, tmp_path, change, status, message):
+    row = benchmark_operator(dataclasses.replace(relu, **change), cpu, conditions, "local")
+    assert row["status"] == status
+    assert message in row["error"]
+    assert row.get("time_s") is None
+    assert row["device_name"]
+    records.write(tmp_path / "row.parquet", records.OPERATOR, [row])
+
+
+def test_a_model_that_cannot_run_is_a_row(cpu, conditions):
+    definition = ModelDefinition("net", (InputSpec((1, 9)),), factory="torch.nn:Identity")
+    assert benchmark_model(definition, cpu, conditions, "local")["status"] == "ok"
+    wrong = dataclasses.replace(
+        definition, factory="torch.nn:Linear", arguments={"in_features": 3, "out_features": 2}
+    )
+    row = benchmark_model(wrong, cpu, conditions, "local")
+    assert row["status"] == "error"
+    assert "mat1 and mat2 shapes cannot be multiplied" in row["error"]
+
+
+def test_a_model_whose_output_is_not_finite_is_flagged(cpu, conditions):
+    definition = ModelDefinition(
+        "net",
+        (InputSpec((4,)),),
+        factory="torch.nn:Threshold",
+        arguments={"threshold": 100.0, "value": float("inf")},
+    )
+    assert "degenerate_values" in benchmark_model(definition, cpu, conditions, "local")["flags"]
+
+
+def test_a_column_that_the_schema_lacks_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="not in the schema: \\['speed'\\]"):
+        records.write(tmp_path / "row.parquet", records.OPERATOR, [{"speed": 1}])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_read_in_the_order_given(tmp_path):
+    paths = [tmp_path / f"{name}.parquet" for name in "ba"]
+    for path in paths:
+        records.write(path, records.MODEL, [{"model": path.stem}])
+    assert records.read_all(paths, records.MODEL)["model"].to_pylist() == ["b", "a"]
+    assert len(records.read_all([], records.MODEL)) == 0
+
+
+def with_metadata(path, **changes):
+    table = pq.read_table(path)
+    metadata = {
+        **table.schema.metadata,
+        **{f"opcost.{k}".encode(): str(v).encode() for k, v in changes.items()},
+    }
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-20]), "is not a readable Parquet file"),
+        (lambda path: path.write_bytes(b""), "is not a readable Parquet file"),
+        (lambda path: with_metadata(path, schema_version=99), "opcost.schema_version 99"),
+        (lambda path: with_metadata(path, record="operator"), "opcost.record operator"),
+        (lambda path: pq.write_table(pa.table({"x": [1]}), path), "opcost.record none"),
+    ],
+    ids=["truncated", "empty", "other version", "other record", "foreign"],
+)
+def test_a_file_that_is_not_ours_is_refused_with_the_remedy(tmp_path, damage, message):
+    path = tmp_path / "row.parquet"
+    records.write(path, records.MODEL, [{"model": "net"}])
+    damage(path)
+    with pytest.raises(OpcostError) as caught:
+        records.read(path, records.MODEL)
+    assert message in str(caught.value)
+    assert f"delete {path} and run again" in str(caught.value)

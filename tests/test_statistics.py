@@ -1,0 +1,125 @@
+"""Estimates hold the truth as often as they say."""
+
+import math
+import statistics as reference
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.statistics import (
+    Estimate,
+    drifts,
+    mean,
+    median,
+    product,
+    ratio,
+    relative_spread,
+    weighted_sum,
+)
+
+positive = st.floats(1e-9, 1e9)
+data = st.lists(positive, min_size=1, max_size=60)
+
+
+@st.composite
+def estimates(draw):
+    value = draw(st.floats(1e-6, 1e6))
+    below, above = draw(st.floats(0, 0.3)), draw(st.floats(0, 0.3))
+    return Estimate(value, value * (1 - below), value * (1 + above))
+
+
+@given(data)
+def test_the_median_is_the_median_within_its_interval(values):
+    estimate = median(values)
+    assert estimate.value == reference.median(values)
+    if len(values) < 6:
+        assert estimate.low is estimate.high is None
+    else:
+        assert min(values) <= estimate.low <= estimate.value <= estimate.high <= max(values)
+
+
+@pytest.mark.parametrize(("count", "low", "high"), [(6, 1, 6), (10, 2, 9), (20, 6, 15)])
+def test_the_interval_of_the_median_has_the_ranks_of_the_sign_test(count, low, high):
+    # Conover, Practical Nonparametric Statistics, table A3
+    estimate = median(range(1, count + 1))
+    assert (estimate.low, estimate.high) == (low, high)
+
+
+@pytest.mark.parametrize("draw", ["exponential", "normal", "lognormal"])
+@pytest.mark.parametrize("count", [6, 15, 50])
+def test_intervals_of_the_median_hold_the_truth(draw, count):
+    generator = np.random.default_rng(1)
+    truth = {"exponential": math.log(2), "normal": 0.0, "lognormal": 1.0}[draw]
+    samples = getattr(generator, draw)(size=(2000, count))
+    held = [
+        estimate.low <= truth <= estimate.high
+        for estimate in (median(sample.tolist()) for sample in samples)
+    ]
+    assert np.mean(held) > 0.94
+
+
+def test_intervals_of_the_mean_hold_the_truth():
+    samples = np.random.default_rng(1).normal(5, 2, size=(4000, 8))
+    estimates = [mean(sample.tolist()) for sample in samples]
+    held = np.mean([estimate.low <= 5 <= estimate.high for estimate in estimates])
+    assert 0.94 < held < 0.96
+
+
+def test_one_value_carries_no_interval():
+    assert mean([3.0]) == Estimate(3.0, None, None)
+    assert mean([3.0]).relative_half_width is None
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), estimates()), min_size=1, max_size=20))
+def test_a_sum_is_no_surer_than_its_surest_and_no_vaguer_than_all_together(terms):
+    total = weighted_sum(terms)
+    assert total.value == pytest.approx(sum(weight * term.value for weight, term in terms))
+    widths = [weight * (term.high - term.value) for weight, term in terms]
+    assert total.high - total.value <= sum(widths) * (1 + 1e-9) + 1e-9 * total.value
+    assert total.high - total.value >= max(widths) * (1 - 1e-9) - 1e-9 * total.value
+
+
+def test_a_sum_with_an_unsure_term_has_no_interval():
+    total = weighted_sum([(2, Estimate(1.0, 0.9, 1.1)), (1, Estimate(3.0, None, None))])
+    assert total == Estimate(5.0, None, None)
+
+
+@given(estimates(), estimates())
+def test_a_quotient_undoes_a_product(first, second):
+    assert ratio(product(first, second), second).value == pytest.approx(first.value)
+
+
+def test_intervals_of_a_ratio_hold_the_truth():
+    generator = np.random.default_rng(2)
+    held = []
+    for _ in range(2000):
+        above, below = generator.normal(8, 0.2), generator.normal(4, 0.15)
+        quotient = ratio(
+            Estimate(above, above - 0.392, above + 0.392),
+            Estimate(below, below - 0.294, below + 0.294),
+        )
+        held.append(quotient.low <= 2 <= quotient.high)
+    assert 0.93 < np.mean(held) < 0.97
+
+
+def test_widening_adds_in_quadrature():
+    widened = Estimate(100.0, 97.0, 104.0).widened(0.04 / 1.959964)
+    assert widened.low == pytest.approx(95)
+    assert widened.high == pytest.approx(100 + math.hypot(4, 4))
+    assert Estimate(100.0, None, None).widened(0.1) == Estimate(100.0, None, None)
+
+
+def test_the_spread_of_normal_data_is_their_standard_deviation():
+    samples = np.random.default_rng(3).normal(10, 0.5, size=100_000)
+    assert relative_spread(samples.tolist()) == pytest.approx(0.05, rel=0.02)
+    assert relative_spread([1.0] * 5) is None
+
+
+def test_drift_is_seen_and_noise_is_not():
+    noise = np.random.default_rng(4).normal(0, 0.01, size=(500, 60))
+    steady = [drifts((1 + row).tolist()) for row in noise]
+    drifting = [drifts((1 + row + np.linspace(0, 0.05, 60)).tolist()) for row in noise]
+    assert np.mean(steady) < 0.05
+    assert np.mean(drifting) > 0.99
+    assert not drifts([1.0, 2.0])

@@ -1,0 +1,49 @@
+"""FLOPs are those that torchvision publishes, and bytes those of arguments and results."""
+
+import pytest
+import torch
+from opcost.extraction import describe, describe_tensor, extract_model_tuples
+from opcost.study import InputSpec, ModelDefinition
+from opcost.work import flops, minimal_bytes
+from torchvision.models import get_model_weights, get_weight
+
+aten = torch.ops.aten
+
+
+def giga_macs(tuples):
+    counts = tuples.call_counts()
+    return sum(counts[key] * record.flops for key, record in tuples.by_id.items()) / 2e9
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_b_16", "swin_t", "efficientnet_b0", "mvit_v1_b"])
+def test_flops_and_parameters_are_the_published_ones(name):
+    meta = get_model_weights(name).DEFAULT.meta
+    shape = (1, 3, 16, 224, 224) if name.startswith("mvit") else (1, 3, 224, 224)
+    tuples = extract_model_tuples(ModelDefinition(name, (InputSpec(shape),), model=name))
+    assert round(giga_macs(tuples), 3) == meta["_ops"]
+    assert tuples.parameters == meta["num_params"]
+
+
+def test_a_multiplication_and_an_addition_are_two():
+    linear = describe(aten.linear.default, (torch.empty(5, 3), torch.empty(2, 3)), {})
+    assert flops(linear) == 2 * 5 * 3 * 2
+
+
+@pytest.mark.parametrize(
+    ("operator", "args", "expected"),
+    [
+        (aten.relu.default, (torch.empty(10),), 80),  # read, write
+        (aten.relu_.default, (torch.empty(10),), 80),
+        (aten.add_.Tensor, (torch.empty(10), torch.empty(10)), 120),  # read twice, write
+        (aten.add.Tensor, (torch.empty(5, 10), torch.empty(10)), 440),  # broadcast reads ten
+        (aten.add.Tensor, (torch.empty(5, 10), torch.empty(1, 10).expand(5, 10)), 440),
+        (aten.relu.default, (torch.empty(10, dtype=torch.float16),), 40),
+    ],
+)
+def test_minimal_bytes_count_each_element_once(operator, args, expected):
+    outputs = [describe_tensor(operator(*args))]
+    assert minimal_bytes(describe(operator, args, {}), outputs) == expected
+
+
+def test_the_weights_that_the_oracle_speaks_of_exist():
+    assert get_weight("ResNet18_Weights.IMAGENET1K_V1").meta["num_params"] == 11_689_512

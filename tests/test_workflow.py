@@ -1,0 +1,241 @@
+"""The real workflow on a study of seconds: what runs, what does not run again, what it leaves."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from conftest import Checkout
+
+MEASUREMENTS = "results/local/operators/*.parquet"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A checkout with the tiny study done; tests copy it."""
+    checkout = Checkout(tmp_path_factory.mktemp("finished") / "checkout")
+    checkout.first_run = checkout.started()
+    return checkout
+
+
+@pytest.fixture
+def done(finished, tmp_path):
+    """A copy of the finished checkout, file times and Snakemake's records included."""
+    root = tmp_path / "moved"
+    subprocess.run(["cp", "-a", finished.root, root], check=True)
+    copy = Checkout.__new__(Checkout)
+    copy.root = root
+    return copy
+
+
+def edit(path: Path, change) -> None:
+    document = yaml.safe_load(path.read_text())
+    change(document)
+    path.write_text(yaml.safe_dump(document))
+
+
+def configure(checkout, **changes) -> None:
+    edit(checkout.root / "tests/study/config.yaml", lambda config: config.update(changes))
+
+
+def stamps(checkout) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in checkout.root.glob(MEASUREMENTS)}
+
+
+def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
+    # tiny_mlp: linear 4x8, relu 4x16, linear 4x16; tiny_cnn: conv2d (twice), relu, linear
+    assert finished.first_run == sorted(
+        ["extract"] * 2
+        + ["collect", "identify_target"]
+        + ["benchmark_operator"] * 6
+        + ["benchmark_model"] * 2
+        + ["database", "compare"]
+    )
+
+
+def test_the_results_say_what_the_models_cost(finished):
+    results = finished.root / "results"
+    database = pq.read_table(results / "database.parquet").to_pandas()
+    assert len(database) == 6
+    assert (database.status == "ok").all()
+    assert (database.time_ci_low_s <= database.time_s).all()
+    assert (database.time_s <= database.time_ci_high_s).all()
+    assert database.energy_j.isna().all()
+    assert database.energy_reason.str.contains("no energy sensor").all()
+    comparison = pq.read_table(results / "comparison.parquet").to_pandas().set_index("model")
+    cnn = comparison.loc["tiny_cnn"]
+    assert (cnn.calls, cnn.view_calls, cnn.tuples, cnn.measured_tuples) == (4, 1, 3, 3)
+    assert (cnn.coverage_calls, cnn.coverage_flops) == (1, 1)
+    assert cnn.flops == 2 * (2 * 8 * 8 * 3 * 27 + 192 * 8)
+    times = database.set_index("operator").time_s
+    conv = times["aten.conv2d.default"]
+    others = cnn.estimate_time_s - 2 * conv
+    assert others > 0
+    assert cnn.time_relative_error == pytest.approx(cnn.estimate_time_s / cnn.reference_time_s - 1)
+    summary = (results / "summary.txt").read_text()
+    assert "tiny_mlp" in summary
+    assert "tiny_cnn" in summary
+    assert "conv2d" in (results / "cost.svg").read_text()
+
+
+def test_nothing_is_done_twice(done):
+    assert done.started() == []
+
+
+def test_a_comment_in_a_model_config_does_nothing(done):
+    with (done.root / "tests/study/models/tiny_cnn.yaml").open("a") as file:
+        file.write("# a remark\n")
+    with (done.root / "tests/study/models/tiny.py").open("a") as file:
+        file.write("# a remark\n")
+    assert done.started() == []
+
+
+def test_moved_model_configs_do_nothing(done):
+    (done.root / "tests/study/models").rename(done.root / "elsewhere")
+    configure(done, model_directory="elsewhere")
+    assert done.started() == []
+
+
+def test_a_new_model_measures_only_its_new_tuples(done):
+    model = {"factory": "tiny:mlp", "arguments": {"width": 8}, "inputs": [{"shape": [4, 8]}]}
+    (done.root / "tests/study/models/square.yaml").write_text(yaml.safe_dump(model))
+    configure(done, models=["tiny_mlp", "tiny_cnn", "square"])
+    before = stamps(done)
+    assert done.started() == sorted(
+        ["extract", "collect", "benchmark_model", "database", "compare"]
+        # linear 4x8 to 8 (once, though called twice) and relu 4x8
+        + ["benchmark_operator"] * 2
+    )
+    assert before.items() <= stamps(done).items()
+
+
+def test_a_removed_model_measures_nothing(done):
+    configure(done, models=["tiny_cnn"])
+    assert done.started() == ["collect", "compare", "database"]
+    assert len(pq.read_table(done.root / "results/database.parquet")) == 3
+
+
+def test_a_changed_model_config_extracts_that_model_alone(done):
+    change = {"inputs": [{"shape": [2, 3, 8, 8]}]}
+    edit(done.root / "tests/study/models/tiny_cnn.yaml", lambda model: model.update(change))
+    before = stamps(done)
+    assert done.started() == sorted(
+        ["extract", "collect", "benchmark_model", "database", "compare"]
+        + ["benchmark_operator"] * 3
+    )
+    assert before.items() <= stamps(done).items()
+
+
+def test_a_changed_factory_extracts_its_models(done):
+    source = done.root / "tests/study/models/tiny.py"
+    source.write_text(source.read_text().replace("nn.ReLU()", "nn.Sigmoid()"))
+    # Both models change: the file is theirs. Their linear and conv2d tuples stay measured.
+    assert done.started().count("extract") == 2
+    assert len(stamps(done)) == 6 + 2
+
+
+def test_a_changed_measurement_setting_measures_again(done):
+    edit(
+        done.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(time_relative_ci=0.4),
+    )
+    before = stamps(done)
+    started = done.started()
+    assert started.count("extract") == 0
+    assert started.count("benchmark_operator") == 6
+    assert started.count("benchmark_model") == 2
+    assert not before.items() & stamps(done).items()
+
+
+def test_a_deleted_measurement_is_measured_again(done):
+    next(done.root.glob(MEASUREMENTS)).unlink()
+    assert done.started() == ["benchmark_operator", "compare", "database"]
+
+
+def test_filtered_operators_are_counted_and_leave_no_smaller_sum(done):
+    configure(done, operators=["conv2d", "linear"])
+    assert done.started() == ["collect", "compare", "database"]
+    comparison = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
+    for row in comparison:
+        assert row["estimate_time_s"] is None
+        assert row["time_reason"] == "1 of 3 operator tuples are filtered out"
+        assert row["filtered_tuples"] == 1
+        assert row["partial_time_s"] > 0
+        assert row["coverage_flops"] == 1
+        assert row["coverage_calls"] < 1
+
+
+def test_a_killed_run_resumes(checkout):
+    with subprocess.Popen(
+        checkout.command(),
+        cwd=checkout.root,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as run:
+        deadline = time.monotonic() + 120
+        while len(stamps(checkout)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(run.pid, signal.SIGKILL)
+    before = stamps(checkout)
+    assert 2 <= len(before) < 6
+    assert checkout.run("--unlock").returncode == 0
+    started = checkout.started()
+    # A job outlives the killed Snakemake, and may have finished meanwhile.
+    assert started.count("benchmark_operator") <= 6 - len(before)
+    assert before.items() <= stamps(checkout).items()
+    assert len(stamps(checkout)) == 6
+
+
+def test_a_failing_operator_is_a_row_and_the_rest_goes_on(checkout):
+    (checkout.root / "tests/study/models/tiny.py").write_text(
+        "from torch import nn\n"
+        "def mlp(width): return nn.Linear(8, width)\n"
+        "def cnn(): return nn.AvgPool2d(2)\n"
+    )
+    # Integers are pooled on fake tensors, but not for real.
+    edit(
+        checkout.root / "tests/study/models/tiny_cnn.yaml",
+        lambda model: model.update(inputs=[{"shape": [1, 3, 8, 8], "dtype": "int64"}]),
+    )
+    checkout.started()
+    comparison = pq.read_table(checkout.root / "results/comparison.parquet").to_pandas()
+    comparison = comparison.set_index("model")
+    assert comparison.loc["tiny_mlp"].estimate_time_s > 0
+    failed = comparison.loc["tiny_cnn"]
+    assert failed.failed_tuples == 1
+    assert "1 of 1 operator tuples failed (avg_pool2d" in failed.time_reason
+    assert "the whole model was not measured: unsupported" in failed.time_reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": ["tiny_mpl"]}, "Did you mean 'tiny_mlp'?"),
+        ({"operators": ["conv3", "linear"]}, "'conv3' is no operator. Did you mean 'conv2d'"),
+        ({"targets": {"local": {"device": "cuda"}}}, "finds no CUDA device here"),
+    ],
+    ids=["model", "operator", "device"],
+)
+def test_bad_input_stops_before_anything_is_measured(checkout, changes, message):
+    configure(checkout, **changes)
+    completed = checkout.run()
+    assert completed.returncode != 0
+    assert message in completed.stdout + completed.stderr
+    assert not stamps(checkout)
+
+
+def test_a_results_file_of_another_schema_version_is_named(done):
+    path = next(done.root.glob(MEASUREMENTS))
+    table = pq.read_table(path)
+    metadata = {**table.schema.metadata, b"opcost.schema_version": b"0"}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    completed = done.run()
+    assert completed.returncode != 0
+    output = completed.stdout + completed.stderr
+    assert "has opcost.schema_version 0; this opcost reads 1" in output
+    assert f"delete results/local/operators/{path.name} and run again" in output
