@@ -1,6 +1,7 @@
 """What is written as Parquet is whole, typed, versioned, and refused when it is not ours."""
 
 import dataclasses
+import statistics
 
 import pyarrow as pa
 import pyarrow.parquet as pq
