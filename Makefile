@@ -4,12 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test check format clean
+.PHONY: help run retry test check validate format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/run ## Set up .venv if needed, and run the study in config/config.yaml
+	@$(BIN)/snakemake --cores 1
+
+retry: $(VENV)/run ## Forget the measurements that failed, and run again
+	@$(BIN)/python scripts/forget_failures.py
 	@$(BIN)/snakemake --cores 1
 
 test: $(VENV)/dev ## Set up .venv if needed, and run the tests
@@ -22,6 +26,9 @@ check: $(VENV)/dev ## All that CI and reviewers ask for: linters, formatters, ty
 	$(BIN)/snakemake --lint
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+validate: $(VENV)/dev ## Minutes: published FLOPs of every model, replay of whole models
+	@$(BIN)/python -m pytest -m slow tests/validation
 
 format: $(VENV)/dev ## Format all code
 	$(BIN)/ruff check --fix

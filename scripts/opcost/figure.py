@@ -1,5 +1,6 @@
 """The comparison as a picture."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,73 +15,84 @@ Row = Mapping[str, Any]
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 _PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-_OTHERS = "#BBBBBB"
-_WHOLE = "#444444"
+_OTHERS = ("other operators", "#BBBBBB")
+_WHOLE = ("whole model", "#444444")
+_BAR = 0.36
 
 
 def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
-    """Write the figure: for each model its operators, stacked, beside the whole model (SVG)."""
+    """Write the figure (SVG): each model's operators, stacked, above the whole model.
+
+    A row of panels for each target: time and, where any was measured, energy. Error bars are 95 %
+    intervals. A stack that is not complete says how many of its tuples it holds.
+    """
     targets = list(dict.fromkeys(row["target"] for row in comparison))
-    quantities = [("time_s", "reference_time_s", "time per iteration (ms)")]
+    quantities = [("time", "s", "time per iteration (ms)")]
     if any(row["reference_energy_j"] is not None for row in comparison):
-        quantities.append(("energy_j", "reference_energy_j", "energy per iteration (mJ)"))
-    models = list(dict.fromkeys(row["model"] for row in comparison))
-    height = 1.2 + 0.75 * len(models)
+        quantities.append(("energy", "j", "energy per iteration (mJ)"))
+    models = len({row["model"] for row in comparison})
+    size = (8.5 * len(quantities), (1.2 + 0.75 * models) * len(targets) + 0.4)
     with matplotlib.rc_context({"svg.hashsalt": "opcost", "svg.fonttype": "none"}):
-        figure = Figure(
-            figsize=(8.5 * len(quantities), height * len(targets) + 0.4), layout="constrained"
-        )
-        grid = figure.subplots(len(targets), len(quantities), squeeze=False)
-        for target, axes_row in zip(targets, grid, strict=True):
-            for (column, reference_column, label), axes in zip(quantities, axes_row, strict=True):
-                _panel(
-                    axes,
-                    [row for row in comparison if row["target"] == target],
-                    [row for row in shares if row["target"] == target],
-                    (column, reference_column),
-                )
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(targets), len(quantities), squeeze=False)
+        for target, row_of_panels in zip(targets, panels, strict=True):
+            compared = [row for row in comparison if row["target"] == target]
+            parts = [row for row in shares if row["target"] == target and row["launches_kernel"]]
+            for (quantity, unit, label), axes in zip(quantities, row_of_panels, strict=True):
+                _panel(axes, compared, parts, quantity, unit)
                 axes.set_xlabel(label)
-                axes.set_title(f"{target}: operators, stacked, beside the whole model", loc="left")
+                axes.set_title(f"{target}: operators, stacked, above the whole model", loc="left")
         with replacing(path) as temporary:
             figure.savefig(temporary, format="svg", metadata={"Date": None})
 
 
 def _panel(
-    axes: Any, comparison: Sequence[Row], shares: Sequence[Row], columns: tuple[str, str]
+    axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity: str, unit: str
 ) -> None:
-    column, reference_column = columns
-    totals: dict[str, float] = {}
-    for row in shares:
-        totals[row["operator"]] = totals.get(row["operator"], 0) + (row[column] or 0)
-    ranked = sorted((name for name in totals if totals[name] > 0), key=lambda name: -totals[name])
-    coloured = ranked[: len(_PALETTE)]
-    labelled: set[str] = set()
-    for position, model in enumerate(comparison):
-        left = 0.0
-        parts = {
-            row["operator"]: row[column] or 0 for row in shares if row["model"] == model["model"]
-        }
-        others = sum(value for name, value in parts.items() if name not in coloured)
-        stack = [
-            (short_name(name), parts.get(name, 0), colour)
-            for name, colour in zip(coloured, _PALETTE, strict=False)
-        ]
-        for name, value, colour in [*stack, ("other operators", others, _OTHERS)]:
-            if value > 0:
-                label = None if name in labelled else name
-                labelled.add(name)
-                axes.barh(position - 0.2, value * 1e3, 0.36, left, color=colour, label=label)
-                left += value * 1e3
-        whole = model[reference_column]
-        if whole is not None:
-            label = None if "whole model" in labelled else "whole model"
-            labelled.add("whole model")
-            axes.barh(position + 0.2, whole * 1e3, 0.36, color=_WHOLE, label=label)
-        incomplete = model["measured_tuples"] < model["tuples"]
-        if incomplete:
-            note = f" {model['measured_tuples']} of {model['tuples']} tuples"
-            axes.text(left, position - 0.2, note, va="center", fontsize=8)
-    axes.set_yticks(range(len(comparison)), [row["model"] for row in comparison])
+    layers = _layers(shares, f"{quantity}_{unit}")
+    positions = range(len(comparison))
+    ends = [0.0] * len(comparison)
+    for name, colour, values in layers:
+        widths = [values.get(row["model"], 0.0) * 1e3 for row in comparison]
+        middle = [position - _BAR / 2 - 0.02 for position in positions]
+        axes.barh(middle, widths, _BAR, ends, color=colour, label=name)
+        ends = [end + width for end, width in zip(ends, widths, strict=True)]
+    for position, end, row in zip(positions, ends, comparison, strict=True):
+        _error_bar(axes, position - _BAR / 2 - 0.02, row, f"estimate_{quantity}", unit)
+        if row["measured_tuples"] < row["tuples"]:
+            note = f" {row['measured_tuples']} of {row['tuples']} tuples"
+            axes.text(end, position - _BAR / 2, note, va="center", fontsize=8)
+    wholes = [(row[f"reference_{quantity}_{unit}"] or 0.0) * 1e3 for row in comparison]
+    below = [position + _BAR / 2 + 0.02 for position in positions]
+    axes.barh(below, wholes, _BAR, color=_WHOLE[1], label=_WHOLE[0])
+    for position, row in zip(below, comparison, strict=True):
+        _error_bar(axes, position, row, f"reference_{quantity}", unit)
+    axes.set_yticks(positions, [row["model"] for row in comparison])
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+
+
+def _layers(shares: Sequence[Row], column: str) -> list[tuple[str, str, dict[str, float]]]:
+    """(name, colour, value by model) of each operator of the stack; the smallest are joined."""
+    totals: Counter[str] = Counter()
+    for row in shares:
+        totals[row["operator"]] += row[column] or 0.0
+    coloured = [operator for operator, _ in totals.most_common(len(_PALETTE))]
+    layers: list[tuple[str, str, dict[str, float]]] = [
+        (short_name(operator), colour, {})
+        for operator, colour in zip(coloured, _PALETTE, strict=False)
+    ]
+    layers.append((*_OTHERS, {}))
+    for row in shares:
+        position = coloured.index(row["operator"]) if row["operator"] in coloured else -1
+        values = layers[position][2]
+        values[row["model"]] = values.get(row["model"], 0.0) + (row[column] or 0.0)
+    return [layer for layer in layers if any(layer[2].values())]
+
+
+def _error_bar(axes: Any, position: float, row: Row, name: str, unit: str) -> None:
+    value, low, high = (row[f"{name}{part}_{unit}"] for part in ("", "_ci_low", "_ci_high"))
+    if low is not None:
+        margins = [[(value - low) * 1e3], [(high - value) * 1e3]]
+        axes.errorbar(value * 1e3, position, xerr=margins, color="black", capsize=3, linewidth=1)

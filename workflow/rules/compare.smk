@@ -5,7 +5,7 @@
 #        results/comparison.parquet   sum over operators against whole model (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
 #        results/summary.txt          the comparison as people read it
-#        results/cost.svg             operators, stacked, beside the whole model
+#        results/cost.svg             operators, stacked, above the whole model
 
 
 rule database:

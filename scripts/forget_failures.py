@@ -1,0 +1,15 @@
+"""Delete the rows of failed measurements, so that the next run measures them again."""
+
+from pathlib import Path
+
+from opcost import records
+from opcost.errors import reported
+
+if __name__ == "__main__":
+    with reported():
+        for kind, schema in (("operators", records.OPERATOR), ("models", records.MODEL)):
+            for path in sorted(Path("results").glob(f"*/{kind}/*.parquet")):
+                for row in records.read(path, schema).to_pylist():
+                    if row["status"] != "ok":
+                        print(f"forgetting {path}: {row['status']}: {row['error']}")
+                        path.unlink()
