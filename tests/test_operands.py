@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 import torch
+from opcost.description import describe, describe_tensor
 from opcost.device import CpuDevice, OutOfMemory
-from opcost.extraction import describe, describe_tensor
 from opcost.operands import degenerate, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.replay import tensors_in_tree

@@ -4,7 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.extraction import describe, describe_tensor, extract_module
+from opcost.description import describe, describe_tensor
+from opcost.extraction import extract_module
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.replay import (
     ReplayMismatch,

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from opcost.extraction import describe, describe_tensor, extract_model_tuples
+from opcost.description import describe, describe_tensor
+from opcost.extraction import extract_model_tuples
 from opcost.study import InputSpec, ModelDefinition
 from opcost.work import flops, minimal_bytes
 from torchvision.models import get_model_weights, get_weight

@@ -10,17 +10,15 @@ here hold both errors: the one within a measurement and, independent for each, t
 
 # ASSUME the machine's variation slows every operator as it slows the sentinel.
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from opcost import statistics
-from opcost.manifest import ModelTuples, TupleRecord
+from opcost.manifest import ModelTuples
+from opcost.shares import shares
 from opcost.statistics import Estimate
-
-Row = Mapping[str, Any]
+from opcost.terms import Row, Term, terms_of, total_flops, why_incomplete
 
 _SAME_CONDITIONS = (
     "device_name",
@@ -30,20 +28,6 @@ _SAME_CONDITIONS = (
     "protocol_version",
     "conditions_json",
 )
-
-
-@dataclass(frozen=True)
-class _Term:
-    """One kernel-launching tuple of a model, how often it is called, and its row if any."""
-
-    record: TupleRecord
-    calls: int
-    row: Row | None
-    filtered: bool
-
-    @property
-    def measured(self) -> bool:
-        return self.row is not None and self.row["status"] == "ok"
 
 
 def compare_study(
@@ -61,29 +45,26 @@ def compare_study(
     comparison, table = [], []
     for reference in model_rows:
         model, target = by_name[reference["model"]], reference["target"]
-        comparison.append(compare(model, target, reference, rows[target], filtered))
-        table += shares(model, target, reference, rows[target], filtered)
+        terms = terms_of(model, rows[target], filtered)
+        comparison.append(compare(model, target, reference, terms, _machine_spread(rows[target])))
+        table += shares(model, target, reference, terms)
     return comparison, table
 
 
 def compare(
-    model: ModelTuples, target: str, reference: Row, rows: Mapping[str, Row], filtered: set[str]
+    model: ModelTuples, target: str, reference: Row, terms: Sequence[Term], spread: float | None
 ) -> dict[str, Any]:
     """The comparison row of one model on one target.
 
-    `rows` are the target's operator rows by tuple id, `reference` the row of the whole model,
-    `filtered` the ids of the tuples that the study does not benchmark.
+    `reference` is the row of the whole model, `spread` the relative standard deviation of the
+    machine's own speed.
     """
-    terms = _terms(model, rows, filtered)
     measured = [term for term in terms if term.measured]
     partial_s = sum(term.calls * term.row["time_s"] for term in measured if term.row)
-    spread = statistics.relative_spread(
-        [row["sentinel_time_s"] for row in rows.values() if row["sentinel_time_s"] is not None]
-    )
     reference_time = _estimate(reference, "time", "s", spread)
     conflict = _conflict([*(term.row for term in measured if term.row), reference])
     estimate_time = None
-    time_reason = conflict or _incomplete(terms)
+    time_reason = conflict or why_incomplete(terms)
     if time_reason is None:
         estimate_time = statistics.weighted_sum(_weighted(terms, "time", "s", spread))
     if reference_time is None:
@@ -109,7 +90,7 @@ def compare(
         "filtered_tuples": sum(term.filtered for term in terms),
         "unconverged_tuples": sum(not term.row["converged"] for term in measured if term.row),
         "flag_counts": Counter(flag for term in measured if term.row for flag in term.row["flags"]),
-        "flops": _total_flops(terms),
+        "flops": total_flops(terms),
         "parameters": model.parameters,
         "machine_spread": spread,
         **{
@@ -120,84 +101,9 @@ def compare(
     return row | _energy(terms, reference, estimate_time, reference_time, spread, time_reason)
 
 
-def shares(
-    model: ModelTuples, target: str, reference: Row, rows: Mapping[str, Row], filtered: set[str]
-) -> list[dict[str, Any]]:
-    """A model's cost by operator on one target, costliest first, views last."""
-    groups: dict[str, list[_Term]] = defaultdict(list)
-    for term in _terms(model, rows, filtered):
-        groups[term.record.operator_tuple.operator].append(term)
-    whole_s = reference["time_s"]
-    table: list[dict[str, Any]] = []
-    for operator, terms in groups.items():
-        complete = all(term.measured for term in terms)
-        time_s = _sum(terms, "time_s") if complete else None
-        table.append(
-            {
-                "operator": operator,
-                "launches_kernel": True,
-                "calls": sum(term.calls for term in terms),
-                "tuples": len(terms),
-                "measured_tuples": sum(term.measured for term in terms),
-                "time_s": time_s,
-                "energy_j": _sum(terms, "energy_j") if complete else None,
-                "flops": _total_flops(terms),
-                "bytes": sum(term.calls * term.record.bytes for term in terms),
-                "share_of_reference_time": time_s / whole_s if time_s and whole_s else None,
-            }
-        )
-    table.sort(key=lambda row: row["time_s"] or 0, reverse=True)
-    return [{"model": model.model, "target": target, **row} for row in [*table, *_views(model)]]
-
-
-def _views(model: ModelTuples) -> list[dict[str, Any]]:
-    counts: dict[str, list[int]] = defaultdict(list)
-    for tuple_id, calls in model.call_counts().items():
-        record = model.by_id[tuple_id]
-        if not record.launches_kernel:
-            counts[record.operator_tuple.operator].append(calls)
-    return [
-        {
-            "operator": operator,
-            "launches_kernel": False,
-            "calls": sum(calls),
-            "tuples": len(calls),
-            "measured_tuples": 0,
-            **dict.fromkeys(("time_s", "energy_j", "share_of_reference_time")),
-        }
-        for operator, calls in sorted(counts.items())
-    ]
-
-
-def _terms(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) -> list[_Term]:
-    return [
-        _Term(model.by_id[tuple_id], calls, rows.get(tuple_id), tuple_id in filtered)
-        for tuple_id, calls in model.call_counts().items()
-        if model.by_id[tuple_id].launches_kernel
-    ]
-
-
-def _incomplete(terms: Sequence[_Term]) -> str | None:
-    """Why the sum is not an answer, or None if every tuple is measured."""
-    missing = [term for term in terms if not term.measured]
-    if not missing:
-        return None
-    parts = []
-    filtered = sum(term.filtered for term in missing)
-    if filtered:
-        parts.append(f"{filtered} of {len(terms)} operator tuples are filtered out")
-    failed = [term for term in missing if term.row is not None and not term.filtered]
-    if failed:
-        example = failed[0]
-        assert example.row is not None
-        parts.append(
-            f"{len(failed)} of {len(terms)} operator tuples failed "
-            f"({example.record.operator_tuple}: {example.row['status']}: {example.row['error']})"
-        )
-    absent = len(missing) - filtered - len(failed)
-    if absent:
-        parts.append(f"{absent} of {len(terms)} operator tuples are not measured")
-    return "; ".join(parts)
+def _machine_spread(rows: Mapping[str, Row]) -> float | None:
+    times_s = [row["sentinel_time_s"] for row in rows.values()]
+    return statistics.relative_spread([time_s for time_s in times_s if time_s is not None])
 
 
 def _conflict(rows: Sequence[Row]) -> str | None:
@@ -212,7 +118,7 @@ def _conflict(rows: Sequence[Row]) -> str | None:
 
 
 def _energy(
-    terms: Sequence[_Term],
+    terms: Sequence[Term],
     reference: Row,
     estimate_time: Estimate | None,
     reference_time: Estimate | None,
@@ -246,7 +152,7 @@ def _shifted(estimate: Estimate, offset: float) -> Estimate:
 
 
 def _weighted(
-    terms: Sequence[_Term], quantity: str, unit: str, spread: float | None
+    terms: Sequence[Term], quantity: str, unit: str, spread: float | None
 ) -> Iterable[tuple[float, Estimate]]:
     for term in terms:
         estimate = _estimate(term.row, quantity, unit, spread) if term.row else None
@@ -283,21 +189,8 @@ def _relative_error(
     }
 
 
-def _sum(terms: Sequence[_Term], column: str) -> float | None:
-    values = [(term.calls, term.row[column]) for term in terms if term.row]
-    if any(value is None for _, value in values):
-        return None
-    return math.fsum(calls * value for calls, value in values)
-
-
-def _total_flops(terms: Sequence[_Term]) -> int | None:
-    if any(term.record.flops is None for term in terms):
-        return None
-    return sum(term.calls * (term.record.flops or 0) for term in terms)
-
-
-def _flops_coverage(terms: Sequence[_Term]) -> float | None:
-    total = _total_flops(terms)
+def _flops_coverage(terms: Sequence[Term]) -> float | None:
+    total = total_flops(terms)
     if not total:
         return None
     return sum(term.calls * (term.record.flops or 0) for term in terms if term.measured) / total

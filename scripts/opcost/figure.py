@@ -1,6 +1,6 @@
 """The comparison as a picture."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,24 +50,23 @@ def _panel(
     axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity: str, unit: str
 ) -> None:
     layers = _layers(shares, f"{quantity}_{unit}")
-    positions = range(len(comparison))
+    above = [position - _BAR / 2 - 0.02 for position in range(len(comparison))]
+    below = [position + _BAR / 2 + 0.02 for position in range(len(comparison))]
     ends = [0.0] * len(comparison)
     for name, colour, values in layers:
         widths = [values.get(row["model"], 0.0) * 1e3 for row in comparison]
-        middle = [position - _BAR / 2 - 0.02 for position in positions]
-        axes.barh(middle, widths, _BAR, ends, color=colour, label=name)
+        axes.barh(above, widths, _BAR, ends, color=colour, label=name)
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
-    for position, end, row in zip(positions, ends, comparison, strict=True):
-        _error_bar(axes, position - _BAR / 2 - 0.02, row, f"estimate_{quantity}", unit)
+    for upper, end, row in zip(above, ends, comparison, strict=True):
+        _error_bar(axes, upper, row, f"estimate_{quantity}", unit)
         if row["measured_tuples"] < row["tuples"]:
             note = f" {row['measured_tuples']} of {row['tuples']} tuples"
-            axes.text(end, position - _BAR / 2, note, va="center", fontsize=8)
+            axes.text(end, upper, note, va="center", fontsize=8)
     wholes = [(row[f"reference_{quantity}_{unit}"] or 0.0) * 1e3 for row in comparison]
-    below = [position + _BAR / 2 + 0.02 for position in positions]
     axes.barh(below, wholes, _BAR, color=_WHOLE[1], label=_WHOLE[0])
-    for position, row in zip(below, comparison, strict=True):
-        _error_bar(axes, position, row, f"reference_{quantity}", unit)
-    axes.set_yticks(positions, [row["model"] for row in comparison])
+    for lower, row in zip(below, comparison, strict=True):
+        _error_bar(axes, lower, row, f"reference_{quantity}", unit)
+    axes.set_yticks(range(len(comparison)), [row["model"] for row in comparison])
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
@@ -75,10 +74,10 @@ def _panel(
 
 def _layers(shares: Sequence[Row], column: str) -> list[tuple[str, str, dict[str, float]]]:
     """(name, colour, value by model) of each operator of the stack; the smallest are joined."""
-    totals: Counter[str] = Counter()
+    totals: dict[str, float] = defaultdict(float)
     for row in shares:
         totals[row["operator"]] += row[column] or 0.0
-    coloured = [operator for operator, _ in totals.most_common(len(_PALETTE))]
+    coloured = sorted(totals, key=lambda operator: -totals[operator])[: len(_PALETTE)]
     layers: list[tuple[str, str, dict[str, float]]] = [
         (short_name(operator), colour, {})
         for operator, colour in zip(coloured, _PALETTE, strict=False)

@@ -66,6 +66,7 @@ _MEASUREMENT = [
     ("device_name", pa.string()),
     ("device_uuid_hash", pa.string()),
     ("last_level_cache_bytes", pa.int64()),
+    ("allocator", pa.string()),
     ("driver_version", pa.string()),
     ("cuda_version", pa.string()),
     ("cudnn_version", pa.string()),
