@@ -221,7 +221,8 @@ def _keep_freed_memory() -> bool:
     """Let glibc keep freed memory for the next operator, as a process that has run for long does.
 
     By default it gives large blocks back to the system, or does not, as the heap happens to lie;
-    the page faults of getting them anew made one convolution four times slower. False without glibc.
+    the page faults of getting them anew made one convolution four times slower. False where there
+    is no glibc.
     """
     trim_threshold, mmap_max = -1, -4
     try:

@@ -47,7 +47,10 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         device = _expected_device(place)
         row = benchmark.benchmark_operator(record, device, place.conditions, place.target)
         records.write(output, records.OPERATOR, [row])
-        print(operator_line(row, output.parent, len(to_benchmark(manifest))), flush=True)
+        # The device's file is made anew when the target's conditions change.
+        since = place.device_file.stat().st_mtime
+        tuple_ids = frozenset(to_benchmark(manifest))
+        print(operator_line(row, output.parent, tuple_ids, since), flush=True)
 
     def record_death(outcome: dict[str, str]) -> None:
         from opcost import records

@@ -2,7 +2,7 @@
 
 import itertools
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,21 @@ def extraction_line(tuples: ModelTuples) -> str:
     )
 
 
-def operator_line(row: Mapping[str, Any], directory: Path, total: int) -> str:
+def operator_line(
+    row: Mapping[str, Any], directory: Path, tuple_ids: Collection[str], since: float
+) -> str:
     """One measured operator tuple: how far the target is, the result, and the time still needed.
 
-    The estimate is the median interval between the latest files, times the files still missing.
+    Files in `directory` that are older than `since` (seconds of the epoch) are not done: they
+    were measured under other conditions. The time needed is the median interval between the
+    latest files, times the files still missing.
     """
-    finished = sorted(path.stat().st_mtime for path in directory.glob("*.parquet"))
-    # Tuples that no model needs any more are kept, and not among those to do.
-    done = min(len(finished), total)
+    times = [path.stat().st_mtime for path in directory.glob("*.parquet") if path.stem in tuple_ids]
+    finished = sorted(time for time in times if time >= since)
+    done, total = len(finished), len(tuple_ids)
     counter = f"[{done:>{len(str(total))}}/{total}]"
     line = f"{counter} {row['target']}  {result(row)}  {row['description']}"
-    recent = finished[-_RECENT:]
-    intervals = [later - earlier for earlier, later in itertools.pairwise(recent)]
+    intervals = [later - earlier for earlier, later in itertools.pairwise(finished[-_RECENT:])]
     if done == total or not intervals:
         return line
     return f"{line}  (about {_duration(statistics.median(intervals) * (total - done))} left)"

@@ -1,0 +1,97 @@
+"""On a real NVIDIA GPU: time, energy, cache state and failures are what they should be.
+
+pytest -m gpu
+"""
+
+import dataclasses
+
+import pytest
+import torch
+from opcost import job
+from opcost.benchmark import benchmark_model, benchmark_operator
+from opcost.device import open_device
+from opcost.manifest import TupleRecord
+from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.study import Conditions, InputSpec, ModelDefinition, Target
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+TARGET = Target("cuda", 1, False)
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return open_device(TARGET)
+
+
+@pytest.fixture
+def on_gpu(conditions):
+    quick = dataclasses.replace(conditions.measurement, max_time_s=0.5, time_relative_ci=0.02)
+    return Conditions(TARGET, quick)
+
+
+def matmul(size, dtype="bfloat16"):
+    spec = TensorSpec((size, size), dtype)
+    operator_tuple = OperatorTuple("aten.mm.default", (("mat2", spec), ("self", spec)))
+    return TupleRecord(operator_tuple, (spec,), True, 2 * size**3, 3 * spec.bytes)
+
+
+def relu(elements):
+    spec = TensorSpec((elements,), "float32")
+    operator_tuple = OperatorTuple("aten.relu.default", (("self", spec),))
+    return TupleRecord(operator_tuple, (spec,), True, 0, 2 * spec.bytes)
+
+
+def test_the_device_knows_itself(gpu, tmp_path):
+    assert gpu.model_name.startswith("NVIDIA")
+    assert gpu.last_level_cache_bytes > 2**20
+    job.identify_target(TARGET, tmp_path / "device.json")
+    assert gpu.uuid_hash in (tmp_path / "device.json").read_text()
+
+
+def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, on_gpu):
+    row = benchmark_operator(matmul(8192), gpu, on_gpu, "gpu")
+    assert row["status"] == "ok", row["error"]
+    assert "launch_bound" not in row["flags"]
+    assert row["enqueue_time_s"] < row["time_s"]
+    if row["energy_reason"] is None:
+        assert row["power_w"] > row["idle_power_w"]
+        assert row["energy_j"] == pytest.approx(row["power_w"] * row["time_s"])
+        assert "counter_disagrees" not in row["flags"]
+
+
+def test_time_grows_with_work(gpu, on_gpu):
+    small, large = (
+        benchmark_operator(matmul(size), gpu, on_gpu, "gpu")["time_s"] for size in (4096, 8192)
+    )
+    assert 5 < large / small < 12
+
+
+def test_a_tiny_operator_is_bound_by_its_launch(gpu, on_gpu):
+    assert "launch_bound" in benchmark_operator(relu(16), gpu, on_gpu, "gpu")["flags"]
+
+
+def test_a_copy_is_slower_from_memory_than_from_the_cache(gpu, on_gpu):
+    fits = relu(gpu.last_level_cache_bytes // 4 // 4)
+    times = {}
+    for state in ("warm", "cold"):
+        settings = dataclasses.replace(on_gpu.measurement, cache_state=state)
+        row = benchmark_operator(fits, gpu, Conditions(TARGET, settings), "gpu")
+        times[state] = row["time_s"]
+    assert times["cold"] > times["warm"]
+
+
+def test_too_large_an_operator_is_a_row_and_the_next_one_is_unharmed(gpu, on_gpu):
+    assert benchmark_operator(relu(2**40), gpu, on_gpu, "gpu")["status"] == "out_of_memory"
+    assert benchmark_operator(relu(2**20), gpu, on_gpu, "gpu")["status"] == "ok"
+
+
+def test_a_whole_model_is_measured(gpu, on_gpu):
+    definition = ModelDefinition("net", (InputSpec((8, 3, 224, 224)),), model="resnet18")
+    row = benchmark_model(definition, gpu, on_gpu, "gpu")
+    assert row["status"] == "ok", row["error"]
+    assert row["device_uuid_hash"] == gpu.uuid_hash
+    assert row["driver_version"]
