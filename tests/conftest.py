@@ -1,6 +1,7 @@
 """What several test files share: a CPU device, a quick protocol, and copies of the repository."""
 
 import dataclasses
+import re
 import shutil
 import subprocess
 import sys
@@ -87,12 +88,10 @@ class Checkout:
         )
 
     def started(self, *arguments: str) -> list[str]:
-        """Run, and name the rule of each job that was started."""
+        """Run, and name the rule of each job."""
         completed = self.run(*arguments)
         assert completed.returncode == 0, completed.stdout + completed.stderr
-        lines = (completed.stdout + completed.stderr).splitlines()
-        starts = ("rule ", "localrule ", "checkpoint ", "localcheckpoint ")
-        rules = [line.split()[1].rstrip(":") for line in lines if line.startswith(starts)]
+        rules = re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", completed.stderr, re.MULTILINE)
         return sorted(rule for rule in rules if rule not in ("all", "default"))
 
 

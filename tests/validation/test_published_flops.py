@@ -44,33 +44,34 @@ def official_inputs(family, weights):
             return (InputSpec((1, 3, 512, 512)), InputSpec((1, 3, 512, 512)))
 
 
-def official_arguments(name, family):
+def official_arguments(family, name, weights):
+    """What the published architecture has beyond the model's defaults."""
+    arguments = {}
+    categories = weights.meta.get("categories")
+    if categories:
+        arguments["num_classes"] = len(categories)
     if name == "googlenet":
-        return {"aux_logits": False, "init_weights": False}
-    if (
-        family == "segmentation"
-        and "aux_loss" in inspect.signature(models.get_model_builder(name)).parameters
-    ):
-        return {"aux_loss": True}
-    return {}
+        arguments["aux_logits"] = False
+    if name in ("googlenet", "inception_v3"):
+        arguments["init_weights"] = False
+    if name.startswith("vit_"):
+        [arguments["image_size"]] = weights.transforms().crop_size
+    constructor = models.get_model_builder(name)
+    if family == "segmentation" and "aux_loss" in inspect.signature(constructor).parameters:
+        arguments["aux_loss"] = True
+    return arguments
 
 
-@pytest.mark.parametrize(("family", "name", "weights"), entries())
+@pytest.mark.parametrize(("family", "name", "weights"), list(entries()))
 def test_flops_and_parameters_are_the_published_ones(family, name, weights):
     definition = ModelDefinition(
         name,
         official_inputs(family, weights),
         model=name,
-        arguments={**official_arguments(name, family), **arguments_of(weights)},
+        arguments=official_arguments(family, name, weights),
     )
     tuples = extract_model_tuples(definition)
     counts = tuples.call_counts()
     flops = sum(counts[key] * record.flops for key, record in tuples.by_id.items())
     assert round(flops / 2e9, 3) == weights.meta["_ops"]
     assert tuples.parameters == weights.meta["num_params"]
-
-
-def arguments_of(weights):
-    """What the architecture of an entry has beyond the model's defaults."""
-    categories = weights.meta.get("categories")
-    return {"num_classes": len(categories)} if categories else {}
