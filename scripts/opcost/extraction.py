@@ -163,6 +163,8 @@ def _launches_kernel(
         return False
     if name in _ALLOCATE or torch.Tag.inplace_view in operator.tags:
         return False
+    if all(tensor.numel() == 0 for tensor in outputs):
+        return False
     if operator._schema.is_mutable:
         return True
     storages = {tensor.untyped_storage()._cdata for tensor in inputs}

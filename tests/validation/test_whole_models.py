@@ -96,4 +96,6 @@ def test_ids_are_the_same_in_another_torch():
     for line in sorted(here ^ there):
         print("only in", torch.__version__ if line in here else "the other torch", line)
     print(f"{len(here & there)} of {len(here | there)} (model, tuple) pairs are the same")
-    assert len(here & there) / len(here | there) > 0.95
+    # One torch fills with a number, another with a tensor of no dimensions that it lifts first.
+    different = {line.split()[3].partition("(")[0] for line in here ^ there}
+    assert different <= {"fill_", "lift_fresh", "reshape", "view"}

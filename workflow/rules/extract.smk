@@ -1,6 +1,7 @@
 # What the models execute.
 #
 #   in:  the definition of each model (config/models/{model}.yaml, read by study.smk)
+#        results/{target}/device.json
 #   out: results/tuples/{model}.pkl     a model's operator tuples and calls
 #        results/operator_tuples.json   the unique tuples over all models
 
@@ -21,9 +22,13 @@ rule extract:
         ' --search-path "$OPCOST_MODELS" --output {output:q} 2> >(tee {log:q} >&2)'
 
 
+# The devices are inputs for two reasons: nothing is measured before every target is known to
+# exist; and where a target's conditions changed, Snakemake looks at all jobs anew after the
+# checkpoint. It would overlook changed `params` below an `ancient` input that is being remade.
 checkpoint collect:
     input:
-        expand("results/tuples/{model}.pkl", model=STUDY.models),
+        tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
+        devices=expand("results/{target}/device.json", target=STUDY.conditions),
     output:
         "results/operator_tuples.json",
     log:
