@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from opcost.device import open_device
 from opcost.extraction import extract_model_tuples
 from opcost.study import Conditions, MeasurementSettings, Target, load_model
@@ -53,6 +54,13 @@ def tiny_tuples():
         extract_model_tuples(load_model(name, STUDY / "models", schema), STUDY / "models")
         for name in ("tiny_mlp", "tiny_cnn")
     ]
+
+
+@pytest.fixture(autouse=True)
+def subnormal_numbers():
+    """Measuring on a CPU turns subnormal numbers off for the process; other tests draw some."""
+    yield
+    torch.set_flush_denormal(False)
 
 
 class Checkout:
