@@ -1,7 +1,6 @@
 """The real workflow on a study of seconds: what runs, what does not run again, what it leaves."""
 
-import os
-import signal
+import contextlib
 import subprocess
 import time
 from pathlib import Path
@@ -169,7 +168,9 @@ def test_filtered_operators_are_counted_and_leave_no_smaller_sum(done):
         assert row["coverage_calls"] < 1
 
 
-def test_a_killed_run_resumes(checkout):
+@contextlib.contextmanager
+def running(checkout, measured: int):
+    """A run in the background, from the moment that it has measured some tuples."""
     with subprocess.Popen(
         checkout.command(),
         cwd=checkout.root,
@@ -178,16 +179,31 @@ def test_a_killed_run_resumes(checkout):
         start_new_session=True,
     ) as run:
         deadline = time.monotonic() + 120
-        while len(stamps(checkout)) < 2 and time.monotonic() < deadline:
+        while len(stamps(checkout)) < measured and time.monotonic() < deadline:
             time.sleep(0.05)
-        os.kill(run.pid, signal.SIGKILL)
+        yield run
+
+
+def test_the_same_command_resumes_a_killed_run(checkout):
+    with running(checkout, measured=2) as run:
+        run.kill()
     before = stamps(checkout)
     assert 2 <= len(before) < 6
-    assert checkout.run("--unlock").returncode == 0
     started = checkout.started()
     # A job outlives the killed Snakemake, and may have finished meanwhile.
     assert started.count("benchmark_operator") <= 6 - len(before)
     assert before.items() <= stamps(checkout).items()
+    assert len(stamps(checkout)) == 6
+
+
+def test_a_second_run_beside_a_live_one_is_refused(checkout):
+    with running(checkout, measured=1) as run:
+        assert checkout.run("--dry-run").returncode == 0
+        for _ in range(2):
+            second = checkout.run()
+            assert second.returncode == 1
+            assert "Directory cannot be locked" in second.stderr
+        assert run.wait() == 0
     assert len(stamps(checkout)) == 6
 
 
