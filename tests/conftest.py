@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from opcost.device import open_device
+from opcost.disturbance import find_quiet_s
 from opcost.extraction import extract_model_tuples
 from opcost.study import Conditions, MeasurementSettings, Target, load_model
 
@@ -34,6 +35,12 @@ QUICK = MeasurementSettings(
 @pytest.fixture(scope="session")
 def cpu():
     return open_device(Target("cpu", 1, False))
+
+
+@pytest.fixture(scope="session")
+def watch(cpu):
+    """A watch that takes the core's present speed for its quiet one."""
+    return cpu.watch(find_quiet_s(0.2))
 
 
 @pytest.fixture(scope="session")

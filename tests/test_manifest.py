@@ -35,6 +35,17 @@ def test_call_counts_are_those_of_the_model(tiny_tuples):
     assert counts == {"conv2d": 2, "relu": 1, "flatten": 1, "linear": 1}
 
 
+def test_a_parameter_is_one_in_every_call(tiny_tuples):
+    [linear, *_] = (
+        record
+        for tuples in tiny_tuples
+        for record in tuples.tuples
+        if record.operator_tuple.name == "linear"
+    )
+    assert linear.parameters == ("weight", "bias")
+    assert linear.holding(["bias", "input"]).parameters == ("bias",)
+
+
 def test_the_manifest_holds_each_tuple_once_and_says_why_some_are_not_measured(tiny_tuples):
     manifest = collect([*tiny_tuples, *tiny_tuples], None)
     assert names(manifest, None) == ["conv2d", "linear", "linear", "linear", "relu", "relu"]
@@ -76,9 +87,9 @@ class Bomb:
     ("content", "message"),
     [
         (pickle.dumps(Bomb()), "refused to load builtins.print"),
-        (pickle.dumps({"schema_version": 1})[:-5], "is not an opcost extraction"),
-        (pickle.dumps({"schema_version": 1}), "is not an opcost extraction (KeyError"),
-        (pickle.dumps({"schema_version": 0}), "has schema version 0; this opcost reads 1"),
+        (pickle.dumps({"schema_version": 2})[:-5], "is not an opcost extraction"),
+        (pickle.dumps({"schema_version": 2}), "is not an opcost extraction (KeyError"),
+        (pickle.dumps({"schema_version": 0}), "has schema version 0; this opcost reads 2"),
         (pickle.dumps([1, 2]), "has schema version None"),
         (b"PAR1", "is not an opcost extraction"),
         (b"", "is not an opcost extraction"),

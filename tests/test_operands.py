@@ -6,11 +6,12 @@ import pytest
 import torch
 from opcost.description import describe, describe_tensor
 from opcost.device import CpuDevice, OutOfMemory
-from opcost.operands import degenerate, operand_sets
+from opcost.operands import Rotation, degenerate, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.replay import tensors_in_tree
 
 aten = torch.ops.aten
+STILL = Rotation(0)
 
 
 def tuple_of(operator, *args, **kwargs):
@@ -18,7 +19,7 @@ def tuple_of(operator, *args, **kwargs):
 
 
 def first_tensors(operator_tuple, cpu):
-    call = operand_sets(operator_tuple, cpu, 0, seed=0).calls[0]
+    call = operand_sets(operator_tuple, cpu, STILL, seed=0).calls[0]
     return tensors_in_tree((call.args, call.kwargs))
 
 
@@ -28,7 +29,7 @@ def test_floats_are_normal_and_drawn_from_the_seed(cpu):
     assert torch.equal(first, again)
     assert abs(first.mean()) < 0.05
     assert abs(first.std() - 1) < 0.05
-    [other] = tensors_in_tree(operand_sets(relu, cpu, 0, seed=1).calls[0].args)
+    [other] = tensors_in_tree(operand_sets(relu, cpu, STILL, seed=1).calls[0].args)
     assert not torch.equal(first, other)
 
 
@@ -45,7 +46,7 @@ def test_variances_are_positive(cpu):
     batch_norm = tuple_of(
         aten.batch_norm.default, image, channel, channel, channel, channel, False, 0.1, 1e-5, True
     )
-    variance = operand_sets(batch_norm, cpu, 0, 0).calls[0].args[4]
+    variance = operand_sets(batch_norm, cpu, STILL, 0).calls[0].args[4]
     assert (variance > 0).all()
 
 
@@ -63,7 +64,7 @@ INTEGERS = torch.zeros(500, dtype=torch.int64)
     ids=["embedding", "index", "index_select", "gather"],
 )
 def test_indices_stay_in_range_and_use_all_of_it(cpu, operator_tuple, limit):
-    call = operand_sets(operator_tuple, cpu, 0, 0).calls[0]
+    call = operand_sets(operator_tuple, cpu, STILL, 0).calls[0]
     [indices] = [tensor for tensor in tensors_in_tree(call.args) if tensor.dtype == torch.int64]
     assert indices.min() == 0
     assert indices.max() == limit - 1
@@ -72,7 +73,7 @@ def test_indices_stay_in_range_and_use_all_of_it(cpu, operator_tuple, limit):
 
 def test_sets_are_distinct_memory_of_equal_values(cpu):
     add = tuple_of(aten.add.Tensor, torch.empty(64, 64), torch.empty(64, 64))
-    operands = operand_sets(add, cpu, footprint_bytes=2**20, seed=0)
+    operands = operand_sets(add, cpu, Rotation(2**20), seed=0)
     assert len(operands.calls) == 32
     assert operands.footprint_bytes == 2**20
     tensors = [tensor for call in operands.calls for tensor in call.args[:2]]
@@ -82,7 +83,7 @@ def test_sets_are_distinct_memory_of_equal_values(cpu):
 
 def test_small_tensors_do_not_share_cache_lines(cpu):
     relu = tuple_of(aten.relu.default, torch.empty(3))
-    calls = operand_sets(relu, cpu, footprint_bytes=10_000, seed=0).calls
+    calls = operand_sets(relu, cpu, Rotation(10_000), seed=0).calls
     starts = sorted(call.args[0].data_ptr() for call in calls)
     gaps = {later - earlier for earlier, later in itertools.pairwise(starts)}
     assert gaps == {512}
@@ -101,7 +102,7 @@ def test_small_tensors_do_not_share_cache_lines(cpu):
 )
 def test_sets_have_the_layout_of_the_tuple(cpu, tensor):
     negate = tuple_of(aten.neg.default, tensor)
-    for call in operand_sets(negate, cpu, footprint_bytes=3000, seed=0).calls:
+    for call in operand_sets(negate, cpu, Rotation(3000), seed=0).calls:
         assert describe_tensor(call.args[0]) == describe_tensor(tensor)
         call()
 
@@ -109,7 +110,7 @@ def test_sets_have_the_layout_of_the_tuple(cpu, tensor):
 @pytest.mark.parametrize("name", ["silu_", "hardswish_", "mish_", "gelu_", "relu_", "hardtanh_"])
 def test_values_survive_being_changed_in_place_for_ever(cpu, name):
     operator = getattr(aten, name).default
-    call = operand_sets(tuple_of(operator, torch.empty(1000)), cpu, 0, 0).calls[0]
+    call = operand_sets(tuple_of(operator, torch.empty(1000)), cpu, STILL, 0).calls[0]
     call()
     settled = call.args[0].clone()
     for _ in range(1000):
@@ -122,7 +123,9 @@ def test_values_survive_being_changed_in_place_for_ever(cpu, name):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_arithmetic_in_place_stays_finite(cpu, name, dtype):
     tensor = torch.empty(1000, dtype=dtype)
-    call = operand_sets(tuple_of(getattr(aten, name).Tensor, tensor, tensor), cpu, 0, 0).calls[0]
+    call = operand_sets(tuple_of(getattr(aten, name).Tensor, tensor, tensor), cpu, STILL, 0).calls[
+        0
+    ]
     for _ in range(20_000):
         call()
     assert not degenerate(call)
@@ -130,7 +133,7 @@ def test_arithmetic_in_place_stays_finite(cpu, name, dtype):
 
 
 def test_values_that_run_off_are_noticed(cpu):
-    call = operand_sets(tuple_of(aten.exp_.default, torch.empty(100)), cpu, 0, 0).calls[0]
+    call = operand_sets(tuple_of(aten.exp_.default, torch.empty(100)), cpu, STILL, 0).calls[0]
     for _ in range(5):
         call()
     assert degenerate(call)
@@ -145,8 +148,42 @@ class SmallDevice(CpuDevice):
 
 def test_memory_limits_the_sets_and_too_little_is_an_error():
     relu = OperatorTuple("aten.relu.default", (("self", TensorSpec((1_000_000,), "float32")),))
-    operands = operand_sets(relu, SmallDevice(), footprint_bytes=2**30, seed=0)
+    operands = operand_sets(relu, SmallDevice(), Rotation(2**30), seed=0)
     assert operands.footprint_bytes <= 7_000_000
     large = OperatorTuple("aten.relu.default", (("self", TensorSpec((9_000_000,), "float32")),))
     with pytest.raises(OutOfMemory, match="the arguments need 34 MiB; cpu has 7 MiB to spare"):
-        operand_sets(large, SmallDevice(), footprint_bytes=0, seed=0)
+        operand_sets(large, SmallDevice(), Rotation(0), seed=0)
+
+
+def test_pooling_gets_what_a_relu_leaves(cpu):
+    pooling = tuple_of(aten.max_pool2d.default, torch.empty(1, 8, 32, 32), [3, 3])
+    [image] = first_tensors(pooling, cpu)
+    assert image.min() == 0
+    assert 0.4 < (image == 0).float().mean() < 0.6
+
+
+def test_in_state_model_weights_rotate_and_activations_stay(cpu):
+    linear = tuple_of(aten.linear.default, torch.empty(2, 64), torch.empty(8, 64), torch.empty(8))
+    sets = operand_sets(linear, cpu, Rotation(8 * 2560, ("weight", "bias")), 0)
+    assert len(sets.calls) == 8
+    images, weights, biases = (
+        {call.args[position].data_ptr() for call in sets.calls} for position in range(3)
+    )
+    assert (len(images), len(weights), len(biases)) == (1, 8, 8)
+    assert sets.footprint_bytes == 8 * 2560 + 512
+
+
+def test_activations_and_results_rotate_through_memory_of_their_own(cpu):
+    image = torch.empty(1, 4, 16, 16)
+    relu = tuple_of(aten.relu.default, image)
+    rotation = Rotation(2**20, (), activation_bytes=10 * 2 * 4096)
+    operands = operand_sets(relu, cpu, rotation, 0, [describe_tensor(image)])
+    assert len({call.args[0].data_ptr() for call in operands.calls}) == 10
+    assert operands.kept_results == 10
+    in_place = tuple_of(aten.relu_.default, image)
+    assert operand_sets(in_place, cpu, rotation, 0, [describe_tensor(image)]).kept_results == 0
+
+
+def test_without_parameters_nothing_rotates(cpu):
+    relu = tuple_of(aten.relu.default, torch.empty(64))
+    assert len(operand_sets(relu, cpu, Rotation(2**20, ()), 0).calls) == 1

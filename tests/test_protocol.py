@@ -2,12 +2,14 @@
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 
 import pytest
 import torch
 from conftest import QUICK
 from opcost import protocol
 from opcost.device import BatchTime
+from opcost.disturbance import NoWatch
 from opcost.energy import MeterUnavailable
 
 
@@ -17,11 +19,14 @@ class SimulatedDevice:
     Simulates time only; nothing is computed, and no power is drawn.
     """
 
-    def __init__(self, durations_s, kind="cpu", enqueue_share=1.0):
+    def __init__(self, durations_s, kind="cpu", enqueue_share=1.0, rotation=1):
+        self.rotation = rotation
         self.torch_device = torch.device(kind)
         self.now_s = 0.0
         self.iterations = 0
-        self._durations_s = itertools.cycle(durations_s)
+        self._durations_s = (
+            durations_s if isinstance(durations_s, Iterator) else itertools.cycle(durations_s)
+        )
         self._enqueue_share = enqueue_share
 
     def run(self, iterations):
@@ -43,10 +48,10 @@ def no_meter(_device):
 
 @pytest.fixture
 def trial(monkeypatch):
-    def trial(durations_s, settings=QUICK, **device_options):
+    def trial(durations_s, settings=QUICK, watch=None, **device_options):
         device = SimulatedDevice(durations_s, **device_options)
         monkeypatch.setattr(protocol.time, "monotonic", lambda: device.now_s)
-        return protocol.run_trial(device, device, settings, no_meter), device
+        return protocol.run_trial(device, device, watch or NoWatch(), settings, no_meter), device
 
     return trial
 
@@ -81,6 +86,56 @@ def test_timing_lasts_at_least_as_long_as_was_asked_for(trial):
     result, _ = trial([1e-4], dataclasses.replace(QUICK, min_time_s=0.02))
     batches = result.time
     assert sum(batches.batch_times_s) * batches.batch_iterations >= 0.02 * 0.999
+
+
+class SharedCore(NoWatch):
+    """Simulates a core whose other tenant comes and goes every five batches, and slows it by 1.6.
+
+    Iterating it gives the duration of the next iteration.
+    """
+
+    def __init__(self):
+        self.looks = 0
+
+    @property
+    def shared(self):
+        return self.looks // 5 % 2 == 1
+
+    def look(self):
+        alone = not self.shared
+        self.looks += 1
+        return alone and not self.shared
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return 1.6e-5 if self.shared else 1e-5
+
+
+def test_disturbed_batches_are_kept_and_do_not_count(trial):
+    core = SharedCore()
+    settings = dataclasses.replace(QUICK, batch_s=1e-6, min_time_s=1e-3, max_time_s=2e-3)
+    time = trial(core, settings, watch=core)[0].time
+    assert time.estimate.value == pytest.approx(1e-5)
+    assert time.estimate.high == pytest.approx(1e-5)
+    assert max(time.batch_times_s) == pytest.approx(1.6e-5)
+    assert max(itertools.compress(time.batch_times_s, time.undisturbed)) == pytest.approx(1e-5)
+
+
+def test_a_device_that_is_never_quiet_is_flagged_and_measured_all_the_same(trial):
+    core = SharedCore()
+    core.look = lambda: False
+    result, _ = trial([1e-5], watch=core)
+    assert result.time.stop_reason == "time_budget"
+    assert result.time.estimate.value == pytest.approx(1e-5)
+    assert result.flags == ["disturbed"]
+
+
+def test_all_operands_are_used_once_before_any_is_timed(trial):
+    settings = dataclasses.replace(QUICK, batch_s=1e-5)
+    result, _ = trial([5e-5] * 1000 + [1e-5] * 100_000, settings, rotation=1000)
+    assert max(result.time.batch_times_s) == pytest.approx(1e-5)
 
 
 def test_warm_up_is_not_measured(trial):

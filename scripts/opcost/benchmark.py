@@ -1,6 +1,7 @@
 """From an operator tuple or a model to its row: set up, measure, describe what came of it."""
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ from torch import nn
 
 from opcost import models, protocol, records, statistics
 from opcost.device import Device, OutOfMemory
+from opcost.disturbance import Watch
 from opcost.energy import open_meter
 from opcost.environment import describe_environment
 from opcost.manifest import TupleRecord
-from opcost.operands import OperandSets, degenerate, operand_sets
-from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.operands import OperandSets, Rotation, degenerate, operand_sets
 from opcost.protocol import Trial
 from opcost.replay import UnsupportedOperator, check_outputs, tensors_in_tree
 from opcost.study import Conditions, ModelDefinition
@@ -22,37 +23,34 @@ from opcost.study import Conditions, ModelDefinition
 CACHES_PER_FOOTPRINT = 3
 """A footprint of that many last-level caches leaves nothing in the cache between two uses."""
 
+CORE_CACHES_PER_ACTIVATION = 2
+"""Activations that rotate through twice the core's own cache are found in the next one, as they are
+inside a model: docs/context.md has the experiment."""
+
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MOST_INPUT_SETS = 2**12
-
-_SENTINEL = OperatorTuple(
-    "aten.conv2d.default",
-    (
-        ("input", TensorSpec((1, 64, 28, 28), "float32")),
-        ("padding", (1, 1)),
-        ("weight", TensorSpec((64, 64, 3, 3), "float32")),
-    ),
-)
-_SENTINEL_BATCHES = 15
-_SENTINEL_BATCH_S = 0.003
 
 
 class OperatorWorkload:
     """A replayed operator, iterated over its operand sets."""
 
     def __init__(self, operands: OperandSets) -> None:
+        self.rotation = len(operands.calls)
         self._operator = operands.calls[0].operator
+        self._results: deque[Any] = deque(maxlen=operands.kept_results)
         self._next = itertools.cycle([(call.args, call.kwargs) for call in operands.calls])
 
     def run(self, iterations: int) -> None:
         """Call the operator, each time on the next set."""
-        operator = self._operator
+        operator, keep = self._operator, self._results.append
         for args, kwargs in itertools.islice(self._next, iterations):
-            operator(*args, **kwargs)
+            keep(operator(*args, **kwargs))
 
 
 class ModelWorkload:
     """A whole model, iterated over copies of its inputs."""
+
+    rotation = 1  # its first iteration uses all of its weights
 
     def __init__(self, module: nn.Module, inputs: Sequence[Sequence[torch.Tensor]]) -> None:
         self._module = module
@@ -65,34 +63,39 @@ class ModelWorkload:
 
 
 def benchmark_operator(
-    record: TupleRecord, device: Device, conditions: Conditions, target: str
+    record: TupleRecord, device: Device, watch: Watch, conditions: Conditions, target: str
 ) -> dict[str, Any]:
     """The row of one operator tuple; a failure is a row too."""
     row = {**records.operator_columns(record), **_circumstances(device, conditions, target)}
     settings = conditions.measurement
 
     def measure() -> dict[str, Any]:
-        footprint = _footprint(device, settings.cache_state)
-        operands = operand_sets(record.operator_tuple, device, footprint, settings.seed)
+        rotation = _rotation(record, device, settings.cache_state)
+        operands = operand_sets(
+            record.operator_tuple, device, rotation, settings.seed, record.outputs
+        )
         check_outputs(operands.calls[0](), record.outputs)
-        trial = protocol.run_trial(OperatorWorkload(operands), device, settings, open_meter)
-        cache_bytes = footprint // CACHES_PER_FOOTPRINT
-        if operands.footprint_bytes < cache_bytes:
+        workload = OperatorWorkload(operands)
+        trial = protocol.run_trial(workload, device, watch, settings, open_meter)
+        cache_bytes = rotation.footprint_bytes // CACHES_PER_FOOTPRINT
+        if settings.cache_state == "cold" and operands.footprint_bytes < cache_bytes:
             trial.flags.append("footprint_within_cache")
         if degenerate(operands.calls[0]):
             trial.flags.append("degenerate_values")
         return {
             "footprint_bytes": operands.footprint_bytes,
             "operand_sets": len(operands.calls),
-            **_trial_columns(trial),
+            "parameters": list(record.parameters),
+            **_trial_columns(trial, watch),
         }
 
-    return {**row, **_attempt(measure, device, settings.seed)}
+    return {**row, **_attempt(measure)}
 
 
 def benchmark_model(
     definition: ModelDefinition,
     device: Device,
+    watch: Watch,
     conditions: Conditions,
     target: str,
     search_path: Path | None = None,
@@ -105,28 +108,30 @@ def benchmark_model(
         torch.manual_seed(settings.seed)
         module = models.build(definition, search_path).to(device.torch_device)
         inputs = models.example_inputs(definition, settings.seed)
-        sets = _input_sets(inputs, device, _footprint(device, settings.cache_state))
-        trial = protocol.run_trial(ModelWorkload(module, sets), device, settings, open_meter)
+        cold = settings.cache_state == "cold"
+        sets = _input_sets(inputs, device, _footprint(device) if cold else 0)
+        workload = ModelWorkload(module, sets)
+        trial = protocol.run_trial(workload, device, watch, settings, open_meter)
         if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(module(*sets[0]))):
             trial.flags.append("degenerate_values")
         return {
             "footprint_bytes": len(sets) * sum(tensor.nbytes for tensor in inputs),
             "operand_sets": len(sets),
-            **_trial_columns(trial),
+            **_trial_columns(trial, watch),
         }
 
-    return {**row, **_attempt(measure, device, settings.seed)}
+    return {**row, **_attempt(measure)}
 
 
 def _circumstances(device: Device, conditions: Conditions, target: str) -> dict[str, Any]:
     return {**records.condition_columns(conditions, target), **describe_environment(device)}
 
 
-def _attempt(measure: Callable[[], dict[str, Any]], device: Device, seed: int) -> dict[str, Any]:
+def _attempt(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The columns of a measurement, or those of its failure."""
     try:
         with models.inference_conditions():
-            return {"sentinel_time_s": _sentinel_time_s(device, seed), **measure()}
+            return measure()
     except Exception as error:
         return {"status": _status(error), "error": f"{type(error).__name__}: {error}"}
 
@@ -141,9 +146,24 @@ def _status(error: Exception) -> str:
     return "error"
 
 
-def _footprint(device: Device, cache_state: str) -> int:
-    if cache_state == "warm":
-        return 0
+def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation:
+    """What a cache state means for the memory that a tuple's tensors use.
+
+    In state model a call finds what it would find inside a model: weights were last used a whole
+    pass ago, and activations by an operator or two before, since when the core's own cache has
+    seen other data.
+    """
+    match cache_state:
+        case "cold":
+            return Rotation(_footprint(device))
+        case "model":
+            recent = CORE_CACHES_PER_ACTIVATION * device.core_cache_bytes
+            return Rotation(_footprint(device), record.parameters, recent)
+        case _:
+            return Rotation(0)
+
+
+def _footprint(device: Device) -> int:
     return CACHES_PER_FOOTPRINT * (device.last_level_cache_bytes or _ASSUMED_CACHE_BYTES)
 
 
@@ -162,18 +182,9 @@ def _input_sets(
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _sentinel_time_s(device: Device, seed: int) -> float:
-    workload = OperatorWorkload(operand_sets(_SENTINEL, device, 0, seed))
-    iteration_s = protocol.calibrate(workload, device, _SENTINEL_BATCH_S)
-    iterations = max(1, round(_SENTINEL_BATCH_S / iteration_s))
-    batches = [
-        device.time(lambda: workload.run(iterations)).device_s for _ in range(_SENTINEL_BATCHES)
-    ]
-    return statistics.median(batches).value / iterations
-
-
-def _trial_columns(trial: Trial) -> dict[str, Any]:
+def _trial_columns(trial: Trial, watch: Watch) -> dict[str, Any]:
     time, power, energy = trial.time, trial.power, trial.energy
+    sentinel = watch.sentinel_times_s()
     columns: dict[str, Any] = {
         "status": "ok",
         "time_s": time.estimate.value,
@@ -181,7 +192,10 @@ def _trial_columns(trial: Trial) -> dict[str, Any]:
         "time_ci_high_s": time.estimate.high,
         "enqueue_time_s": time.enqueue_s,
         "batch_time_s": list(time.batch_times_s),
+        "batch_undisturbed": list(time.undisturbed),
         "batch_iterations": time.batch_iterations,
+        "sentinel_time_s": statistics.median(sentinel).value if sentinel else None,
+        "quiet_sentinel_time_s": watch.quiet_s,
         "converged": time.converged,
         "stop_reason": time.stop_reason,
         "flags": trial.flags,

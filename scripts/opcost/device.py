@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from opcost.disturbance import CoreWatch, NoWatch, Watch, find_quiet_s
 from opcost.errors import OpcostError
 from opcost.study import Target
 
@@ -40,6 +41,17 @@ class Device(ABC):
     torch_device: torch.device
     allocator: str
 
+    @abstractmethod
+    def quiet_s(self) -> float | None:
+        """What the sentinel takes here when nothing disturbs; None if nothing can.
+
+        Takes seconds to find out, and so is found out once for a study.
+        """
+
+    @abstractmethod
+    def watch(self, quiet_s: float | None) -> Watch:
+        """A watch for disturbances, given what `quiet_s` found."""
+
     @property
     @abstractmethod
     def model_name(self) -> str:
@@ -59,6 +71,11 @@ class Device(ABC):
     @abstractmethod
     def last_level_cache_bytes(self) -> int | None:
         """Size of the last cache before memory, or None if it cannot be found out."""
+
+    @property
+    @abstractmethod
+    def core_cache_bytes(self) -> int:
+        """Size of the largest cache of a core's own; 0 where none holds data between operators."""
 
     @abstractmethod
     def free_memory_bytes(self) -> int:
@@ -88,6 +105,14 @@ class CpuDevice(Device):
         torch.set_flush_denormal(True)
         self.allocator = "keeps freed memory" if _keep_freed_memory() else "system default"
 
+    def quiet_s(self) -> float:
+        """By timing the sentinel for some seconds."""
+        return find_quiet_s()
+
+    def watch(self, quiet_s: float | None) -> Watch:
+        """Of the core that this process runs on."""
+        return CoreWatch(self.quiet_s() if quiet_s is None else quiet_s)
+
     @property
     def model_name(self) -> str:
         """As /proc/cpuinfo names it, else the architecture."""
@@ -106,12 +131,13 @@ class CpuDevice(Device):
     @property
     def last_level_cache_bytes(self) -> int | None:
         """As Linux lists it; on a shared machine, other guests use it too."""
-        caches = []
-        for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-            level = int((index / "level").read_text())
-            kibibytes = int((index / "size").read_text().strip().removesuffix("K"))
-            caches.append((level, kibibytes * 1024))
-        return max(caches)[1] if caches else None
+        sizes = _cache_sizes()
+        return sizes[max(sizes)] if sizes else None
+
+    @property
+    def core_cache_bytes(self) -> int:
+        """The second level, as Linux lists it."""
+        return _cache_sizes().get(2, 0)
 
     def free_memory_bytes(self) -> int:
         """As Linux estimates it (MemAvailable), within a control group's limit."""
@@ -152,6 +178,13 @@ class CudaDevice(Device):
         torch.cuda.set_device(index)
         self._properties = torch.cuda.get_device_properties(index)
 
+    def quiet_s(self) -> None:
+        """No tenant shares it."""
+
+    def watch(self, quiet_s: float | None) -> Watch:
+        """No tenant shares it."""
+        return NoWatch()
+
     @property
     def model_name(self) -> str:
         """As the driver names it."""
@@ -166,6 +199,11 @@ class CudaDevice(Device):
     def last_level_cache_bytes(self) -> int | None:
         """The L2 cache."""
         return int(self._properties.L2_cache_size)
+
+    @property
+    def core_cache_bytes(self) -> int:
+        """Multiprocessors keep nothing from one kernel to the next."""
+        return 0
 
     def free_memory_bytes(self) -> int:
         """What the driver can still give."""
@@ -230,6 +268,16 @@ def _keep_freed_memory() -> bool:
         return libc.mallopt(trim_threshold, -1) == 1 and libc.mallopt(mmap_max, 0) == 1
     except (OSError, AttributeError):
         return False
+
+
+def _cache_sizes() -> dict[int, int]:
+    """Bytes of the data cache at each level, for the first core."""
+    sizes = {}
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        if (index / "type").read_text().strip() != "Instruction":
+            kibibytes = int((index / "size").read_text().strip().removesuffix("K"))
+            sizes[int((index / "level").read_text())] = kibibytes * 1024
+    return sizes
 
 
 def _control_group_room() -> int:

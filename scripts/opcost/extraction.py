@@ -34,12 +34,14 @@ class Call:
     """One operator call of a model, in the order of execution.
 
     `module_path` is where it happened (`layer1.0.conv1`), "" in the model itself.
-    `launches_kernel` is False for a view, or whatever else moves no data.
+    `launches_kernel` is False for a view, or whatever else moves no data. `parameters` names the
+    arguments that the model holds itself: its parameters and buffers, and views of them.
     """
 
     operator_tuple: OperatorTuple
     outputs: tuple[TensorSpec, ...]
     launches_kernel: bool
+    parameters: tuple[str, ...]
     module_path: str
     module_class: str
 
@@ -70,7 +72,8 @@ def extract_module(module: nn.Module, inputs: list[torch.Tensor], name: str) -> 
     _make_fake(module, fake_mode)
     fake_inputs = [fake_mode.from_tensor(tensor) for tensor in inputs]
     with _module_path(module) as where:
-        recorder = _Recorder(where)
+        held = {_storage(tensor) for tensor in [*module.parameters(), *module.buffers()]}
+        recorder = _Recorder(where, held)
         try:
             with inference_conditions(), fake_mode, recorder:
                 module(*fake_inputs)
@@ -93,10 +96,10 @@ def extract_model_tuples(
     tuples: list[TupleRecord] = []
     calls = []
     for call in extraction.calls:
-        if call.operator_tuple not in positions:
-            positions[call.operator_tuple] = len(tuples)
+        position = positions.setdefault(call.operator_tuple, len(tuples))
+        if position == len(tuples):
             tuples.append(_record(call))
-        position = positions[call.operator_tuple]
+        tuples[position] = tuples[position].holding(call.parameters)
         calls.append((position, call.module_path, call.module_class))
     return ModelTuples(
         definition.name, tuple(tuples), tuple(calls), extraction.parameters, str(torch.__version__)
@@ -105,22 +108,23 @@ def extract_model_tuples(
 
 def _record(call: Call) -> TupleRecord:
     if not call.launches_kernel:
-        return TupleRecord(call.operator_tuple, call.outputs, False, 0, 0)
+        return TupleRecord(call.operator_tuple, call.outputs, False, 0, 0, call.parameters)
     try:
         flops: int | None = work.flops(call.operator_tuple)
     except Exception:  # an operator without a meta kernel: its FLOPs are not known
         flops = None
     moved = work.minimal_bytes(call.operator_tuple, call.outputs)
-    return TupleRecord(call.operator_tuple, call.outputs, True, flops, moved)
+    return TupleRecord(call.operator_tuple, call.outputs, True, flops, moved, call.parameters)
 
 
 class _Recorder(TorchDispatchMode):
     """Sees each operator below autograd, above the kernels."""
 
-    def __init__(self, where: Callable[[], tuple[str, str]]) -> None:
+    def __init__(self, where: Callable[[], tuple[str, str]], held: set[int]) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self._where = where
+        self._held = held
 
     def __torch_dispatch__(
         self,
@@ -141,10 +145,27 @@ class _Recorder(TorchDispatchMode):
                 operator_tuple,
                 tuple(describe_tensor(tensor) for tensor in outputs),
                 _launches_kernel(func, operator_tuple, inputs, outputs),
+                self._parameters(func, args, kwargs),
                 *self._where(),
             )
         )
         return result
+
+    def _parameters(
+        self, operator: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[str, ...]:
+        names = [argument.name for argument in operator._schema.arguments]
+        given = [*zip(names, args, strict=False), *kwargs.items()]
+        tensors = [(name, tensors_in_tree(value)) for name, value in given]
+        return tuple(
+            name
+            for name, held in tensors
+            if held and all(_storage(tensor) in self._held for tensor in held)
+        )
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 _DROPOUT = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
@@ -167,8 +188,8 @@ def _launches_kernel(
         return False
     if operator._schema.is_mutable:
         return True
-    storages = {tensor.untyped_storage()._cdata for tensor in inputs}
-    return any(tensor.untyped_storage()._cdata not in storages for tensor in outputs)
+    storages = {_storage(tensor) for tensor in inputs}
+    return any(_storage(tensor) not in storages for tensor in outputs)
 
 
 @contextmanager

@@ -27,8 +27,13 @@ class Place:
 
 
 def identify_target(target: Target, output: Path) -> None:
-    """Write what device a target stands for here. Raises OpcostError if there is none."""
-    identity = _open_identified(target)[1]
+    """Write what device a target stands for here, and how fast it is when nothing disturbs.
+
+    Raises OpcostError if there is none.
+    """
+    device, identity = _open_identified(target)
+    with exclusive(identity["lock_key"], f"the identity of {identity['device']}"):
+        identity["quiet_s"] = device.quiet_s()
     with replacing(output) as temporary:
         temporary.write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
 
@@ -44,8 +49,8 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         from opcost import benchmark, records
         from opcost.progress import operator_line
 
-        device = _expected_device(place)
-        row = benchmark.benchmark_operator(record, device, place.conditions, place.target)
+        device, watch = _expected_device(place)
+        row = benchmark.benchmark_operator(record, device, watch, place.conditions, place.target)
         records.write(output, records.OPERATOR, [row])
         # The device's file is made anew when the target's conditions change.
         since = place.device_file.stat().st_mtime
@@ -70,9 +75,9 @@ def model_job(
         from opcost import benchmark, records
         from opcost.progress import model_line
 
-        device = _expected_device(place)
+        device, watch = _expected_device(place)
         row = benchmark.benchmark_model(
-            definition, device, place.conditions, place.target, search_path
+            definition, device, watch, place.conditions, place.target, search_path
         )
         records.write(output, records.MODEL, [row])
         print(model_line(row), flush=True)
@@ -123,14 +128,18 @@ def _open_identified(target: Target) -> tuple[Any, dict[str, Any]]:
     return device, identity
 
 
-def _expected_device(place: Place) -> Any:
-    """The target's device. Raises OpcostError if it is not the one that the study began with."""
+def _expected_device(place: Place) -> tuple[Any, Any]:
+    """The target's device, and the watch for what disturbs it.
+
+    Raises OpcostError if it is not the device that the study began with.
+    """
     device, found = _open_identified(place.conditions.target)
     expected = json.loads(place.device_file.read_text(encoding="utf-8"))
+    quiet_s = expected.pop("quiet_s")
     if found != expected:
         raise OpcostError(
             f"target {place.target!r} began on {expected['device']} ({expected['device_name']}), "
             f"but this is {found['device']} ({found['device_name']}): numbers of two devices are "
             f"never mixed. Name another target, or delete {place.device_file.parent} to start anew"
         )
-    return device
+    return device, device.watch(quiet_s)

@@ -7,7 +7,7 @@ from a stranger runs nothing.
 import json
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -16,7 +16,7 @@ from opcost.errors import OpcostError, closest
 from opcost.files import replacing
 from opcost.operator_tuple import OperatorTuple, TensorSpec, short_name
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class TupleRecord:
     """An operator tuple with what is known of it before any measurement.
 
     `flops` is None where they cannot be counted. `launches_kernel` is False for views.
+    `parameters` names the arguments that the models hold themselves (weights and buffers) in every
+    call; the other tensors are activations.
     """
 
     operator_tuple: OperatorTuple
@@ -31,6 +33,7 @@ class TupleRecord:
     launches_kernel: bool
     flops: int | None
     bytes: int
+    parameters: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """The record as JSON data."""
@@ -40,6 +43,7 @@ class TupleRecord:
             "launches_kernel": self.launches_kernel,
             "flops": self.flops,
             "bytes": self.bytes,
+            "parameters": list(self.parameters),
         }
 
     @classmethod
@@ -51,7 +55,13 @@ class TupleRecord:
             document["launches_kernel"],
             document["flops"],
             document["bytes"],
+            tuple(document["parameters"]),
         )
+
+    def holding(self, parameters: Iterable[str]) -> Self:
+        """The record with the parameters that it has in common with those of another call."""
+        common = tuple(name for name in self.parameters if name in parameters)
+        return replace(self, parameters=common)
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,8 @@ def collect(
     records: dict[str, TupleRecord] = {}
     for model in models:
         for record in model.tuples:
-            records.setdefault(record.operator_tuple.tuple_id, record)
+            tuple_id = record.operator_tuple.tuple_id
+            records[tuple_id] = records.get(tuple_id, record).holding(record.parameters)
     selected = None if operators is None else _check_operators(operators, records.values())
     return {
         tuple_id: {**record.to_document(), "excluded": _excluded(record, selected)}

@@ -8,6 +8,7 @@ costs no time that is measured. Energy per iteration is time per iteration x mea
 """
 
 import gc
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Protocol
 
 from opcost import statistics
 from opcost.device import Device
+from opcost.disturbance import Watch
 from opcost.energy import REFRESH_S, Meter, MeterUnavailable, PowerRecord, recording
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
@@ -29,16 +31,24 @@ _LAUNCH_BOUND_SHARE = 0.95
 class Workload(Protocol):
     """What is measured: something that can be iterated, each time on the next of its operands."""
 
+    rotation: int
+    """Iterations until the first operands come again."""
+
     def run(self, iterations: int) -> None:
         """Start that many iterations, without waiting for the device."""
 
 
 @dataclass(frozen=True)
 class TimeMeasurement:
-    """Seconds per iteration, and the batches behind them."""
+    """Seconds per iteration, and the batches behind them.
+
+    The estimate is that of the undisturbed batches, or of all if they are fewer than
+    `min_batches`.
+    """
 
     estimate: Estimate
     batch_times_s: tuple[float, ...]
+    undisturbed: tuple[bool, ...]
     batch_iterations: int
     enqueue_s: float
     stop_reason: str
@@ -79,6 +89,7 @@ class Trial:
 def run_trial(
     workload: Workload,
     device: Device,
+    watch: Watch,
     settings: MeasurementSettings,
     open_meter: Callable[[Device], Meter],
 ) -> Trial:
@@ -87,7 +98,7 @@ def run_trial(
         iteration_s = calibrate(workload, device, settings.batch_s)
         iterations = max(1, round(settings.batch_s / iteration_s))
         warm_up(workload, device, iterations, settings.warm_up_s)
-        timing = measure_time(workload, device, iterations, settings)
+        timing = measure_time(workload, device, watch, iterations, settings)
         power, reason = None, None
         try:
             meter = open_meter(device)
@@ -109,39 +120,62 @@ def calibrate(workload: Workload, device: Device, batch_s: float) -> float:
 
 
 def warm_up(workload: Workload, device: Device, iterations: int, warm_up_s: float) -> None:
-    """Iterate, unmeasured, for `warm_up_s` seconds."""
+    """Iterate, unmeasured, for `warm_up_s` seconds and at least once over all operands.
+
+    Memory is slow when it is used for the first time.
+    """
     start = time.monotonic()
-    while time.monotonic() - start < warm_up_s:
+    done = 0
+    while time.monotonic() - start < warm_up_s or done < workload.rotation:
         device.time(lambda: workload.run(iterations))
+        done += iterations
 
 
 def measure_time(
-    workload: Workload, device: Device, iterations: int, settings: MeasurementSettings
+    workload: Workload,
+    device: Device,
+    watch: Watch,
+    iterations: int,
+    settings: MeasurementSettings,
 ) -> TimeMeasurement:
-    """Time batches until the median is known well enough or the budget is spent."""
+    """Time batches until the median is known well enough or the budget is spent.
+
+    A batch during which the watch noticed a disturbance is kept, and does not count.
+    """
     times_s: list[float] = []
     enqueue_s: list[float] = []
+    undisturbed: list[bool] = []
+    watch.look()
     start = time.monotonic()
     stop_reason = ""
     while not stop_reason:
         batch = device.time(lambda: workload.run(iterations))
         times_s.append(batch.device_s / iterations)
         enqueue_s.append(batch.enqueue_s / iterations)
-        elapsed_s = time.monotonic() - start
-        if len(times_s) < settings.min_batches or elapsed_s < settings.min_time_s:
-            continue
-        half_width = statistics.median(times_s).relative_half_width
-        if half_width is not None and half_width <= settings.time_relative_ci:
-            stop_reason = "converged"
-        elif elapsed_s >= settings.max_time_s:
-            stop_reason = "time_budget"
+        undisturbed.append(watch.look())
+        stop_reason = _why_stop(
+            list(itertools.compress(times_s, undisturbed)), time.monotonic() - start, settings
+        )
+    counted = list(itertools.compress(times_s, undisturbed))
+    if len(counted) < settings.min_batches:
+        counted = times_s
     return TimeMeasurement(
-        statistics.median(times_s),
+        statistics.median(counted),
         tuple(times_s),
+        tuple(undisturbed),
         iterations,
         statistics.median(enqueue_s).value,
         stop_reason,
     )
+
+
+def _why_stop(times_s: list[float], elapsed_s: float, settings: MeasurementSettings) -> str:
+    """The reason to stop timing, or "" to go on."""
+    if len(times_s) >= settings.min_batches and elapsed_s >= settings.min_time_s:
+        half_width = statistics.median(times_s).relative_half_width
+        if half_width is not None and half_width <= settings.time_relative_ci:
+            return "converged"
+    return "time_budget" if elapsed_s >= settings.max_time_s else ""
 
 
 def measure_power(
@@ -180,7 +214,10 @@ def find_flags(
 ) -> list[str]:
     """What a reader should know before trusting the numbers."""
     flags = []
-    if statistics.drifts(timing.batch_times_s):
+    counted = list(itertools.compress(timing.batch_times_s, timing.undisturbed))
+    if len(counted) < len(timing.undisturbed) / 2:
+        flags.append("disturbed")
+    if statistics.drifts(counted):
         flags.append("drifting")
     on_gpu = device.torch_device.type == "cuda"
     if on_gpu and timing.enqueue_s >= _LAUNCH_BOUND_SHARE * timing.estimate.value:

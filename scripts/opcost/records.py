@@ -15,7 +15,7 @@ from opcost.files import replacing
 from opcost.manifest import TupleRecord
 from opcost.study import Conditions, ModelDefinition
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
 
 _SAMPLES = pa.list_(pa.float64())
@@ -32,6 +32,8 @@ _MEASUREMENT = [
     ("time_ci_high_s", pa.float64()),
     ("enqueue_time_s", pa.float64()),
     ("batch_time_s", _SAMPLES),
+    # whether nothing was noticed to disturb the batch; the time above is that of these batches
+    ("batch_undisturbed", pa.list_(pa.bool_())),
     ("batch_iterations", pa.int64()),
     # watts under load, gross joules per iteration
     ("power_w", pa.float64()),
@@ -59,8 +61,10 @@ _MEASUREMENT = [
     ("launch_mode", pa.string()),
     ("threads", pa.int64()),
     ("tf32", pa.bool_()),
-    # the machine's own speed: seconds of one fixed convolution, just before the measurement
+    # a fixed convolution, timed between the batches to notice what disturbs a processor's core:
+    # median over the undisturbed moments of this measurement, and what the study began with
     ("sentinel_time_s", pa.float64()),
+    ("quiet_sentinel_time_s", pa.float64()),
     # what it was measured on
     ("device", pa.string()),
     ("device_name", pa.string()),
@@ -88,6 +92,8 @@ OPERATOR = pa.schema(
         ("description", pa.string()),
         ("flops", pa.int64()),
         ("bytes", pa.int64()),
+        # arguments that models hold themselves; the others are activations
+        ("parameters", pa.list_(pa.string())),
         *_MEASUREMENT,
     ],
     metadata={"opcost.record": "operator", "opcost.schema_version": str(SCHEMA_VERSION)},

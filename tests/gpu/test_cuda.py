@@ -10,6 +10,7 @@ import torch
 from opcost import job
 from opcost.benchmark import benchmark_model, benchmark_operator
 from opcost.device import open_device
+from opcost.disturbance import NoWatch
 from opcost.manifest import TupleRecord
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.study import Conditions, InputSpec, ModelDefinition, Target
@@ -19,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
+QUIET = NoWatch()
 TARGET = Target("cuda", 1, False)
 
 
@@ -53,7 +55,7 @@ def test_the_device_knows_itself(gpu, tmp_path):
 
 
 def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, on_gpu):
-    row = benchmark_operator(matmul(8192), gpu, on_gpu, "gpu")
+    row = benchmark_operator(matmul(8192), gpu, QUIET, on_gpu, "gpu")
     assert row["status"] == "ok", row["error"]
     assert "launch_bound" not in row["flags"]
     assert row["enqueue_time_s"] < row["time_s"]
@@ -65,13 +67,14 @@ def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, on_gpu):
 
 def test_time_grows_with_work(gpu, on_gpu):
     small, large = (
-        benchmark_operator(matmul(size), gpu, on_gpu, "gpu")["time_s"] for size in (4096, 8192)
+        benchmark_operator(matmul(size), gpu, QUIET, on_gpu, "gpu")["time_s"]
+        for size in (4096, 8192)
     )
     assert 5 < large / small < 12
 
 
 def test_a_tiny_operator_is_bound_by_its_launch(gpu, on_gpu):
-    assert "launch_bound" in benchmark_operator(relu(16), gpu, on_gpu, "gpu")["flags"]
+    assert "launch_bound" in benchmark_operator(relu(16), gpu, QUIET, on_gpu, "gpu")["flags"]
 
 
 def test_a_copy_is_slower_from_memory_than_from_the_cache(gpu, on_gpu):
@@ -79,19 +82,19 @@ def test_a_copy_is_slower_from_memory_than_from_the_cache(gpu, on_gpu):
     times = {}
     for state in ("warm", "cold"):
         settings = dataclasses.replace(on_gpu.measurement, cache_state=state)
-        row = benchmark_operator(fits, gpu, Conditions(TARGET, settings), "gpu")
+        row = benchmark_operator(fits, gpu, QUIET, Conditions(TARGET, settings), "gpu")
         times[state] = row["time_s"]
     assert times["cold"] > times["warm"]
 
 
 def test_too_large_an_operator_is_a_row_and_the_next_one_is_unharmed(gpu, on_gpu):
-    assert benchmark_operator(relu(2**40), gpu, on_gpu, "gpu")["status"] == "out_of_memory"
-    assert benchmark_operator(relu(2**20), gpu, on_gpu, "gpu")["status"] == "ok"
+    assert benchmark_operator(relu(2**40), gpu, QUIET, on_gpu, "gpu")["status"] == "out_of_memory"
+    assert benchmark_operator(relu(2**20), gpu, QUIET, on_gpu, "gpu")["status"] == "ok"
 
 
 def test_a_whole_model_is_measured(gpu, on_gpu):
     definition = ModelDefinition("net", (InputSpec((8, 3, 224, 224)),), model="resnet18")
-    row = benchmark_model(definition, gpu, on_gpu, "gpu")
+    row = benchmark_model(definition, gpu, QUIET, on_gpu, "gpu")
     assert row["status"] == "ok", row["error"]
     assert row["device_uuid_hash"] == gpu.uuid_hash
     assert row["driver_version"]

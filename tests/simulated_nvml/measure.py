@@ -11,12 +11,15 @@ from conftest import QUICK
 from opcost import protocol
 from opcost.benchmark import _trial_columns
 from opcost.device import open_device
+from opcost.disturbance import NoWatch
 from opcost.energy import MeterUnavailable, NvmlMeter
 from opcost.study import Target
 
 
 class Sleep:
     """One iteration sleeps for a millisecond."""
+
+    rotation = 1
 
     def run(self, iterations):
         for _ in range(iterations):
@@ -34,5 +37,5 @@ if __name__ == "__main__":
         NvmlMeter(sys.argv[1])
     except MeterUnavailable as unavailable:
         print(unavailable, file=sys.stderr)
-    trial = protocol.run_trial(Sleep(), device, QUICK, open_meter)
-    print(json.dumps(_trial_columns(trial)))
+    trial = protocol.run_trial(Sleep(), device, NoWatch(), QUICK, open_meter)
+    print(json.dumps(_trial_columns(trial, NoWatch())))

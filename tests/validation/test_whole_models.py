@@ -8,7 +8,7 @@ import pytest
 import torch
 from opcost.extraction import extract_model_tuples
 from opcost.models import inference_conditions
-from opcost.operands import operand_sets
+from opcost.operands import Rotation, operand_sets
 from opcost.operator_tuple import OperatorTuple
 from opcost.replay import check_outputs
 from opcost.study import InputSpec, ModelDefinition
@@ -54,7 +54,9 @@ def test_every_tuple_replays_with_the_recorded_outputs(name, cpu):
         operator_tuple = OperatorTuple.from_json(record.operator_tuple.canonical_json)
         try:
             with inference_conditions():
-                check_outputs(operand_sets(operator_tuple, cpu, 0, 0).calls[0](), record.outputs)
+                check_outputs(
+                    operand_sets(operator_tuple, cpu, Rotation(0), 0).calls[0](), record.outputs
+                )
         except Exception as error:
             failures.append(f"{operator_tuple}: {error}")
     print(f"{name}: {len(records) - len(failures)} of {len(records)} tuples replayed")

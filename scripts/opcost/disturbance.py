@@ -1,0 +1,120 @@
+"""What disturbs a measurement from outside, noticed while it runs.
+
+Another tenant's thread on the same physical core, which no virtual machine can see, slows its
+neighbour by up to 1.8, for tenths of a second to seconds. A sentinel tells: a fixed convolution
+that fits the cache nearest to the core and takes long only if the core is shared at that moment.
+Whether a batch counts is decided by the sentinel before and after it and by the operating system's
+count of preemptions, never by the batch's own time.
+"""
+
+import resource
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+
+_SLOWER = 1.25
+_CALLS = 3
+_QUIET_S = 3.0
+_QUIET_QUANTILE = 0.1
+
+
+class Watch(ABC):
+    """Looks whether the device is this process's alone."""
+
+    quiet_s: float | None
+    """Seconds of the sentinel on an undisturbed device, or None without a sentinel."""
+
+    @abstractmethod
+    def look(self) -> bool:
+        """Whether nothing has disturbed the device since the last look."""
+
+    @abstractmethod
+    def sentinel_times_s(self) -> list[float]:
+        """What the sentinel took at each undisturbed look."""
+
+
+class CoreWatch(Watch):
+    """Watches the processor core that this process runs on."""
+
+    def __init__(
+        self,
+        quiet_s: float,
+        sentinel: Callable[[], float] | None = None,
+        preemptions: Callable[[], int] | None = None,
+    ) -> None:
+        self.quiet_s = quiet_s
+        self._limit_s = _SLOWER * quiet_s
+        self._sentinel = sentinel or core_sentinel()
+        self._preemptions = preemptions or count_preemptions
+        self._times_s: list[float] = []
+        self._alone = False
+        self._seen = 0
+
+    def look(self) -> bool:
+        """Whether the sentinel was quick now and at the last look, and no preemption between."""
+        was_alone, seen = self._alone, self._seen
+        seconds = self._sentinel()
+        self._alone, self._seen = seconds <= self._limit_s, self._preemptions()
+        undisturbed = was_alone and self._alone and seen == self._seen
+        if undisturbed:
+            self._times_s.append(seconds)
+        return undisturbed
+
+    def sentinel_times_s(self) -> list[float]:
+        """What the sentinel took at each undisturbed look."""
+        return self._times_s
+
+
+class NoWatch(Watch):
+    """For a device that no other tenant shares: a GPU without partitions."""
+
+    quiet_s = None
+
+    def look(self) -> bool:
+        """Always."""
+        return True
+
+    def sentinel_times_s(self) -> list[float]:
+        """None was timed."""
+        return []
+
+
+def count_preemptions() -> int:
+    """How often the operating system took the processor away from this process, so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def core_sentinel() -> Callable[[], float]:
+    """A function that times the sentinel, in seconds: the best of three calls after one to warm up.
+
+    The best of three, because a cold cache slows one call and a shared core all of them.
+    """
+    generator = torch.Generator().manual_seed(0)
+    image = torch.randn(1, 64, 28, 28, generator=generator)
+    weight = torch.randn(64, 64, 3, 3, generator=generator)
+
+    def time_once() -> float:
+        start = time.perf_counter()
+        torch.conv2d(image, weight, padding=1)
+        return time.perf_counter() - start
+
+    def sentinel() -> float:
+        time_once()
+        return min(time_once() for _ in range(_CALLS))
+
+    return sentinel
+
+
+def find_quiet_s(seconds: float = _QUIET_S) -> float:
+    """What the sentinel takes on an undisturbed core: its first decile over `seconds`.
+
+    ASSUME that the core is undisturbed for a tenth of that time.
+    """
+    sentinel = core_sentinel()
+    times_s = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        times_s.append(sentinel())
+    return sorted(times_s)[int(len(times_s) * _QUIET_QUANTILE)]

@@ -1,0 +1,197 @@
+"""Which cache state makes the sum over operators explain the whole model? On this CPU, one thread.
+
+Each operator tuple is timed in the three cache states, in shuffled order; the whole model, in a
+process of its own, before, after and between them. Only undisturbed batches count.
+
+    PYTHONPATH=scripts python tests/benchmarks/sum_and_whole.py [--batch 8] [MODEL ...]
+"""
+
+import argparse
+import dataclasses
+import json
+import mmap
+import random
+import statistics
+import subprocess
+import sys
+
+import torch
+from opcost import benchmark, models, protocol
+from opcost.benchmark import ModelWorkload, OperatorWorkload
+from opcost.device import CpuDevice, open_device
+from opcost.extraction import extract_model_tuples
+from opcost.operands import operand_sets
+from opcost.study import InputSpec, MeasurementSettings, ModelDefinition, Target
+
+MODELS = [
+    "alexnet",
+    "vgg11",
+    "resnet18",
+    "resnet50",
+    "resnext50_32x4d",
+    "squeezenet1_1",
+    "densenet121",
+    "googlenet",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "mnasnet1_0",
+    "shufflenet_v2_x1_0",
+    "efficientnet_b0",
+    "regnet_y_400mf",
+    "vit_b_32",
+    "swin_t",
+    "convnext_tiny",
+]
+STATES = ("cold", "model", "warm")
+VISITS = 6
+SETTINGS = MeasurementSettings(
+    cache_state="cold",
+    seed=0,
+    warm_up_s=0.02,
+    batch_s=0.005,
+    min_batches=8,
+    time_relative_ci=0.02,
+    min_time_s=0.04,
+    max_time_s=1.5,
+    power_lead_in_s=0.0,
+    power_window_s=1.0,
+    timeout_s=300,
+)
+WHOLE = dataclasses.replace(SETTINGS, batch_s=0.02, warm_up_s=0.1, max_time_s=4.0)
+
+
+class OneBlock(CpuDevice):
+    """A processor whose operands lie in one block of memory, set up once and used again."""
+
+    def __init__(self, size):
+        super().__init__()
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_POPULATE)
+        self._block = torch.frombuffer(memory, dtype=torch.uint8)
+        self._used = 0
+
+    def begin_again(self):
+        """Give all memory back."""
+        self._used = 0
+
+    def allocate(self, elements, dtype):
+        """The next bytes of the block."""
+        start = self._used
+        self._used += -(-elements * dtype.itemsize // 512) * 512
+        return self._block[start : start + elements * dtype.itemsize].view(dtype)
+
+
+def seconds(workload, device, watch, settings):
+    """Seconds per iteration by opcost's protocol, and whether enough batches were undisturbed."""
+    iteration_s = protocol.calibrate(workload, device, settings.batch_s)
+    iterations = max(1, round(settings.batch_s / iteration_s))
+    protocol.warm_up(workload, device, iterations, settings.warm_up_s)
+    timing = protocol.measure_time(workload, device, watch, iterations, settings)
+    return timing.estimate.value, sum(timing.undisturbed) >= settings.min_batches
+
+
+class Whole:
+    """The whole model, measured on request by another process."""
+
+    def __init__(self, definition, quiet_s):
+        command = [sys.executable, __file__, "--serve", definition.to_json(), str(quiet_s)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.visits = []
+
+    def visit(self):
+        """Measure once more, if the machine leaves the model alone."""
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        value, undisturbed = json.loads(self._process.stdout.readline())
+        if undisturbed:
+            self.visits.append(value)
+
+    def close(self):
+        """End the process."""
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def serve(definition, quiet_s):
+    """Answer each line with a measurement of the whole model."""
+    device = open_device(Target("cpu", 1, False))
+    watch = device.watch(quiet_s)
+    with models.inference_conditions():
+        torch.manual_seed(0)
+        workload = ModelWorkload(models.build(definition), [models.example_inputs(definition)])
+        for _ in sys.stdin:
+            print(json.dumps(seconds(workload, device, watch, WHOLE)), flush=True)
+
+
+def compare(definition, device, watch, generator):
+    """Sums over the operators by cache state, measurements of the whole, and what was disturbed."""
+    tuples = extract_model_tuples(definition)
+    counts = tuples.call_counts()
+    kernels = [record for record in tuples.tuples if record.launches_kernel]
+    generator.shuffle(kernels)
+    whole = Whole(definition, watch.quiet_s)
+    sums, disturbed = dict.fromkeys(STATES, 0.0), 0
+    every = max(1, len(kernels) // VISITS)
+    with models.inference_conditions():
+        for index, record in enumerate(kernels):
+            if index % every == 0:
+                whole.visit()
+            for state in generator.sample(STATES, len(STATES)):
+                device.begin_again()
+                rotation = benchmark._rotation(record, device, state)
+                operands = operand_sets(
+                    record.operator_tuple, device, rotation, SETTINGS.seed, record.outputs
+                )
+                value, undisturbed = seconds(OperatorWorkload(operands), device, watch, SETTINGS)
+                sums[state] += counts[record.operator_tuple.tuple_id] * value
+                disturbed += not undisturbed
+    whole.visit()
+    whole.close()
+    calls = sum(counts[record.operator_tuple.tuple_id] for record in kernels)
+    return sums, whole.visits, calls, disturbed / len(kernels) / len(STATES)
+
+
+def main():
+    """Print a row for each model, and the errors over all."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--caches", type=float, default=benchmark.CACHES_PER_FOOTPRINT)
+    parser.add_argument("--serve", nargs=2, metavar=("DEFINITION", "QUIET_S"))
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(ModelDefinition.from_json(arguments.serve[0]), float(arguments.serve[1]))
+        return
+    benchmark.CACHES_PER_FOOTPRINT = arguments.caches
+    open_device(Target("cpu", 1, False))
+    device = OneBlock(int(arguments.caches * CpuDevice().last_level_cache_bytes * 1.2) + 2**30)
+    watch = device.watch(device.quiet_s())
+    generator = random.Random(0)
+    errors = {state: [] for state in STATES}
+    print(f"{device.model_name}, torch {torch.__version__}, batch {arguments.batch}\n")
+    print("| model | whole | spread | cold | model | warm | gap per call | disturbed |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    for name in arguments.models:
+        shape = (arguments.batch, 3, arguments.size, arguments.size)
+        definition = ModelDefinition(name=name, model=name, inputs=(InputSpec(shape),))
+        sums, visits, calls, disturbed = compare(definition, device, watch, generator)
+        whole_s = statistics.median(visits)
+        for state in STATES:
+            errors[state].append(sums[state] / whole_s - 1)
+        cells = " | ".join(f"{sums[state] / whole_s:.3f}" for state in STATES)
+        gap_s = (whole_s - sums["model"]) / calls
+        print(
+            f"| {name} | {whole_s * 1e3:.2f} ms | {min(visits) / whole_s - 1:+.0%} "
+            f"{max(visits) / whole_s - 1:+.0%} | {cells} | {gap_s * 1e6:+.1f} us "
+            f"| {disturbed:.0%} |",
+            flush=True,
+        )
+    for state in STATES:
+        sizes = sorted(map(abs, errors[state]))
+        print(f"{state}: median {statistics.median(sizes):.1%}, worst {sizes[-1]:.1%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""How soon is a time known to 1 %, and does its interval hold? Beside torch.utils.benchmark.
+
+Three operators, each timed in ten fresh processes by three procedures in turn: opcost's protocol,
+`blocked_autorange` (its minimum run time doubled until the interval is narrow enough) and
+`adaptive_autorange(threshold=0.01)`. All three get the same interval: that of the median between
+order statistics, at 95 %. It holds if it contains the median of all processes' medians.
+
+    PYTHONPATH=scripts python tests/benchmarks/time_to_certainty.py
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+from opcost import protocol
+from opcost.benchmark import OperatorWorkload
+from opcost.device import open_device
+from opcost.models import inference_conditions
+from opcost.operands import Rotation, operand_sets
+from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.statistics import median
+from opcost.study import MeasurementSettings, Target
+from torch.utils.benchmark import Timer
+
+OPERATORS = {
+    "conv2d 1x64x28x28, 64x64x3x3": OperatorTuple(
+        "aten.conv2d.default",
+        (
+            ("input", TensorSpec((1, 64, 28, 28), "float32")),
+            ("padding", (1, 1)),
+            ("weight", TensorSpec((64, 64, 3, 3), "float32")),
+        ),
+    ),
+    "linear 8x1024, 1024x1024": OperatorTuple(
+        "aten.linear.default",
+        (
+            ("input", TensorSpec((8, 1024), "float32")),
+            ("weight", TensorSpec((1024, 1024), "float32")),
+        ),
+    ),
+    "relu 1x64x56x56": OperatorTuple(
+        "aten.relu.default", (("self", TensorSpec((1, 64, 56, 56), "float32")),)
+    ),
+}
+METHODS = ("opcost", "blocked_autorange", "adaptive_autorange")
+RELATIVE_CI = 0.01
+LONGEST_S = 10.0
+SETTINGS = MeasurementSettings(
+    cache_state="warm",
+    seed=0,
+    warm_up_s=0.1,
+    batch_s=0.01,
+    min_batches=10,
+    time_relative_ci=RELATIVE_CI,
+    min_time_s=0.0,
+    max_time_s=LONGEST_S,
+    power_lead_in_s=0.0,
+    power_window_s=1.0,
+    timeout_s=300,
+)
+
+
+def by_opcost(operands, device, watch):
+    """The median by opcost's protocol."""
+    workload = OperatorWorkload(operands)
+    iteration_s = protocol.calibrate(workload, device, SETTINGS.batch_s)
+    iterations = max(1, round(SETTINGS.batch_s / iteration_s))
+    protocol.warm_up(workload, device, iterations, SETTINGS.warm_up_s)
+    return protocol.measure_time(workload, device, watch, iterations, SETTINGS).estimate
+
+
+def by_torch(operands, method):
+    """The median by torch.utils.benchmark."""
+    timer = Timer("call()", globals={"call": operands.calls[0]}, num_threads=1)
+    if method == "adaptive_autorange":
+        return median(timer.adaptive_autorange(threshold=RELATIVE_CI, max_run_time=LONGEST_S).times)
+    run_s = 0.2
+    while True:
+        estimate = median(timer.blocked_autorange(min_run_time=run_s).times)
+        half_width = estimate.relative_half_width
+        if (half_width is not None and half_width <= RELATIVE_CI) or run_s >= LONGEST_S:
+            return estimate
+        run_s *= 2
+
+
+def child(method, quiet_s):
+    """One line for each operator: its estimate and the seconds that it took."""
+    device = open_device(Target("cpu", 1, False))
+    watch = device.watch(quiet_s)
+    for name, operator_tuple in OPERATORS.items():
+        with inference_conditions():
+            operands = operand_sets(operator_tuple, device, Rotation(0), 0)
+            start = time.perf_counter()
+            if method == "opcost":
+                estimate = by_opcost(operands, device, watch)
+            else:
+                estimate = by_torch(operands, method)
+            seconds = time.perf_counter() - start
+        print(json.dumps([name, estimate.value, estimate.low, estimate.high, seconds]))
+
+
+def main():
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--processes", type=int, default=10)
+    parser.add_argument("--child", nargs=2, metavar=("METHOD", "QUIET_S"))
+    arguments = parser.parse_args()
+    if arguments.child:
+        child(arguments.child[0], float(arguments.child[1]))
+        return
+    device = open_device(Target("cpu", 1, False))
+    quiet_s = str(device.quiet_s())
+    found = {(method, name): [] for method in METHODS for name in OPERATORS}
+    for _ in range(arguments.processes):
+        for method in METHODS:
+            command = [sys.executable, __file__, "--child", method, quiet_s]
+            for line in subprocess.run(
+                command, check=True, capture_output=True, text=True
+            ).stdout.splitlines():
+                name, *result = json.loads(line)
+                found[method, name].append(result)
+    print(f"{device.model_name}, torch {torch.__version__}, {arguments.processes} processes each\n")
+    print("| operator | procedure | seconds (worst) | half-width | between processes | held |")
+    print("|---|---|---|---|---|---|")
+    for name in OPERATORS:
+        for method in METHODS:
+            values, lows, highs, seconds = zip(*found[method, name], strict=True)
+            pooled = statistics.median(values)
+            held = sum(low <= pooled <= high for low, high in zip(lows, highs, strict=True))
+            width = statistics.median(
+                (high - low) / 2 / value
+                for value, low, high in zip(values, lows, highs, strict=True)
+            )
+            print(
+                f"| {name} | {method} | {statistics.median(seconds):.2f} ({max(seconds):.2f}) "
+                f"| {width:.1%} | {statistics.stdev(values) / pooled:.1%} (SD) "
+                f"| {held} of {len(values)} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
