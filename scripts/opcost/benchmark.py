@@ -1,5 +1,6 @@
 """From an operator tuple or a model to its row: set up, measure, describe what came of it."""
 
+import dataclasses
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -111,7 +112,12 @@ def benchmark_model(
         cold = settings.cache_state == "cold"
         sets = _input_sets(inputs, device, _footprint(device) if cold else 0)
         workload = ModelWorkload(module, sets)
-        trial = protocol.run_trial(workload, device, watch, settings, open_meter)
+        longer = dataclasses.replace(
+            settings,
+            min_time_s=settings.model_time_s,
+            max_time_s=max(settings.max_time_s, 2 * settings.model_time_s),
+        )
+        trial = protocol.run_trial(workload, device, watch, longer, open_meter)
         if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(module(*sets[0]))):
             trial.flags.append("degenerate_values")
         return {

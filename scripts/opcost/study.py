@@ -82,6 +82,7 @@ class MeasurementSettings:
     time_relative_ci: float
     min_time_s: float
     max_time_s: float
+    model_time_s: float
     power_lead_in_s: float
     power_window_s: float
     timeout_s: float

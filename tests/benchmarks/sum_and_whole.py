@@ -53,6 +53,7 @@ SETTINGS = MeasurementSettings(
     time_relative_ci=0.02,
     min_time_s=0.04,
     max_time_s=1.5,
+    model_time_s=0.0,
     power_lead_in_s=0.0,
     power_window_s=1.0,
     timeout_s=300,

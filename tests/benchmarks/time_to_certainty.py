@@ -58,6 +58,7 @@ SETTINGS = MeasurementSettings(
     time_relative_ci=RELATIVE_CI,
     min_time_s=0.0,
     max_time_s=LONGEST_S,
+    model_time_s=0.0,
     power_lead_in_s=0.0,
     power_window_s=1.0,
     timeout_s=300,
