@@ -57,6 +57,19 @@ def test_a_cold_operator_rotates_through_more_than_the_cache(relu, cpu, cold_con
     assert ("footprint_within_cache" in row["flags"]) == within
 
 
+def test_as_inside_a_model_only_what_the_model_holds_comes_from_memory(cpu, watch, conditions):
+    image, weight = TensorSpec((1, 2048), "float32"), TensorSpec((256, 2048), "float32")
+    linear = OperatorTuple("aten.linear.default", (("input", image), ("weight", weight)))
+    record = TupleRecord(linear, (TensorSpec((1, 256), "float32"),), True, 0, 0, ("weight",))
+    settings = dataclasses.replace(conditions.measurement, cache_state="model")
+    as_model = dataclasses.replace(conditions, measurement=settings)
+    row = benchmark_operator(record, cpu, watch, as_model, "local")
+    assert row["parameters"] == ["weight"]
+    assert row["footprint_bytes"] > 3 * cpu.last_level_cache_bytes
+    weights = 3 * cpu.last_level_cache_bytes / (256 * 2048 * 4)
+    assert row["operand_sets"] == pytest.approx(weights, abs=1)
+
+
 @pytest.mark.parametrize(
     ("change", "status", "message"),
     [

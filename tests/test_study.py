@@ -26,7 +26,7 @@ def test_defaults_are_filled_in(load):
     study = load()
     assert study.operators is None
     assert study.conditions["local"].target.threads == 1
-    assert study.conditions["local"].measurement.cache_state == "cold"
+    assert study.conditions["local"].measurement.cache_state == "model"
     assert study.models["net"].inputs[0].shape == (1, 3, 64, 64)
 
 
@@ -52,7 +52,7 @@ def test_the_shipped_configuration_is_valid():
         ({**CONFIG, "models": ["ent"]}, "Did you mean 'net'?"),
         (
             {**CONFIG, "measurement": {"cache_state": "hot"}},
-            "'hot' is not one of ['cold', 'model', 'warm']",
+            "'hot' is not one of ['model', 'cold', 'warm']",
         ),
         ({**CONFIG, "measurement": {"max_time": 1}}, "Did you mean 'max_time_s'"),
         ({**CONFIG, "measurement": {"max_time_s": 0.1}}, "min_time_s (0.3) exceeds"),

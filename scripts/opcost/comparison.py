@@ -4,7 +4,7 @@ A sum is an answer only if it is complete: with a tuple missing, the estimate is
 What could be measured is there all the same, named `partial`.
 
 Operators and models are measured one after the other, and meanwhile the machine's own speed varies.
-How much is known from the sentinel, one fixed operator timed before each measurement. Intervals
+How much is known from the sentinel, one fixed operator timed between the batches of each. Intervals
 here hold both errors: the one within a measurement and, independent for each, the machine's.
 """
 

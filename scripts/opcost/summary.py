@@ -27,7 +27,7 @@ def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
     first = comparison[0]
     lines = [
         f"Target {first['target']}: {first['device_name']}, torch {first['torch_version']}, "
-        f"{first['cache_state']} cache",
+        f"cache state {first['cache_state']}",
         "",
         *_table(
             ["model", "sum of operators", "whole model", "difference", "calls", "FLOPs", "tuples"],
@@ -77,8 +77,8 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
     spread = comparison[0]["machine_spread"]
     if spread is not None:
         notes[-1] += (
-            f" It contains the machine's own variation: one fixed convolution, timed before each "
-            f"measurement, varied by {spread:.1%} (standard deviation)."
+            f" It contains the machine's own variation: one fixed convolution, timed between the "
+            f"batches of every measurement, varied by {spread:.1%} (standard deviation)."
         )
     for quantity in ("time", "energy"):
         reasons: dict[str, list[str]] = {}

@@ -1,0 +1,158 @@
+"""What an operator costs inside a model, and what it costs in each cache state. On this CPU.
+
+A model's operator calls are recorded and run again in a row, as straight-line code, with the clock
+read between them. That gives each operator's time in its real context; the rest of the whole
+model's time lies between operators: Python and the dispatch of modules.
+
+    PYTHONPATH=scripts python tests/benchmarks/in_context.py [MODEL ...]
+"""
+
+import argparse
+import itertools
+import statistics
+import time
+from collections import defaultdict
+
+import torch
+from opcost import benchmark, models
+from opcost.benchmark import ModelWorkload, OperatorWorkload
+from opcost.description import describe
+from opcost.device import CpuDevice, open_device
+from opcost.extraction import extract_model_tuples
+from opcost.operands import operand_sets
+from opcost.study import InputSpec, ModelDefinition, Target
+from sum_and_whole import MODELS, SETTINGS, STATES, OneBlock, seconds
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+PASSES = 40
+
+
+class Recorder(TorchDispatchMode):
+    """Keeps every operator call with its real tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func.namespace != "prim":
+            self.calls.append((func, args, kwargs or {}, result))
+        return result
+
+
+def straight_line(calls, inputs):
+    """A function of the inputs that makes the calls in a row and returns the times between them.
+
+    Each result is deleted after its last use, as in the model.
+    """
+    names, scope = {id(tensor): f"i{index}" for index, tensor in enumerate(inputs)}, {}
+    scope["now"] = time.perf_counter_ns
+
+    def name_of(value):
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(map(name_of, value)) + "]"
+        if not isinstance(value, torch.Tensor) or id(value) not in names:
+            name = f"c{len(scope)}"
+            scope[name] = value
+            if not isinstance(value, torch.Tensor):
+                return name
+            names[id(value)] = name
+        return names[id(value)]
+
+    lines, last_use = [], {}
+    for index, (operator, args, kwargs, result) in enumerate(calls):
+        scope[f"f{index}"] = operator
+        given = [name_of(value) for value in args]
+        given += [f"{name}={name_of(value)}" for name, value in kwargs.items()]
+        results = []
+        for tensor in tree_leaves(result):
+            known = not isinstance(tensor, torch.Tensor) or id(tensor) in names
+            results.append("_" if known else names.setdefault(id(tensor), f"v{len(names)}"))
+        target = ", ".join(results) + ("," if isinstance(result, (list, tuple)) else "")
+        lines.append(f"t{index} = now(); {target} = f{index}({', '.join(given)})")
+        for tensor in [*tree_leaves((args, kwargs)), *tree_leaves(result)]:
+            if isinstance(tensor, torch.Tensor) and names[id(tensor)].startswith("v"):
+                last_use[names[id(tensor)]] = index
+    for name, index in last_use.items():
+        if index < len(calls) - 1:
+            lines[index] += f"; del {name}"
+    times = ", ".join(f"t{index}" for index in range(len(calls)))
+    body = "\n    ".join([*lines, f"return [{times}, now()]"])
+    arguments = ", ".join(f"i{index}" for index in range(len(inputs)))
+    exec(f"def run({arguments}):\n    {body}", scope)
+    return scope["run"]
+
+
+def time_in_context(definition, device, watch):
+    """Seconds of the whole model, and of each call in a row: medians of undisturbed passes."""
+    module, inputs = models.build(definition), models.example_inputs(definition)
+    with Recorder() as recorder:
+        module(*inputs)
+    run = straight_line(recorder.calls, inputs)
+    ids = [describe(func, args, kwargs).tuple_id for func, args, kwargs, _ in recorder.calls]
+    whole = ModelWorkload(module, [inputs])
+    wholes, passes = [], []
+    for _ in range(PASSES):
+        whole.run(1)
+        watch.look()
+        value = device.time(lambda: whole.run(1)).device_s
+        if watch.look():
+            wholes.append(value)
+        times = run(*inputs)
+        if watch.look():
+            passes.append([later - earlier for earlier, later in itertools.pairwise(times)])
+    calls = [statistics.median(column) * 1e-9 for column in zip(*passes, strict=True)]
+    return statistics.median(wholes), list(zip(ids, calls, strict=True))
+
+
+def main():
+    """Print a table for each model."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("models", nargs="*", default=MODELS)
+    arguments = parser.parse_args()
+    open_device(Target("cpu", 1, False))
+    footprint = benchmark.CACHES_PER_FOOTPRINT * CpuDevice().last_level_cache_bytes
+    device = OneBlock(int(footprint * 1.2) + 2**30)
+    watch = device.watch(device.quiet_s())
+    for name in arguments.models:
+        definition = ModelDefinition(name=name, model=name, inputs=(InputSpec((1, 3, 224, 224)),))
+        records = {
+            record.operator_tuple.tuple_id: record
+            for record in extract_model_tuples(definition).tuples
+        }
+        table = defaultdict(lambda: defaultdict(float))
+        with models.inference_conditions():
+            torch.manual_seed(0)
+            whole_s, calls = time_in_context(definition, device, watch)
+            for tuple_id, value in calls:
+                row = table[records[tuple_id].operator_tuple.name]
+                row["calls"] += 1
+                row["in context"] += value
+            for record in records.values():
+                if not record.launches_kernel:
+                    continue
+                operator_tuple = record.operator_tuple
+                times = sum(tuple_id == operator_tuple.tuple_id for tuple_id, _ in calls)
+                for state in STATES:
+                    device.begin_again()
+                    rotation = benchmark._rotation(record, device, state)
+                    operands = operand_sets(operator_tuple, device, rotation, 0, record.outputs)
+                    value, _ = seconds(OperatorWorkload(operands), device, watch, SETTINGS)
+                    table[operator_tuple.name][state] += times * value
+        inside_s = sum(row["in context"] for row in table.values())
+        between_us = (whole_s - inside_s) / len(calls) * 1e6
+        print(
+            f"\n{name}: whole {whole_s * 1e3:.2f} ms, operators in context "
+            f"{inside_s * 1e3:.2f} ms, {between_us:.1f} us between two calls\n"
+        )
+        print("| operator | calls | in context | cold | model | warm |")
+        print("|---|---|---|---|---|---|")
+        for operator, row in sorted(table.items(), key=lambda item: -item[1]["in context"]):
+            cells = " | ".join(f"{row[key] * 1e3:.3f} ms" for key in ("in context", *STATES))
+            print(f"| {operator} | {row['calls']:.0f} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
