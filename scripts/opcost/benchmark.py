@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,14 @@ from torch import nn
 
 from opcost import models, protocol, records, statistics
 from opcost.device import Device, OutOfMemory
-from opcost.energy import open_meter
+from opcost.energy import open_meter, sensor_of
 from opcost.environment import describe_environment
 from opcost.manifest import TupleRecord
 from opcost.operands import OperandSets, degenerate, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.protocol import Trial
 from opcost.replay import UnsupportedOperator, check_outputs, tensors_in_tree
-from opcost.study import Conditions, ModelDefinition
+from opcost.study import Conditions, MeasurementSettings, ModelDefinition
 
 CACHES_PER_FOOTPRINT = 3
 """A footprint of that many last-level caches leaves nothing in the cache between two uses."""
@@ -65,9 +66,16 @@ class ModelWorkload:
 
 
 def benchmark_operator(
-    record: TupleRecord, device: Device, conditions: Conditions, target: str
+    record: TupleRecord,
+    device: Device,
+    conditions: Conditions,
+    target: str,
+    sensor: Path | None = None,
 ) -> dict[str, Any]:
-    """The row of one operator tuple; a failure is a row too."""
+    """The row of one operator tuple; a failure is a row too.
+
+    `sensor` is the file that the characterisation of the device's power sensor left.
+    """
     row = {**records.operator_columns(record), **_circumstances(device, conditions, target)}
     settings = conditions.measurement
 
@@ -75,7 +83,7 @@ def benchmark_operator(
         footprint = _footprint(device, settings.cache_state)
         operands = operand_sets(record.operator_tuple, device, footprint, settings.seed)
         check_outputs(operands.calls[0](), record.outputs)
-        trial = protocol.run_trial(OperatorWorkload(operands), device, settings, open_meter)
+        trial = _run_trial(OperatorWorkload(operands), device, settings, sensor)
         cache_bytes = footprint // CACHES_PER_FOOTPRINT
         if operands.footprint_bytes < cache_bytes:
             trial.flags.append("footprint_within_cache")
@@ -96,8 +104,9 @@ def benchmark_model(
     conditions: Conditions,
     target: str,
     search_path: Path | None = None,
+    sensor: Path | None = None,
 ) -> dict[str, Any]:
-    """The row of one whole model; a failure is a row too."""
+    """The row of one whole model; a failure is a row too. `sensor` as for an operator."""
     row = {**records.model_columns(definition), **_circumstances(device, conditions, target)}
     settings = conditions.measurement
 
@@ -106,7 +115,7 @@ def benchmark_model(
         module = models.build(definition, search_path).to(device.torch_device)
         inputs = models.example_inputs(definition, settings.seed)
         sets = _input_sets(inputs, device, _footprint(device, settings.cache_state))
-        trial = protocol.run_trial(ModelWorkload(module, sets), device, settings, open_meter)
+        trial = _run_trial(ModelWorkload(module, sets), device, settings, sensor)
         if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(module(*sets[0]))):
             trial.flags.append("degenerate_values")
         return {
@@ -116,6 +125,14 @@ def benchmark_model(
         }
 
     return {**row, **_attempt(measure, device, settings.seed)}
+
+
+def _run_trial(
+    workload: protocol.Workload, device: Device, settings: MeasurementSettings, sensor: Path | None
+) -> Trial:
+    return protocol.run_trial(
+        workload, device, settings, open_meter, partial(sensor_of, path=sensor)
+    )
 
 
 def _circumstances(device: Device, conditions: Conditions, target: str) -> dict[str, Any]:
@@ -185,6 +202,7 @@ def _trial_columns(trial: Trial) -> dict[str, Any]:
         "converged": time.converged,
         "stop_reason": time.stop_reason,
         "flags": trial.flags,
+        "repeats": trial.repeats,
         "energy_reason": trial.power_reason,
     }
     if power is None or energy is None:
@@ -196,9 +214,5 @@ def _trial_columns(trial: Trial) -> dict[str, Any]:
         "energy_j": energy.value,
         "energy_ci_low_j": energy.low,
         "energy_ci_high_j": energy.high,
-        "idle_power_w": power.idle_w,
-        "counter_power_w": power.record.counter_power_w,
-        "power_sample_w": power.record.powers_w,
-        "power_sample_time_s": [time_s - power.record.start_s for time_s in power.record.times_s],
-        "meter": power.meter,
+        **power.columns(),
     }

@@ -7,9 +7,10 @@ watts, joules and seconds there, once.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from opcost.device import Device
-from opcost.sensor import Sensor
+from opcost.sensor import Sensor, read_sensor
 
 
 class MeterUnavailable(Exception):
@@ -47,7 +48,7 @@ class Meter(ABC):
 
     name: str
     assumed: Sensor
-    missing: Mapping[str, str]
+    missing: dict[str, str]
     reads_since_last = False
 
     @abstractmethod
@@ -68,6 +69,11 @@ class Meter(ABC):
     @abstractmethod
     def readings(self) -> Mapping[str, Callable[[], float]]:
         """Every power reading that the device has, by name, the meter's own among them."""
+
+
+def sensor_of(meter: Meter, path: Path | None) -> Sensor:
+    """What is known of a meter's sensor by the file `path`; what is assumed without one."""
+    return meter.assumed if path is None else read_sensor(path, meter.name, meter.assumed)
 
 
 def open_meter(device: Device) -> Meter:

@@ -5,6 +5,7 @@ Field numbers and their units are those of the NVML reference, section "Field Va
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pynvml
@@ -66,7 +67,7 @@ class NvmlMeter(Meter):
 
     def readings(self) -> Mapping[str, Callable[[], float]]:
         """By name: `nvml_power_instant` (186), `nvml_power_average` (185), `nvml_power_usage`."""
-        return {name: lambda read=read: _ask(read) for name, read in self._readings.items()}
+        return {name: partial(_ask, read) for name, read in self._readings.items()}
 
     def state(self) -> DeviceState:
         """Clocks, temperature and so on, each None where NVML refuses it."""
@@ -129,9 +130,12 @@ class NvmlMeter(Meter):
     def _throttle_s(
         self, name: str, fields: Sequence[int], missing: dict[str, str]
     ) -> float | None:
-        times = [self._try(name, lambda n=n: self._field(n).ullVal / 1e9, missing) for n in fields]
-        known = [time_s for time_s in times if time_s is not None]
+        times = [self._try(name, partial(self._nanoseconds, n), missing) for n in fields]
+        known = [time_ns / 1e9 for time_ns in times if time_ns is not None]
         return sum(known) if known else None
+
+    def _nanoseconds(self, number: int) -> int:
+        return self._field(number).ullVal
 
     def _others(self) -> int:
         processes = pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
@@ -151,7 +155,7 @@ def device_uuids() -> list[str]:
 
 
 def visible_uuid(device: str, uuids: Sequence[str], visible: str | None) -> str:
-    """Which of a machine's GPUs `device` means: an index as CUDA counts, or a UUID or its beginning.
+    """Which of a machine's GPUs `device` means: CUDA's index, a UUID or its beginning.
 
     `visible` is CUDA_VISIBLE_DEVICES (None where it is not set), which renumbers; CUDA ignores all
     from its first invalid entry on (CUDA C++ Programming Guide, "Environment variables"). Raises
@@ -164,7 +168,9 @@ def visible_uuid(device: str, uuids: Sequence[str], visible: str | None) -> str:
         matches = [uuid for uuid in chosen if uuid.startswith(device)]
     if len(matches) != 1:
         limits = "" if visible is None else f" among CUDA_VISIBLE_DEVICES={visible}"
-        raise MeterUnavailable(f"no GPU {device!r}{limits}; there are {', '.join(chosen) or 'none'}")
+        raise MeterUnavailable(
+            f"no GPU {device!r}{limits}; there are {', '.join(chosen) or 'none'}"
+        )
     return matches[0]
 
 
@@ -172,7 +178,9 @@ def _visible(uuids: Sequence[str], visible: str) -> list[str]:
     chosen: list[str] = []
     for entry in (part.strip() for part in visible.split(",")):
         if entry.startswith("MIG-"):
-            raise MeterUnavailable(f"{entry} is a MIG instance, which has no power sensor of its own")
+            raise MeterUnavailable(
+                f"{entry} is a MIG instance, which has no power sensor of its own"
+            )
         if entry.isdigit():
             matches = list(uuids[int(entry) : int(entry) + 1])
         else:

@@ -55,7 +55,9 @@ class RaplMeter(Meter):
             if not any(domain.parent == package for domain in self._domains)
         }
         self._last_uj = {domain: _read(domain / "energy_uj") for domain in self._domains}
-        self._ranges_uj = {domain: _read(domain / "max_energy_range_uj") for domain in self._domains}
+        self._ranges_uj = {
+            domain: _read(domain / "max_energy_range_uj") for domain in self._domains
+        }
         self._total_j = 0.0
         self._previous = (self._now_s(), 0.0)
 
@@ -90,7 +92,7 @@ class RaplMeter(Meter):
 
 
 def _domains(root: Path) -> list[Path]:
-    """The folders of all packages and their memory; cores and the whole platform are parts of it."""
+    """The folders of all packages and their memory; other domains are parts of these."""
     packages = _packages(root)
     if not packages:
         raise MeterUnavailable(

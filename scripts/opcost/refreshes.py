@@ -75,7 +75,7 @@ class Blocks:
         return Estimate(self.mean, self.mean - half, self.mean + half)
 
     def needed(self, spread: Spread, relative: float, most: int) -> int:
-        """How many blocks bring half of the interval within that share of the mean; `most` at most."""
+        """How many blocks bring half of the interval within that share of the mean."""
         low, high = len(self.values), most
         while low < high:
             middle = (low + high) // 2

@@ -6,11 +6,14 @@ for the interpreter with the one that launches, and slow down what is measured.
 """
 
 import time
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
+from opcost.device import Pending
 from opcost.energy import Meter
 from opcost.sensor import Sensor
 
@@ -41,17 +44,15 @@ class SystemClock:
         time.sleep(seconds)
 
 
-class Pending(Protocol):
-    """Work that was started."""
-
-    def done(self) -> bool:
-        """Whether the device has finished it."""
+SYSTEM_CLOCK = SystemClock()
 
 
 class Load(Protocol):
-    """Work that can be repeated for as long as power is measured; each takes `iteration_s`."""
+    """Work that can be repeated for as long as power is measured; ."""
 
-    iteration_s: float
+    @property
+    def iteration_s(self) -> float:
+        """Seconds per iteration."""
 
     def start(self, iterations: int) -> Pending:
         """Start that many iterations, if the device allows without waiting for them."""
@@ -59,9 +60,10 @@ class Load(Protocol):
 
 @dataclass(frozen=True)
 class Refresh:
-    """One value that a sensor showed: when it was first seen, in watts, and how many periods it lasted.
+    """One value that a sensor showed, in watts, from when it was first seen.
 
-    `periods` counts what was seen only: while nobody looked, no value is taken to have lasted.
+    `periods` is how many refreshes it lasted. It counts only what was seen: while nobody looked, no
+    value is taken to have lasted.
     """
 
     time_s: float
@@ -82,7 +84,7 @@ class Sampler:
         polls = 1 if meter.reads_since_last else _POLLS_PER_REFRESH
         self._interval_s = sensor.refresh_s / polls
         self._chunk = max(1, round(sensor.refresh_s / _CHUNKS_PER_REFRESH / load.iteration_s))
-        self._in_flight: deque[Pending] = deque()
+        self._in_flight: deque[tuple[Pending, int]] = deque()
         self._due_s = clock.now_s()
         self._finished: list[tuple[float, int]] = []
 
@@ -105,7 +107,7 @@ class Sampler:
         """Keep the device busy, and read its meter, until `stop` says so; then it is still busy."""
         while not stop():
             while len(self._in_flight) < _IN_FLIGHT and not stop():
-                self._in_flight.append(self._load.start(self._chunk))
+                self._start(self._chunk)
                 self._poll()
                 self._retire()
             if len(self._in_flight) == _IN_FLIGHT:
@@ -120,7 +122,7 @@ class Sampler:
     def run(self, iterations: int) -> None:
         """Start exactly that many iterations more, and wait for them."""
         for first in range(0, iterations, self._chunk):
-            self._in_flight.append(self._load.start(min(self._chunk, iterations - first)))
+            self._start(min(self._chunk, iterations - first))
             while len(self._in_flight) >= _IN_FLIGHT:
                 self._retire()
                 if len(self._in_flight) >= _IN_FLIGHT:
@@ -128,20 +130,22 @@ class Sampler:
         self.drain()
 
     def refreshes(self, start_s: float, end_s: float) -> list[Refresh]:
-        """The values shown between two moments, each once.
+        """The values that the sensor came to show between two moments, each once.
 
-        Of a meter that reads since last, the readings that lie wholly between them.
+        One that it showed all along counts where there is no other. Of a meter that reads since
+        last, the readings that lie wholly between them.
         """
-        begin = next((i for i, t in enumerate(self.times_s) if t >= start_s), len(self.times_s))
-        times_s, powers_w = self.times_s[begin:], self.powers_w[begin:]
-        while times_s and times_s[-1] > end_s:
-            times_s.pop()
-            powers_w.pop()
+        first = bisect_left(self.times_s, start_s)
+        last = bisect_right(self.times_s, end_s)
+        refresh_s = self._sensor.refresh_s
         if self._meter.reads_since_last:
-            lengths = [later - earlier for earlier, later in zip(times_s, times_s[1:], strict=False)]
-            periods = [max(1, round(length / self._sensor.refresh_s)) for length in lengths]
+            times_s, powers_w = self.times_s[first:last], self.powers_w[first:last]
+            lengths = [later - earlier for earlier, later in pairwise(times_s)]
+            periods = [max(1, round(length / refresh_s)) for length in lengths]
             return list(map(Refresh, times_s[1:], powers_w[1:], periods))
-        return _distinct(times_s, powers_w, self._sensor.refresh_s)
+        first = max(0, first - 1)
+        found = _distinct(self.times_s[first:last], self.powers_w[first:last], refresh_s)
+        return found if len(found) < 2 or found[0].time_s >= start_s else found[1:]
 
     def pace_s(self, start_s: float, end_s: float) -> float | None:
         """Seconds per iteration by the chunks that finished between two moments, or None."""
@@ -160,10 +164,13 @@ class Sampler:
         self.powers_w.append(power_w)
         self._due_s = max(self._due_s + self._interval_s, now_s + self._interval_s / 2)
 
+    def _start(self, iterations: int) -> None:
+        self._in_flight.append((self._load.start(iterations), iterations))
+
     def _retire(self) -> None:
-        while self._in_flight and self._in_flight[0].done():
-            self._in_flight.popleft()
-            self._finished.append((self.clock.now_s(), self._chunk))
+        while self._in_flight and self._in_flight[0][0].done():
+            _, iterations = self._in_flight.popleft()
+            self._finished.append((self.clock.now_s(), iterations))
 
     def _wait(self) -> None:
         self._poll()
@@ -172,7 +179,9 @@ class Sampler:
         self.clock.sleep(max(1e-5, min(chunk_s / 4, due_s)))
 
 
-def _distinct(times_s: Sequence[float], powers_w: Sequence[float], refresh_s: float) -> list[Refresh]:
+def _distinct(
+    times_s: Sequence[float], powers_w: Sequence[float], refresh_s: float
+) -> list[Refresh]:
     found: list[Refresh] = []
     first = 0
     for index in range(1, len(times_s) + 1):

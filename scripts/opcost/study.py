@@ -16,7 +16,7 @@ import yaml
 
 from opcost.errors import OpcostError, closest
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Bumped by hand when the same settings come to mean another measurement; measures all again."""
 
 
@@ -82,8 +82,13 @@ class MeasurementSettings:
     time_relative_ci: float
     min_time_s: float
     max_time_s: float
-    power_lead_in_s: float
-    power_window_s: float
+    power_relative_ci: float
+    power_min_s: float
+    power_max_s: float
+    power_lead_in_max_s: float
+    idle_s: float
+    max_repeats: int
+    repeat_pause_s: float
     timeout_s: float
 
 

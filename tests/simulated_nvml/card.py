@@ -1,0 +1,93 @@
+"""The simulated NVIDIA card of nvml.c, in this process, and a clock and a load that go with it."""
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+UUID = "GPU-simulated"
+SOURCE = Path(__file__).parent / "nvml.c"
+
+
+def build(folder: Path, *flags: str) -> Path:
+    """Compile the library into `folder`; returns its path, or None without a C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    output = folder / "libnvidia-ml.so.1"
+    options = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-O2"]
+    soname = "-Wl,-soname,libnvidia-ml.so.1"
+    command = [compiler, *options, soname, *flags, "-o", output, SOURCE, "-lm"]
+    subprocess.run(command, check=True)
+    return output
+
+
+class Card:
+    """The card. Once it is loaded, pynvml finds it under the library's own name."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+        for name in ("now", "busy_until", "run", "true_energy_j"):
+            getattr(self._library, f"simulated_{name}").restype = ctypes.c_double
+
+    def reset(self, **settings: float) -> None:
+        """Begin anew, idle, at time zero of a virtual clock unless `virtual=0`."""
+        self._library.simulated_reset()
+        self.set(**{"virtual": 1, **settings})
+
+    def set(self, **settings: float) -> None:
+        """Change settings from now on; nvml.c names them."""
+        for name, value in settings.items():
+            known = self._library.simulated_set(name.encode(), ctypes.c_double(value))
+            assert known, f"the simulated card has no setting {name}"
+
+    def run(self, seconds: float, watts: float) -> float:
+        """Queue work; returns when it will be done."""
+        return self._library.simulated_run(ctypes.c_double(seconds), ctypes.c_double(watts))
+
+    def true_energy_j(self, at_s: float) -> float:
+        """What the card has really drawn since time zero."""
+        return self._library.simulated_true_energy_j(ctypes.c_double(at_s))
+
+    def now_s(self) -> float:
+        """The card's clock."""
+        return self._library.simulated_now()
+
+    def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        assert seconds >= 0
+        self._library.simulated_advance(ctypes.c_double(seconds))
+
+
+class CardLoad:
+    """Iterations of `iteration_s`, each a sequence of (share of it, watts)."""
+
+    def __init__(self, card: Card, iteration_s: float, profile) -> None:
+        self.iteration_s = iteration_s
+        self._card = card
+        self._profile = profile if isinstance(profile, list) else [(1.0, profile)]
+
+    @property
+    def mean_w(self) -> float:
+        """Its true mean power."""
+        return sum(share * watts for share, watts in self._profile)
+
+    def start(self, iterations: int) -> "Until":
+        """Queue iterations on the card."""
+        if len(self._profile) == 1:
+            return Until(self._card, self._card.run(iterations * self.iteration_s, self.mean_w))
+        for _ in range(iterations):
+            for share, watts in self._profile:
+                end_s = self._card.run(share * self.iteration_s, watts)
+        return Until(self._card, end_s)
+
+
+class Until:
+    """Work that is done at a known time of the card's clock."""
+
+    def __init__(self, card: Card, end_s: float) -> None:
+        self._card, self._end_s = card, end_s
+
+    def done(self) -> bool:
+        """Whether that time has come."""
+        return self._card.now_s() >= self._end_s - 1e-9
