@@ -31,8 +31,8 @@ def test_a_measurement_fills_the_columns_that_others_rely_on(relu, cpu, conditio
     assert (again["target"], again["status"], again["error"]) == ("local", "ok", None)
     assert 0 < again["time_ci_low_s"] <= again["time_s"] <= again["time_ci_high_s"]
     assert again["time_s"] == pytest.approx(statistics.median(again["batch_time_s"]))
-    assert (again["power_w"], again["energy_j"]) == (None, None)
-    assert again["energy_reason"] == "no energy sensor is supported for device cpu"
+    # Whether this machine lets its energy counters be read or not:
+    assert (again["energy_j"] is None) == (again["energy_reason"] is not None)
     assert (again["flops"], again["bytes"]) == (0, 128)
     assert isinstance(again["converged"], bool)
     assert again["stop_reason"] in ("converged", "time_budget")

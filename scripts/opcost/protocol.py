@@ -112,7 +112,7 @@ def _one_trial(
     warm_up(workload, device, iterations, settings.warm_up_s)
     timing = measure_time(workload, device, iterations, settings)
     if meter is not None:
-        load = _WorkloadLoad(workload, device, timing.estimate.value)
+        load = WorkloadLoad(workload, device, timing.estimate.value)
         try:
             power = measure_power(load, meter, find_sensor(meter), settings, clock, began)
         except MeterUnavailable as unavailable:
@@ -121,7 +121,7 @@ def _one_trial(
 
 
 @dataclass(frozen=True)
-class _WorkloadLoad:
+class WorkloadLoad:
     """A workload as the load of a power measurement."""
 
     workload: Workload
@@ -129,6 +129,7 @@ class _WorkloadLoad:
     iteration_s: float
 
     def start(self, iterations: int) -> Pending:
+        """Start that many iterations on the device."""
         return self.device.start(lambda: self.workload.run(iterations))
 
 
