@@ -27,7 +27,7 @@ class Card:
 
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
-        for name in ("now", "busy_until", "run", "true_energy_j"):
+        for name in ("now", "run", "true_energy_j", "steady_energy_j"):
             getattr(self._library, f"simulated_{name}").restype = ctypes.c_double
 
     def reset(self, **settings: float) -> None:
@@ -48,6 +48,12 @@ class Card:
     def true_energy_j(self, at_s: float) -> float:
         """What the card has really drawn since time zero."""
         return self._library.simulated_true_energy_j(ctypes.c_double(at_s))
+
+    def steady_power_w(self, start_s: float, end_s: float) -> float:
+        """Its true mean power between two moments, the fluctuations left out."""
+        energy = self._library.simulated_steady_energy_j
+        spent_j = energy(ctypes.c_double(end_s)) - energy(ctypes.c_double(start_s))
+        return spent_j / (end_s - start_s)
 
     def now_s(self) -> float:
         """The card's clock."""

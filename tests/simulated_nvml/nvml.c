@@ -185,8 +185,8 @@ int simulated_set(const char *name, double value) {
 
 double simulated_now(void) { return now(); }
 void simulated_advance(double seconds) { virtual_now += seconds; }
-double simulated_busy_until(void) { return busy_until; }
 double simulated_true_energy_j(double t) { return energy(t); }
+double simulated_steady_energy_j(double t) { return energy(t) - fluctuation(t); }
 
 double simulated_run(double seconds, double watts) {
     double start = fmax(now(), busy_until);
