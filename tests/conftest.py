@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pynvml
 import pytest
 import torch
+from card import Card, build
 from opcost.device import open_device
 from opcost.extraction import extract_model_tuples
 from opcost.study import Conditions, MeasurementSettings, Target, load_model
@@ -34,6 +36,26 @@ QUICK = MeasurementSettings(
     repeat_pause_s=0.0,
     timeout_s=60,
 )
+
+
+@pytest.fixture(scope="session")
+def loaded_card(tmp_path_factory):
+    library = build(tmp_path_factory.mktemp("simulated_nvml"))
+    if library is None:
+        pytest.skip("no C compiler (cc) to build the simulated NVML with")
+    card = Card(library)
+    pynvml.nvmlInit()
+    if pynvml.nvmlSystemGetDriverVersion() != "simulated":
+        pytest.skip("the real NVML is loaded in this process")
+    return card
+
+
+@pytest.fixture
+def card(loaded_card):
+    """The simulated NVIDIA card, on a virtual clock; other tests see it as broken."""
+    loaded_card.reset()
+    yield loaded_card
+    loaded_card.reset(fail_all=999)
 
 
 @pytest.fixture(scope="session")

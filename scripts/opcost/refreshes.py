@@ -150,8 +150,9 @@ def _moments(count: int, group: int, width: float, share: float) -> _Moments:
 def _correlation(count: int, group: int, width: float, share: float) -> np.ndarray:
     """Correlation between block means of readings that average power over `width` blocks."""
     lags = np.abs(np.subtract.outer(np.arange(count), np.arange(count))).astype(float)
-    covariance = _shared(lags, group, width) / _shared(np.zeros(1), group, width)
-    return share * covariance + (1 - share) * np.eye(count)
+    own = np.eye(count) / group
+    covariance = share * _shared(lags, group, width) + (1 - share) * own
+    return covariance / covariance[0, 0]
 
 
 def _shared(lag: np.ndarray, group: int, width: float) -> np.ndarray:

@@ -85,7 +85,8 @@ class Sampler:
         self._interval_s = sensor.refresh_s / polls
         self._chunk = max(1, round(sensor.refresh_s / _CHUNKS_PER_REFRESH / load.iteration_s))
         self._in_flight: deque[tuple[Pending, int]] = deque()
-        self._due_s = clock.now_s()
+        # What a meter that reads since last has seen before is not ours.
+        self._due_s = clock.now_s() + (self._interval_s if meter.reads_since_last else 0.0)
         self._finished: list[tuple[float, int]] = []
 
     def rest(self, seconds: float) -> None:

@@ -108,7 +108,7 @@ def noise(values: Sequence[float]) -> tuple[float, float] | None:
         return None
     rest = signal.detrend(np.array(values))
     square = float(rest @ rest)
-    if square == 0:
+    if np.ptp(values) == 0:
         return 0.0, 0.0
     deviation = math.sqrt(square / (len(values) - 2)) / float(np.mean(values))
     return deviation, float(rest[1:] @ rest[:-1]) / square

@@ -1,4 +1,4 @@
-"""How far is the energy per call from the truth, how sure does it claim to be, how long does it take?
+"""Energy per call: how far from the truth, how sure does it claim to be, and how long does it take?
 
 Draws simulated cards (tests/simulated_nvml) from ranges, runs whole trials on a virtual clock, and
 holds them against the card's true power. Refresh, averaging window and noise are drawn anew for
@@ -18,14 +18,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import torch
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "simulated_nvml"))
 
-from card import UUID, Card, CardLoad, build
+from card import UUID, Card, CardDevice, CardLoad, build
 from opcost import protocol
-from opcost.device import BatchTime
 from opcost.nvml import NvmlMeter
 from opcost.study import MeasurementSettings
 
@@ -41,38 +39,6 @@ def default_settings():
     schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
     properties = schema["properties"]["measurement"]["properties"]
     return MeasurementSettings(**{name: entry["default"] for name, entry in properties.items()})
-
-
-class CardDevice:
-    """The card as the device of a trial: batches take its time, scattered as timings are."""
-
-    torch_device = torch.device("cuda")
-
-    def __init__(self, card, load, time_noise, generator):
-        self._card, self._load = card, load
-        self._time_noise, self._generator = time_noise, generator
-        self._queued = 0
-
-    def run(self, iterations):
-        self._queued += iterations
-
-    def time(self, work):
-        work()
-        iterations, self._queued = self._queued, 0
-        pending = self._load.start(iterations)
-        while not pending.done():
-            self._card.sleep(iterations * self._load.iteration_s)
-        seconds = iterations * self._load.iteration_s
-        seconds *= 1 + self._generator.gauss(0, self._time_noise)
-        return BatchTime(seconds, 0.0)
-
-    def start(self, work):
-        work()
-        iterations, self._queued = self._queued, 0
-        return self._load.start(iterations)
-
-    def synchronise(self):
-        pass
 
 
 def draw(card, refresh, window, noise, seed):
@@ -167,8 +133,8 @@ def main():
         card = Card(build(Path(folder)))
         print(f"{'':28} {'':6} |error of energy|         device seconds   95 % interval holds")
         print(
-            f"{'refresh, window, noise':28} {'trials':>6} {'median':>8} {'worst':>7} {'unflag.':>8} "
-            f"{'median':>7} {'95 %':>6} {'all':>7} {'unflagged':>9} {'flagged':>8}"
+            f"{'refresh, window, noise':28} {'trials':>6} {'median':>8} {'worst':>7} "
+            f"{'unflag.':>8} {'median':>7} {'95 %':>6} {'all':>7} {'unflagged':>9} {'flagged':>8}"
         )
         protocol.time = SimpleNamespace(monotonic=card.now_s)
         everything, seed = [], arguments.seed

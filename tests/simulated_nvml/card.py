@@ -1,16 +1,20 @@
 """The simulated NVIDIA card of nvml.c, in this process, and a clock and a load that go with it."""
 
 import ctypes
+import random
 import shutil
 import subprocess
 from pathlib import Path
+
+import torch
+from opcost.device import BatchTime
 
 UUID = "GPU-simulated"
 SOURCE = Path(__file__).parent / "nvml.c"
 
 
-def build(folder: Path, *flags: str) -> Path:
-    """Compile the library into `folder`; returns its path, or None without a C compiler."""
+def build(folder: Path, *flags: str) -> Path | None:
+    """Compile the library into `folder`; returns its path, or None without a C compiler (cc)."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
@@ -97,3 +101,32 @@ class Until:
     def done(self) -> bool:
         """Whether that time has come."""
         return self._card.now_s() >= self._end_s - 1e-9
+
+
+class CardDevice:
+    """The card as the device, and the workload, of a trial; timings scatter by `time_noise`."""
+
+    torch_device = torch.device("cuda")
+
+    def __init__(self, card: Card, load: CardLoad, time_noise=0.002, generator=None) -> None:
+        self._card, self._load = card, load
+        self._time_noise, self._generator = time_noise, generator or random.Random(0)
+        self._queued = 0
+
+    def run(self, iterations: int) -> None:
+        """Ask for iterations; `time` or `start` has them done."""
+        self._queued += iterations
+
+    def time(self, work) -> BatchTime:
+        """Do the work, and time it."""
+        pending = self.start(work)
+        seconds = self._iterations * self._load.iteration_s
+        while not pending.done():
+            self._card.sleep(seconds)
+        return BatchTime(seconds * (1 + self._generator.gauss(0, self._time_noise)), 0.0)
+
+    def start(self, work) -> Until:
+        """Start the work."""
+        work()
+        self._iterations, self._queued = self._queued, 0
+        return self._load.start(self._iterations)

@@ -244,6 +244,22 @@ int nvmlSystemGetDriverVersion(char *version, unsigned length) {
     return SUCCESS;
 }
 
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    *count = 1;
+    return refusal(0);
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+    *device = (void *)1;
+    return index == 0 ? refusal(0) : INVALID;
+}
+
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
+    (void)device;
+    snprintf(uuid, length, "GPU-simulated");
+    return refusal(0);
+}
+
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
     if (strcmp(uuid, "GPU-simulated") != 0) return NOT_FOUND;
     *device = (void *)1;
