@@ -158,8 +158,9 @@ def mean(refreshes: Sequence[Refresh]) -> float:
 
 
 def _drifts(found: Blocks, settings: MeasurementSettings) -> bool:
+    """Whether power changes over a window by more than was asked for; halves show half."""
     change, chance = found.trend()
-    return chance < _DRIFT_CHANCE and abs(change) > settings.power_relative_ci
+    return chance < _DRIFT_CHANCE and 2 * abs(change) > settings.power_relative_ci
 
 
 def narrow(estimate: Estimate, settings: MeasurementSettings) -> bool:
