@@ -54,8 +54,9 @@ class PowerMeasurement:
     @property
     def idle_w(self) -> float | None:
         """The mean of the idle power before and after, in watts."""
-        known = [power_w for power_w in (self.idle_before_w, self.idle_after_w) if power_w]
-        return sum(known) / len(known) if known else None
+        if self.idle_before_w is None or self.idle_after_w is None:
+            return None
+        return (self.idle_before_w + self.idle_after_w) / 2
 
     @property
     def stop_reason(self) -> str:

@@ -17,7 +17,7 @@ make it too narrow.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -86,18 +86,24 @@ class Blocks:
         return low
 
     def trend(self) -> tuple[float, float]:
-        """How much the later half exceeds the earlier, relative, and how often chance does more."""
+        """How much the later half exceeds the earlier, relative, and how often chance does more.
+
+        At least four blocks are needed. The variance is that within halves: that of the whole
+        would contain the trend itself.
+        """
         half = len(self.values) // 2
+        halves = replace(self, values=self.values[:half]), replace(self, values=self.values[-half:])
+        difference = halves[1].mean - halves[0].mean
+        spreads = [part.spread() for part in halves]
+        degrees = sum(spread.degrees for spread in spreads)
+        variance = sum(spread.variance * spread.degrees for spread in spreads) / degrees
         contrast = np.zeros(len(self.values))
         contrast[:half], contrast[-half:] = -1 / half, 1 / half
-        spread = self.spread()
         matrix = _correlation(len(self.values), self.group, self.width, self.share)
-        error = math.sqrt(spread.variance * float(contrast @ matrix @ contrast))
-        difference = float(contrast @ np.array(self.values))
+        error = math.sqrt(variance * float(contrast @ matrix @ contrast))
         if error == 0:
             return difference / self.mean, 0.0 if difference else 1.0
-        chance = 2 * float(special.stdtr(spread.degrees, -abs(difference / error)))
-        return difference / self.mean, chance
+        return difference / self.mean, 2 * float(special.stdtr(degrees, -abs(difference) / error))
 
     def excess(self, spread: Spread) -> float:
         """How often chance gives these blocks more variance than `spread`, were it the same."""

@@ -44,7 +44,7 @@ def shifted_windows(bench: Bench) -> Window:
     affordable = math.floor(settings.power_max_s / segment_s)
     phases = max(2, min(_PHASES, affordable))
     generator = random.Random(settings.seed)
-    end_window = begin_window(bench)
+    end_window = begin_window(bench, bench.meter.state())
     rounds: list[list[float]] = []
     used: list[Refresh] = []
     paused_s, needed = 0.0, 1

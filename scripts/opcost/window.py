@@ -71,9 +71,11 @@ def one_window(bench: Bench) -> Window:
     sampler, settings, sensor = bench.sampler, bench.settings, bench.sensor
     first_s = max(settings.power_min_s, _FIRST_STAGE_WINDOWS * sensor.averaging_s)
     give_up_s = bench.now_s() + settings.power_lead_in_max_s
+    sampler.busy_for(sensor.refresh_s)
+    start_state = bench.meter.state()  # takes a while: in the lead-in it starves no window
     sampler.busy_for(sensor.settle_s)
     while True:
-        end_window = begin_window(bench)
+        end_window = begin_window(bench, start_state)
         first = _first_stage(bench, first_s)
         steady = len(first.values) < 4 or not _drifts(first, settings)
         if steady or bench.now_s() >= give_up_s:
@@ -112,9 +114,8 @@ def _first_stage(bench: Bench, seconds: float) -> Blocks:
     return blocks(bench.sampler.refreshes(start_s, bench.now_s()), bench.sensor)
 
 
-def begin_window(bench: Bench) -> Callable[..., Window]:
+def begin_window(bench: Bench, start_state: DeviceState) -> Callable[..., Window]:
     """Read the counter; what is returned reads it for the second time, and makes the window."""
-    start_state = bench.meter.state()
     counter_j = bench.meter.counter_j()
     start_s = bench.now_s()
 
