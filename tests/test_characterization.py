@@ -10,9 +10,11 @@ from opcost.characterization import characterise
 from opcost.energy import sensor_of
 from opcost.errors import OpcostError
 from opcost.nvml import NvmlMeter
+from opcost.rapl import RaplMeter
 from opcost.sensor import SCHEMA_VERSION
 from opcost.sensor_fit import correlated_share, fit_response, noise, refresh_period_s
 from opcost.target_sensor import characterise_target
+from simulated_processor import Cores
 
 LOAD_S, LOAD_W = 1e-3, 400.0
 
@@ -94,6 +96,16 @@ def test_what_cannot_be_found_out_is_null_with_the_reason(characterised, simulat
     place = found["readings"].get(group) or found.get(group) or found
     assert place[name] is None
     assert found["reasons"][quantity]
+
+
+def test_a_counter_alone_is_characterised_too(tmp_path):
+    cores = Cores(tmp_path)
+    found = characterise(RaplMeter(tmp_path, cores.now_s), cores, cores)
+    assert found["meter"] == "rapl"
+    assert found["idle_power_w"] == pytest.approx(20, rel=0.02)
+    assert found["readings"]["rapl"]["refresh_s"] == 0.1
+    assert found["reasons"]["idle_power_without_context_w"] == "a processor has no context"
+    assert found["reasons"]["temperature_slope_w_per_k"] == "no temperature is known"
 
 
 def test_the_protocol_reads_the_file(characterised, tmp_path):

@@ -123,6 +123,14 @@ def test_other_processes_are_counted_without_this_one(card):
     assert NvmlMeter(UUID).state().other_processes == 2
 
 
+def test_in_a_container_this_process_may_have_another_number(card, monkeypatch):
+    card.reset(own_pid=0)
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    assert NvmlMeter(UUID).state().other_processes == 0
+    card.set(other_processes=1)
+    assert NvmlMeter(UUID).state().other_processes == 1
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [

@@ -18,6 +18,7 @@ from opcost.rapl import RaplMeter
 from opcost.sampling import SystemClock
 from opcost.sensor import Sensor
 from opcost.study import MeasurementSettings
+from simulated_processor import Cores
 
 SETTINGS = MeasurementSettings(
     cache_state="cold",
@@ -226,32 +227,6 @@ def test_intervals_hold_the_truth_over_drawn_sensors(card):
     assert len(held) > 250
     assert 0.92 <= sum(held) / len(held) <= 0.985
     assert worst < 0.02
-
-
-class Cores:
-    """A processor that draws 80 W, 20 W when it rests, and works synchronously."""
-
-    iteration_s = 2e-3
-
-    def __init__(self, folder):
-        self.file = folder / "intel-rapl:0" / "energy_uj"
-        self.file.parent.mkdir()
-        (self.file.parent / "name").write_text("package-0\n")
-        (self.file.parent / "max_energy_range_uj").write_text("1000000000\n")
-        self.time_s = self.energy_j = 0.0
-        self.sleep(0)
-
-    def sleep(self, seconds, watts=20.0):
-        self.time_s += seconds
-        self.energy_j += seconds * watts
-        self.file.write_text(f"{round(self.energy_j * 1e6)}\n")
-
-    def now_s(self):
-        return self.time_s
-
-    def start(self, iterations):
-        self.sleep(iterations * self.iteration_s, 80.0)
-        return SimpleNamespace(done=lambda: True)
 
 
 def test_a_processor_is_measured_by_its_counter(tmp_path):

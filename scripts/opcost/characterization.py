@@ -9,7 +9,7 @@ What cannot be found out is null, and `reasons` says why.
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,11 @@ def characterise(
     """
     reasons: dict[str, str] = dict(meter.missing)
     if idle_without_context_w is None:
-        reasons["idle_power_without_context_w"] = "a context was open before it could be read"
+        reasons["idle_power_without_context_w"] = (
+            "a processor has no context"
+            if meter.reads_since_last
+            else "a context was open before it could be read"
+        )
     document: Document = {"meter": meter.name, "meter_reason": None}
     document["idle_power_without_context_w"] = idle_without_context_w
     document["readings"] = _responses(meter, load, clock, reasons)
@@ -133,7 +137,8 @@ def _steady(
 ) -> float | None:
     """Noise of the meter's own reading under a steady load; watts per kelvin while it warms up."""
     reading = document["readings"][meter.name]
-    sampler = Sampler(meter, meter.assumed, load, clock)
+    refresh_s = reading["refresh_s"] or meter.assumed.refresh_s
+    sampler = Sampler(meter, replace(meter.assumed, refresh_s=refresh_s), load, clock)
     sampler.busy_for(meter.assumed.settle_s)
     temperatures, powers_w = [], []
     start_s = clock.now_s()

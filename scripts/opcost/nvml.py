@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pynvml
+import torch
 
 from opcost.energy import DeviceState, Meter, MeterUnavailable
 from opcost.sensor import Sensor
@@ -138,9 +139,11 @@ class NvmlMeter(Meter):
         return self._field(number).ullVal
 
     def _others(self) -> int:
-        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
-        # ASSUME the driver counts processes in this one's namespace; elsewhere its own pid differs.
-        return sum(process.pid != os.getpid() for process in processes)
+        pids = [p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)]
+        if os.getpid() in pids:
+            return len(pids) - 1
+        # Within a container the driver may know this process by another number.
+        return max(0, len(pids) - torch.cuda.is_initialized())
 
 
 def device_uuids() -> list[str]:

@@ -15,7 +15,7 @@ import statistics
 from opcost.energy import MeterUnavailable
 from opcost.refreshes import Blocks, Spread
 from opcost.sampling import Refresh
-from opcost.window import Bench, Window, begin_window, mean, narrow
+from opcost.window import Bench, Window, begin_window, end_window, mean, narrow
 
 _SHORT_ITERATION = 0.05
 """ASSUME power within an iteration swings by half of its mean at most: an iteration of that share
@@ -44,7 +44,7 @@ def shifted_windows(bench: Bench) -> Window:
     affordable = math.floor(settings.power_max_s / segment_s)
     phases = max(2, min(_PHASES, affordable))
     generator = random.Random(settings.seed)
-    end_window = begin_window(bench, bench.meter.state())
+    opening = begin_window(bench, bench.meter.state())
     rounds: list[list[float]] = []
     used: list[Refresh] = []
     paused_s, needed = 0.0, 1
@@ -63,8 +63,14 @@ def shifted_windows(bench: Bench) -> Window:
             count = found.needed(spread, settings.power_relative_ci, most)
             needed = min(math.ceil(count / phases), 2 if len(rounds) == 1 else count)
     found, _ = segment_blocks(rounds, segment_s)
-    flags = [] if phases >= _FEWEST_PHASES else ["phases_not_covered"]
-    window = end_window(used, found, paused_s, found.interval(spread), flags)
+    window = end_window(bench, opening)
+    window.estimate = found.interval(spread)
+    window.refreshes = used
+    window.segments = len(found.values)
+    window.pause_share = paused_s / window.length_s
+    window.pace_s = None
+    if phases < _FEWEST_PHASES:
+        window.flags.append("phases_not_covered")
     window.converged = narrow(window.estimate, settings)
     return window
 

@@ -7,7 +7,7 @@ Where iterations are long against the sensor's averaging window, shifted.py does
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opcost.energy import DeviceState, Meter, MeterUnavailable
@@ -37,12 +37,12 @@ class Window:
     refreshes: list[Refresh]
     overall_w: float
     counter_w: float | None
-    converged: bool
-    segments: int
-    pause_share: float
     pace_s: float | None
     start_state: DeviceState
     end_state: DeviceState
+    converged: bool = False
+    segments: int = 1
+    pause_share: float = 0.0
     flags: list[str] = field(default_factory=list)
 
     @property
@@ -75,20 +75,20 @@ def one_window(bench: Bench) -> Window:
     start_state = bench.meter.state()  # takes a while: in the lead-in it starves no window
     sampler.busy_for(sensor.settle_s)
     while True:
-        end_window = begin_window(bench, start_state)
+        opening = begin_window(bench, start_state)
         first = _first_stage(bench, first_s)
         steady = len(first.values) < 4 or not _drifts(first, settings)
         if steady or bench.now_s() >= give_up_s:
             break
     if len(first.values) < 2:
-        return end_window([], None, 0.0, None, ["too_few_refreshes"])
+        return end_window(bench, opening)
     spread = first.spread()
     most = max(len(first.values), math.floor(settings.power_max_s / first.block_s))
     # One block more: the edges of a window may cost one.
     count = first.needed(spread, settings.power_relative_ci, most) + 1
     if count > len(first.values) + 1:
         sampler.busy_for((count - len(first.values)) * first.block_s)
-    window = end_window([], None, 0.0, None, [])
+    window = end_window(bench, opening)
     final = blocks(window.refreshes, sensor)
     window.estimate = final.interval(spread)
     window.converged = narrow(window.estimate, settings)
@@ -114,42 +114,42 @@ def _first_stage(bench: Bench, seconds: float) -> Blocks:
     return blocks(bench.sampler.refreshes(start_s, bench.now_s()), bench.sensor)
 
 
-def begin_window(bench: Bench, start_state: DeviceState) -> Callable[..., Window]:
-    """Read the counter; what is returned reads it for the second time, and makes the window."""
-    counter_j = bench.meter.counter_j()
-    start_s = bench.now_s()
+@dataclass(frozen=True)
+class Opening:
+    """The beginning of a window: the counter's first reading."""
 
-    def end_window(
-        used: list[Refresh],
-        segments: Blocks | None,
-        paused_s: float,
-        estimate: Estimate | None,
-        flags: list[str],
-    ) -> Window:
-        end_j, end_s = bench.meter.counter_j(), bench.now_s()
-        seen = bench.sampler.refreshes(start_s, end_s)
-        if not seen:
-            raise MeterUnavailable("the meter gave no reading under load")
-        counter_w = None
-        if counter_j is not None and end_j is not None:
-            counter_w = (end_j - counter_j) / (end_s - start_s)
-        return Window(
-            estimate=estimate or Estimate(mean(seen), None, None),
-            start_s=start_s,
-            end_s=end_s,
-            refreshes=used or seen,
-            overall_w=mean(seen),
-            counter_w=counter_w,
-            converged=False,
-            segments=len(segments.values) if segments else 1,
-            pause_share=paused_s / (end_s - start_s),
-            pace_s=bench.sampler.pace_s(start_s, end_s) if segments is None else None,
-            start_state=start_state,
-            end_state=bench.meter.state(),
-            flags=flags + (["too_few_refreshes"] if len(seen) < _FEWEST_REFRESHES else []),
-        )
+    state: DeviceState
+    counter_j: float | None
+    start_s: float
 
-    return end_window
+
+def begin_window(bench: Bench, state: DeviceState) -> Opening:
+    """Read the counter for the first time; `state` is the device just before."""
+    return Opening(state, bench.meter.counter_j(), bench.now_s())
+
+
+def end_window(bench: Bench, opening: Opening) -> Window:
+    """Read the counter for the second time; all that was shown since is the window."""
+    end_j, end_s = bench.meter.counter_j(), bench.now_s()
+    start_s = opening.start_s
+    seen = bench.sampler.refreshes(start_s, end_s)
+    if not seen:
+        raise MeterUnavailable("the meter gave no reading under load")
+    counter_w = None
+    if opening.counter_j is not None and end_j is not None:
+        counter_w = (end_j - opening.counter_j) / (end_s - start_s)
+    return Window(
+        estimate=Estimate(mean(seen), None, None),
+        start_s=start_s,
+        end_s=end_s,
+        refreshes=seen,
+        overall_w=mean(seen),
+        counter_w=counter_w,
+        pace_s=bench.sampler.pace_s(start_s, end_s),
+        start_state=opening.state,
+        end_state=bench.meter.state(),
+        flags=["too_few_refreshes"] if len(seen) < _FEWEST_REFRESHES else [],
+    )
 
 
 def mean(refreshes: Sequence[Refresh]) -> float:

@@ -40,7 +40,7 @@ typedef struct { const char *name; double initial, value; } setting;
     X(quantum_w, 0.001) X(skip, 0) X(stuck_at_s, 1e18) X(counter_gain, 1) X(counter_step_s, 0.1) \
     X(counter_loss, 0) X(counter_loss_below_s, 0.05) X(sw_thermal_share, 0) \
     X(hw_thermal_share, 0) X(brake_share, 0) X(throttle_until_s, 1e18) X(power_limit_w, 700) \
-    X(sm_clock_mhz, 1980) X(memory_clock_mhz, 2619) X(other_processes, 0) X(mig, 0) \
+    X(sm_clock_mhz, 1980) X(memory_clock_mhz, 2619) X(other_processes, 0) X(own_pid, 1) X(mig, 0) \
     X(lost_at_s, 1e18) X(fail_all, 0) X(fail_device, 0) X(fail_instant, 0) X(fail_average, 0) \
     X(fail_plain, 0) X(fail_counter, 0) X(fail_clocks, 0) X(fail_throttle, 0) X(fail_processes, 0)
 
@@ -311,7 +311,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, proce
     unsigned all = 1 + (unsigned)GET(other_processes);
     if (status != SUCCESS) return status;
     if (*count < all) { *count = all; return SMALL; }
-    for (unsigned i = 0; i < all; i++) found[i] = (process){.pid = i ? i : (unsigned)getpid()};
+    for (unsigned i = 0; i < all; i++) found[i] = (process){.pid = i || !GET(own_pid) ? i + 1 : (unsigned)getpid()};
     *count = all;
     return SUCCESS;
 }
