@@ -82,10 +82,10 @@ def test_the_results_say_what_the_models_cost(finished):
 
 
 def test_sensors_are_characterised_alone(checkout):
-    assert checkout.started("characterize") == ["characterize_sensor", "identify_target"]
+    assert checkout.started("--", "characterize") == ["characterize_sensor", "identify_target"]
     sensor = json.loads((checkout.root / "results/local/sensor.json").read_text())
     assert (sensor["meter"] is None) == (sensor["meter_reason"] is not None)
-    assert checkout.started("characterize") == []
+    assert checkout.started("--", "characterize") == []
 
 
 def test_nothing_is_done_twice(done):
