@@ -13,9 +13,10 @@ if __name__ == "__main__":
     parser.add_argument("--search-path", type=Path, required=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--device", type=Path, required=True)
+    parser.add_argument("--sensor", type=Path, required=True)
     parser.add_argument("--conditions", type=Conditions.from_json, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     with reported():
-        place = Place(arguments.target, arguments.conditions, arguments.device)
+        place = Place(arguments.target, arguments.conditions, arguments.device, arguments.sensor)
         model_job(arguments.definition, arguments.search_path, place, arguments.output)

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pynvml
 import pytest
 import torch
+from card import Card, build
 from opcost.device import open_device
 from opcost.disturbance import find_quiet_s
 from opcost.extraction import extract_model_tuples
@@ -27,10 +29,35 @@ QUICK = MeasurementSettings(
     min_time_s=0.0,
     max_time_s=0.5,
     model_time_s=0.05,
-    power_lead_in_s=0.2,
-    power_window_s=0.5,
+    power_relative_ci=0.02,
+    power_min_s=1.0,
+    power_max_s=2.0,
+    power_lead_in_max_s=4.0,
+    idle_s=0.2,
+    max_repeats=0,
+    repeat_pause_s=0.0,
     timeout_s=60,
 )
+
+
+@pytest.fixture(scope="session")
+def loaded_card(tmp_path_factory):
+    library = build(tmp_path_factory.mktemp("simulated_nvml"))
+    if library is None:
+        pytest.skip("no C compiler (cc) to build the simulated NVML with")
+    card = Card(library)
+    pynvml.nvmlInit()
+    if pynvml.nvmlSystemGetDriverVersion() != "simulated":
+        pytest.skip("the real NVML is loaded in this process")
+    return card
+
+
+@pytest.fixture
+def card(loaded_card):
+    """The simulated NVIDIA card, on a virtual clock; other tests see it as broken."""
+    loaded_card.reset()
+    yield loaded_card
+    loaded_card.reset(fail_all=999)
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +135,7 @@ class Checkout:
         completed = self.run(*arguments)
         assert completed.returncode == 0, completed.stdout + completed.stderr
         rules = re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", completed.stderr, re.MULTILINE)
-        return sorted(rule for rule in rules if rule not in ("all", "default"))
+        return sorted(rule for rule in rules if rule not in ("all", "default", "characterize"))
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def one_tuple(tiny_tuples, tmp_path):
 
 
 def test_a_tuple_that_kills_its_process_is_a_row(place, one_tuple, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "_expected_device", lambda _place: os.abort())
+    monkeypatch.setattr(job, "_expected_device", lambda *_: os.abort())
     tuple_id, path = one_tuple
     operator_job(tuple_id, path, place, tmp_path / "row.parquet")
     [row] = records.read(tmp_path / "row.parquet", records.OPERATOR).to_pylist()

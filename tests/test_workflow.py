@@ -1,6 +1,7 @@
 """The real workflow on a study of seconds: what runs, what does not run again, what it leaves."""
 
 import contextlib
+import json
 import subprocess
 import time
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
     # tiny_mlp: linear 4x8, relu 4x16, linear 4x16; tiny_cnn: conv2d (twice), relu, linear
     assert finished.first_run == sorted(
         ["extract"] * 2
-        + ["collect", "identify_target"]
+        + ["collect", "identify_target", "characterize_sensor"]
         + ["benchmark_operator"] * 6
         + ["benchmark_model"] * 2
         + ["database", "compare"]
@@ -63,8 +64,7 @@ def test_the_results_say_what_the_models_cost(finished):
     assert (database.status == "ok").all()
     assert (database.time_ci_low_s <= database.time_s).all()
     assert (database.time_s <= database.time_ci_high_s).all()
-    assert database.energy_j.isna().all()
-    assert database.energy_reason.str.contains("no energy sensor").all()
+    assert (database.energy_j.isna() == database.energy_reason.notna()).all()
     comparison = pq.read_table(results / "comparison.parquet").to_pandas().set_index("model")
     cnn = comparison.loc["tiny_cnn"]
     assert (cnn.calls, cnn.view_calls, cnn.tuples, cnn.measured_tuples) == (4, 1, 3, 3)
@@ -79,6 +79,13 @@ def test_the_results_say_what_the_models_cost(finished):
     assert "tiny_mlp" in summary
     assert "tiny_cnn" in summary
     assert "conv2d" in (results / "cost.svg").read_text()
+
+
+def test_sensors_are_characterised_alone(checkout):
+    assert checkout.started("--", "characterize") == ["characterize_sensor", "identify_target"]
+    sensor = json.loads((checkout.root / "results/local/sensor.json").read_text())
+    assert (sensor["meter"] is None) == (sensor["meter_reason"] is not None)
+    assert checkout.started("--", "characterize") == []
 
 
 def test_nothing_is_done_twice(done):
@@ -253,5 +260,5 @@ def test_a_results_file_of_another_schema_version_is_named(done):
     completed = done.run()
     assert completed.returncode != 0
     output = completed.stdout + completed.stderr
-    assert "has opcost.schema_version 0; this opcost reads 1" in output
+    assert "has opcost.schema_version 0; this opcost reads 2" in output
     assert f"delete results/local/operators/{path.name} and run again" in output

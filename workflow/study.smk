@@ -46,6 +46,12 @@ def conditions(wildcards):
     return STUDY.conditions[wildcards.target].to_json()
 
 
+def target_device(wildcards):
+    """The device as the target names it."""
+    conditions(wildcards)
+    return STUDY.conditions[wildcards.target].target.device
+
+
 def target_threads(wildcards):
     return STUDY.conditions[wildcards.target].target.threads
 

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ from torch import nn
 from opcost import models, protocol, records, statistics
 from opcost.device import Device, OutOfMemory
 from opcost.disturbance import Watch
-from opcost.energy import open_meter
+from opcost.energy import open_meter, sensor_of
 from opcost.environment import describe_environment
 from opcost.manifest import TupleRecord
 from opcost.operands import OperandSets, Rotation, degenerate, operand_sets
 from opcost.protocol import Trial
 from opcost.replay import UnsupportedOperator, check_outputs, tensors_in_tree
-from opcost.study import Conditions, ModelDefinition
+from opcost.study import Conditions, MeasurementSettings, ModelDefinition
 
 CACHES_PER_FOOTPRINT = 3
 """A footprint of that many last-level caches leaves nothing in the cache between two uses."""
@@ -64,9 +65,17 @@ class ModelWorkload:
 
 
 def benchmark_operator(
-    record: TupleRecord, device: Device, watch: Watch, conditions: Conditions, target: str
+    record: TupleRecord,
+    device: Device,
+    watch: Watch,
+    conditions: Conditions,
+    target: str,
+    sensor: Path | None = None,
 ) -> dict[str, Any]:
-    """The row of one operator tuple; a failure is a row too."""
+    """The row of one operator tuple; a failure is a row too.
+
+    `sensor` is the file that the characterisation of the device's power sensor left.
+    """
     row = {**records.operator_columns(record), **_circumstances(device, conditions, target)}
     settings = conditions.measurement
 
@@ -77,7 +86,7 @@ def benchmark_operator(
         )
         check_outputs(operands.calls[0](), record.outputs)
         workload = OperatorWorkload(operands)
-        trial = protocol.run_trial(workload, device, watch, settings, open_meter)
+        trial = _run_trial(workload, device, watch, settings, sensor)
         cache_bytes = rotation.footprint_bytes // CACHES_PER_FOOTPRINT
         if settings.cache_state == "cold" and operands.footprint_bytes < cache_bytes:
             trial.flags.append("footprint_within_cache")
@@ -100,8 +109,9 @@ def benchmark_model(
     conditions: Conditions,
     target: str,
     search_path: Path | None = None,
+    sensor: Path | None = None,
 ) -> dict[str, Any]:
-    """The row of one whole model; a failure is a row too."""
+    """The row of one whole model; a failure is a row too. `sensor` as for an operator."""
     row = {**records.model_columns(definition), **_circumstances(device, conditions, target)}
     settings = conditions.measurement
 
@@ -111,13 +121,12 @@ def benchmark_model(
         inputs = models.example_inputs(definition, settings.seed)
         cold = settings.cache_state == "cold"
         sets = _input_sets(inputs, device, _footprint(device) if cold else 0)
-        workload = ModelWorkload(module, sets)
         longer = dataclasses.replace(
             settings,
             min_time_s=settings.model_time_s,
             max_time_s=max(settings.max_time_s, 2 * settings.model_time_s),
         )
-        trial = protocol.run_trial(workload, device, watch, longer, open_meter)
+        trial = _run_trial(ModelWorkload(module, sets), device, watch, longer, sensor)
         if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(module(*sets[0]))):
             trial.flags.append("degenerate_values")
         return {
@@ -127,6 +136,18 @@ def benchmark_model(
         }
 
     return {**row, **_attempt(measure)}
+
+
+def _run_trial(
+    workload: protocol.Workload,
+    device: Device,
+    watch: Watch,
+    settings: MeasurementSettings,
+    sensor: Path | None,
+) -> Trial:
+    return protocol.run_trial(
+        workload, device, watch, settings, open_meter, partial(sensor_of, path=sensor)
+    )
 
 
 def _circumstances(device: Device, conditions: Conditions, target: str) -> dict[str, Any]:
@@ -205,6 +226,7 @@ def _trial_columns(trial: Trial, watch: Watch) -> dict[str, Any]:
         "converged": time.converged,
         "stop_reason": time.stop_reason,
         "flags": trial.flags,
+        "repeats": trial.repeats,
         "energy_reason": trial.power_reason,
     }
     if power is None or energy is None:
@@ -216,9 +238,5 @@ def _trial_columns(trial: Trial, watch: Watch) -> dict[str, Any]:
         "energy_j": energy.value,
         "energy_ci_low_j": energy.low,
         "energy_ci_high_j": energy.high,
-        "idle_power_w": power.idle_w,
-        "counter_power_w": power.record.counter_power_w,
-        "power_sample_w": power.record.powers_w,
-        "power_sample_time_s": [time_s - power.record.start_s for time_s in power.record.times_s],
-        "meter": power.meter,
+        **power.columns(),
     }

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -32,6 +33,13 @@ class BatchTime:
 
     device_s: float
     enqueue_s: float
+
+
+class Pending(Protocol):
+    """Work that was started."""
+
+    def done(self) -> bool:
+        """Whether the device has finished it."""
 
 
 class Device(ABC):
@@ -92,6 +100,10 @@ class Device(ABC):
     @abstractmethod
     def time(self, work: Callable[[], None]) -> BatchTime:
         """Run `work` and time it between two synchronised readings."""
+
+    @abstractmethod
+    def start(self, work: Callable[[], None]) -> Pending:
+        """Start `work`, and do not wait for it where the device can work by itself."""
 
 
 class CpuDevice(Device):
@@ -166,6 +178,11 @@ class CpuDevice(Device):
         seconds = time.perf_counter() - start
         return BatchTime(seconds, seconds)
 
+    def start(self, work: Callable[[], None]) -> Pending:
+        """Run it: a processor's work is done when the call returns."""
+        work()
+        return _Done()
+
 
 class CudaDevice(Device):
     """An NVIDIA GPU."""
@@ -229,6 +246,26 @@ class CudaDevice(Device):
         enqueue_s = time.perf_counter() - start
         end.synchronize()
         return BatchTime(begin.elapsed_time(end) / 1e3, enqueue_s)
+
+    def start(self, work: Callable[[], None]) -> Pending:
+        """Enqueue it. Blocks while the device's queue (about a thousand launches) is full."""
+        work()
+        event = torch.cuda.Event()
+        event.record()
+        return _Recorded(event)
+
+
+class _Done:
+    def done(self) -> bool:
+        return True
+
+
+class _Recorded:
+    def __init__(self, event: torch.cuda.Event) -> None:
+        self._event = event
+
+    def done(self) -> bool:
+        return bool(self._event.query())
 
 
 def open_device(target: Target) -> Device:

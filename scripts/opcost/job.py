@@ -16,14 +16,22 @@ from opcost.lock import exclusive
 from opcost.manifest import TupleRecord, read_manifest, to_benchmark
 from opcost.study import Conditions, ModelDefinition, Target
 
+_SENSOR_TIMEOUT_S = 600
+
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job measures: the target's name, its conditions, and the file of its device."""
+    """Where a job measures: the target's name, its conditions, its device's and sensor's files."""
 
     target: str
     conditions: Conditions
     device_file: Path
+    sensor_file: Path | None = None
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds after which a measurement is given up."""
+        return self.conditions.measurement.timeout_s
 
 
 def identify_target(target: Target, output: Path) -> None:
@@ -38,6 +46,24 @@ def identify_target(target: Target, output: Path) -> None:
         temporary.write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
 
 
+def sensor_job(device: str, target: str, device_file: Path, output: Path) -> None:
+    """Characterise the power sensor of a target's device, and write its file."""
+    settings = Target(device, threads=1, tf32=False)
+
+    def measure() -> None:
+        from opcost.target_sensor import characterise_target
+
+        def expected_device() -> Any:
+            return _expected_device(settings, target, device_file)
+
+        characterise_target(device, expected_device, output)
+
+    def record_death(outcome: tuple[str, str]) -> None:
+        raise OpcostError(f"characterising the power sensor failed: {': '.join(outcome)}")
+
+    _run(f"sensor of target {target}", measure, record_death, device_file, _SENSOR_TIMEOUT_S)
+
+
 def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path) -> None:
     """Benchmark one operator tuple and write its row."""
     manifest = read_manifest(manifest_path)
@@ -49,21 +75,23 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         from opcost import benchmark, records
         from opcost.progress import operator_line
 
-        device, watch = _expected_device(place)
-        row = benchmark.benchmark_operator(record, device, watch, place.conditions, place.target)
+        device, watch = _expected_device(place.conditions.target, place.target, place.device_file)
+        row = benchmark.benchmark_operator(
+            record, device, watch, place.conditions, place.target, place.sensor_file
+        )
         records.write(output, records.OPERATOR, [row])
         # The device's file is made anew when the target's conditions change.
         since = place.device_file.stat().st_mtime
         tuple_ids = frozenset(to_benchmark(manifest))
         print(operator_line(row, output.parent, tuple_ids, since), flush=True)
 
-    def record_death(outcome: dict[str, str]) -> None:
+    def record_death(outcome: tuple[str, str]) -> None:
         from opcost import records
 
-        row = records.operator_columns(record) | _conditions(place) | outcome
+        row = records.operator_columns(record) | _conditions(place) | _death_columns(outcome)
         records.write(output, records.OPERATOR, [row])
 
-    _run(f"operator tuple {tuple_id}", measure, record_death, place)
+    _run(f"operator tuple {tuple_id}", measure, record_death, place.device_file, place.timeout_s)
 
 
 def model_job(
@@ -75,30 +103,37 @@ def model_job(
         from opcost import benchmark, records
         from opcost.progress import model_line
 
-        device, watch = _expected_device(place)
+        device, watch = _expected_device(place.conditions.target, place.target, place.device_file)
         row = benchmark.benchmark_model(
-            definition, device, watch, place.conditions, place.target, search_path
+            definition,
+            device,
+            watch,
+            place.conditions,
+            place.target,
+            search_path,
+            place.sensor_file,
         )
         records.write(output, records.MODEL, [row])
         print(model_line(row), flush=True)
 
-    def record_death(outcome: dict[str, str]) -> None:
+    def record_death(outcome: tuple[str, str]) -> None:
         from opcost import records
 
-        row = records.model_columns(definition) | _conditions(place) | outcome
+        row = records.model_columns(definition) | _conditions(place) | _death_columns(outcome)
         records.write(output, records.MODEL, [row])
 
-    _run(f"model {definition.name}", measure, record_death, place)
+    _run(f"model {definition.name}", measure, record_death, place.device_file, place.timeout_s)
 
 
-def _run(purpose: str, measure: Any, record_death: Any, place: Place) -> None:
-    key = json.loads(place.device_file.read_text(encoding="utf-8"))["lock_key"]
+def _run(
+    purpose: str, measure: Any, record_death: Any, device_file: Path, timeout_s: float
+) -> None:
+    key = json.loads(device_file.read_text(encoding="utf-8"))["lock_key"]
     with exclusive(key, purpose):
-        death = run_isolated(_reporting(measure), place.conditions.measurement.timeout_s)
+        death = run_isolated(_reporting(measure), timeout_s)
         if death is not None:
-            status, message = death
-            record_death({"status": status, "error": message})
-            print(f"{purpose}: {status}: {message}", flush=True)
+            record_death(death)
+            print(f"{purpose}: {': '.join(death)}", flush=True)
 
 
 def _reporting(work: Any) -> Any:
@@ -107,6 +142,11 @@ def _reporting(work: Any) -> Any:
             work()
 
     return reporting
+
+
+def _death_columns(outcome: tuple[str, str]) -> dict[str, str]:
+    status, message = outcome
+    return {"status": status, "error": message}
 
 
 def _conditions(place: Place) -> dict[str, Any]:
@@ -128,18 +168,18 @@ def _open_identified(target: Target) -> tuple[Any, dict[str, Any]]:
     return device, identity
 
 
-def _expected_device(place: Place) -> tuple[Any, Any]:
+def _expected_device(settings: Target, target: str, device_file: Path) -> tuple[Any, Any]:
     """The target's device, and the watch for what disturbs it.
 
     Raises OpcostError if it is not the device that the study began with.
     """
-    device, found = _open_identified(place.conditions.target)
-    expected = json.loads(place.device_file.read_text(encoding="utf-8"))
+    device, found = _open_identified(settings)
+    expected = json.loads(device_file.read_text(encoding="utf-8"))
     quiet_s = expected.pop("quiet_s")
     if found != expected:
         raise OpcostError(
-            f"target {place.target!r} began on {expected['device']} ({expected['device_name']}), "
+            f"target {target!r} began on {expected['device']} ({expected['device_name']}), "
             f"but this is {found['device']} ({found['device_name']}): numbers of two devices are "
-            f"never mixed. Name another target, or delete {place.device_file.parent} to start anew"
+            f"never mixed. Name another target, or delete {device_file.parent} to start anew"
         )
     return device, device.watch(quiet_s)

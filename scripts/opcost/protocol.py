@@ -1,10 +1,11 @@
 """The trial: how a workload's time and power are measured.
 
-    calibrate -> warm up -> time (batches) -> idle -> lead-in -> power window
-                            |  time_s     |  |    without a meter: none      |
+    calibrate -> warm up -> time (batches) -> idle -> lead-in -> window -> idle
+                            |  time_s     |  |    without a meter: none       |
 
 Time and power are measured in separate phases of the same steady loop, so that reading a sensor
-costs no time that is measured. Energy per iteration is time per iteration x mean power.
+costs no time that is measured. Energy per iteration is time per iteration x mean power (power.py).
+A trial that a passing physical cause spoilt is repeated.
 """
 
 import gc
@@ -17,14 +18,15 @@ from functools import partial
 from typing import Protocol
 
 from opcost import statistics
-from opcost.device import Device
+from opcost.device import Device, Pending
 from opcost.disturbance import Watch
-from opcost.energy import REFRESH_S, Meter, MeterUnavailable, PowerRecord, recording
+from opcost.energy import DeviceState, Meter, MeterUnavailable
+from opcost.power import SPOILT, PowerMeasurement, measure_power
+from opcost.sampling import SYSTEM_CLOCK, Clock
+from opcost.sensor import Sensor
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 
-_LOAD_CHUNK_S = 0.1
-_COUNTER_TOLERANCE = 0.02
 _LAUNCH_BOUND_SHARE = 0.95
 
 
@@ -59,16 +61,6 @@ class TimeMeasurement:
         return self.stop_reason == "converged"
 
 
-@dataclass(frozen=True)
-class PowerMeasurement:
-    """Mean power under load, and the readings behind it."""
-
-    estimate: Estimate
-    record: PowerRecord
-    idle_w: float | None
-    meter: str
-
-
 @dataclass
 class Trial:
     """The result of measuring one workload. `power` is None where `power_reason` says why."""
@@ -77,6 +69,7 @@ class Trial:
     power: PowerMeasurement | None
     power_reason: str | None
     flags: list[str] = field(default_factory=list)
+    repeats: int = 0
 
     @property
     def energy(self) -> Estimate | None:
@@ -92,20 +85,64 @@ def run_trial(
     watch: Watch,
     settings: MeasurementSettings,
     open_meter: Callable[[Device], Meter],
+    find_sensor: Callable[[Meter], Sensor] = lambda meter: meter.assumed,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Trial:
-    """Measure a workload's time and, where the device has a meter, its power."""
+    """Measure a workload's time and, where the device has a meter, its power.
+
+    `find_sensor` says what is known of the meter's sensor. A spoilt trial is repeated up to
+    `max_repeats` times; the last one counts.
+    """
+    repeats = 0
     with _no_garbage_collection():
-        iteration_s = calibrate(workload, device, settings.batch_s)
-        iterations = max(1, round(settings.batch_s / iteration_s))
-        warm_up(workload, device, iterations, settings.warm_up_s)
-        timing = measure_time(workload, device, watch, iterations, settings)
-        power, reason = None, None
+        while True:
+            trial = _one_trial(workload, device, watch, settings, open_meter, find_sensor, clock)
+            trial.repeats = repeats
+            if repeats == settings.max_repeats or not SPOILT & set(trial.flags):
+                return trial
+            repeats += 1
+            clock.sleep(settings.repeat_pause_s)
+
+
+def _one_trial(
+    workload: Workload,
+    device: Device,
+    watch: Watch,
+    settings: MeasurementSettings,
+    open_meter: Callable[[Device], Meter],
+    find_sensor: Callable[[Meter], Sensor],
+    clock: Clock,
+) -> Trial:
+    meter, began, power, reason = None, DeviceState(), None, None
+    try:
+        meter = open_meter(device)
+        began = meter.state()
+    except MeterUnavailable as unavailable:
+        meter, reason = None, str(unavailable)
+    iteration_s = calibrate(workload, device, settings.batch_s)
+    iterations = max(1, round(settings.batch_s / iteration_s))
+    warm_up(workload, device, iterations, settings.warm_up_s)
+    timing = measure_time(workload, device, watch, iterations, settings)
+    if meter is not None:
+        load = WorkloadLoad(workload, device, timing.estimate.value)
         try:
-            meter = open_meter(device)
-            power = measure_power(workload, device, meter, timing.estimate.value, settings)
+            power = measure_power(load, meter, find_sensor(meter), settings, clock, began)
         except MeterUnavailable as unavailable:
             reason = str(unavailable)
     return Trial(timing, power, reason, find_flags(timing, power, device))
+
+
+@dataclass(frozen=True)
+class WorkloadLoad:
+    """A workload as the load of a power measurement."""
+
+    workload: Workload
+    device: Device
+    iteration_s: float
+
+    def start(self, iterations: int) -> Pending:
+        """Start that many iterations on the device."""
+        return self.device.start(lambda: self.workload.run(iterations))
 
 
 def calibrate(workload: Workload, device: Device, batch_s: float) -> float:
@@ -178,37 +215,6 @@ def _why_stop(times_s: list[float], elapsed_s: float, settings: MeasurementSetti
     return "time_budget" if elapsed_s >= settings.max_time_s else ""
 
 
-def measure_power(
-    workload: Workload,
-    device: Device,
-    meter: Meter,
-    iteration_s: float,
-    settings: MeasurementSettings,
-) -> PowerMeasurement:
-    """Mean power over `power_window_s` of load, with the device's idle power before it.
-
-    Raises MeterUnavailable when the meter gives out.
-    """
-    device.synchronise()
-    with recording(meter) as idle:
-        time.sleep(settings.power_lead_in_s)
-    iterations = max(1, round(_LOAD_CHUNK_S / iteration_s))
-
-    def load(seconds: float) -> None:
-        start = time.monotonic()
-        while time.monotonic() - start < seconds:
-            workload.run(iterations)
-            device.synchronise()
-
-    load(settings.power_lead_in_s)
-    with recording(meter) as record:
-        load(settings.power_window_s)
-    if record.failure or not record.powers_w:
-        raise MeterUnavailable(record.failure or "the meter gave no reading")
-    idle_w = None if idle.failure else _time_weighted(idle).value
-    return PowerMeasurement(_time_weighted(record), record, idle_w, meter.name)
-
-
 def find_flags(
     timing: TimeMeasurement, power: PowerMeasurement | None, device: Device
 ) -> list[str]:
@@ -222,24 +228,9 @@ def find_flags(
     on_gpu = device.torch_device.type == "cuda"
     if on_gpu and timing.enqueue_s >= _LAUNCH_BOUND_SHARE * timing.estimate.value:
         flags.append("launch_bound")
-    if power is not None and power.record.counter_power_w is not None:
-        tolerance = REFRESH_S / power.record.window_s + _COUNTER_TOLERANCE
-        difference = abs(power.record.counter_power_w / power.estimate.value - 1)
-        if difference > tolerance:
-            flags.append("counter_disagrees")
+    if power is not None:
+        flags += power.flags
     return flags
-
-
-def _time_weighted(record: PowerRecord) -> Estimate:
-    """Mean power with Student's interval over the sensor's refreshes."""
-    refreshes = record.refreshes()
-    seconds = sum(held_s for held_s, _ in refreshes)
-    average = sum(held_s * power_w for held_s, power_w in refreshes) / seconds
-    spread = statistics.mean([power_w for _, power_w in refreshes])
-    if spread.low is None or spread.high is None:
-        return Estimate(average, None, None)
-    margin = (spread.high - spread.low) / 2
-    return Estimate(average, average - margin, average + margin)
 
 
 @contextmanager

@@ -43,15 +43,44 @@ _MEASUREMENT = [
     ("energy_ci_low_j", pa.float64()),
     ("energy_ci_high_j", pa.float64()),
     ("energy_reason", pa.string()),
+    # the sensor's own gain is in none of these: it is common to all rows of a device
+    ("power_gain_uncertainty", pa.float64()),
+    # of the idle device: the mean of before and after, and both
     ("idle_power_w", pa.float64()),
+    ("idle_power_before_w", pa.float64()),
+    ("idle_power_after_w", pa.float64()),
+    # by the energy counter over the whole window, pauses between shifted windows included
     ("counter_power_w", pa.float64()),
+    ("power_converged", pa.bool_()),
+    ("power_stop_reason", pa.string()),
+    ("power_window_s", pa.float64()),
+    ("power_segments", pa.int64()),
+    ("power_refreshes", pa.int64()),
     ("power_sample_w", _SAMPLES),
     ("power_sample_time_s", _SAMPLES),
+    # what the readings are, and how they follow power
     ("meter", pa.string()),
+    ("sensor_source", pa.string()),
+    ("sensor_refresh_s", pa.float64()),
+    ("sensor_averaging_s", pa.float64()),
+    # the device under load, and how long it was held back during the trial
+    ("sm_clock_mhz", pa.float64()),
+    ("memory_clock_mhz", pa.float64()),
+    ("temperature_start_c", pa.float64()),
+    ("temperature_end_c", pa.float64()),
+    ("utilisation", pa.float64()),
+    ("power_limit_w", pa.float64()),
+    ("power_capped_s", pa.float64()),
+    ("thermal_throttle_s", pa.float64()),
+    ("brake_throttle_s", pa.float64()),
+    ("other_processes", pa.int64()),
+    # why the meter or the device does not tell something: quantity -> reason
+    ("meter_missing", pa.map_(pa.string(), pa.string())),
     # judgement
     ("converged", pa.bool_()),
     ("stop_reason", pa.string()),
     ("flags", pa.list_(pa.string())),
+    ("repeats", pa.int64()),
     # conditions
     ("protocol_version", pa.int64()),
     ("conditions_json", pa.string()),

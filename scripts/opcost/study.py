@@ -83,8 +83,13 @@ class MeasurementSettings:
     min_time_s: float
     max_time_s: float
     model_time_s: float
-    power_lead_in_s: float
-    power_window_s: float
+    power_relative_ci: float
+    power_min_s: float
+    power_max_s: float
+    power_lead_in_max_s: float
+    idle_s: float
+    max_repeats: int
+    repeat_pause_s: float
     timeout_s: float
 
 

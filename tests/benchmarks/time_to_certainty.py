@@ -59,8 +59,13 @@ SETTINGS = MeasurementSettings(
     min_time_s=0.0,
     max_time_s=LONGEST_S,
     model_time_s=0.0,
-    power_lead_in_s=0.0,
-    power_window_s=1.0,
+    power_relative_ci=0.01,
+    power_min_s=1.0,
+    power_max_s=1.0,
+    power_lead_in_max_s=1.0,
+    idle_s=0.0,
+    max_repeats=0,
+    repeat_pause_s=0.0,
     timeout_s=300,
 )
 

@@ -4,6 +4,7 @@ pytest -m gpu
 """
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -11,9 +12,11 @@ from opcost import job
 from opcost.benchmark import benchmark_model, benchmark_operator
 from opcost.device import open_device
 from opcost.disturbance import NoWatch
+from opcost.energy import open_meter, sensor_of
 from opcost.manifest import TupleRecord
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.study import Conditions, InputSpec, ModelDefinition, Target
+from opcost.target_sensor import characterise_target
 
 pytestmark = [
     pytest.mark.gpu,
@@ -63,6 +66,10 @@ def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, on_gpu):
         assert row["power_w"] > row["idle_power_w"]
         assert row["energy_j"] == pytest.approx(row["power_w"] * row["time_s"])
         assert "counter_disagrees" not in row["flags"]
+        assert "pace_differs" not in row["flags"]
+        assert row["power_refreshes"] >= 8
+        if row["counter_power_w"] is not None:
+            assert row["counter_power_w"] == pytest.approx(row["power_w"], rel=0.12)
 
 
 def test_time_grows_with_work(gpu, on_gpu):
@@ -98,3 +105,24 @@ def test_a_whole_model_is_measured(gpu, on_gpu):
     assert row["status"] == "ok", row["error"]
     assert row["device_uuid_hash"] == gpu.uuid_hash
     assert row["driver_version"]
+
+
+def test_the_power_sensor_is_characterised(gpu, tmp_path):
+    characterise_target("cuda", lambda: gpu, tmp_path / "sensor.json")
+    document = json.loads((tmp_path / "sensor.json").read_text())
+    if document["meter"] is None:
+        pytest.skip(document["meter_reason"])
+    reading = document["readings"][document["meter"]]
+    assert 0.001 < reading["refresh_s"] < 1
+    assert reading["averaging_s"] is None or 0 < reading["averaging_s"] < 2
+    assert document["idle_power_w"] > 0
+    sensor = sensor_of(open_meter(gpu), tmp_path / "sensor.json")
+    assert sensor.settle_s < 5
+
+
+def test_work_is_started_without_waiting_for_it(gpu):
+    matrix = torch.randn(8192, 8192, device=gpu.torch_device)
+    pending = gpu.start(lambda: [torch.mm(matrix, matrix) for _ in range(20)])
+    assert not pending.done()
+    gpu.synchronise()
+    assert pending.done()

@@ -1,8 +1,9 @@
-"""Run one trial of a known load against the simulated GPU, and print what came of it as JSON.
+"""Run one trial against the simulated GPU in real time, and print what came of it as JSON.
 
-The load is a sleep of 1 ms on the CPU; only the power is the simulated GPU's.
+An iteration sleeps for a millisecond; of the load, the simulated GPU knows 250 W for as long.
 """
 
+import ctypes
 import json
 import sys
 import time
@@ -12,30 +13,29 @@ from opcost import protocol
 from opcost.benchmark import _trial_columns
 from opcost.device import open_device
 from opcost.disturbance import NoWatch
-from opcost.energy import MeterUnavailable, NvmlMeter
+from opcost.nvml import NvmlMeter
 from opcost.study import Target
+
+ITERATION_S = 1e-3
 
 
 class Sleep:
-    """One iteration sleeps for a millisecond."""
+    """Work that draws power while this process sleeps."""
+
+    def __init__(self):
+        self._card = ctypes.CDLL("libnvidia-ml.so.1")
 
     rotation = 1
 
     def run(self, iterations):
-        for _ in range(iterations):
-            time.sleep(1e-3)
-
-
-def open_meter(_device):
-    """The meter of the simulated GPU, or of one that is not there."""
-    return NvmlMeter(sys.argv[1])
+        """Sleep for a millisecond each; the card is busy a little longer, as with queued work."""
+        seconds = iterations * ITERATION_S
+        self._card.simulated_run(ctypes.c_double(seconds * 1.05), ctypes.c_double(250.0))
+        time.sleep(seconds)
 
 
 if __name__ == "__main__":
     device = open_device(Target("cpu", 1, False))
-    try:
-        NvmlMeter(sys.argv[1])
-    except MeterUnavailable as unavailable:
-        print(unavailable, file=sys.stderr)
-    trial = protocol.run_trial(Sleep(), device, NoWatch(), QUICK, open_meter)
-    print(json.dumps(_trial_columns(trial, NoWatch())))
+    watch = NoWatch()
+    trial = protocol.run_trial(Sleep(), device, watch, QUICK, lambda _: NvmlMeter(sys.argv[1]))
+    print(json.dumps(_trial_columns(trial, watch)))

@@ -1,15 +1,322 @@
-/* A simulated libnvidia-ml.so.1 with one GPU, to be read by the unmodified pynvml.
+/* A simulated libnvidia-ml.so.1 with one GPU, GPU-simulated, read by the unmodified pynvml.
  *
- * Simulates: instantaneous power (field 186) that refreshes every 100 ms and alternates between
- * 99 % and 101 % of SIMULATED_POWER_W; an energy counter that steps with it, times
- * SIMULATED_COUNTER_GAIN. SIMULATED_FAULT may be no_device, no_field, no_counter or no_permission.
- * Does not simulate: averaging windows, rise times, clocks, temperature. */
+ * Simulates, in real time (CLOCK_MONOTONIC) or under a virtual clock (virtual = 1, which only
+ * simulated_advance moves):
+ * - a queue of work: simulated_run(seconds, watts) starts when what was queued before is done;
+ * - true power: relaxes exponentially (rise_s) to that of the work or to idle_w, is capped at
+ *   power_cap_w, rises by thermal_w_per_k with a temperature that relaxes in turn (thermal_s), and
+ *   fluctuates about it in independent steps of fluctuation_s with SD fluctuation_w;
+ * - power readings: each refresh_s, the exact mean of true power over the window_s before (lag_s
+ *   earlier), times gain, drifting by gain_drift_per_s, with independent relative noise; field 185
+ *   and the plain reading average over average_window_s instead. A refresh may be skipped with
+ *   probability skip; from stuck_at_s on there is none;
+ * - an energy counter: true energy times counter_gain, in steps of counter_step_s; a read sooner
+ *   than counter_loss_below_s after the one before loses counter_loss of the energy between them;
+ * - clocks, temperature, utilisation, the power limit, cumulative throttle times (a share of the
+ *   busy time until throttle_until_s), processes, MIG mode, refusals (fail_...) with an NVML error
+ *   code, a GPU that is lost at lost_at_s. Built with -DOLD_DRIVER, newer functions do not exist.
+ * Keys are set by simulated_set, or by the environment (SIMULATED_POWER_CAP_W=...). What is set
+ * holds for what is queued or read afterwards.
+ *
+ * Does not simulate: more than one GPU, the time that a reading takes, clocks that answer to power,
+ * correlated sensor noise. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, POWER_INSTANT = 186 };
+enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, SMALL = 7, LOST = 15 };
 
+typedef struct { const char *name; double initial, value; } setting;
+
+#define KEYS \
+    X(virtual, 0) X(seed, 1) X(idle_w, 60) X(rise_s, 0) X(power_cap_w, 1e9) X(other_w, 0) \
+    X(fluctuation_w, 0) X(fluctuation_s, 0.01) X(thermal_w_per_k, 0) X(thermal_s, 30) \
+    X(kelvin_per_w, 0.1) X(ambient_c, 30) X(refresh_s, 0.1) X(phase_s, 0) X(window_s, 0.1) \
+    X(average_window_s, 1) X(lag_s, 0) X(gain, 1) X(gain_drift_per_s, 0) X(noise, 0) \
+    X(quantum_w, 0.001) X(skip, 0) X(stuck_at_s, 1e18) X(counter_gain, 1) X(counter_step_s, 0.1) \
+    X(counter_loss, 0) X(counter_loss_below_s, 0.05) X(sw_thermal_share, 0) \
+    X(hw_thermal_share, 0) X(brake_share, 0) X(throttle_until_s, 1e18) X(power_limit_w, 700) \
+    X(sm_clock_mhz, 1980) X(memory_clock_mhz, 2619) X(other_processes, 0) X(own_pid, 1) X(mig, 0) \
+    X(lost_at_s, 1e18) X(fail_all, 0) X(fail_device, 0) X(fail_instant, 0) X(fail_average, 0) \
+    X(fail_plain, 0) X(fail_counter, 0) X(fail_clocks, 0) X(fail_throttle, 0) X(fail_processes, 0)
+
+enum {
+#define X(name, initial) K_##name,
+    KEYS
+#undef X
+    KEY_COUNT
+};
+
+static setting settings[] = {
+#define X(name, initial) {#name, initial, initial},
+    KEYS
+#undef X
+};
+#define GET(name) (settings[K_##name].value)
+
+/* --- true power -------------------------------------------------------------------------- */
+
+/* From `start` on, power and temperature relax to their targets; the rest is their state there. */
+typedef struct {
+    double start, target, watts, hot, celsius, joules, busy_s, capped_s;
+    int busy, capped;
+} segment;
+
+static segment *history;
+static int segments, room;
+static double virtual_now, real_start, busy_until, lost_joules, last_counter_read;
+static double *walk; /* energy of the fluctuation after each step, joules */
+static int steps, steps_room;
+
+static double now(void) {
+    if (GET(virtual)) return virtual_now;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec - real_start;
+}
+
+static double uniform(uint64_t stream, uint64_t index) { /* splitmix64 */
+    uint64_t z = (uint64_t)GET(seed) * 0x9E3779B97F4A7C15u + stream * 0xD1B54A32D192ED03u + index;
+    for (int round = 0; round < 2; round++) {
+        z += 0x9E3779B97F4A7C15u;
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+        z ^= z >> 31;
+    }
+    return ((double)(z >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(uint64_t stream, uint64_t index) {
+    double radius = sqrt(-2 * log(uniform(stream, 2 * index)));
+    return radius * cos(6.283185307179586 * uniform(stream, 2 * index + 1));
+}
+
+/* Integral of exp(-x/tau) from 0 to t. */
+static double relaxed(double t, double tau) { return tau > 0 ? tau * -expm1(-t / tau) : 0; }
+static double remains(double t, double tau) { return tau > 0 ? exp(-t / tau) : 0; }
+
+/* The state of a segment at time t, as the start of a segment that would follow it. */
+static segment state_at(const segment *s, double t) {
+    segment next = *s;
+    double passed = t - s->start, slope = GET(thermal_w_per_k);
+    next.start = t;
+    next.watts = s->target + (s->watts - s->target) * remains(passed, GET(rise_s));
+    next.celsius = s->hot + (s->celsius - s->hot) * remains(passed, GET(thermal_s));
+    next.joules = s->joules + s->target * passed + (s->watts - s->target) * relaxed(passed, GET(rise_s))
+        + slope * ((s->hot - GET(ambient_c)) * passed + (s->celsius - s->hot) * relaxed(passed, GET(thermal_s)));
+    double counted = fmax(0, fmin(t, GET(throttle_until_s)) - s->start);
+    next.busy_s += s->busy ? counted : 0;
+    next.capped_s += s->capped ? passed : 0;
+    return next;
+}
+
+static const segment *segment_at(double t) {
+    int low = 0, high = segments - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (history[middle].start <= t) low = middle; else high = middle - 1;
+    }
+    return &history[low];
+}
+
+static double fluctuation(double t) {
+    if (GET(fluctuation_w) == 0) return 0;
+    double position = t / GET(fluctuation_s);
+    int index = (int)position;
+    while (steps <= index + 1) {
+        if (steps >= steps_room) walk = realloc(walk, sizeof *walk * (size_t)(steps_room = 2 * steps_room + 1024));
+        double step = GET(fluctuation_w) * GET(fluctuation_s);
+        walk[steps] = steps ? walk[steps - 1] + step * normal(99, (uint64_t)steps) : 0;
+        steps++;
+    }
+    return walk[index] + (walk[index + 1] - walk[index]) * (position - index);
+}
+
+static double energy(double t) {
+    if (t <= 0) return (history[0].watts) * t;
+    return state_at(segment_at(t), t).joules + fluctuation(t);
+}
+
+static void append(double start, double watts, int busy) {
+    double total = watts + GET(other_w), target = fmin(total, GET(power_cap_w));
+    while (segments && history[segments - 1].start >= start && segments > 1) segments--;
+    segment *last = &history[segments - 1];
+    if (last->target == target && last->busy == busy) return;
+    segment next = state_at(last, start);
+    next.target = target;
+    next.hot = GET(ambient_c) + GET(kelvin_per_w) * target;
+    next.busy = busy;
+    next.capped = total > target;
+    if (segments >= room) history = realloc(history, sizeof *history * (size_t)(room = 2 * room + 64));
+    history[segments++] = next;
+}
+
+/* --- what tests call ---------------------------------------------------------------------- */
+
+void simulated_reset(void) {
+    for (int key = 0; key < KEY_COUNT; key++) settings[key].value = settings[key].initial;
+    if (!history) history = malloc(sizeof *history * (size_t)(room = 64));
+    real_start = 0;
+    real_start = now();
+    virtual_now = busy_until = lost_joules = 0;
+    last_counter_read = -1e18;
+    segments = 1;
+    steps = 0;
+    double hot = GET(ambient_c) + GET(kelvin_per_w) * GET(idle_w);
+    history[0] = (segment){.target = GET(idle_w), .watts = GET(idle_w), .hot = hot, .celsius = hot};
+}
+
+int simulated_set(const char *name, double value) {
+    for (int key = 0; key < KEY_COUNT; key++) {
+        if (strcmp(settings[key].name, name) != 0) continue;
+        settings[key].value = value;
+        if (key == K_idle_w && segments == 1) {
+            history[0].target = history[0].watts = value;
+            history[0].hot = history[0].celsius = GET(ambient_c) + GET(kelvin_per_w) * value;
+        }
+        return 1;
+    }
+    return 0;
+}
+
+double simulated_now(void) { return now(); }
+void simulated_advance(double seconds) { virtual_now += seconds; }
+double simulated_true_energy_j(double t) { return energy(t); }
+double simulated_steady_energy_j(double t) { return energy(t) - fluctuation(t); }
+
+double simulated_run(double seconds, double watts) {
+    double start = fmax(now(), busy_until);
+    append(start, watts, 1);
+    busy_until = start + seconds;
+    append(busy_until, GET(idle_w), 0);
+    return busy_until;
+}
+
+__attribute__((constructor)) static void begin(void) {
+    simulated_reset();
+    for (int key = 0; key < KEY_COUNT; key++) {
+        char name[64] = "SIMULATED_";
+        const char *from = settings[key].name;
+        for (size_t i = 10; *from && i < 63; from++, i++) name[i] = *from >= 'a' && *from <= 'z' ? *from - 32 : *from;
+        if (getenv(name)) simulated_set(settings[key].name, atof(getenv(name)));
+    }
+}
+
+/* --- NVML --------------------------------------------------------------------------------- */
+
+static int refusal(double specific) {
+    if (now() >= GET(lost_at_s)) return LOST;
+    return (int)(GET(fail_all) ? GET(fail_all) : specific);
+}
+
+static double boxcar(double end, double width) { return (energy(end) - energy(end - width)) / width; }
+
+static unsigned reading(uint64_t stream, double width) {
+    double t = fmin(now(), GET(stuck_at_s));
+    int64_t index = (int64_t)floor((t - GET(phase_s)) / GET(refresh_s) + 1e-9);
+    while (GET(skip) > 0 && uniform(stream + 50, (uint64_t)index) < GET(skip)) index--;
+    double refreshed = (double)index * GET(refresh_s) + GET(phase_s);
+    double watts = boxcar(refreshed - GET(lag_s), width) * GET(gain);
+    watts *= 1 + GET(gain_drift_per_s) * refreshed;
+    watts *= 1 + GET(noise) * normal(stream, (uint64_t)index);
+    return (unsigned)(fmax(0, round(watts / GET(quantum_w)) * GET(quantum_w)) * 1e3 + 0.5);
+}
+
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return SUCCESS; }
+int nvmlShutdown(void) { return SUCCESS; }
+
+const char *nvmlErrorString(int status) {
+    switch (status) {
+    case NOT_SUPPORTED: return "Not Supported";
+    case 4: return "Insufficient Permissions";
+    case NOT_FOUND: return "Not Found";
+    case LOST: return "GPU is lost";
+    default: return "Unknown Error";
+    }
+}
+
+int nvmlSystemGetDriverVersion(char *version, unsigned length) {
+    snprintf(version, length, "simulated");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    *count = 1;
+    return refusal(0);
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+    *device = (void *)1;
+    return index == 0 ? refusal(0) : INVALID;
+}
+
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
+    (void)device;
+    snprintf(uuid, length, "GPU-simulated");
+    return refusal(0);
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
+    if (strcmp(uuid, "GPU-simulated") != 0) return NOT_FOUND;
+    *device = (void *)1;
+    return refusal(GET(fail_device));
+}
+
+int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) {
+    (void)device;
+    *current = *pending = (unsigned)GET(mig);
+    return refusal(0);
+}
+
+int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) {
+    (void)device;
+    int status = refusal(GET(fail_plain));
+    if (status == SUCCESS) *milliwatts = reading(2, GET(average_window_s));
+    return status;
+}
+
+int nvmlDeviceGetClockInfo(void *device, unsigned type, unsigned *mhz) {
+    (void)device;
+    *mhz = (unsigned)(type == 1 ? GET(sm_clock_mhz) : GET(memory_clock_mhz));
+    return refusal(GET(fail_clocks));
+}
+
+int nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *celsius) {
+    (void)device; (void)sensor;
+    *celsius = (unsigned)state_at(segment_at(now()), now()).celsius;
+    return refusal(0);
+}
+
+int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) {
+    (void)device;
+    rates[0] = rates[1] = segment_at(now())->busy ? 100 : 0;
+    return refusal(0);
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *milliwatts) {
+    (void)device;
+    *milliwatts = (unsigned)(fmin(GET(power_limit_w), GET(power_cap_w)) * 1e3);
+    return refusal(0);
+}
+
+typedef struct { unsigned pid; unsigned long long bytes; unsigned gpu, compute; } process;
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, process *found) {
+    (void)device;
+    int status = refusal(GET(fail_processes));
+    unsigned all = 1 + (unsigned)GET(other_processes);
+    if (status != SUCCESS) return status;
+    if (*count < all) { *count = all; return SMALL; }
+    for (unsigned i = 0; i < all; i++) found[i] = (process){.pid = i || !GET(own_pid) ? i + 1 : (unsigned)getpid()};
+    *count = all;
+    return SUCCESS;
+}
+
+#ifndef OLD_DRIVER
 typedef struct {
     unsigned field, scope;
     long long timestamp, latency;
@@ -17,60 +324,39 @@ typedef struct {
     union { double d; unsigned ui; unsigned long long ull; } value;
 } field_value;
 
-static int fault(const char *name) {
-    const char *set = getenv("SIMULATED_FAULT");
-    return set && strcmp(set, name) == 0;
-}
-
-static double number(const char *name, double otherwise) {
-    const char *set = getenv(name);
-    return set ? atof(set) : otherwise;
-}
-
-static long long refresh(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 10LL + now.tv_nsec / 100000000LL;
-}
-
-int nvmlInitWithFlags(unsigned flags) { (void)flags; return SUCCESS; }
-
-int nvmlShutdown(void) { return SUCCESS; }
-
-const char *nvmlErrorString(int status) {
-    switch (status) {
-    case NOT_SUPPORTED: return "Not Supported";
-    case NO_PERMISSION: return "Insufficient Permissions";
-    case NOT_FOUND: return "Not Found";
-    default: return "Unknown Error";
+static void field(field_value *f) {
+    segment s = state_at(segment_at(now()), now());
+    f->status = (unsigned)refusal(0);
+    switch (f->field) {
+    case 186: f->status = (unsigned)refusal(GET(fail_instant)); f->value.ui = reading(1, GET(window_s)); return;
+    case 185: f->status = (unsigned)refusal(GET(fail_average)); f->value.ui = reading(2, GET(average_window_s)); return;
+    case 74: f->value.ull = (unsigned long long)(s.capped_s * 1e9); break;
+    case 269: f->value.ull = (unsigned long long)(s.busy_s * GET(sw_thermal_share) * 1e9); break;
+    case 270: f->value.ull = (unsigned long long)(s.busy_s * GET(hw_thermal_share) * 1e9); break;
+    case 271: f->value.ull = (unsigned long long)(s.busy_s * GET(brake_share) * 1e9); break;
+    default: f->status = NOT_SUPPORTED; return;
     }
-}
-
-int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
-    if (fault("no_device") || strcmp(uuid, "GPU-simulated") != 0) return NOT_FOUND;
-    *device = (void *)1;
-    return SUCCESS;
+    f->type = 3;
+    f->status = (unsigned)refusal(GET(fail_throttle));
 }
 
 int nvmlDeviceGetFieldValues(void *device, int count, field_value *values) {
     (void)device;
-    if (fault("no_permission")) return NO_PERMISSION;
-    for (int i = 0; i < count; i++) {
-        if (values[i].field != POWER_INSTANT || fault("no_field")) {
-            values[i].status = NOT_SUPPORTED;
-            continue;
-        }
-        double side = refresh() % 2 ? 1.01 : 0.99;
-        values[i].status = SUCCESS;
-        values[i].value.ui = (unsigned)(number("SIMULATED_POWER_W", 300) * side * 1e3 + 0.5);
-    }
-    return SUCCESS;
+    int status = refusal(0);
+    for (int i = 0; status == SUCCESS && i < count; i++) field(&values[i]);
+    return status;
 }
 
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *millijoules) {
     (void)device;
-    if (fault("no_counter")) return NOT_SUPPORTED;
-    double joules = number("SIMULATED_POWER_W", 300) * number("SIMULATED_COUNTER_GAIN", 1) * 0.1;
-    *millijoules = (unsigned long long)(joules * (double)refresh() * 1e3);
+    int status = refusal(GET(fail_counter));
+    if (status != SUCCESS) return status;
+    double t = now(), since = t - last_counter_read;
+    if (since < GET(counter_loss_below_s)) lost_joules += GET(counter_loss) * (energy(t) - energy(t - since));
+    last_counter_read = t;
+    double stepped = floor(t / GET(counter_step_s) + 1e-9) * GET(counter_step_s);
+    double joules = 1e6 + GET(counter_gain) * energy(stepped) - lost_joules;
+    *millijoules = (unsigned long long)(joules * 1e3);
     return SUCCESS;
 }
+#endif

@@ -1,12 +1,13 @@
 # Measurements: one job for each unique operator tuple and for each model, on each target.
 #
 #   in:  results/operator_tuples.json
+#        results/{target}/sensor.json                    what its power sensor is like
 #   out: results/{target}/device.json                    the device that the target stands for
 #        results/{target}/operators/{tuple_id}.parquet   one row
 #        results/{target}/models/{model}.parquet         one row
 #
-# The manifest and the device are `ancient`: another model, or the same device found anew, is no
-# reason to measure again. What is one (settings, protocol version) travels as `params`.
+# The manifest, the device and the sensor are `ancient`: another model, or the same device found
+# anew, is no reason to measure again. What is one (settings, protocol version) travels as `params`.
 
 
 rule identify_target:
@@ -29,6 +30,7 @@ rule benchmark_operator:
     input:
         manifest=ancient("results/operator_tuples.json"),
         device=ancient("results/{target}/device.json"),
+        sensor=ancient("results/{target}/sensor.json"),
     output:
         "results/{target}/operators/{tuple_id}.parquet",
     log:
@@ -43,13 +45,15 @@ rule benchmark_operator:
     shell:
         '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_operator.py --tuple-id {wildcards.tuple_id}'
         " --manifest {input.manifest:q} --target {wildcards.target} --device {input.device:q}"
-        " --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        " --sensor {input.sensor:q} --conditions {params.conditions:q} --output {output:q}"
+        " 2> >(tee {log:q} >&2)"
 
 
 rule benchmark_model:
     input:
         manifest=ancient("results/operator_tuples.json"),
         device=ancient("results/{target}/device.json"),
+        sensor=ancient("results/{target}/sensor.json"),
     output:
         "results/{target}/models/{model}.parquet",
     log:
@@ -65,4 +69,5 @@ rule benchmark_model:
     shell:
         '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_model.py --definition {params.definition:q}'
         ' --search-path "$OPCOST_MODELS" --target {wildcards.target} --device {input.device:q}'
-        " --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        " --sensor {input.sensor:q} --conditions {params.conditions:q} --output {output:q}"
+        " 2> >(tee {log:q} >&2)"

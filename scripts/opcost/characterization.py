@@ -1,0 +1,214 @@
+"""What the power sensor of a device is like, measured on the device.
+
+    idle, no context | idle | random load | steady load | counter: rarely, often, rarely | idle
+                            | refresh, averaging, lag, rise
+                                          | noise, temperature slope
+
+What cannot be found out is null, and `reasons` says why.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from opcost.energy import Meter
+from opcost.sampling import SYSTEM_CLOCK, Clock, Load, Sampler
+from opcost.sensor_fit import changes, correlated_share, fit_response, noise, refresh_period_s
+
+_IDLE_S = 2.0
+_RANDOM_S = 15.0
+_SHORTEST_S, _LONGEST_S = 0.03, 0.4
+_STEADY_S = 15.0
+_COUNTER_S = 4.0
+_SETTLE_S = 3.0
+_POLL_S = 0.001
+_LEAST_KELVIN = 3.0
+_COUNTER_LOSS = 0.03
+
+Document = dict[str, Any]
+
+
+def characterise(
+    meter: Meter,
+    load: Load,
+    clock: Clock = SYSTEM_CLOCK,
+    idle_without_context_w: float | None = None,
+) -> Document:
+    """What the meter's sensor is like, as the document of a sensor file: times in s, powers in W.
+
+    `idle_without_context_w` was read before anything ran on the device. Raises MeterUnavailable
+    when the meter gives out.
+    """
+    reasons: dict[str, str] = dict(meter.missing)
+    if idle_without_context_w is None:
+        reasons["idle_power_without_context_w"] = (
+            "a processor has no context"
+            if meter.reads_since_last
+            else "a context was open before it could be read"
+        )
+    document: Document = {"meter": meter.name, "meter_reason": None}
+    document["idle_power_without_context_w"] = idle_without_context_w
+    document["readings"] = _responses(meter, load, clock, reasons)
+    document["temperature_slope_w_per_k"] = _steady(meter, load, clock, document, reasons)
+    document["counter"] = _counter(meter, load, clock, reasons)
+    document["idle_power_w"] = idle_power_w(meter, clock)
+    return {**document, "reasons": reasons}
+
+
+def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK) -> float:
+    """Mean power of the resting device, in watts, after some seconds of rest."""
+    clock.sleep(_SETTLE_S)
+    meter.power_w()  # of a meter that reads since last, the rest begins here
+    powers_w = []
+    end_s = clock.now_s() + _IDLE_S
+    while clock.now_s() < end_s:
+        clock.sleep(0.02)
+        powers_w.append(meter.power_w())
+    return float(np.mean(powers_w))
+
+
+def _responses(
+    meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]
+) -> dict[str, Document]:
+    """Refresh period, averaging window, lag and rise time of each reading, by a random load."""
+    if meter.reads_since_last:
+        reasons[f"{meter.name}.rise_s"] = "a counter's steps are too coarse to show it"
+        known = asdict(meter.assumed)
+        names = ("refresh_s", "averaging_s", "lag_s", "rise_s", "correlated_share")
+        return {meter.name: {name: known[name] for name in names}}
+    readings = meter.readings()
+    times_s: list[float] = []
+    values: dict[str, list[float]] = {name: [] for name in readings}
+
+    def poll() -> None:
+        times_s.append(clock.now_s())
+        for name, read in readings.items():
+            values[name].append(read())
+
+    busy = _random_load(load, clock, poll)
+    found: dict[str, Document] = {}
+    for name, watts in values.items():
+        refresh_s = refresh_period_s(times_s, watts)
+        response = fit_response(busy, changes(times_s, watts)) if refresh_s else None
+        found[name] = {
+            "refresh_s": refresh_s,
+            "averaging_s": response and response.averaging_s,
+            "lag_s": response and response.lag_s,
+            "rise_s": response and response.rise_s,
+            "explained": response and response.explained,
+            "correlated_share": None,
+        }
+        if refresh_s is None:
+            reasons[f"{name}.refresh_s"] = f"the reading hardly changed within {_RANDOM_S:g} s"
+        elif response is None:
+            reasons[f"{name}.averaging_s"] = "the reading does not follow the load as a mean would"
+    return found
+
+
+def _random_load(load: Load, clock: Clock, poll: Callable[[], None]) -> list[tuple[float, float]]:
+    """Switch the load on and off at random for some seconds; when it was on."""
+    generator = random.Random(0)
+    busy = []
+    end_s = clock.now_s() + _RANDOM_S
+    chunk = max(1, round(_SHORTEST_S / 4 / load.iteration_s))
+    while clock.now_s() < end_s:
+        begin_s = clock.now_s()
+        off_s = begin_s + generator.uniform(_SHORTEST_S, _LONGEST_S)
+        pending = [load.start(chunk)]
+        while pending:
+            pending = [work for work in pending if not work.done()]
+            if clock.now_s() < off_s and len(pending) < 2:
+                pending.append(load.start(chunk))
+            poll()
+            clock.sleep(_POLL_S)
+        busy.append((begin_s, clock.now_s()))
+        on_s = clock.now_s() + generator.uniform(_SHORTEST_S, _LONGEST_S)
+        while clock.now_s() < on_s:
+            poll()
+            clock.sleep(_POLL_S)
+    return busy
+
+
+def _steady(
+    meter: Meter, load: Load, clock: Clock, document: Document, reasons: dict[str, str]
+) -> float | None:
+    """Noise of the meter's own reading under a steady load; watts per kelvin while it warms up."""
+    reading = document["readings"][meter.name]
+    refresh_s = reading["refresh_s"] or meter.assumed.refresh_s
+    sampler = Sampler(meter, replace(meter.assumed, refresh_s=refresh_s), load, clock)
+    sampler.busy_for(meter.assumed.settle_s)
+    temperatures, powers_w = [], []
+    start_s = clock.now_s()
+    while clock.now_s() < start_s + _STEADY_S:
+        before_s = clock.now_s()
+        sampler.busy_for(0.5)
+        seen = sampler.refreshes(before_s, clock.now_s())
+        temperatures.append(meter.state().temperature_c)
+        powers_w.append(float(np.mean([refresh.power_w for refresh in seen])) if seen else np.nan)
+    values = [refresh.power_w for refresh in sampler.refreshes(start_s, clock.now_s())]
+    sampler.drain()
+    scatter = noise(values)
+    reading["noise_relative_sd"], reading["autocorrelation"] = scatter or (None, None)
+    if scatter is None:
+        reasons[f"{meter.name}.noise_relative_sd"] = "too few refreshes under a steady load"
+    elif reading["refresh_s"] and reading["averaging_s"]:
+        reading["correlated_share"] = correlated_share(
+            scatter[1], len(values), reading["refresh_s"], reading["averaging_s"]
+        )
+    known = [(t, p) for t, p in zip(temperatures, powers_w, strict=True) if t is not None and p > 0]
+    kelvin = np.ptp([t for t, _ in known]) if known else 0.0
+    if kelvin < _LEAST_KELVIN:
+        reasons["temperature_slope_w_per_k"] = (
+            f"the temperature moved by {kelvin:.0f} K only" if known else "no temperature is known"
+        )
+        return None
+    kelvins, watts = np.array(known).T
+    return float(np.polyfit(kelvins, watts, 1)[0])
+
+
+def _counter(meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]) -> Document:
+    """Period of the energy counter's steps, and what is lost when it is read often."""
+    if meter.counter_j() is None:
+        reasons["counter.refresh_s"] = meter.missing.get("energy counter", "there is no counter")
+        return {"refresh_s": None, "frequent_reads_lose": None, "frequent_reads_change": None}
+    sampler = Sampler(meter, meter.assumed, load, clock)
+    sampler.busy_for(meter.assumed.settle_s)
+    rare_before_w = _counted_w(meter, sampler, clock)
+    times_s: list[float] = []
+    joules: list[float] = []
+    end_s = clock.now_s() + _COUNTER_S
+    while clock.now_s() < end_s:
+        sampler.busy_for(_POLL_S)
+        times_s.append(clock.now_s())
+        joules.append(meter.counter_j() or 0.0)
+    rare_after_w = _counted_w(meter, sampler, clock)
+    sampler.drain()
+    steps = _steps(times_s, joules)
+    lost = None
+    if len(steps) > 1:
+        often_w = (steps[-1][1] - steps[0][1]) / (steps[-1][0] - steps[0][0])
+        lost = 1 - often_w / ((rare_before_w + rare_after_w) / 2)
+    refresh_s = refresh_period_s([t for t, _ in steps], [float(n) for n in range(len(steps))])
+    if refresh_s is None:
+        reasons["counter.refresh_s"] = f"the counter hardly moved within {_COUNTER_S:g} s"
+    return {
+        "refresh_s": refresh_s,
+        "frequent_reads_lose": lost,
+        "frequent_reads_change": None if lost is None else abs(lost) > _COUNTER_LOSS,
+    }
+
+
+def _steps(times_s: list[float], joules: list[float]) -> list[tuple[float, float]]:
+    """(when first seen, joules) of the counter's steps; what a read itself takes off is none."""
+    rises = np.diff(joules)
+    least = rises.max(initial=0.0) / 4
+    return [(times_s[i + 1], joules[i + 1]) for i in np.flatnonzero(rises > least)]
+
+
+def _counted_w(meter: Meter, sampler: Sampler, clock: Clock) -> float:
+    begin_s, begin_j = clock.now_s(), meter.counter_j() or 0.0
+    sampler.busy_for(_COUNTER_S)
+    return ((meter.counter_j() or 0.0) - begin_j) / (clock.now_s() - begin_s)

@@ -1,0 +1,210 @@
+"""The power sensor of an NVIDIA GPU, read through NVML.
+
+Field numbers and their units are those of the NVML reference, section "Field Value Enums".
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pynvml
+import torch
+
+from opcost.energy import DeviceState, Meter, MeterUnavailable
+from opcost.sensor import Sensor
+
+GAIN_UNCERTAINTY = 0.05
+"""Relative; NVIDIA states +-5 %, and arXiv 2312.02741 found gains of up to that much off."""
+
+_SW_THERMAL, _HW_THERMAL, _BRAKE = 269, 270, 271
+_POWER_CAP = pynvml.NVML_FI_DEV_PERF_POLICY_POWER
+
+_INSTANT = Sensor(refresh_s=0.1, averaging_s=0.1, gain_uncertainty=GAIN_UNCERTAINTY)
+"""ASSUME the slowest refresh known of A100, H100 and Ada cards (arXiv 2312.02741, table 2)."""
+
+_AVERAGED = Sensor(refresh_s=0.1, averaging_s=1.0, gain_uncertainty=GAIN_UNCERTAINTY)
+"""A mean over one second on Ampere (except GA100) and later (NVML, nvmlDeviceGetPowerUsage)."""
+
+
+class NvmlMeter(Meter):
+    """Power of the GPU with that UUID, by the best reading that it has.
+
+    That is the instantaneous one (field 186), else the plain one, which on most GPUs is a mean over
+    a second; `name` says which. Raises MeterUnavailable with NVML's reason, also for a GPU in MIG
+    mode: its sensor is shared by all instances, so that no one's power can be told.
+    """
+
+    def __init__(self, uuid: str) -> None:
+        self._handle = _ask(_open, uuid)
+        try:
+            mig, _ = pynvml.nvmlDeviceGetMigMode(self._handle)
+        except pynvml.NVMLError:
+            mig = 0  # a GPU without MIG says that it does not support the question
+        if mig:
+            raise MeterUnavailable(
+                f"GPU {uuid} is in MIG mode: its power sensor covers all instances together. "
+                "Measure energy on a GPU without MIG"
+            )
+        self.missing = {}
+        self._readings = self._probe()
+        if not self._readings:
+            raise MeterUnavailable(f"NVML gives no power reading: {_list(self.missing)}")
+        preferred = [name for name in self._readings if name != "nvml_power_average"]
+        self.name = (preferred or list(self._readings))[0]
+        self.assumed = _INSTANT if self.name == "nvml_power_instant" else _AVERAGED
+        if self._try("energy counter", self._energy_j) is None:
+            self._counter = False
+        else:
+            self._counter = True
+
+    def power_w(self) -> float:
+        """The power, in watts, by the reading that `name` says."""
+        return _ask(self._readings[self.name])
+
+    def counter_j(self) -> float | None:
+        """Energy since the driver was loaded, in joules."""
+        return _ask(self._energy_j) if self._counter else None
+
+    def readings(self) -> Mapping[str, Callable[[], float]]:
+        """By name: `nvml_power_instant` (186), `nvml_power_average` (185), `nvml_power_usage`."""
+        return {name: partial(_ask, read) for name, read in self._readings.items()}
+
+    def state(self) -> DeviceState:
+        """Clocks, temperature and so on, each None where NVML refuses it."""
+        missing: dict[str, str] = {}
+
+        def read(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+            return self._try(name, lambda: function(self._handle, *arguments), missing)
+
+        limit_mw = read("power_limit_w", pynvml.nvmlDeviceGetEnforcedPowerLimit)
+        rates = read("utilisation", pynvml.nvmlDeviceGetUtilizationRates)
+        return DeviceState(
+            sm_clock_mhz=read("sm_clock_mhz", pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+            memory_clock_mhz=read(
+                "memory_clock_mhz", pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM
+            ),
+            temperature_c=read(
+                "temperature_c", pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU
+            ),
+            utilisation=None if rates is None else rates.gpu / 100,
+            power_limit_w=None if limit_mw is None else limit_mw / 1e3,
+            power_capped_s=self._throttle_s("power_capped_s", [_POWER_CAP], missing),
+            thermal_throttle_s=self._throttle_s(
+                "thermal_throttle_s", [_SW_THERMAL, _HW_THERMAL], missing
+            ),
+            brake_throttle_s=self._throttle_s("brake_throttle_s", [_BRAKE], missing),
+            other_processes=self._try("other_processes", self._others, missing),
+            missing=missing,
+        )
+
+    def _probe(self) -> dict[str, Callable[[], float]]:
+        """The readings that answer, the best first; why the others do not is kept."""
+        wanted: dict[str, Callable[[], float]] = {
+            "nvml_power_instant": lambda: self._field(pynvml.NVML_FI_DEV_POWER_INSTANT).uiVal / 1e3,
+            "nvml_power_usage": lambda: pynvml.nvmlDeviceGetPowerUsage(self._handle) / 1e3,
+            "nvml_power_average": lambda: self._field(pynvml.NVML_FI_DEV_POWER_AVERAGE).uiVal / 1e3,
+        }
+        return {name: read for name, read in wanted.items() if self._try(name, read) is not None}
+
+    def _try(
+        self, name: str, read: Callable[[], Any], missing: dict[str, str] | None = None
+    ) -> Any:
+        """What `read` gives, or None with the reason kept; only a lost GPU is raised."""
+        try:
+            return read()
+        except pynvml.NVMLError as error:
+            if error.value == pynvml.NVML_ERROR_GPU_IS_LOST:
+                raise MeterUnavailable(f"NVML: {error}") from error
+            (self.missing if missing is None else missing)[name] = f"NVML: {error}"
+            return None
+
+    def _energy_j(self) -> float:
+        return pynvml.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1e3
+
+    def _field(self, number: int) -> Any:
+        [found] = pynvml.nvmlDeviceGetFieldValues(self._handle, [number])
+        if found.nvmlReturn != pynvml.NVML_SUCCESS:
+            raise pynvml.NVMLError(found.nvmlReturn)
+        return found.value
+
+    def _throttle_s(
+        self, name: str, fields: Sequence[int], missing: dict[str, str]
+    ) -> float | None:
+        times = [self._try(name, partial(self._nanoseconds, n), missing) for n in fields]
+        known = [time_ns / 1e9 for time_ns in times if time_ns is not None]
+        return sum(known) if known else None
+
+    def _nanoseconds(self, number: int) -> int:
+        return self._field(number).ullVal
+
+    def _others(self) -> int:
+        pids = [p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)]
+        if os.getpid() in pids:
+            return len(pids) - 1
+        # Within a container the driver may know this process by another number.
+        return max(0, len(pids) - torch.cuda.is_initialized())
+
+
+def device_uuids() -> list[str]:
+    """The UUIDs of all GPUs of this machine, in NVML's order. Raises MeterUnavailable."""
+
+    def read() -> list[str]:
+        pynvml.nvmlInit()
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+
+    return _ask(read)
+
+
+def visible_uuid(device: str, uuids: Sequence[str], visible: str | None) -> str:
+    """Which of a machine's GPUs `device` means: CUDA's index, a UUID or its beginning.
+
+    `visible` is CUDA_VISIBLE_DEVICES (None where it is not set), which renumbers; CUDA ignores all
+    from its first invalid entry on (CUDA C++ Programming Guide, "Environment variables"). Raises
+    MeterUnavailable where there is no such GPU, or only a MIG instance.
+    """
+    chosen = list(uuids) if visible is None else _visible(uuids, visible)
+    if device.isdigit():
+        matches = chosen[int(device) : int(device) + 1]
+    else:
+        matches = [uuid for uuid in chosen if uuid.startswith(device)]
+    if len(matches) != 1:
+        limits = "" if visible is None else f" among CUDA_VISIBLE_DEVICES={visible}"
+        raise MeterUnavailable(
+            f"no GPU {device!r}{limits}; there are {', '.join(chosen) or 'none'}"
+        )
+    return matches[0]
+
+
+def _visible(uuids: Sequence[str], visible: str) -> list[str]:
+    chosen: list[str] = []
+    for entry in (part.strip() for part in visible.split(",")):
+        if entry.startswith("MIG-"):
+            raise MeterUnavailable(
+                f"{entry} is a MIG instance, which has no power sensor of its own"
+            )
+        if entry.isdigit():
+            matches = list(uuids[int(entry) : int(entry) + 1])
+        else:
+            matches = [uuid for uuid in uuids if entry and uuid.startswith(entry)]
+        if len(matches) != 1 or matches[0] in chosen:
+            break
+        chosen += matches
+    return chosen
+
+
+def _open(uuid: str) -> Any:
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetHandleByUUID(uuid)
+
+
+def _ask(question: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return question(*arguments)
+    except pynvml.NVMLError as error:
+        raise MeterUnavailable(f"NVML: {error}") from error
+
+
+def _list(missing: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in missing.items())

@@ -1,0 +1,196 @@
+"""The power phase: how the mean power of a load is measured.
+
+    idle | lead-in | window (window.py)        | idle
+         | load ----------------------------- >|
+    idle_before_w    estimate, counter_w         idle_after_w
+
+Energy per iteration is this power times the time that another phase measured, so the load here must
+be the same, at the same pace.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from opcost.energy import DeviceState, Meter, MeterUnavailable
+from opcost.sampling import SYSTEM_CLOCK, Clock, Load, Sampler
+from opcost.sensor import Sensor
+from opcost.shifted import may_alias, shifted_windows
+from opcost.statistics import Estimate
+from opcost.study import MeasurementSettings
+from opcost.window import Bench, Window, mean, one_window
+
+SPOILT = frozenset({"throttled", "other_process", "busy_when_idle"})
+"""Flags with a passing physical cause: measuring again may help."""
+
+_COUNTER_TOLERANCE = 0.02
+_PACE_TOLERANCE = 0.05
+_CAPPED_SHARE = 0.01
+_NEAR_LIMIT = 0.97
+_BUSY_IDLE = 1.5
+
+
+@dataclass(frozen=True)
+class PowerMeasurement:
+    """Mean power under load, in watts, and what it rests on.
+
+    `flags` say what a reader must know; `began` is the device before the whole trial.
+    """
+
+    window: Window
+    idle_before_w: float | None
+    idle_after_w: float | None
+    began: DeviceState
+    meter: str
+    sensor: Sensor
+    flags: tuple[str, ...]
+    missing: Mapping[str, str]
+
+    @property
+    def estimate(self) -> Estimate:
+        """Mean power under load with its 95 % interval, the sensor's gain left aside."""
+        return self.window.estimate
+
+    @property
+    def idle_w(self) -> float | None:
+        """The mean of the idle power before and after, in watts."""
+        if self.idle_before_w is None or self.idle_after_w is None:
+            return None
+        return (self.idle_before_w + self.idle_after_w) / 2
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the window ended: "converged", or "power_budget"."""
+        return "converged" if self.window.converged else "power_budget"
+
+    @property
+    def other_processes(self) -> int | None:
+        """The most other compute processes that were seen on the device, or None if unknown."""
+        states = (self.began, self.window.start_state, self.window.end_state)
+        known = [state.other_processes for state in states if state.other_processes is not None]
+        return max(known, default=None)
+
+    def throttled_s(self, cause: str) -> float | None:
+        """How long the device was held back in this trial, by a `..._s` field of DeviceState."""
+        before, after = getattr(self.began, cause), getattr(self.window.end_state, cause)
+        return None if before is None or after is None else after - before
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of a record that say how power was measured, beside power and energy."""
+        window, sensor = self.window, self.sensor
+        start, end = window.start_state, window.end_state
+        return {
+            "power_gain_uncertainty": sensor.gain_uncertainty,
+            "idle_power_w": self.idle_w,
+            "idle_power_before_w": self.idle_before_w,
+            "idle_power_after_w": self.idle_after_w,
+            "counter_power_w": window.counter_w,
+            "power_converged": window.converged,
+            "power_stop_reason": self.stop_reason,
+            "power_window_s": window.length_s,
+            "power_segments": window.segments,
+            "power_refreshes": len(window.refreshes),
+            "power_sample_w": [r.power_w for r in window.refreshes],
+            "power_sample_time_s": [r.time_s - window.start_s for r in window.refreshes],
+            "meter": self.meter,
+            "sensor_source": sensor.source,
+            "sensor_refresh_s": sensor.refresh_s,
+            "sensor_averaging_s": sensor.averaging_s,
+            "sm_clock_mhz": end.sm_clock_mhz,
+            "memory_clock_mhz": end.memory_clock_mhz,
+            "temperature_start_c": start.temperature_c,
+            "temperature_end_c": end.temperature_c,
+            "utilisation": end.utilisation,
+            "power_limit_w": end.power_limit_w,
+            "power_capped_s": self.throttled_s("power_capped_s"),
+            "thermal_throttle_s": self.throttled_s("thermal_throttle_s"),
+            "brake_throttle_s": self.throttled_s("brake_throttle_s"),
+            "other_processes": self.other_processes,
+            "meter_missing": dict(self.missing),
+        }
+
+
+def measure_power(
+    load: Load,
+    meter: Meter,
+    sensor: Sensor,
+    settings: MeasurementSettings,
+    clock: Clock = SYSTEM_CLOCK,
+    began: DeviceState | None = None,
+) -> PowerMeasurement:
+    """Measure a load's mean power, with the device's idle power before and after it.
+
+    `began` is the device's state before the trial, if it began sooner than here. Raises
+    MeterUnavailable when the meter gives out.
+    """
+    began = began or meter.state()
+    sampler = Sampler(meter, sensor, load, clock)
+    idle_before_w = _idle_w(sampler, sensor, settings)
+    bench = Bench(sampler, meter, sensor, load, settings)
+    window = shifted_windows(bench) if may_alias(bench) else one_window(bench)
+    sampler.drain()
+    idle_after_w = _idle_w(sampler, sensor, settings)
+    missing = {**meter.missing, **window.end_state.missing}
+    power = PowerMeasurement(
+        window, idle_before_w, idle_after_w, began, meter.name, sensor, (), missing
+    )
+    return replace(power, flags=(*window.flags, *_found_flags(power, load.iteration_s)))
+
+
+def _idle_w(sampler: Sampler, sensor: Sensor, settings: MeasurementSettings) -> float | None:
+    """Mean power of the resting device, once a reading holds nothing of the load before."""
+    if settings.idle_s == 0:
+        return None
+    sampler.rest(sensor.settle_s)
+    start_s = sampler.clock.now_s()
+    sampler.rest(max(settings.idle_s, 2 * sensor.refresh_s))
+    seen = sampler.refreshes(start_s, sampler.clock.now_s())
+    if not seen:
+        raise MeterUnavailable("the meter gave no reading of the idle device")
+    return mean(seen)
+
+
+def _found_flags(power: PowerMeasurement, iteration_s: float) -> list[str]:
+    window, sensor = power.window, power.sensor
+    conditions = {
+        "power_not_converged": not window.converged,
+        "counter_disagrees": _counter_disagrees(window, sensor),
+        "power_capped": _power_capped(power),
+        "throttled": any(
+            (power.throttled_s(cause) or 0) > 0
+            for cause in ("thermal_throttle_s", "brake_throttle_s")
+        ),
+        "other_process": bool(power.other_processes),
+        "busy_when_idle": _busy_when_idle(power),
+        "pace_differs": window.pace_s is not None
+        and abs(window.pace_s / iteration_s - 1) > _PACE_TOLERANCE,
+        "assumed_sensor": sensor.source in ("assumed", "partly assumed"),
+    }
+    return [flag for flag, found in conditions.items() if found]
+
+
+def _counter_disagrees(window: Window, sensor: Sensor) -> bool:
+    """Whether counter and readings differ by more than both reads of the counter can be late."""
+    if window.counter_w is None:
+        return False
+    late = (sensor.counter_refresh_s or sensor.refresh_s) / window.length_s
+    tolerance = late + _COUNTER_TOLERANCE + window.pause_share
+    return abs(window.counter_w / window.overall_w - 1) > tolerance
+
+
+def _power_capped(power: PowerMeasurement) -> bool:
+    """By the driver's own account, or where it gives none, by a power close to the limit."""
+    capped_s = power.throttled_s("power_capped_s")
+    if capped_s is not None:
+        return capped_s > _CAPPED_SHARE * power.window.length_s
+    limit_w = power.window.end_state.power_limit_w
+    return limit_w is not None and power.estimate.value > _NEAR_LIMIT * limit_w
+
+
+def _busy_when_idle(power: PowerMeasurement) -> bool:
+    idle_w = power.sensor.idle_w
+    return (
+        idle_w is not None
+        and power.idle_before_w is not None
+        and power.idle_before_w > _BUSY_IDLE * idle_w
+    )

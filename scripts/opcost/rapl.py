@@ -1,0 +1,131 @@
+"""The energy counters of a processor (RAPL), read through Linux's powercap files.
+
+A counter covers a whole package or its memory, with everything that runs there, idle cores
+included. AMD's packages appear under the same names (Documentation/power/powercap).
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from opcost.energy import DeviceState, Meter, MeterUnavailable
+from opcost.sensor import Sensor
+
+_ROOT = Path("/sys/class/powercap")
+_REMEDY = (
+    "only root may read energy_uj since Linux 5.10: "
+    "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj "
+    "/sys/class/powercap/intel-rapl:*:*/energy_uj, "
+    "or lastingly the udev rule "
+    """SUBSYSTEM=="powercap", RUN+="/bin/sh -c 'chmod a+r /sys/%p/energy_uj'" """
+).strip()
+
+_STEP_S = 0.1
+"""A counter moves about every millisecond; over a step this long that is 1 % at most."""
+
+
+class RaplMeter(Meter):
+    """Power of all packages and their memory together, as the mean since the reading before.
+
+    `root` is the folder of the powercap files, `now_s` the clock, in seconds. Raises
+    MeterUnavailable where there are no counters, or they may not be read.
+    """
+
+    name = "rapl"
+    assumed = Sensor(
+        refresh_s=_STEP_S,
+        averaging_s=_STEP_S,
+        counter_refresh_s=0.001,
+        correlated_share=0.0,
+        source="powercap",
+    )
+    reads_since_last = True
+
+    def __init__(self, root: Path = _ROOT, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._domains = _domains(root)
+        self.missing = {
+            name: "a processor's counters do not tell"
+            for name in DeviceState.__dataclass_fields__
+            if name != "missing"
+        }
+        self.missing |= {
+            f"memory of {package.name}": "this processor counts no memory of its own"
+            for package in _packages(root)
+            if not any(domain.parent == package for domain in self._domains)
+        }
+        self._last_uj = {domain: _read(domain / "energy_uj") for domain in self._domains}
+        self._ranges_uj = {
+            domain: _read(domain / "max_energy_range_uj") for domain in self._domains
+        }
+        self._total_j = 0.0
+        self._previous = (self._now_s(), 0.0)
+
+    def power_w(self) -> float:
+        """The mean power since this was last called (or the meter opened), in watts."""
+        energy_j, now_s = self.counter_j(), self._now_s()
+        (before_s, before_j), self._previous = self._previous, (now_s, energy_j)
+        if now_s <= before_s:
+            raise MeterUnavailable("two RAPL readings at one moment have no power between them")
+        return (energy_j - before_j) / (now_s - before_s)
+
+    def counter_j(self) -> float:
+        """Joules since the meter was opened.
+
+        A counter that fell has wrapped around, once: it must be read sooner than it takes to, which
+        is a minute at the least.
+        """
+        for domain, last_uj in self._last_uj.items():
+            now_uj = _read(domain / "energy_uj")
+            wrapped = self._ranges_uj[domain] if now_uj < last_uj else 0
+            self._total_j += (now_uj - last_uj + wrapped) / 1e6
+            self._last_uj[domain] = now_uj
+        return self._total_j
+
+    def state(self) -> DeviceState:
+        """Nothing: a processor's counters tell energy alone."""
+        return DeviceState(missing=self.missing)
+
+    def readings(self) -> Mapping[str, Callable[[], float]]:
+        """The one that `power_w` gives."""
+        return {self.name: self.power_w}
+
+
+def _domains(root: Path) -> list[Path]:
+    """The folders of all packages and their memory; other domains are parts of these."""
+    packages = _packages(root)
+    if not packages:
+        raise MeterUnavailable(
+            f"no energy sensor: {root} lists no RAPL package (a virtual machine hides them, and "
+            "the kernel module is intel_rapl_common)"
+        )
+    memory = [
+        domain
+        for package in packages
+        for domain in sorted(package.glob(f"{package.name}:*"))
+        if _label(domain) == "dram"
+    ]
+    return [*packages, *memory]
+
+
+def _packages(root: Path) -> list[Path]:
+    found = sorted(root.glob("intel-rapl:*")) if root.is_dir() else []
+    return [
+        path for path in found if path.name.count(":") == 1 and _label(path).startswith("package")
+    ]
+
+
+def _label(domain: Path) -> str:
+    try:
+        return (domain / "name").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _read(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except PermissionError as error:
+        raise MeterUnavailable(f"{path} may not be read: {_REMEDY}") from error
+    except (OSError, ValueError) as error:
+        raise MeterUnavailable(f"{path} cannot be read: {error}") from error

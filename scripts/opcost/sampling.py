@@ -1,0 +1,196 @@
+"""A device kept busy, and its meter read, from one thread.
+
+Work is started in small chunks without waiting for it, two of them in flight, so that the device
+never starves; between them the meter is read, four times per refresh. A second thread would fight
+for the interpreter with the one that launches, and slow down what is measured.
+"""
+
+import time
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from opcost.device import Pending
+from opcost.energy import Meter
+from opcost.sensor import Sensor
+
+_POLLS_PER_REFRESH = 4
+_CHUNKS_PER_REFRESH = 8
+_IN_FLIGHT = 2
+
+
+class Clock(Protocol):
+    """A monotonic clock, in seconds."""
+
+    def now_s(self) -> float:
+        """Seconds since some fixed moment."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let that much time pass."""
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def now_s(self) -> float:
+        """Seconds of the monotonic clock."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)
+
+
+SYSTEM_CLOCK = SystemClock()
+
+
+class Load(Protocol):
+    """Work that can be repeated for as long as power is measured; ."""
+
+    @property
+    def iteration_s(self) -> float:
+        """Seconds per iteration."""
+
+    def start(self, iterations: int) -> Pending:
+        """Start that many iterations, if the device allows without waiting for them."""
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """One value that a sensor showed, in watts, from when it was first seen.
+
+    `periods` is how many refreshes it lasted. It counts only what was seen: while nobody looked, no
+    value is taken to have lasted.
+    """
+
+    time_s: float
+    power_w: float
+    periods: int
+
+
+class Sampler:
+    """Drives a load and keeps every reading of the meter, with its time."""
+
+    def __init__(self, meter: Meter, sensor: Sensor, load: Load, clock: Clock) -> None:
+        self.clock = clock
+        self.times_s: list[float] = []
+        self.powers_w: list[float] = []
+        self._meter = meter
+        self._sensor = sensor
+        self._load = load
+        polls = 1 if meter.reads_since_last else _POLLS_PER_REFRESH
+        self._interval_s = sensor.refresh_s / polls
+        self._chunk = max(1, round(sensor.refresh_s / _CHUNKS_PER_REFRESH / load.iteration_s))
+        self._in_flight: deque[tuple[Pending, int]] = deque()
+        # What a meter that reads since last has seen before is not ours.
+        self._due_s = clock.now_s() + (self._interval_s if meter.reads_since_last else 0.0)
+        self._finished: list[tuple[float, int]] = []
+
+    def rest(self, seconds: float) -> None:
+        """Read the meter for that long, the device idle once what was started is done."""
+        end_s = self.clock.now_s() + seconds
+        while (left_s := end_s - self.clock.now_s()) > 0:
+            self._poll()
+            self._retire()
+            self.clock.sleep(max(0.0, min(left_s, self._due_s - self.clock.now_s())))
+
+    def drain(self) -> None:
+        """Wait until the device has done all that was started."""
+        while self._in_flight:
+            self._retire()
+            if self._in_flight:
+                self._wait()
+
+    def busy_until(self, stop: Callable[[], bool]) -> None:
+        """Keep the device busy, and read its meter, until `stop` says so; then it is still busy."""
+        while not stop():
+            while len(self._in_flight) < _IN_FLIGHT and not stop():
+                self._start(self._chunk)
+                self._poll()
+                self._retire()
+            if len(self._in_flight) == _IN_FLIGHT:
+                self._wait()
+                self._retire()
+
+    def busy_for(self, seconds: float) -> None:
+        """Keep the device busy for that long."""
+        end_s = self.clock.now_s() + seconds
+        self.busy_until(lambda: self.clock.now_s() >= end_s)
+
+    def run(self, iterations: int) -> None:
+        """Start exactly that many iterations more, and wait for them."""
+        for first in range(0, iterations, self._chunk):
+            self._start(min(self._chunk, iterations - first))
+            while len(self._in_flight) >= _IN_FLIGHT:
+                self._retire()
+                if len(self._in_flight) >= _IN_FLIGHT:
+                    self._wait()
+        self.drain()
+
+    def refreshes(self, start_s: float, end_s: float) -> list[Refresh]:
+        """The values that the sensor came to show between two moments, each once.
+
+        One that it showed all along counts where there is no other. Of a meter that reads since
+        last, the readings that lie wholly between them.
+        """
+        first = bisect_left(self.times_s, start_s)
+        last = bisect_right(self.times_s, end_s)
+        refresh_s = self._sensor.refresh_s
+        if self._meter.reads_since_last:
+            times_s, powers_w = self.times_s[first:last], self.powers_w[first:last]
+            lengths = [later - earlier for earlier, later in pairwise(times_s)]
+            periods = [max(1, round(length / refresh_s)) for length in lengths]
+            return list(map(Refresh, times_s[1:], powers_w[1:], periods))
+        first = max(0, first - 1)
+        found = _distinct(self.times_s[first:last], self.powers_w[first:last], refresh_s)
+        return found if len(found) < 2 or found[0].time_s >= start_s else found[1:]
+
+    def pace_s(self, start_s: float, end_s: float) -> float | None:
+        """Seconds per iteration by the chunks that finished between two moments, or None."""
+        inside = [(t, count) for t, count in self._finished if start_s <= t <= end_s]
+        if len(inside) < 3:
+            return None
+        iterations = sum(count for _, count in inside[1:])
+        return (inside[-1][0] - inside[0][0]) / iterations
+
+    def _poll(self) -> None:
+        now_s = self.clock.now_s()
+        if now_s < self._due_s:
+            return
+        power_w = self._meter.power_w()
+        self.times_s.append(self.clock.now_s())
+        self.powers_w.append(power_w)
+        self._due_s = max(self._due_s + self._interval_s, now_s + self._interval_s / 2)
+
+    def _start(self, iterations: int) -> None:
+        self._in_flight.append((self._load.start(iterations), iterations))
+
+    def _retire(self) -> None:
+        while self._in_flight and self._in_flight[0][0].done():
+            _, iterations = self._in_flight.popleft()
+            self._finished.append((self.clock.now_s(), iterations))
+
+    def _wait(self) -> None:
+        self._poll()
+        chunk_s = self._chunk * self._load.iteration_s
+        due_s = self._due_s - self.clock.now_s()
+        self.clock.sleep(max(1e-5, min(chunk_s / 4, due_s)))
+
+
+def _distinct(
+    times_s: Sequence[float], powers_w: Sequence[float], refresh_s: float
+) -> list[Refresh]:
+    found: list[Refresh] = []
+    first = 0
+    for index in range(1, len(times_s) + 1):
+        if index < len(times_s) and powers_w[index] == powers_w[first]:
+            continue
+        # Four polls of one period span three quarters of it.
+        seen_s = times_s[index - 1] - times_s[first]
+        periods = max(1, round(seen_s / refresh_s + 1 / _POLLS_PER_REFRESH))
+        found.append(Refresh(times_s[first], powers_w[first], periods))
+        first = index
+    return found

@@ -1,0 +1,74 @@
+"""What is known of a power sensor, and the file that its characterisation leaves."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from opcost.errors import OpcostError
+
+SCHEMA_VERSION = 1
+"""Of the sensor file; bumped when a key changes its name, unit or meaning."""
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """How a power reading follows the power, in seconds.
+
+    A reading is renewed every `refresh_s` with the mean over the `averaging_s` that ended `lag_s`
+    before. Under a new load, power itself needs `rise_s`. Of the scatter between readings,
+    `correlated_share` stems from power itself, and is therefore shared by readings whose averaging
+    windows overlap; the rest is the sensor's own. `idle_w` is the power of the idle device with an
+    open context. `gain_uncertainty` is relative; no measurement from within can reduce it.
+    """
+
+    refresh_s: float
+    averaging_s: float
+    lag_s: float = 0.0
+    rise_s: float = 0.25
+    counter_refresh_s: float | None = 0.1
+    correlated_share: float = 1.0
+    idle_w: float | None = None
+    gain_uncertainty: float | None = None
+    source: str = "assumed"
+
+    @property
+    def settle_s(self) -> float:
+        """After a change of load, how long until a reading holds nothing of what was before."""
+        return self.rise_s + self.lag_s + self.averaging_s + self.refresh_s
+
+
+def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
+    """What `path` says of that meter's reading; `assumed` where it says nothing.
+
+    `source` is "measured" if nothing was assumed that timing depends on. Raises OpcostError for a
+    file of another schema version.
+    """
+    document = read_document(path)
+    reading = (document.get("readings") or {}).get(meter)
+    if reading is None:
+        return assumed
+    counter = document.get("counter") or {}
+    known: dict[str, Any] = {
+        "refresh_s": reading["refresh_s"],
+        "averaging_s": reading["averaging_s"],
+        "lag_s": reading["lag_s"],
+        "rise_s": reading["rise_s"],
+        "correlated_share": reading["correlated_share"],
+        "counter_refresh_s": counter.get("refresh_s"),
+        "idle_w": document["idle_power_w"],
+    }
+    measured = all(known[name] is not None for name in ("refresh_s", "averaging_s", "rise_s"))
+    found = {name: value for name, value in known.items() if value is not None}
+    return replace(assumed, **found, source="measured" if measured else "partly assumed")
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """A sensor file as it was written. Raises OpcostError for one of another schema version."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise OpcostError(
+            f"{path} has schema version {document.get('schema_version')}; this opcost reads "
+            f"{SCHEMA_VERSION}: delete it and run again to make it anew"
+        )
+    return document

@@ -1,0 +1,34 @@
+# The power sensor of each target's device: `snakemake --cores 1 characterize`.
+#
+#   in:  results/{target}/device.json
+#   out: results/{target}/sensor.json   refresh, averaging, lag, noise of its readings; idle power
+#
+# Benchmarks read it. It describes hardware, so no setting of the study makes it anew: delete it to
+# characterise once more, after a new driver for instance.
+
+
+rule characterize_sensor:
+    input:
+        device=ancient("results/{target}/device.json"),
+    output:
+        "results/{target}/sensor.json",
+    log:
+        "logs/{target}/characterize_sensor.log",
+    conda:
+        "../../envs/opcost.yaml"
+    threads: target_threads
+    resources:
+        measurement=1,
+    params:
+        device=target_device,
+    message:
+        "Characterising the power sensor of target {wildcards.target}"
+    shell:
+        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/characterize_sensor.py --target {wildcards.target}'
+        " --device {params.device:q} --device-file {input.device:q} --output {output:q}"
+        " 2> >(tee {log:q} >&2)"
+
+
+rule characterize:
+    input:
+        expand("results/{target}/sensor.json", target=STUDY.conditions),
