@@ -54,7 +54,7 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
         from opcost.target_sensor import characterise_target
 
         def expected_device() -> Any:
-            return _expected_device(settings, target, device_file)
+            return _expected_device(settings, target, device_file)[0]
 
         characterise_target(device, expected_device, output)
 
