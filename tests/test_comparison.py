@@ -36,6 +36,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "converged": True,
         "flags": [],
         "sentinel_time_s": 1e-4,
+        "between_calls_s": None,
         **changes,
     }
 
@@ -71,6 +72,20 @@ def test_each_tuple_counts_as_often_as_it_is_called(compare):
     assert comparison["coverage_time"] == pytest.approx(0.8)
     assert (comparison["calls"], comparison["view_calls"], comparison["tuples"]) == (4, 1, 3)
     assert comparison["time_reason"] is None
+
+
+def test_what_lies_between_calls_is_in_the_estimate_and_stated_apart(compare):
+    between = {
+        "between_calls_s": 1e-4,
+        "between_calls_ci_low_s": 0.9e-4,
+        "between_calls_ci_high_s": 1.1e-4,
+    }
+    comparison, _ = compare(reference=between)
+    assert comparison["operators_time_s"] == pytest.approx(4e-3)
+    assert comparison["between_calls_time_s"] == pytest.approx(4e-4)
+    assert comparison["estimate_time_s"] == pytest.approx(4.4e-3)
+    summary = summarise([comparison], [])
+    assert "The sum contains 100 us between two calls" in summary
 
 
 def test_errors_of_one_tuple_add_up_and_errors_of_two_in_quadrature(compare):

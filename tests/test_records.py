@@ -120,6 +120,23 @@ def test_a_model_that_cannot_run_is_a_row(cpu, conditions, watch):
     assert "mat1 and mat2 shapes cannot be multiplied" in row["error"]
 
 
+@pytest.mark.parametrize(("cache_state", "copies"), [("warm", False), ("model", True)])
+def test_a_models_weights_come_from_where_its_operators_weights_do(
+    cpu, watch, conditions, cache_state, copies
+):
+    arguments = {"in_features": 2048, "out_features": 1024}
+    definition = ModelDefinition(
+        "net", (InputSpec((1, 2048)),), factory="torch.nn:Linear", arguments=arguments
+    )
+    settings = dataclasses.replace(conditions.measurement, cache_state=cache_state)
+    row = benchmark_model(
+        definition, cpu, watch, dataclasses.replace(conditions, measurement=settings), "local"
+    )
+    assert row["status"] == "ok"
+    assert (row["footprint_bytes"] > cpu.last_level_cache_bytes) == copies
+    assert (row["operand_sets"] > 1) == copies
+
+
 def test_a_model_whose_output_is_not_finite_is_flagged(cpu, conditions, watch):
     definition = ModelDefinition(
         "net",

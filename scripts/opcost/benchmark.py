@@ -1,7 +1,9 @@
 """From an operator tuple or a model to its row: set up, measure, describe what came of it."""
 
+import copy
 import dataclasses
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +19,7 @@ from opcost.disturbance import Watch
 from opcost.energy import open_meter, sensor_of
 from opcost.environment import describe_environment
 from opcost.manifest import TupleRecord
-from opcost.operands import OperandSets, Rotation, degenerate, operand_sets
+from opcost.operands import MEMORY_SHARE, OperandSets, Rotation, degenerate, operand_sets
 from opcost.protocol import Trial
 from opcost.replay import UnsupportedOperator, check_outputs, tensors_in_tree
 from opcost.study import Conditions, MeasurementSettings, ModelDefinition
@@ -31,6 +33,7 @@ inside a model: docs/context.md has the experiment."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MOST_INPUT_SETS = 2**12
+_MOST_COPIES = 2**8
 
 
 class OperatorWorkload:
@@ -50,18 +53,18 @@ class OperatorWorkload:
 
 
 class ModelWorkload:
-    """A whole model, iterated over copies of its inputs."""
+    """A whole model, iterated over copies of it, and over copies of its inputs."""
 
-    rotation = 1  # its first iteration uses all of its weights
-
-    def __init__(self, module: nn.Module, inputs: Sequence[Sequence[torch.Tensor]]) -> None:
-        self._module = module
-        self._next = itertools.cycle(inputs)
+    def __init__(
+        self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[torch.Tensor]]
+    ) -> None:
+        self.rotation = len(modules)
+        self._next = zip(itertools.cycle(modules), itertools.cycle(inputs), strict=False)
 
     def run(self, iterations: int) -> None:
-        """Run the model, each time on the next inputs."""
-        for inputs in itertools.islice(self._next, iterations):
-            self._module(*inputs)
+        """Run the model, each time the next copy on the next inputs."""
+        for module, inputs in itertools.islice(self._next, iterations):
+            module(*inputs)
 
 
 def benchmark_operator(
@@ -119,19 +122,21 @@ def benchmark_model(
         torch.manual_seed(settings.seed)
         module = models.build(definition, search_path).to(device.torch_device)
         inputs = models.example_inputs(definition, settings.seed)
-        cold = settings.cache_state == "cold"
-        sets = _input_sets(inputs, device, _footprint(device) if cold else 0)
+        footprint = 0 if settings.cache_state == "warm" else _footprint(device)
+        modules = _copies(module, device, footprint)
+        sets = _input_sets(inputs, device, footprint if settings.cache_state == "cold" else 0)
         longer = dataclasses.replace(
             settings,
             min_time_s=settings.model_time_s,
             max_time_s=max(settings.max_time_s, 2 * settings.model_time_s),
         )
-        trial = _run_trial(ModelWorkload(module, sets), device, watch, longer, sensor)
+        trial = _run_trial(ModelWorkload(modules, sets), device, watch, longer, sensor)
         if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(module(*sets[0]))):
             trial.flags.append("degenerate_values")
         return {
-            "footprint_bytes": len(sets) * sum(tensor.nbytes for tensor in inputs),
-            "operand_sets": len(sets),
+            "footprint_bytes": len(modules) * _held_bytes(module)
+            + len(sets) * sum(tensor.nbytes for tensor in inputs),
+            "operand_sets": len(modules),
             **_trial_columns(trial, watch),
         }
 
@@ -192,6 +197,24 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
 
 def _footprint(device: Device) -> int:
     return CACHES_PER_FOOTPRINT * (device.last_level_cache_bytes or _ASSUMED_CACHE_BYTES)
+
+
+def _copies(module: nn.Module, device: Device, footprint_bytes: int) -> list[nn.Module]:
+    """The module, with so many copies that its weights come from memory each time.
+
+    So do those of an operator. A model that fits the last-level cache would keep them there, as far
+    as other tenants of the cache let it, and be faster than the sum over its operators.
+    """
+    held_bytes = _held_bytes(module)
+    if not held_bytes:
+        return [module]
+    room = int(device.free_memory_bytes() * MEMORY_SHARE) // held_bytes
+    count = min(math.ceil(footprint_bytes / held_bytes), _MOST_COPIES, room + 1)
+    return [module, *(copy.deepcopy(module) for _ in range(count - 1))]
+
+
+def _held_bytes(module: nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
 
 
 def _input_sets(

@@ -1,5 +1,8 @@
 """Sums over operators against whole models, model by model and target by target.
 
+On a processor, what lies between two calls (Python, and the call of modules) is in every model and
+in no operator: the estimate adds it, as measured for the target.
+
 A sum is an answer only if it is complete: with a tuple missing, the estimate is null and says why.
 What could be measured is there all the same, named `partial`.
 
@@ -63,14 +66,16 @@ def compare(
     partial_s = sum(term.calls * term.row["time_s"] for term in measured if term.row)
     reference_time = _estimate(reference, "time", "s", spread)
     conflict = _conflict([*(term.row for term in measured if term.row), reference])
-    estimate_time = None
+    calls = sum(term.calls for term in terms)
+    operators_time = between_time = estimate_time = None
     time_reason = conflict or why_incomplete(terms)
     if time_reason is None:
-        estimate_time = statistics.weighted_sum(_weighted(terms, "time", "s", spread))
+        operators_time = statistics.weighted_sum(_weighted(terms, "time", "s", spread))
+        between_time = statistics.weighted_sum([(calls, _between_calls(reference))])
+        estimate_time = statistics.weighted_sum([(1, operators_time), (1, between_time)])
     if reference_time is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure
-    calls = sum(term.calls for term in terms)
     row = {
         "model": model.model,
         "target": target,
@@ -78,6 +83,8 @@ def compare(
         **_columns("reference_time", "s", reference_time),
         **_relative_error("time", estimate_time, reference_time),
         "time_reason": time_reason,
+        "operators_time_s": operators_time.value if operators_time else None,
+        "between_calls_time_s": between_time.value if between_time else None,
         "partial_time_s": partial_s,
         "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
         "coverage_flops": _flops_coverage(terms),
@@ -98,7 +105,18 @@ def compare(
             for name in ("cache_state", "device_name", "torch_version", "protocol_version")
         },
     }
-    return row | _energy(terms, reference, estimate_time, reference_time, spread, time_reason)
+    return row | _energy(terms, reference, operators_time, reference_time, spread, time_reason)
+
+
+def _between_calls(reference: Row) -> Estimate:
+    """Seconds between two calls; none where the device, not its host, sets the pace."""
+    if reference["between_calls_s"] is None:
+        return Estimate(0.0, 0.0, 0.0)
+    return Estimate(
+        reference["between_calls_s"],
+        reference["between_calls_ci_low_s"],
+        reference["between_calls_ci_high_s"],
+    )
 
 
 def _machine_spread(rows: Mapping[str, Row]) -> float | None:
@@ -120,7 +138,7 @@ def _conflict(rows: Sequence[Row]) -> str | None:
 def _energy(
     terms: Sequence[Term],
     reference: Row,
-    estimate_time: Estimate | None,
+    operators_time: Estimate | None,
     reference_time: Estimate | None,
     spread: float | None,
     time_reason: str | None,
@@ -130,8 +148,8 @@ def _energy(
     reasons = {term.row["energy_reason"] for term in terms if term.measured and term.row}
     reason = time_reason or reference["energy_reason"] or next(iter(reasons - {None}), None)
     estimate = None
-    if reason is None and estimate_time and reference_time:
-        gap_s = reference_time.value - estimate_time.value
+    if reason is None and operators_time and reference_time:
+        gap_s = reference_time.value - operators_time.value
         if reference["idle_power_w"] is None:
             reason = "the idle power was not measured"
         else:

@@ -35,13 +35,18 @@ class Place:
 
 
 def identify_target(target: Target, output: Path) -> None:
-    """Write what device a target stands for here, and how fast it is when nothing disturbs.
+    """Write what device a target stands for here, and what its host takes between two calls.
 
     Raises OpcostError if there is none.
     """
+    from opcost.between import between_calls_s
+
     device, identity = _open_identified(target)
     with exclusive(identity["lock_key"], f"the identity of {identity['device']}"):
-        identity["quiet_s"] = device.quiet_s()
+        quiet_s = device.quiet_s()
+        between = between_calls_s(device, device.watch(quiet_s))
+        identity["quiet_s"] = quiet_s
+        identity["between_calls_s"] = between and [between.value, between.low, between.high]
     with replacing(output) as temporary:
         temporary.write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
 
@@ -113,6 +118,8 @@ def model_job(
             search_path,
             place.sensor_file,
         )
+        identity = json.loads(place.device_file.read_text(encoding="utf-8"))
+        row |= records.between_columns(identity["between_calls_s"])
         records.write(output, records.MODEL, [row])
         print(model_line(row), flush=True)
 
@@ -175,7 +182,7 @@ def _expected_device(settings: Target, target: str, device_file: Path) -> tuple[
     """
     device, found = _open_identified(settings)
     expected = json.loads(device_file.read_text(encoding="utf-8"))
-    quiet_s = expected.pop("quiet_s")
+    quiet_s, _ = expected.pop("quiet_s"), expected.pop("between_calls_s")
     if found != expected:
         raise OpcostError(
             f"target {target!r} began on {expected['device']} ({expected['device_name']}), "

@@ -17,7 +17,7 @@ from opcost.replay import ReplayCall, on_device, rebuild, storage_elements, stri
 
 _ALIGNMENT_BYTES = 512  # what CUDA's allocator gives, and a multiple of a CPU's cache line
 _MOST_SETS = 2**14
-_MEMORY_SHARE = 0.7
+MEMORY_SHARE = 0.7
 
 Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
 """Makes that many values of that type on the generator's device."""
@@ -67,7 +67,7 @@ def operand_sets(
     specs = [spec for _, spec in operator_tuple.tensors]
     sizes = [_slot_bytes(spec) for spec in specs]
     held = [rotation.parameters is None or name in rotation.parameters for name in names]
-    room = int(device.free_memory_bytes() * _MEMORY_SHARE)
+    room = int(device.free_memory_bytes() * MEMORY_SHARE)
     if sum(sizes) > room:
         raise OutOfMemory(
             f"the arguments need {sum(sizes) / 2**20:.0f} MiB; {device.name} has "

@@ -129,7 +129,15 @@ OPERATOR = pa.schema(
 )
 
 MODEL = pa.schema(
-    [("model", pa.string()), ("definition_json", pa.string()), *_MEASUREMENT],
+    [
+        ("model", pa.string()),
+        ("definition_json", pa.string()),
+        # seconds between two operator calls on this target; null on a GPU, whose host runs ahead
+        ("between_calls_s", pa.float64()),
+        ("between_calls_ci_low_s", pa.float64()),
+        ("between_calls_ci_high_s", pa.float64()),
+        *_MEASUREMENT,
+    ],
     metadata={"opcost.record": "model", "opcost.schema_version": str(SCHEMA_VERSION)},
 )
 
@@ -137,7 +145,8 @@ COMPARISON = pa.schema(
     [
         ("model", pa.string()),
         ("target", pa.string()),
-        # seconds: the sum over the model's operators, and the whole model
+        # seconds: the sum over the model's operators with what lies between their calls, and the
+        # whole model
         ("estimate_time_s", pa.float64()),
         ("estimate_time_ci_low_s", pa.float64()),
         ("estimate_time_ci_high_s", pa.float64()),
@@ -148,6 +157,9 @@ COMPARISON = pa.schema(
         ("time_relative_error_ci_low", pa.float64()),
         ("time_relative_error_ci_high", pa.float64()),
         ("time_reason", pa.string()),
+        # the two parts of the estimate
+        ("operators_time_s", pa.float64()),
+        ("between_calls_time_s", pa.float64()),
         # joules, likewise
         ("estimate_energy_j", pa.float64()),
         ("estimate_energy_ci_low_j", pa.float64()),
@@ -222,6 +234,12 @@ def operator_columns(record: TupleRecord) -> dict[str, Any]:
 def model_columns(definition: ModelDefinition) -> dict[str, Any]:
     """The columns that say which model a row is about."""
     return {"model": definition.name, "definition_json": definition.to_json()}
+
+
+def between_columns(between: Sequence[float | None] | None) -> dict[str, Any]:
+    """The columns of what lies between two calls, from (seconds, low, high)."""
+    names = ("between_calls_s", "between_calls_ci_low_s", "between_calls_ci_high_s")
+    return dict(zip(names, between, strict=True)) if between else {}
 
 
 def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:

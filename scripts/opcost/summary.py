@@ -74,9 +74,15 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
         "calls, FLOPs: the share that the measured operators account for.",
         "±: half of the 95 % interval.",
     ]
+    between_s = comparison[0]["between_calls_time_s"]
+    if between_s:
+        per_call = seconds(between_s / comparison[0]["calls"])
+        notes.append(
+            f"The sum contains {per_call} between two calls: Python and the call of modules."
+        )
     spread = comparison[0]["machine_spread"]
     if spread is not None:
-        notes[-1] += (
+        notes[1] += (
             f" It contains the machine's own variation: one fixed convolution, timed between the "
             f"batches of every measurement, varied by {spread:.1%} (standard deviation)."
         )

@@ -92,7 +92,7 @@ def time_in_context(definition, device, watch):
         module(*inputs)
     run = straight_line(recorder.calls, inputs)
     ids = [describe(func, args, kwargs).tuple_id for func, args, kwargs, _ in recorder.calls]
-    whole = ModelWorkload(module, [inputs])
+    whole = ModelWorkload([module], [inputs])
     wholes, passes = [], []
     for _ in range(PASSES):
         whole.run(1)

@@ -125,7 +125,7 @@ def serve(definition, quiet_s):
     watch = device.watch(quiet_s)
     with models.inference_conditions():
         torch.manual_seed(0)
-        workload = ModelWorkload(models.build(definition), [models.example_inputs(definition)])
+        workload = ModelWorkload([models.build(definition)], [models.example_inputs(definition)])
         for _ in sys.stdin:
             print(json.dumps(seconds(workload, device, watch, WHOLE)), flush=True)
 
