@@ -1,7 +1,9 @@
 """Which cache state makes the sum over operators explain the whole model? On this CPU, one thread.
 
-Each operator tuple is timed in the three cache states, in shuffled order; the whole model, in a
-process of its own, before, after and between them. Only undisturbed batches count.
+Each operator tuple is timed in the three cache states, in shuffled order; the whole model, in
+processes of its own, before, after and between them: in a loop (its weights stay in a last-level
+cache that is large enough) and rotating through copies of itself (they come from memory). Only
+undisturbed batches count. Ratios are sum / whole; `between` adds what lies between calls.
 
     PYTHONPATH=scripts python tests/benchmarks/sum_and_whole.py [--batch 8] [MODEL ...]
 """
@@ -18,6 +20,7 @@ import sys
 import torch
 from opcost import benchmark, models, protocol
 from opcost.benchmark import ModelWorkload, OperatorWorkload
+from opcost.between import between_calls_s
 from opcost.device import CpuDevice, open_device
 from opcost.extraction import extract_model_tuples
 from opcost.operands import operand_sets
@@ -98,8 +101,9 @@ def seconds(workload, device, watch, settings):
 class Whole:
     """The whole model, measured on request by another process."""
 
-    def __init__(self, definition, quiet_s):
-        command = [sys.executable, __file__, "--serve", definition.to_json(), str(quiet_s)]
+    def __init__(self, definition, quiet_s, caches):
+        task = [definition.to_json(), str(quiet_s), str(caches)]
+        command = [sys.executable, __file__, "--serve", *task]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -119,13 +123,15 @@ class Whole:
         self._process.wait()
 
 
-def serve(definition, quiet_s):
-    """Answer each line with a measurement of the whole model."""
+def serve(definition, quiet_s, caches):
+    """Answer each line with a measurement of the whole model, through so many caches of weights."""
     device = open_device(Target("cpu", 1, False))
     watch = device.watch(quiet_s)
+    footprint = int(caches * device.last_level_cache_bytes)
     with models.inference_conditions():
         torch.manual_seed(0)
-        workload = ModelWorkload([models.build(definition)], [models.example_inputs(definition)])
+        modules = benchmark._copies(models.build(definition), device, footprint)
+        workload = ModelWorkload(modules, [models.example_inputs(definition)])
         for _ in sys.stdin:
             print(json.dumps(seconds(workload, device, watch, WHOLE)), flush=True)
 
@@ -136,13 +142,14 @@ def compare(definition, device, watch, generator):
     counts = tuples.call_counts()
     kernels = [record for record in tuples.tuples if record.launches_kernel]
     generator.shuffle(kernels)
-    whole = Whole(definition, watch.quiet_s)
+    wholes = [Whole(definition, watch.quiet_s, caches) for caches in (0, 3)]
     sums, disturbed = dict.fromkeys(STATES, 0.0), 0
     every = max(1, len(kernels) // VISITS)
     with models.inference_conditions():
         for index, record in enumerate(kernels):
             if index % every == 0:
-                whole.visit()
+                for whole in wholes:
+                    whole.visit()
             for state in generator.sample(STATES, len(STATES)):
                 device.begin_again()
                 rotation = benchmark._rotation(record, device, state)
@@ -152,10 +159,12 @@ def compare(definition, device, watch, generator):
                 value, undisturbed = seconds(OperatorWorkload(operands), device, watch, SETTINGS)
                 sums[state] += counts[record.operator_tuple.tuple_id] * value
                 disturbed += not undisturbed
-    whole.visit()
-    whole.close()
+    for whole in wholes:
+        whole.visit()
+        whole.close()
     calls = sum(counts[record.operator_tuple.tuple_id] for record in kernels)
-    return sums, whole.visits, calls, disturbed / len(kernels) / len(STATES)
+    visits = [whole.visits for whole in wholes]
+    return sums, visits, calls, disturbed / len(kernels) / len(STATES)
 
 
 def main():
@@ -165,38 +174,44 @@ def main():
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--caches", type=float, default=benchmark.CACHES_PER_FOOTPRINT)
-    parser.add_argument("--serve", nargs=2, metavar=("DEFINITION", "QUIET_S"))
+    parser.add_argument("--serve", nargs=3, metavar=("DEFINITION", "QUIET_S", "CACHES"))
     arguments = parser.parse_args()
     if arguments.serve:
-        serve(ModelDefinition.from_json(arguments.serve[0]), float(arguments.serve[1]))
+        definition, quiet_s, caches = arguments.serve
+        serve(ModelDefinition.from_json(definition), float(quiet_s), float(caches))
         return
     benchmark.CACHES_PER_FOOTPRINT = arguments.caches
     open_device(Target("cpu", 1, False))
     device = OneBlock(int(arguments.caches * CpuDevice().last_level_cache_bytes * 1.2) + 2**30)
     watch = device.watch(device.quiet_s())
+    between_s = between_calls_s(device, watch).value
     generator = random.Random(0)
-    errors = {state: [] for state in STATES}
-    print(f"{device.model_name}, torch {torch.__version__}, batch {arguments.batch}\n")
-    print("| model | whole | spread | cold | model | warm | gap per call | disturbed |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+    columns = [*STATES, "model + between"]
+    errors = {(whole, column): [] for whole in ("loop", "copies") for column in columns}
+    print(f"{device.model_name}, torch {torch.__version__}, batch {arguments.batch}, one thread")
+    print(f"between calls: {between_s * 1e6:.1f} us\n")
+    header = " | ".join(
+        f"{whole} (spread) | " + " | ".join(columns) for whole in ("loop", "copies")
+    )
+    print(f"| model | calls | {header} | disturbed |")
+    print("|---" * (3 + 2 * (1 + len(columns))) + "|", flush=True)
     for name in arguments.models:
         shape = (arguments.batch, 3, arguments.size, arguments.size)
         definition = ModelDefinition(name=name, model=name, inputs=(InputSpec(shape),))
         sums, visits, calls, disturbed = compare(definition, device, watch, generator)
-        whole_s = statistics.median(visits)
-        for state in STATES:
-            errors[state].append(sums[state] / whole_s - 1)
-        cells = " | ".join(f"{sums[state] / whole_s:.3f}" for state in STATES)
-        gap_s = (whole_s - sums["model"]) / calls
-        print(
-            f"| {name} | {whole_s * 1e3:.2f} ms | {min(visits) / whole_s - 1:+.0%} "
-            f"{max(visits) / whole_s - 1:+.0%} | {cells} | {gap_s * 1e6:+.1f} us "
-            f"| {disturbed:.0%} |",
-            flush=True,
-        )
-    for state in STATES:
-        sizes = sorted(map(abs, errors[state]))
-        print(f"{state}: median {statistics.median(sizes):.1%}, worst {sizes[-1]:.1%}")
+        sums["model + between"] = sums["model"] + calls * between_s
+        cells = []
+        for whole, found in zip(("loop", "copies"), visits, strict=True):
+            whole_s = statistics.median(found)
+            spread = max(found) / min(found) - 1
+            cells.append(f"{whole_s * 1e3:.2f} ms ({spread:.0%})")
+            for column in columns:
+                errors[whole, column].append(abs(sums[column] / whole_s - 1))
+                cells.append(f"{sums[column] / whole_s:.3f}")
+        print(f"| {name} | {calls} | {' | '.join(cells)} | {disturbed:.0%} |", flush=True)
+    for (whole, column), found in errors.items():
+        middle, worst = statistics.median(found), max(found)
+        print(f"{column} against {whole}: median {middle:.1%}, worst {worst:.1%}")
 
 
 if __name__ == "__main__":
