@@ -6,14 +6,14 @@ import random
 import numpy as np
 import pytest
 from card import UUID, CardLoad
-from opcost.characterization import characterise
-from opcost.energy import sensor_of
+from opcost.energy.characterization import characterise
+from opcost.energy.meter import sensor_of
+from opcost.energy.nvml import NvmlMeter
+from opcost.energy.rapl import RaplMeter
+from opcost.energy.sensor import SCHEMA_VERSION
+from opcost.energy.sensor_fit import correlated_share, fit_response, noise, refresh_period_s
+from opcost.energy.target_sensor import characterise_target
 from opcost.errors import OpcostError
-from opcost.nvml import NvmlMeter
-from opcost.rapl import RaplMeter
-from opcost.sensor import SCHEMA_VERSION
-from opcost.sensor_fit import correlated_share, fit_response, noise, refresh_period_s
-from opcost.target_sensor import characterise_target
 from simulated_processor import Cores
 
 LOAD_S, LOAD_W = 1e-3, 400.0

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from card import UUID, build
 from opcost.device import open_device
-from opcost.energy import MeterUnavailable, open_meter
-from opcost.nvml import NvmlMeter, device_uuids, visible_uuid
+from opcost.energy.meter import MeterUnavailable, open_meter
+from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
 from opcost.study import Target
 
 HERE = Path(__file__).parent

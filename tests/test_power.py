@@ -12,12 +12,12 @@ from card import UUID, CardDevice, CardLoad
 from opcost import protocol, records
 from opcost.benchmark import _trial_columns
 from opcost.disturbance import NoWatch
-from opcost.energy import MeterUnavailable
-from opcost.nvml import NvmlMeter
-from opcost.power import measure_power
-from opcost.rapl import RaplMeter
-from opcost.sampling import SystemClock
-from opcost.sensor import Sensor
+from opcost.energy.meter import MeterUnavailable
+from opcost.energy.nvml import NvmlMeter
+from opcost.energy.phase import measure_power
+from opcost.energy.rapl import RaplMeter
+from opcost.energy.sampling import SystemClock
+from opcost.energy.sensor import Sensor
 from opcost.study import MeasurementSettings
 from simulated_processor import Cores
 

@@ -10,7 +10,7 @@ from conftest import QUICK
 from opcost import protocol
 from opcost.device import BatchTime
 from opcost.disturbance import NoWatch
-from opcost.energy import MeterUnavailable
+from opcost.energy.meter import MeterUnavailable
 
 
 class SimulatedDevice:

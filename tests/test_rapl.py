@@ -8,8 +8,8 @@ often real counters move, and that other processes draw power, too.
 import os
 
 import pytest
-from opcost.energy import MeterUnavailable
-from opcost.rapl import RaplMeter
+from opcost.energy.meter import MeterUnavailable
+from opcost.energy.rapl import RaplMeter
 
 RANGE_UJ = 1_000_000
 

@@ -16,7 +16,7 @@ from torch import nn
 from opcost import models, protocol, records, statistics
 from opcost.device import Device, OutOfMemory
 from opcost.disturbance import Watch
-from opcost.energy import open_meter, sensor_of
+from opcost.energy.meter import open_meter, sensor_of
 from opcost.environment import describe_environment
 from opcost.manifest import TupleRecord
 from opcost.operands import MEMORY_SHARE, OperandSets, Rotation, degenerate, operand_sets

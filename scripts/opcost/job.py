@@ -56,7 +56,7 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
     settings = Target(device, threads=1, tf32=False)
 
     def measure() -> None:
-        from opcost.target_sensor import characterise_target
+        from opcost.energy.target_sensor import characterise_target
 
         def expected_device() -> Any:
             return _expected_device(settings, target, device_file)[0]

@@ -4,7 +4,7 @@
                             |  time_s     |  |    without a meter: none       |
 
 Time and power are measured in separate phases of the same steady loop, so that reading a sensor
-costs no time that is measured. Energy per iteration is time per iteration x mean power (power.py).
+costs no time that is measured. Energy per iteration is time per iteration x mean power (energy/phase.py).
 A trial that a passing physical cause spoilt is repeated.
 """
 
@@ -20,10 +20,10 @@ from typing import Protocol
 from opcost import statistics
 from opcost.device import Device, Pending
 from opcost.disturbance import Watch
-from opcost.energy import DeviceState, Meter, MeterUnavailable
-from opcost.power import SPOILT, PowerMeasurement, measure_power
-from opcost.sampling import SYSTEM_CLOCK, Clock
-from opcost.sensor import Sensor
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.phase import SPOILT, PowerMeasurement, measure_power
+from opcost.energy.sampling import SYSTEM_CLOCK, Clock
+from opcost.energy.sensor import Sensor
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 

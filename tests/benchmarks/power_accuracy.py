@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "simulated_nvml"))
 from card import UUID, Card, CardDevice, CardLoad, build
 from opcost import protocol
 from opcost.disturbance import NoWatch
-from opcost.nvml import NvmlMeter
+from opcost.energy.nvml import NvmlMeter
 from opcost.study import MeasurementSettings
 
 SCHEMA = Path("workflow/schemas/config.schema.yaml")

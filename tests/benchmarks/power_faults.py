@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "simulated_nvml"))
 from card import UUID, Card, CardDevice, CardLoad, build
 from opcost import protocol
 from opcost.disturbance import NoWatch
-from opcost.nvml import NvmlMeter
-from opcost.sensor import Sensor
+from opcost.energy.nvml import NvmlMeter
+from opcost.energy.sensor import Sensor
 from power_accuracy import default_settings
 
 WATTS, ITERATION_S = 300.0, 1e-4

@@ -12,11 +12,11 @@ from opcost import job
 from opcost.benchmark import benchmark_model, benchmark_operator
 from opcost.device import open_device
 from opcost.disturbance import NoWatch
-from opcost.energy import open_meter, sensor_of
+from opcost.energy.meter import open_meter, sensor_of
+from opcost.energy.target_sensor import characterise_target
 from opcost.manifest import TupleRecord
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.study import Conditions, InputSpec, ModelDefinition, Target
-from opcost.target_sensor import characterise_target
 
 pytestmark = [
     pytest.mark.gpu,

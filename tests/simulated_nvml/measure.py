@@ -13,7 +13,7 @@ from opcost import protocol
 from opcost.benchmark import _trial_columns
 from opcost.device import open_device
 from opcost.disturbance import NoWatch
-from opcost.nvml import NvmlMeter
+from opcost.energy.nvml import NvmlMeter
 from opcost.study import Target
 
 ITERATION_S = 1e-3

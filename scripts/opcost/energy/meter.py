@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from opcost.device import Device
-from opcost.sensor import Sensor, read_sensor
+from opcost.energy.sensor import Sensor, read_sensor
 
 
 class MeterUnavailable(Exception):
@@ -79,11 +79,11 @@ def sensor_of(meter: Meter, path: Path | None) -> Sensor:
 def open_meter(device: Device) -> Meter:
     """The device's meter. Raises MeterUnavailable with the reason when it has none."""
     if device.torch_device.type == "cpu":
-        from opcost.rapl import RaplMeter
+        from opcost.energy.rapl import RaplMeter
 
         return RaplMeter()
     if device.torch_device.type != "cuda" or device.uuid is None:
         raise MeterUnavailable(f"no energy sensor is supported for device {device.name}")
-    from opcost.nvml import NvmlMeter
+    from opcost.energy.nvml import NvmlMeter
 
     return NvmlMeter(device.uuid)

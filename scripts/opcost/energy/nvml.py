@@ -11,8 +11,8 @@ from typing import Any
 import pynvml
 import torch
 
-from opcost.energy import DeviceState, Meter, MeterUnavailable
-from opcost.sensor import Sensor
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.sensor import Sensor
 
 GAIN_UNCERTAINTY = 0.05
 """Relative; NVIDIA states +-5 %, and arXiv 2312.02741 found gains of up to that much off."""

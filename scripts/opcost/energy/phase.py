@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opcost.energy import DeviceState, Meter, MeterUnavailable
-from opcost.sampling import SYSTEM_CLOCK, Clock, Load, Sampler
-from opcost.sensor import Sensor
-from opcost.shifted import may_alias, shifted_windows
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.sampling import SYSTEM_CLOCK, Clock, Load, Sampler
+from opcost.energy.sensor import Sensor
+from opcost.energy.shifted import may_alias, shifted_windows
+from opcost.energy.window import Bench, Window, mean, one_window
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
-from opcost.window import Bench, Window, mean, one_window
 
 SPOILT = frozenset({"throttled", "other_process", "busy_when_idle"})
 """Flags with a passing physical cause: measuring again may help."""

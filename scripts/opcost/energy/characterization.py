@@ -14,9 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from opcost.energy import Meter
-from opcost.sampling import SYSTEM_CLOCK, Clock, Load, Sampler
-from opcost.sensor_fit import changes, correlated_share, fit_response, noise, refresh_period_s
+from opcost.energy.meter import Meter
+from opcost.energy.sampling import SYSTEM_CLOCK, Clock, Load, Sampler
+from opcost.energy.sensor_fit import (
+    changes,
+    correlated_share,
+    fit_response,
+    noise,
+    refresh_period_s,
+)
 
 _IDLE_S = 2.0
 _RANDOM_S = 15.0

@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Protocol
 
 from opcost.device import Pending
-from opcost.energy import Meter
-from opcost.sensor import Sensor
+from opcost.energy.meter import Meter
+from opcost.energy.sensor import Sensor
 
 _POLLS_PER_REFRESH = 4
 _CHUNKS_PER_REFRESH = 8

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 import opcost
-from opcost.characterization import characterise, idle_power_w
 from opcost.device import Device
-from opcost.energy import MeterUnavailable, open_meter
+from opcost.energy.characterization import characterise, idle_power_w
+from opcost.energy.meter import MeterUnavailable, open_meter
+from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.environment import describe_environment
 from opcost.files import replacing
 from opcost.protocol import WorkloadLoad, calibrate
-from opcost.sensor import SCHEMA_VERSION
 
 
 def characterise_target(name: str, open_device: Callable[[], Device], output: Path) -> None:
@@ -70,7 +70,7 @@ def _idle_without_context_w(device: str) -> tuple[str | None, float | None]:
     """(UUID, watts) of a GPU that this process has not touched yet; None where there is none."""
     if device == "cpu":
         return None, None
-    from opcost.nvml import NvmlMeter, device_uuids, visible_uuid
+    from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
 
     index = device.partition(":")[2] or "0"
     try:

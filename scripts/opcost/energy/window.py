@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from opcost.energy import DeviceState, Meter, MeterUnavailable
-from opcost.refreshes import Blocks, blocks
-from opcost.sampling import Load, Refresh, Sampler
-from opcost.sensor import Sensor
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.refreshes import Blocks, blocks
+from opcost.energy.sampling import Load, Refresh, Sampler
+from opcost.energy.sensor import Sensor
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 

@@ -23,8 +23,8 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from opcost.sampling import Refresh
-from opcost.sensor import Sensor
+from opcost.energy.sampling import Refresh
+from opcost.energy.sensor import Sensor
 from opcost.statistics import Estimate
 
 _BLOCK_S = 0.1

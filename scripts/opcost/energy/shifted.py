@@ -12,10 +12,10 @@ import math
 import random
 import statistics
 
-from opcost.energy import MeterUnavailable
-from opcost.refreshes import Blocks, Spread
-from opcost.sampling import Refresh
-from opcost.window import Bench, Window, begin_window, end_window, mean, narrow
+from opcost.energy.meter import MeterUnavailable
+from opcost.energy.refreshes import Blocks, Spread
+from opcost.energy.sampling import Refresh
+from opcost.energy.window import Bench, Window, begin_window, end_window, mean, narrow
 
 _SHORT_ITERATION = 0.05
 """ASSUME power within an iteration swings by half of its mean at most: an iteration of that share

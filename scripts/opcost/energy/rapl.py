@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from opcost.energy import DeviceState, Meter, MeterUnavailable
-from opcost.sensor import Sensor
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.sensor import Sensor
 
 _ROOT = Path("/sys/class/powercap")
 _REMEDY = (
