@@ -139,7 +139,7 @@ def test_a_file_of_another_version_is_refused_with_the_remedy(card, tmp_path):
 
 
 def test_a_device_without_a_meter_is_a_file_that_says_so(cpu, tmp_path, monkeypatch):
-    monkeypatch.setattr("opcost.rapl._packages", lambda _: [])
+    monkeypatch.setattr("opcost.energy.rapl._packages", lambda _: [])
     characterise_target("cpu", lambda: cpu, tmp_path / "sensor.json")
     document = json.loads((tmp_path / "sensor.json").read_text())
     assert document["meter"] is None

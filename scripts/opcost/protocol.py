@@ -4,8 +4,8 @@
                             |  time_s     |  |    without a meter: none       |
 
 Time and power are measured in separate phases of the same steady loop, so that reading a sensor
-costs no time that is measured. Energy per iteration is time per iteration x mean power (energy/phase.py).
-A trial that a passing physical cause spoilt is repeated.
+costs no time that is measured. Energy per iteration is time per iteration x mean power
+(energy/phase.py). A trial that a passing physical cause spoilt is repeated.
 """
 
 import gc
