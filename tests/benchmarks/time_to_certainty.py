@@ -136,14 +136,14 @@ def main():
         for method in METHODS:
             values, lows, highs, seconds = zip(*found[method, name], strict=True)
             pooled = statistics.median(values)
-            held = sum(low <= pooled <= high for low, high in zip(lows, highs, strict=True))
-            width = statistics.median(
-                (high - low) / 2 / value
-                for value, low, high in zip(values, lows, highs, strict=True)
-            )
+            # Fewer than six values carry no interval.
+            bounded = [row for row in zip(values, lows, highs, strict=True) if row[1] is not None]
+            held = sum(low <= pooled <= high for _, low, high in bounded)
+            widths = [(high - low) / 2 / value for value, low, high in bounded]
+            width = f"{statistics.median(widths):.1%}" if widths else "none"
             print(
                 f"| {name} | {method} | {statistics.median(seconds):.2f} ({max(seconds):.2f}) "
-                f"| {width:.1%} | {statistics.stdev(values) / pooled:.1%} (SD) "
+                f"| {width} | {statistics.stdev(values) / pooled:.1%} (SD) "
                 f"| {held} of {len(values)} |",
                 flush=True,
             )
