@@ -11,6 +11,14 @@ def test_a_processor_takes_time_between_calls(cpu):
     assert between.low <= between.value <= between.high
 
 
+def test_a_processor_that_is_never_left_alone_is_measured_all_the_same(cpu):
+    class Restless(NoWatch):
+        def look(self):
+            return False
+
+    assert between_calls_s(cpu, Restless()).value > 0
+
+
 def test_a_gpu_does_not_wait_for_its_host():
     class Gpu:
         torch_device = torch.device("cuda")

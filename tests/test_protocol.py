@@ -132,6 +132,17 @@ def test_a_device_that_is_never_quiet_is_flagged_and_measured_all_the_same(trial
     assert result.flags == ["disturbed"]
 
 
+def test_too_few_undisturbed_batches_are_flagged_though_they_are_the_most(trial):
+    core = SharedCore()
+    looks = itertools.chain([True] * 5, itertools.cycle([True, True, False]))
+    core.look = lambda: next(looks)
+    settings = dataclasses.replace(QUICK, batch_s=1.0, min_batches=12, max_time_s=1.0)
+    result, _ = trial([1.0], settings, watch=core)
+    assert len(result.time.batch_times_s) == 12
+    assert sum(result.time.undisturbed) > 6
+    assert result.flags == ["disturbed"]
+
+
 def test_all_operands_are_used_once_before_any_is_timed(trial):
     settings = dataclasses.replace(QUICK, batch_s=1e-5)
     result, _ = trial([5e-5] * 1000 + [1e-5] * 100_000, settings, rotation=1000)

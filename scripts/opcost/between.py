@@ -5,6 +5,7 @@ a usual shape: run as a module, and run as the same operator calls in a row. On 
 ahead of the device: what it does between two calls costs nothing, or makes the model launch-bound.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -21,12 +22,13 @@ _BLOCKS = 24
 _CHANNELS = 48
 _SIZE = 28
 _PAIRS = 120
+_FEWEST_PAIRS = 6
 
 
 def between_calls_s(device: Device, watch: Watch) -> Estimate | None:
-    """Seconds between two operator calls of a model, with their interval.
+    """Seconds between two operator calls of a model, with their interval; None on a GPU.
 
-    None on a GPU, and where the processor was never left alone.
+    Undisturbed pairs count; all of them, where too few are.
     """
     if device.torch_device.type != "cpu":
         return None
@@ -35,14 +37,15 @@ def between_calls_s(device: Device, watch: Watch) -> Estimate | None:
         network = _network().eval()
         image = torch.randn(1, _CHANNELS, _SIZE, _SIZE)
         calls = _calls(network)
-        differences = []
+        differences, undisturbed = [], []
         for _ in range(_PAIRS):
             watch.look()
             as_module = device.time(lambda: network(image)).device_s
             in_a_row = device.time(lambda: _in_a_row(calls, image)).device_s
-            if watch.look():
-                differences.append((as_module - in_a_row) / len(calls))
-    return statistics.median(differences) if differences else None
+            differences.append((as_module - in_a_row) / len(calls))
+            undisturbed.append(watch.look())
+    counted = list(itertools.compress(differences, undisturbed))
+    return statistics.median(counted if len(counted) >= _FEWEST_PAIRS else differences)
 
 
 def _network() -> nn.Sequential:

@@ -45,12 +45,13 @@ class TimeMeasurement:
     """Seconds per iteration, and the batches behind them.
 
     The estimate is that of the undisturbed batches, or of all if they are fewer than
-    `min_batches`.
+    `min_batches`: `counts_disturbed` says so.
     """
 
     estimate: Estimate
     batch_times_s: tuple[float, ...]
     undisturbed: tuple[bool, ...]
+    counts_disturbed: bool
     batch_iterations: int
     enqueue_s: float
     stop_reason: str
@@ -190,29 +191,31 @@ def measure_time(
         times_s.append(batch.device_s / iterations)
         enqueue_s.append(batch.enqueue_s / iterations)
         undisturbed.append(watch.look())
-        stop_reason = _why_stop(
-            list(itertools.compress(times_s, undisturbed)), time.monotonic() - start, settings
-        )
-    counted = list(itertools.compress(times_s, undisturbed))
+        counted = list(itertools.compress(times_s, undisturbed))
+        stop_reason = _why_stop(counted, len(times_s), time.monotonic() - start, settings)
     if len(counted) < settings.min_batches:
         counted = times_s
     return TimeMeasurement(
         statistics.median(counted),
         tuple(times_s),
         tuple(undisturbed),
+        len(counted) > sum(undisturbed),
         iterations,
         statistics.median(enqueue_s).value,
         stop_reason,
     )
 
 
-def _why_stop(times_s: list[float], elapsed_s: float, settings: MeasurementSettings) -> str:
-    """The reason to stop timing, or "" to go on."""
+def _why_stop(
+    times_s: list[float], batches: int, elapsed_s: float, settings: MeasurementSettings
+) -> str:
+    """The reason to stop timing, or "" to go on; `times_s` are those of undisturbed batches."""
     if len(times_s) >= settings.min_batches and elapsed_s >= settings.min_time_s:
         half_width = statistics.median(times_s).relative_half_width
         if half_width is not None and half_width <= settings.time_relative_ci:
             return "converged"
-    return "time_budget" if elapsed_s >= settings.max_time_s else ""
+    spent = elapsed_s >= settings.max_time_s and batches >= settings.min_batches
+    return "time_budget" if spent else ""
 
 
 def find_flags(
@@ -221,7 +224,8 @@ def find_flags(
     """What a reader should know before trusting the numbers."""
     flags = []
     counted = list(itertools.compress(timing.batch_times_s, timing.undisturbed))
-    if len(counted) < len(timing.undisturbed) / 2:
+    few = len(counted) < len(timing.undisturbed) / 2
+    if few or timing.counts_disturbed:
         flags.append("disturbed")
     if statistics.drifts(counted):
         flags.append("drifting")
