@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 from opcost.errors import OpcostError
-from opcost.study import Conditions, ModelDefinition, load_study
+from opcost.study import Conditions, ModelDefinition, default_measurement, load_study
 
 SCHEMAS = Path("workflow/schemas")
 CONFIG = {"models": ["net"], "targets": {"local": {"device": "cpu"}}}
@@ -94,3 +94,9 @@ def test_comments_in_a_factory_do_not_change_its_definition(load, tmp_path):
         (tmp_path / "source.py").write_text(text)
         definitions.append(load(model=model).models["net"].to_json())
     assert definitions[0] == definitions[1] != definitions[2]
+
+
+def test_the_default_settings_are_those_of_a_study_that_changes_none(load):
+    study = load(CONFIG)
+    defaults = default_measurement(SCHEMAS)
+    assert study.conditions["local"].measurement == defaults

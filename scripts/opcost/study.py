@@ -152,6 +152,13 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
     )
 
 
+def default_measurement(schema_directory: Path) -> MeasurementSettings:
+    """The settings of a study that changes none."""
+    schema = yaml.safe_load((schema_directory / "config.schema.yaml").read_text(encoding="utf-8"))
+    properties = schema["properties"]["measurement"]["properties"]
+    return MeasurementSettings(**{name: entry["default"] for name, entry in properties.items()})
+
+
 def load_model(name: str, directory: Path, schema_path: Path) -> ModelDefinition:
     """Read and check `directory`/`name`.yaml."""
     path = directory / f"{name}.yaml"

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import yaml
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "simulated_nvml"))
 
@@ -26,20 +25,13 @@ from card import UUID, Card, CardDevice, CardLoad, build
 from opcost import protocol
 from opcost.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
-from opcost.study import MeasurementSettings
+from opcost.study import default_measurement
 
-SCHEMA = Path("workflow/schemas/config.schema.yaml")
+SCHEMAS = Path("workflow/schemas")
 REFRESHES_S = {"20 ms": (0.018, 0.022), "100 ms": (0.09, 0.11)}
 WINDOWS_S = {"25 ms": (0.02, 0.03), "100 ms": (0.08, 0.12), "1 s mean": (1.0, 1.0)}
 NOISES = {"0.2-1 %": (0.002, 0.01), "1-3 %": (0.01, 0.03), "3-5 %": (0.03, 0.05)}
 _MARGIN = 0.15  # characterisation gives the upper bound of the share that power itself has
-
-
-def default_settings():
-    """The settings of a study that changes none."""
-    schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
-    properties = schema["properties"]["measurement"]["properties"]
-    return MeasurementSettings(**{name: entry["default"] for name, entry in properties.items()})
 
 
 def draw(card, refresh, window, noise, seed, fluctuation=(0.001, 0.02), swing=False):
@@ -139,7 +131,7 @@ def main():
     parser.add_argument("--draws", type=int, default=400, help="trials in each class")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    settings = default_settings()
+    settings = default_measurement(SCHEMAS)
     with tempfile.TemporaryDirectory() as folder:
         card = Card(build(Path(folder)))
         print(f"{'':28} {'':6} |error of energy|         device seconds   95 % interval holds")

@@ -18,7 +18,8 @@ from opcost import protocol
 from opcost.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
-from power_accuracy import default_settings
+from opcost.study import default_measurement
+from power_accuracy import SCHEMAS
 
 WATTS, ITERATION_S = 300.0, 1e-4
 KNOWN = Sensor(refresh_s=0.1, averaging_s=0.1, rise_s=0.1, idle_w=60, source="measured")
@@ -59,7 +60,7 @@ def trial(card, faults):
     """A trial on the card with those faults."""
     card.reset(**{"noise": 0.003, **faults})
     device = CardDevice(card, CardLoad(card, ITERATION_S, WATTS))
-    settings = dataclasses.replace(default_settings(), max_repeats=0)
+    settings = dataclasses.replace(default_measurement(SCHEMAS), max_repeats=0)
 
     def find_sensor(meter):
         averages = meter.name == "nvml_power_usage"

@@ -16,6 +16,7 @@ import random
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 from opcost import benchmark, models, protocol
@@ -24,7 +25,7 @@ from opcost.between import between_calls_s
 from opcost.device import CpuDevice, open_device
 from opcost.extraction import extract_model_tuples
 from opcost.operands import operand_sets
-from opcost.study import InputSpec, MeasurementSettings, ModelDefinition, Target
+from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
 
 MODELS = [
     "alexnet",
@@ -47,24 +48,14 @@ MODELS = [
 ]
 STATES = ("cold", "model", "warm")
 VISITS = 6
-SETTINGS = MeasurementSettings(
-    cache_state="cold",
-    seed=0,
+SETTINGS = dataclasses.replace(
+    default_measurement(Path("workflow/schemas")),
     warm_up_s=0.02,
     batch_s=0.005,
     min_batches=8,
     time_relative_ci=0.02,
     min_time_s=0.04,
     max_time_s=1.5,
-    model_time_s=0.0,
-    power_relative_ci=0.01,
-    power_min_s=1.0,
-    power_max_s=1.0,
-    power_lead_in_max_s=1.0,
-    idle_s=0.0,
-    max_repeats=0,
-    repeat_pause_s=0.0,
-    timeout_s=300,
 )
 WHOLE = dataclasses.replace(SETTINGS, batch_s=0.02, warm_up_s=0.1, max_time_s=4.0)
 

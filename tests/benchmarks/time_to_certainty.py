@@ -9,11 +9,13 @@ order statistics, at 95 %. It holds if it contains the median of all processes' 
 """
 
 import argparse
+import dataclasses
 import json
 import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 from opcost import protocol
@@ -23,7 +25,7 @@ from opcost.models import inference_conditions
 from opcost.operands import Rotation, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.statistics import median
-from opcost.study import MeasurementSettings, Target
+from opcost.study import Target, default_measurement
 from torch.utils.benchmark import Timer
 
 OPERATORS = {
@@ -49,24 +51,11 @@ OPERATORS = {
 METHODS = ("opcost", "blocked_autorange", "adaptive_autorange")
 RELATIVE_CI = 0.01
 LONGEST_S = 10.0
-SETTINGS = MeasurementSettings(
-    cache_state="warm",
-    seed=0,
-    warm_up_s=0.1,
-    batch_s=0.01,
-    min_batches=10,
+SETTINGS = dataclasses.replace(
+    default_measurement(Path("workflow/schemas")),
     time_relative_ci=RELATIVE_CI,
     min_time_s=0.0,
     max_time_s=LONGEST_S,
-    model_time_s=0.0,
-    power_relative_ci=0.01,
-    power_min_s=1.0,
-    power_max_s=1.0,
-    power_lead_in_max_s=1.0,
-    idle_s=0.0,
-    max_repeats=0,
-    repeat_pause_s=0.0,
-    timeout_s=300,
 )
 
 
