@@ -36,7 +36,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "converged": True,
         "flags": [],
         "sentinel_time_s": 1e-4,
-        "between_calls_s": None,
+        "call_overhead_s": None,
         **changes,
     }
 

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from opcost.device import Device, OutOfMemory
 from opcost.disturbance import Watch
 from opcost.energy.meter import open_meter, sensor_of
 from opcost.environment import describe_environment
+from opcost.heap import spacer_sizes
 from opcost.manifest import TupleRecord
 from opcost.operands import MEMORY_SHARE, OperandSets, Rotation, degenerate, operand_sets
 from opcost.protocol import Trial
@@ -31,6 +32,10 @@ CORE_CACHES_PER_ACTIVATION = 2
 """Activations that rotate through twice the core's own cache are found in the next one, as they are
 inside a model: docs/context.md has the experiment."""
 
+CORE_CACHES_PER_WORKSPACE = 128
+"""Workspaces move through that many of the core's own caches; from there on, times grow no more."""
+
+_LONG_CALL_S = 2e-4
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MOST_INPUT_SETS = 2**12
 _MOST_COPIES = 2**8
@@ -39,17 +44,30 @@ _MOST_COPIES = 2**8
 class OperatorWorkload:
     """A replayed operator, iterated over its operand sets."""
 
+    _spacer_sizes: Iterator[int] | None = None
+
     def __init__(self, operands: OperandSets) -> None:
         self.rotation = len(operands.calls)
         self._operator = operands.calls[0].operator
         self._results: deque[Any] = deque(maxlen=operands.kept_results)
         self._next = itertools.cycle([(call.args, call.kwargs) for call in operands.calls])
 
+    def move_workspaces(self, span_bytes: int) -> None:
+        """From now on, let each call find other memory for results and workspaces than the last."""
+        self._spacer_sizes = spacer_sizes(span_bytes)
+
     def run(self, iterations: int) -> None:
         """Call the operator, each time on the next set."""
-        operator, keep = self._operator, self._results.append
-        for args, kwargs in itertools.islice(self._next, iterations):
+        operator, keep, sizes = self._operator, self._results.append, self._spacer_sizes
+        sets = itertools.islice(self._next, iterations)
+        if sizes is None:
+            for args, kwargs in sets:
+                keep(operator(*args, **kwargs))
+            return
+        for args, kwargs in sets:
+            spacer = torch.empty(next(sizes), dtype=torch.uint8)
             keep(operator(*args, **kwargs))
+            del spacer
 
 
 class ModelWorkload:
@@ -88,7 +106,7 @@ def benchmark_operator(
             record.operator_tuple, device, rotation, settings.seed, record.outputs
         )
         check_outputs(operands.calls[0](), record.outputs)
-        workload = OperatorWorkload(operands)
+        workload = operator_workload(operands, device, settings.cache_state)
         trial = _run_trial(workload, device, watch, settings, sensor)
         cache_bytes = rotation.footprint_bytes // CACHES_PER_FOOTPRINT
         if settings.cache_state == "cold" and operands.footprint_bytes < cache_bytes:
@@ -141,6 +159,22 @@ def benchmark_model(
         }
 
     return {**row, **_attempt(measure)}
+
+
+def operator_workload(operands: OperandSets, device: Device, cache_state: str) -> OperatorWorkload:
+    """The workload of operands that rotate as the cache state asks for, workspaces included.
+
+    Workspaces larger than a core's own cache belong to calls that take long; there a microsecond
+    for moving them is no matter.
+    """
+    workload = OperatorWorkload(operands)
+    if cache_state != "warm" and device.core_cache_bytes:
+        workload.run(1)
+        if device.time(lambda: workload.run(1)).device_s > _LONG_CALL_S:
+            span_bytes = CORE_CACHES_PER_WORKSPACE * device.core_cache_bytes
+            room_bytes = int(device.free_memory_bytes() * MEMORY_SHARE)
+            workload.move_workspaces(min(span_bytes, room_bytes))
+    return workload
 
 
 def _run_trial(

@@ -1,7 +1,7 @@
 """Sums over operators against whole models, model by model and target by target.
 
-On a processor, what lies between two calls (Python, and the call of modules) is in every model and
-in no operator: the estimate adds it, as measured for the target.
+On a processor, a call costs more than its operator's own time: the estimate adds this overhead, as
+measured for the target.
 
 A sum is an answer only if it is complete: with a tuple missing, the estimate is null and says why.
 What could be measured is there all the same, named `partial`.
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from opcost import statistics
+from opcost.displacement import displaced_calls
 from opcost.manifest import ModelTuples
 from opcost.shares import shares
 from opcost.statistics import Estimate
@@ -67,12 +68,12 @@ def compare(
     reference_time = _estimate(reference, "time", "s", spread)
     conflict = _conflict([*(term.row for term in measured if term.row), reference])
     calls = sum(term.calls for term in terms)
-    operators_time = between_time = estimate_time = None
+    overhead = _overhead(model, calls, reference)
+    operators_time = estimate_time = None
     time_reason = conflict or why_incomplete(terms)
     if time_reason is None:
         operators_time = statistics.weighted_sum(_weighted(terms, "time", "s", spread))
-        between_time = statistics.weighted_sum([(calls, _between_calls(reference))])
-        estimate_time = statistics.weighted_sum([(1, operators_time), (1, between_time)])
+        estimate_time = statistics.weighted_sum([(1, operators_time), *overhead.values()])
     if reference_time is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure
@@ -84,12 +85,15 @@ def compare(
         **_relative_error("time", estimate_time, reference_time),
         "time_reason": time_reason,
         "operators_time_s": operators_time.value if operators_time else None,
-        "between_calls_time_s": between_time.value if between_time else None,
+        "overhead_time_s": sum(count * each.value for count, each in overhead.values())
+        if operators_time
+        else None,
         "partial_time_s": partial_s,
         "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
         "coverage_flops": _flops_coverage(terms),
         "coverage_time": partial_s / reference_time.value if reference_time else None,
         "calls": calls,
+        "displaced_calls": overhead["displaced_call"][0] if overhead else None,
         "view_calls": len(model.calls) - calls,
         "tuples": len(terms),
         "measured_tuples": len(measured),
@@ -108,15 +112,20 @@ def compare(
     return row | _energy(terms, reference, operators_time, reference_time, spread, time_reason)
 
 
-def _between_calls(reference: Row) -> Estimate:
-    """Seconds between two calls; none where the device, not its host, sets the pace."""
-    if reference["between_calls_s"] is None:
-        return Estimate(0.0, 0.0, 0.0)
-    return Estimate(
-        reference["between_calls_s"],
-        reference["between_calls_ci_low_s"],
-        reference["between_calls_ci_high_s"],
-    )
+def _overhead(model: ModelTuples, calls: int, reference: Row) -> dict[str, tuple[int, Estimate]]:
+    """How many calls of each kind, and what each costs beyond its operator.
+
+    Empty where the device, not its host, sets the pace.
+    """
+    if reference["call_overhead_s"] is None:
+        return {}
+    displaced = displaced_calls(model, reference["core_cache_bytes"])
+    views = len(model.calls) - calls
+    counts = {"call": calls - displaced + views, "displaced_call": displaced, "view_call": views}
+    return {
+        kind: (count, _with_limits(reference, f"{kind}_overhead", "s"))
+        for kind, count in counts.items()
+    }
 
 
 def _machine_spread(rows: Mapping[str, Row]) -> float | None:
@@ -181,8 +190,12 @@ def _weighted(
 def _estimate(row: Row, quantity: str, unit: str, spread: float | None) -> Estimate | None:
     if row[f"{quantity}_{unit}"] is None:
         return None
+    return _with_limits(row, quantity, unit).widened(spread or 0.0)
+
+
+def _with_limits(row: Row, quantity: str, unit: str) -> Estimate:
     low, high = row[f"{quantity}_ci_low_{unit}"], row[f"{quantity}_ci_high_{unit}"]
-    return Estimate(row[f"{quantity}_{unit}"], low, high).widened(spread or 0.0)
+    return Estimate(row[f"{quantity}_{unit}"], low, high)
 
 
 def _columns(name: str, unit: str, estimate: Estimate | None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ def describe_environment(device: Device) -> dict[str, Any]:
         "device_uuid_hash": device.uuid_hash,
         "allocator": device.allocator,
         "last_level_cache_bytes": device.last_level_cache_bytes,
+        "core_cache_bytes": device.core_cache_bytes,
         "driver_version": _driver_version() if on_gpu else None,
         "cuda_version": torch.version.cuda if on_gpu else None,
         "cudnn_version": str(torch.backends.cudnn.version()) if on_gpu else None,

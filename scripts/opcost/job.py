@@ -35,18 +35,18 @@ class Place:
 
 
 def identify_target(target: Target, output: Path) -> None:
-    """Write what device a target stands for here, and what its host takes between two calls.
+    """Write what device a target stands for here, and what a call costs there beyond its operator.
 
     Raises OpcostError if there is none.
     """
-    from opcost.between import between_calls_s
+    from opcost.overhead import measure_overhead
 
     device, identity = _open_identified(target)
     with exclusive(identity["lock_key"], f"the identity of {identity['device']}"):
         quiet_s = device.quiet_s()
-        between = between_calls_s(device, device.watch(quiet_s))
+        overhead = measure_overhead(device, device.watch(quiet_s))
         identity["quiet_s"] = quiet_s
-        identity["between_calls_s"] = between and [between.value, between.low, between.high]
+        identity["overhead"] = overhead and overhead.to_document()
     with replacing(output) as temporary:
         temporary.write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
 
@@ -119,7 +119,7 @@ def model_job(
             place.sensor_file,
         )
         identity = json.loads(place.device_file.read_text(encoding="utf-8"))
-        row |= records.between_columns(identity["between_calls_s"])
+        row |= records.overhead_columns(identity["overhead"])
         records.write(output, records.MODEL, [row])
         print(model_line(row), flush=True)
 
@@ -182,7 +182,7 @@ def _expected_device(settings: Target, target: str, device_file: Path) -> tuple[
     """
     device, found = _open_identified(settings)
     expected = json.loads(device_file.read_text(encoding="utf-8"))
-    quiet_s, _ = expected.pop("quiet_s"), expected.pop("between_calls_s")
+    quiet_s, _ = expected.pop("quiet_s"), expected.pop("overhead")
     if found != expected:
         raise OpcostError(
             f"target {target!r} began on {expected['device']} ({expected['device_name']}), "

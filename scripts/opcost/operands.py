@@ -124,14 +124,19 @@ def _slot_elements(spec: TensorSpec) -> int:
 def _copies(
     spec: TensorSpec, draw: Draw, count: int, device: Device, generator: torch.Generator
 ) -> tuple[torch.Tensor, ...]:
-    """`count` tensors side by side in one block, all holding the same drawn values."""
+    """`count` tensors of one block in random order, all holding the same drawn values.
+
+    In random order, because a processor that sees one after the other fetches the next ahead.
+    """
     dtype = getattr(torch, spec.dtype)
     slot = _slot_elements(spec)
     if slot == 0:
         return (torch.empty(spec.shape, dtype=dtype, device=device.torch_device),) * count
     block = device.allocate(count * slot, dtype)
     block.view(count, slot).copy_(draw(slot, dtype, generator).expand(count, -1))
-    return block.as_strided((count, *spec.shape), (slot, *strides(spec))).unbind(0)
+    tensors = block.as_strided((count, *spec.shape), (slot, *strides(spec))).unbind(0)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(generator.initial_seed()))
+    return tuple(tensors[index] for index in order.tolist())
 
 
 def _draws(operator_tuple: OperatorTuple) -> Iterator[Draw]:

@@ -3,6 +3,7 @@
 SCHEMA_VERSION is bumped when a column changes its name, type or meaning.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from opcost.files import replacing
 from opcost.manifest import TupleRecord
 from opcost.study import Conditions, ModelDefinition
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
 
 _SAMPLES = pa.list_(pa.float64())
@@ -99,6 +100,7 @@ _MEASUREMENT = [
     ("device_name", pa.string()),
     ("device_uuid_hash", pa.string()),
     ("last_level_cache_bytes", pa.int64()),
+    ("core_cache_bytes", pa.int64()),
     ("allocator", pa.string()),
     ("driver_version", pa.string()),
     ("cuda_version", pa.string()),
@@ -128,14 +130,19 @@ OPERATOR = pa.schema(
     metadata={"opcost.record": "operator", "opcost.schema_version": str(SCHEMA_VERSION)},
 )
 
+_OVERHEAD = [
+    (f"{name}_overhead{part}_s", pa.float64())
+    for name in ("call", "displaced_call", "view_call")
+    for part in ("", "_ci_low", "_ci_high")
+]
+
 MODEL = pa.schema(
     [
         ("model", pa.string()),
         ("definition_json", pa.string()),
-        # seconds between two operator calls on this target; null on a GPU, whose host runs ahead
-        ("between_calls_s", pa.float64()),
-        ("between_calls_ci_low_s", pa.float64()),
-        ("between_calls_ci_high_s", pa.float64()),
+        # seconds that a call costs on this target beyond its operator's own time: where the core
+        # still holds its code, where not, and a view; null on a GPU, whose host runs ahead
+        *_OVERHEAD,
         *_MEASUREMENT,
     ],
     metadata={"opcost.record": "model", "opcost.schema_version": str(SCHEMA_VERSION)},
@@ -145,8 +152,7 @@ COMPARISON = pa.schema(
     [
         ("model", pa.string()),
         ("target", pa.string()),
-        # seconds: the sum over the model's operators with what lies between their calls, and the
-        # whole model
+        # seconds: the sum over the operators with the overhead of their calls, and the whole model
         ("estimate_time_s", pa.float64()),
         ("estimate_time_ci_low_s", pa.float64()),
         ("estimate_time_ci_high_s", pa.float64()),
@@ -159,7 +165,7 @@ COMPARISON = pa.schema(
         ("time_reason", pa.string()),
         # the two parts of the estimate
         ("operators_time_s", pa.float64()),
-        ("between_calls_time_s", pa.float64()),
+        ("overhead_time_s", pa.float64()),
         # joules, likewise
         ("estimate_energy_j", pa.float64()),
         ("estimate_energy_ci_low_j", pa.float64()),
@@ -177,6 +183,8 @@ COMPARISON = pa.schema(
         ("coverage_flops", pa.float64()),
         ("coverage_time", pa.float64()),
         ("calls", pa.int64()),
+        # of these, calls before which a core's own cache has lost their code; null on a GPU
+        ("displaced_calls", pa.int64()),
         ("view_calls", pa.int64()),
         ("tuples", pa.int64()),
         ("measured_tuples", pa.int64()),
@@ -236,10 +244,10 @@ def model_columns(definition: ModelDefinition) -> dict[str, Any]:
     return {"model": definition.name, "definition_json": definition.to_json()}
 
 
-def between_columns(between: Sequence[float | None] | None) -> dict[str, Any]:
-    """The columns of what lies between two calls, from (seconds, low, high)."""
-    names = ("between_calls_s", "between_calls_ci_low_s", "between_calls_ci_high_s")
-    return dict(zip(names, between, strict=True)) if between else {}
+def overhead_columns(document: Mapping[str, Sequence[float | None]] | None) -> dict[str, Any]:
+    """The columns of what calls cost beyond their operators, from what `Overhead` wrote."""
+    values = itertools.chain.from_iterable((document or {}).values())
+    return {name: value for (name, _), value in zip(_OVERHEAD, values, strict=False)}
 
 
 def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:

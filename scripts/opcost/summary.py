@@ -74,11 +74,15 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
         "calls, FLOPs: the share that the measured operators account for.",
         "±: half of the 95 % interval.",
     ]
-    between_s = comparison[0]["between_calls_time_s"]
-    if between_s:
-        per_call = seconds(between_s / comparison[0]["calls"])
+    overheads = [
+        f"{seconds(row['overhead_time_s'])} of {row['model']}"
+        for row in comparison
+        if row["overhead_time_s"]
+    ]
+    if overheads:
         notes.append(
-            f"The sum contains {per_call} between two calls: Python and the call of modules."
+            "The sum contains the overhead of calls (Python, dispatch, code that the core's cache "
+            f"has lost): {', '.join(overheads)}."
         )
     spread = comparison[0]["machine_spread"]
     if spread is not None:

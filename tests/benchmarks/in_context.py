@@ -15,7 +15,7 @@ from collections import defaultdict
 
 import torch
 from opcost import benchmark, models
-from opcost.benchmark import ModelWorkload, OperatorWorkload
+from opcost.benchmark import ModelWorkload, operator_workload
 from opcost.description import describe
 from opcost.device import CpuDevice, open_device
 from opcost.extraction import extract_model_tuples
@@ -139,7 +139,9 @@ def main():
                     device.begin_again()
                     rotation = benchmark._rotation(record, device, state)
                     operands = operand_sets(operator_tuple, device, rotation, 0, record.outputs)
-                    value, _ = seconds(OperatorWorkload(operands), device, watch, SETTINGS)
+                    value, _ = seconds(
+                        operator_workload(operands, device, state), device, watch, SETTINGS
+                    )
                     table[operator_tuple.name][state] += times * value
         inside_s = sum(row["in context"] for row in table.values())
         between_us = (whole_s - inside_s) / len(calls) * 1e6

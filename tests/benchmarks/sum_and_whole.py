@@ -3,7 +3,8 @@
 Each operator tuple is timed in the three cache states, in shuffled order; the whole model, in
 processes of its own, before, after and between them: in a loop (its weights stay in a last-level
 cache that is large enough) and rotating through copies of itself (they come from memory). Only
-undisturbed batches count. Ratios are sum / whole; `between` adds what lies between calls.
+undisturbed batches count. Ratios are sum / whole; `overhead` adds what calls
+cost beyond their operators.
 
     PYTHONPATH=scripts python tests/benchmarks/sum_and_whole.py [--batch 8] [MODEL ...]
 """
@@ -20,11 +21,12 @@ from pathlib import Path
 
 import torch
 from opcost import benchmark, models, protocol
-from opcost.benchmark import ModelWorkload, OperatorWorkload
-from opcost.between import between_calls_s
+from opcost.benchmark import ModelWorkload, operator_workload
 from opcost.device import CpuDevice, open_device
+from opcost.displacement import displaced_calls
 from opcost.extraction import extract_model_tuples
 from opcost.operands import operand_sets
+from opcost.overhead import measure_overhead
 from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
 
 MODELS = [
@@ -147,15 +149,26 @@ def compare(definition, device, watch, generator):
                 operands = operand_sets(
                     record.operator_tuple, device, rotation, SETTINGS.seed, record.outputs
                 )
-                value, undisturbed = seconds(OperatorWorkload(operands), device, watch, SETTINGS)
+                workload = operator_workload(operands, device, state)
+                value, undisturbed = seconds(workload, device, watch, SETTINGS)
                 sums[state] += counts[record.operator_tuple.tuple_id] * value
                 disturbed += not undisturbed
     for whole in wholes:
         whole.visit()
         whole.close()
-    calls = sum(counts[record.operator_tuple.tuple_id] for record in kernels)
     visits = [whole.visits for whole in wholes]
-    return sums, visits, calls, disturbed / len(kernels) / len(STATES)
+    return sums, visits, tuples, disturbed / len(kernels) / len(STATES)
+
+
+def overhead_s(overhead, tuples, device):
+    """What the calls of a model cost beyond their operators."""
+    displaced = displaced_calls(tuples, device.core_cache_bytes)
+    views = sum(not tuples.tuples[index].launches_kernel for index, _, _ in tuples.calls)
+    return (
+        (len(tuples.calls) - displaced) * overhead.call_s.value
+        + displaced * overhead.displaced_call_s.value
+        + views * overhead.view_call_s.value
+    )
 
 
 def main():
@@ -175,12 +188,14 @@ def main():
     open_device(Target("cpu", 1, False))
     device = OneBlock(int(arguments.caches * CpuDevice().last_level_cache_bytes * 1.2) + 2**30)
     watch = device.watch(device.quiet_s())
-    between_s = between_calls_s(device, watch).value
+    overhead = measure_overhead(device, watch)
     generator = random.Random(0)
-    columns = [*STATES, "model + between"]
+    columns = [*STATES, "model + overhead"]
     errors = {(whole, column): [] for whole in ("loop", "copies") for column in columns}
     print(f"{device.model_name}, torch {torch.__version__}, batch {arguments.batch}, one thread")
-    print(f"between calls: {between_s * 1e6:.1f} us\n")
+    for name, estimate in vars(overhead).items():
+        print(f"{name}: {estimate.value * 1e6:.1f} us")
+    print()
     header = " | ".join(
         f"{whole} (spread) | " + " | ".join(columns) for whole in ("loop", "copies")
     )
@@ -189,8 +204,8 @@ def main():
     for name in arguments.models:
         shape = (arguments.batch, 3, arguments.size, arguments.size)
         definition = ModelDefinition(name=name, model=name, inputs=(InputSpec(shape),))
-        sums, visits, calls, disturbed = compare(definition, device, watch, generator)
-        sums["model + between"] = sums["model"] + calls * between_s
+        sums, visits, tuples, disturbed = compare(definition, device, watch, generator)
+        sums["model + overhead"] = sums["model"] + overhead_s(overhead, tuples, device)
         cells = []
         for whole, found in zip(("loop", "copies"), visits, strict=True):
             whole_s = statistics.median(found)
@@ -199,7 +214,9 @@ def main():
             for column in columns:
                 errors[whole, column].append(abs(sums[column] / whole_s - 1))
                 cells.append(f"{sums[column] / whole_s:.3f}")
-        print(f"| {name} | {calls} | {' | '.join(cells)} | {disturbed:.0%} |", flush=True)
+        print(
+            f"| {name} | {len(tuples.calls)} | {' | '.join(cells)} | {disturbed:.0%} |", flush=True
+        )
     for (whole, column), found in errors.items():
         middle, worst = statistics.median(found), max(found)
         print(f"{column} against {whole}: median {middle:.1%}, worst {worst:.1%}")
