@@ -74,18 +74,32 @@ def test_each_tuple_counts_as_often_as_it_is_called(compare):
     assert comparison["time_reason"] is None
 
 
-def test_what_lies_between_calls_is_in_the_estimate_and_stated_apart(compare):
-    between = {
-        "between_calls_s": 1e-4,
-        "between_calls_ci_low_s": 0.9e-4,
-        "between_calls_ci_high_s": 1.1e-4,
-    }
-    comparison, _ = compare(reference=between)
+OVERHEAD = {
+    f"{name}_overhead{limit}_s": seconds * factor
+    for name, seconds in {"call": 1e-5, "displaced_call": 1e-4, "view_call": 1e-6}.items()
+    for limit, factor in {"": 1.0, "_ci_low": 0.9, "_ci_high": 1.1}.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("core_cache_bytes", "displaced", "overhead_s"),
+    [(2**30, 0, 5e-5 + 1e-6), (0, 4, 4e-4 + 1e-5 + 1e-6)],
+)
+def test_the_overhead_of_calls_is_in_the_estimate_and_stated_apart(
+    compare, core_cache_bytes, displaced, overhead_s
+):
+    comparison, _ = compare(reference=OVERHEAD | {"core_cache_bytes": core_cache_bytes})
+    assert (comparison["displaced_calls"], comparison["view_calls"]) == (displaced, 1)
     assert comparison["operators_time_s"] == pytest.approx(4e-3)
-    assert comparison["between_calls_time_s"] == pytest.approx(4e-4)
-    assert comparison["estimate_time_s"] == pytest.approx(4.4e-3)
-    summary = summarise([comparison], [])
-    assert "The sum contains 100 us between two calls" in summary
+    assert comparison["overhead_time_s"] == pytest.approx(overhead_s)
+    assert comparison["estimate_time_s"] == pytest.approx(4e-3 + overhead_s)
+    assert "The sum contains the overhead of calls" in summarise([comparison], [])
+
+
+def test_where_the_device_sets_the_pace_there_is_no_overhead(compare):
+    comparison, _ = compare()
+    assert (comparison["overhead_time_s"], comparison["displaced_calls"]) == (0, None)
+    assert "overhead" not in summarise([comparison], [])
 
 
 def test_errors_of_one_tuple_add_up_and_errors_of_two_in_quadrature(compare):

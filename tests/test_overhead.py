@@ -1,14 +1,30 @@
-"""What lies between two calls is measured where the host sets the pace, and nowhere else."""
+"""What a call costs beyond its operator: measured where the host sets the pace, nowhere else."""
 
+import pytest
 import torch
-from opcost.between import between_calls_s
 from opcost.disturbance import NoWatch
+from opcost.overhead import measure_overhead
 
 
-def test_a_processor_takes_time_between_calls(cpu):
-    between = between_calls_s(cpu, NoWatch())
-    assert 0 < between.value < 1e-3
-    assert between.low <= between.value <= between.high
+@pytest.fixture(scope="module")
+def overhead(cpu):
+    return measure_overhead(cpu, NoWatch())
+
+
+@pytest.mark.parametrize("kind", ["call_s", "displaced_call_s", "view_call_s"])
+def test_a_processor_takes_time_for_every_call(overhead, kind):
+    estimate = getattr(overhead, kind)
+    assert 0 < estimate.low <= estimate.value <= estimate.high < 1e-3
+
+
+def test_a_call_whose_code_was_displaced_takes_longer(overhead):
+    assert overhead.displaced_call_s.low > overhead.call_s.high
+
+
+def test_the_document_holds_values_and_limits(overhead):
+    document = overhead.to_document()
+    assert list(document) == ["call_s", "displaced_call_s", "view_call_s"]
+    assert document["call_s"][0] == overhead.call_s.value
 
 
 def test_a_processor_that_is_never_left_alone_is_measured_all_the_same(cpu):
@@ -16,11 +32,11 @@ def test_a_processor_that_is_never_left_alone_is_measured_all_the_same(cpu):
         def look(self):
             return False
 
-    assert between_calls_s(cpu, Restless()).value > 0
+    assert measure_overhead(cpu, Restless()).call_s.value > 0
 
 
 def test_a_gpu_does_not_wait_for_its_host():
     class Gpu:
         torch_device = torch.device("cuda")
 
-    assert between_calls_s(Gpu(), NoWatch()) is None
+    assert measure_overhead(Gpu(), NoWatch()) is None

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from opcost.device import Device, OutOfMemory
 from opcost.disturbance import Watch
 from opcost.energy.meter import open_meter, sensor_of
 from opcost.environment import describe_environment
-from opcost.heap import spacer_sizes
+from opcost.heap import Spacers
 from opcost.manifest import TupleRecord
 from opcost.operands import MEMORY_SHARE, OperandSets, Rotation, degenerate, operand_sets
 from opcost.protocol import Trial
@@ -32,7 +32,7 @@ CORE_CACHES_PER_ACTIVATION = 2
 """Activations that rotate through twice the core's own cache are found in the next one, as they are
 inside a model: docs/context.md has the experiment."""
 
-CORE_CACHES_PER_WORKSPACE = 128
+CORE_CACHES_PER_WORKSPACE = 64
 """Workspaces move through that many of the core's own caches; from there on, times grow no more."""
 
 _LONG_CALL_S = 2e-4
@@ -44,7 +44,7 @@ _MOST_COPIES = 2**8
 class OperatorWorkload:
     """A replayed operator, iterated over its operand sets."""
 
-    _spacer_sizes: Iterator[int] | None = None
+    _spacers: Spacers | None = None
 
     def __init__(self, operands: OperandSets) -> None:
         self.rotation = len(operands.calls)
@@ -54,16 +54,18 @@ class OperatorWorkload:
 
     def move_workspaces(self, span_bytes: int) -> None:
         """From now on, let each call find other memory for results and workspaces than the last."""
-        self._spacer_sizes = spacer_sizes(span_bytes)
+        self._results = deque(maxlen=0)  # kept ones would stand in the way
+        self._spacers = Spacers(span_bytes)
 
     def run(self, iterations: int) -> None:
         """Call the operator, each time on the next set."""
-        operator, keep, sizes = self._operator, self._results.append, self._spacer_sizes
+        operator, keep = self._operator, self._results.append
         sets = itertools.islice(self._next, iterations)
-        if sizes is None:
+        if self._spacers is None:
             for args, kwargs in sets:
                 keep(operator(*args, **kwargs))
             return
+        sizes = self._spacers.sizes
         for args, kwargs in sets:
             spacer = torch.empty(next(sizes), dtype=torch.uint8)
             keep(operator(*args, **kwargs))

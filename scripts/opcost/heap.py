@@ -8,6 +8,8 @@ import torch
 
 _GOLDEN_RATIO = 0.6180339887498949
 _PAGE_BYTES = 4096
+_SHELTER_BYTES = 2**20
+_WALL_BYTES = 2**16
 
 
 def keep_freed_memory() -> bool:
@@ -25,7 +27,7 @@ def keep_freed_memory() -> bool:
         return False
 
 
-def spacer_sizes(span_bytes: int) -> Iterator[int]:
+class Spacers:
     """Sizes of blocks to hold during one call each, so that the call's own lie elsewhere each time.
 
     What a call allocates, its results and its workspaces (a convolution writes its weights anew in
@@ -33,7 +35,32 @@ def spacer_sizes(span_bytes: int) -> Iterator[int]:
     (multiples of the golden ratio, modulo one), so that memory comes again only after about as much
     other memory was used. Freed memory must stay with the process: `keep_freed_memory`.
     """
-    # Used once now: the first use of memory is slow.
-    torch.empty(span_bytes, dtype=torch.uint8).fill_(0)
-    pages = span_bytes // _PAGE_BYTES
-    return (int(turn * _GOLDEN_RATIO % 1.0 * pages) * _PAGE_BYTES for turn in itertools.count())
+
+    sizes: Iterator[int]
+
+    def __init__(self, span_bytes: int) -> None:
+        # Small blocks that live longer than a call go here, and do not divide the span.
+        shelter = torch.empty(_SHELTER_BYTES, dtype=torch.uint8)
+        wall = torch.empty(_WALL_BYTES, dtype=torch.uint8)
+        # Used once now: the first use of memory is slow.
+        span = torch.empty(span_bytes, dtype=torch.uint8).fill_(0)
+        self._held = [wall, *_plug_holes(span)]
+        del shelter, span
+        pages = span_bytes // _PAGE_BYTES
+        positions = (turn * _GOLDEN_RATIO % 1.0 for turn in itertools.count())
+        self.sizes = (int(position * pages) * _PAGE_BYTES for position in positions)
+
+
+def _plug_holes(span: torch.Tensor) -> list[torch.Tensor]:
+    """Blocks that fill what is free outside of `span`: a call would find the same hole each time."""
+    plugs: list[torch.Tensor] = []
+    end = span.data_ptr() + span.nbytes
+    size, room = span.nbytes // 2, span.nbytes  # no more, should the heap grow downwards
+    while size >= _SHELTER_BYTES and size <= room:
+        plug = torch.empty(size, dtype=torch.uint8)
+        if plug.data_ptr() < end:
+            plugs.append(plug)
+            room -= size
+        else:
+            size //= 2
+    return plugs

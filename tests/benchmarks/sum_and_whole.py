@@ -31,12 +31,10 @@ from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
 
 MODELS = [
     "alexnet",
-    "vgg11",
     "resnet18",
     "resnet50",
     "resnext50_32x4d",
     "squeezenet1_1",
-    "densenet121",
     "googlenet",
     "mobilenet_v2",
     "mobilenet_v3_small",
@@ -49,7 +47,7 @@ MODELS = [
     "convnext_tiny",
 ]
 STATES = ("cold", "model", "warm")
-VISITS = 6
+VISITS = 4
 SETTINGS = dataclasses.replace(
     default_measurement(Path("workflow/schemas")),
     warm_up_s=0.02,
@@ -57,9 +55,9 @@ SETTINGS = dataclasses.replace(
     min_batches=8,
     time_relative_ci=0.02,
     min_time_s=0.04,
-    max_time_s=1.5,
+    max_time_s=0.8,
 )
-WHOLE = dataclasses.replace(SETTINGS, batch_s=0.02, warm_up_s=0.1, max_time_s=4.0)
+WHOLE = dataclasses.replace(SETTINGS, batch_s=0.02, warm_up_s=0.1, max_time_s=2.5)
 
 
 class OneBlock(CpuDevice):
