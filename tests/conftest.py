@@ -11,10 +11,10 @@ import pynvml
 import pytest
 import torch
 from card import Card, build
-from opcost.device import open_device
 from opcost.disturbance import find_quiet_s
 from opcost.extraction import extract_model_tuples
 from opcost.study import Conditions, MeasurementSettings, Target, load_model
+from opcost.target_device import open_device
 
 REPOSITORY = Path(__file__).parent.parent
 STUDY = REPOSITORY / "tests" / "study"

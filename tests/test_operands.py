@@ -5,9 +5,10 @@ import itertools
 import pytest
 import torch
 from opcost.description import describe, describe_tensor
-from opcost.device import CpuDevice, OutOfMemory
+from opcost.device import OutOfMemory
 from opcost.operands import Rotation, degenerate, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.processor import CpuDevice
 from opcost.replay import tensors_in_tree
 
 aten = torch.ops.aten

@@ -52,7 +52,7 @@ class Spacers:
 
 
 def _plug_holes(span: torch.Tensor) -> list[torch.Tensor]:
-    """Blocks that fill what is free outside of `span`: a call would find the same hole each time."""
+    """Blocks that fill what is free outside of `span`: a call would find it each time."""
     plugs: list[torch.Tensor] = []
     end = span.data_ptr() + span.nbytes
     size, room = span.nbytes // 2, span.nbytes  # no more, should the heap grow downwards

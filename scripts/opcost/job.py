@@ -163,7 +163,7 @@ def _conditions(place: Place) -> dict[str, Any]:
 
 
 def _open_identified(target: Target) -> tuple[Any, dict[str, Any]]:
-    from opcost.device import open_device
+    from opcost.target_device import open_device
 
     device = open_device(target)
     identity = {

@@ -17,10 +17,11 @@ import torch
 from opcost import benchmark, models
 from opcost.benchmark import ModelWorkload, operator_workload
 from opcost.description import describe
-from opcost.device import CpuDevice, open_device
 from opcost.extraction import extract_model_tuples
 from opcost.operands import operand_sets
+from opcost.processor import CpuDevice
 from opcost.study import InputSpec, ModelDefinition, Target
+from opcost.target_device import open_device
 from sum_and_whole import MODELS, SETTINGS, STATES, OneBlock, seconds
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

@@ -24,11 +24,11 @@ import numpy as np
 import torch
 from opcost import protocol, records
 from opcost.benchmark import CACHES_PER_FOOTPRINT, OperatorWorkload
-from opcost.device import open_device
 from opcost.models import inference_conditions
 from opcost.operands import Rotation, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.study import Target
+from opcost.target_device import open_device
 
 CONV = OperatorTuple(
     "aten.conv2d.default",

@@ -22,12 +22,13 @@ from pathlib import Path
 import torch
 from opcost import benchmark, models, protocol
 from opcost.benchmark import ModelWorkload, operator_workload
-from opcost.device import CpuDevice, open_device
 from opcost.displacement import displaced_calls
 from opcost.extraction import extract_model_tuples
 from opcost.operands import operand_sets
 from opcost.overhead import measure_overhead
+from opcost.processor import CpuDevice
 from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
+from opcost.target_device import open_device
 
 MODELS = [
     "alexnet",

@@ -20,12 +20,12 @@ from pathlib import Path
 import torch
 from opcost import protocol
 from opcost.benchmark import OperatorWorkload
-from opcost.device import open_device
 from opcost.models import inference_conditions
 from opcost.operands import Rotation, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.statistics import median
 from opcost.study import Target, default_measurement
+from opcost.target_device import open_device
 from torch.utils.benchmark import Timer
 
 OPERATORS = {

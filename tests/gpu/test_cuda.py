@@ -10,13 +10,13 @@ import pytest
 import torch
 from opcost import job
 from opcost.benchmark import benchmark_model, benchmark_operator
-from opcost.device import open_device
 from opcost.disturbance import NoWatch
 from opcost.energy.meter import open_meter, sensor_of
 from opcost.energy.target_sensor import characterise_target
 from opcost.manifest import TupleRecord
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.study import Conditions, InputSpec, ModelDefinition, Target
+from opcost.target_device import open_device
 
 pytestmark = [
     pytest.mark.gpu,

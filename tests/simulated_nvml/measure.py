@@ -11,10 +11,10 @@ import time
 from conftest import QUICK
 from opcost import protocol
 from opcost.benchmark import _trial_columns
-from opcost.device import open_device
 from opcost.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
 from opcost.study import Target
+from opcost.target_device import open_device
 
 ITERATION_S = 1e-3
 
