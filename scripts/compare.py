@@ -15,6 +15,7 @@ with reported(snakemake.log[0]):
     comparison, shares = compare_study(
         [read_model_tuples(Path(path)) for path in files.tuples],
         records.read(Path(files.database), records.OPERATOR).to_pylist(),
+        records.read_all([Path(path) for path in files.again], records.OPERATOR).to_pylist(),
         records.read_all([Path(path) for path in files.models], records.MODEL).to_pylist(),
         read_manifest(Path(files.manifest)),
     )

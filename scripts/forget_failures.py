@@ -7,7 +7,12 @@ from opcost.errors import reported
 
 if __name__ == "__main__":
     with reported():
-        for kind, schema in (("operators", records.OPERATOR), ("models", records.MODEL)):
+        schemas = {
+            "operators": records.OPERATOR,
+            "again": records.OPERATOR,
+            "models": records.MODEL,
+        }
+        for kind, schema in schemas.items():
             for path in sorted(Path("results").glob(f"*/{kind}/*.parquet")):
                 for row in records.read(path, schema).to_pylist():
                     if row["status"] != "ok":

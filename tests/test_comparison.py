@@ -26,8 +26,8 @@ def row(time_s=1e-3, power_w=None, **changes):
         "status": "ok",
         "error": None,
         "time_s": time_s,
-        "time_ci_low_s": time_s * 0.99,
-        "time_ci_high_s": time_s * 1.01,
+        "time_ci_low_s": time_s and time_s * 0.99,
+        "time_ci_high_s": time_s and time_s * 1.01,
         "energy_j": energy_j,
         "energy_ci_low_j": None if energy_j is None else energy_j * 0.98,
         "energy_ci_high_j": None if energy_j is None else energy_j * 1.02,
@@ -49,7 +49,7 @@ def compare(tiny_tuples):
     """Compare tiny_cnn: two calls of conv2d, one of relu, one of linear, each 1 ms."""
     _, cnn = tiny_tuples
 
-    def compare(operators=None, reference=None, whitelist=None, power_w=None):
+    def compare(operators=None, reference=None, whitelist=None, power_w=None, times_again=()):
         manifest = collect([cnn], whitelist)
         rows = [
             row(power_w=power_w, tuple_id=record.operator_tuple.tuple_id)
@@ -58,7 +58,12 @@ def compare(tiny_tuples):
             if manifest[record.operator_tuple.tuple_id]["excluded"] is None
         ]
         whole = row(5e-3, power_w) | {"model": "tiny_cnn"} | (reference or {})
-        [comparison], shares = compare_study([cnn], rows, [whole], manifest)
+        others = [f"other{index}" for index in range(len(times_again))]
+        rows += [row(tuple_id=other) for other in others]
+        again = [
+            row(time_s, tuple_id=other) for time_s, other in zip(times_again, others, strict=True)
+        ]
+        [comparison], shares = compare_study([cnn], rows, again, [whole], manifest)
         return comparison, shares
 
     return compare
@@ -108,27 +113,23 @@ def test_errors_of_one_tuple_add_up_and_errors_of_two_in_quadrature(compare):
     assert half_width == pytest.approx(1e-5 * (2**2 + 1 + 1) ** 0.5)
 
 
-def test_the_machines_own_variation_widens_the_intervals(compare, tiny_tuples):
-    quiet, _ = compare()
-    assert quiet["machine_spread"] is None  # three measurements tell nothing of it
-    _, cnn = tiny_tuples
-    names = ("conv2d", "relu", "linear")
-    reference = row(5e-3) | {"model": "tiny_cnn"}
-    manifest = collect([cnn], None)
-    rows = [
-        row(tuple_id=record.operator_tuple.tuple_id)
-        for record in cnn.tuples
-        if record.operator_tuple.name in names
-    ]
-    others = [
-        row(tuple_id=f"other{index}", sentinel_time_s=1e-4 * (1 + 0.1 * (index % 3 - 1)))
-        for index in range(30)
-    ]
-    [noisy], _ = compare_study([cnn], rows + others, [reference], manifest)
-    assert noisy["machine_spread"] == pytest.approx(0.1, rel=0.2)
-    assert noisy["reference_time_ci_high_s"] == pytest.approx(5e-3 * 1.2, rel=0.03)
-    assert noisy["estimate_time_s"] == quiet["estimate_time_s"]
-    assert noisy["time_relative_error_ci_high"] > quiet["time_relative_error_ci_high"] + 0.1
+def test_what_does_not_reproduce_widens_the_intervals(compare):
+    exact, _ = compare()
+    assert exact["spread"] is None  # nothing was measured again
+    noisy, _ = compare(times_again=[1.1e-3, 0.9e-3] * 5)
+    assert noisy["spread"] == pytest.approx(0.1 / 2**0.5, rel=0.01)
+    half_width = noisy["reference_time_ci_high_s"] - 5e-3
+    assert half_width == pytest.approx(
+        5e-3 * (0.01**2 + (1.96 * noisy["spread"]) ** 2) ** 0.5, 1e-3
+    )
+    assert noisy["estimate_time_s"] == exact["estimate_time_s"]
+    assert noisy["time_relative_error_ci_high"] > exact["time_relative_error_ci_high"] + 0.1
+    assert "operators measured again at the end differed by 7." in summarise([noisy], [])
+
+
+def test_what_failed_the_second_time_says_nothing_of_the_spread(compare):
+    comparison, _ = compare(times_again=[None] * 3 + [1e-3] * 5)
+    assert comparison["spread"] is None
 
 
 @pytest.mark.parametrize(

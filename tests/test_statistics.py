@@ -14,7 +14,7 @@ from opcost.statistics import (
     median,
     product,
     ratio,
-    relative_spread,
+    spread_of_pairs,
     weighted_sum,
 )
 
@@ -110,10 +110,14 @@ def test_widening_adds_in_quadrature():
     assert Estimate(100.0, None, None).widened(0.1) == Estimate(100.0, None, None)
 
 
-def test_the_spread_of_normal_data_is_their_standard_deviation():
-    samples = np.random.default_rng(3).normal(10, 0.5, size=100_000)
-    assert relative_spread(samples.tolist()) == pytest.approx(0.05, rel=0.02)
-    assert relative_spread([1.0] * 5) is None
+def test_the_spread_of_pairs_is_that_of_one_value_whatever_the_quantity():
+    generator = np.random.default_rng(3)
+    truth = generator.uniform(1e-6, 1.0, size=20_000)
+    first, second = truth * np.exp(generator.normal(0, 0.05, size=(2, truth.size)))
+    pairs = list(zip(first.tolist(), second.tolist(), strict=True))
+    assert spread_of_pairs(pairs) == pytest.approx(0.05, rel=0.02)
+    assert spread_of_pairs(pairs[:5]) is None
+    assert spread_of_pairs([(2.0, 2.0)] * 6) == 0
 
 
 def test_drift_is_seen_and_noise_is_not():

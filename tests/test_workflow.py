@@ -88,6 +88,14 @@ def test_sensors_are_characterised_alone(checkout):
     assert checkout.started("--", "characterize") == []
 
 
+def test_some_operators_are_measured_again_last_of_all(done):
+    configure(done, measured_again=2)
+    assert done.started() == ["benchmark_operator_again"] * 2 + ["compare"]
+    again = sorted((done.root / "results/local/again").glob("*.parquet"))
+    assert [path.name for path in again] == sorted(stamps(done))[:2]
+    assert done.started() == []
+
+
 def test_nothing_is_done_twice(done):
     assert done.started() == []
 

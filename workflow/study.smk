@@ -66,6 +66,16 @@ def operator_measurements(wildcards):
     )
 
 
+def measurements_again(wildcards):
+    """Of the first tuples by id: ids are hashes, so these are any, and seldom others."""
+    manifest = read_manifest(Path(checkpoints.collect.get().output[0]))
+    return expand(
+        "results/{target}/again/{tuple_id}.parquet",
+        target=STUDY.conditions,
+        tuple_id=sorted(to_benchmark(manifest))[: STUDY.measured_again],
+    )
+
+
 def model_measurements():
     return expand(
         "results/{target}/models/{model}.parquet",

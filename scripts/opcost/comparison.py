@@ -6,12 +6,13 @@ measured for the target.
 A sum is an answer only if it is complete: with a tuple missing, the estimate is null and says why.
 What could be measured is there all the same, named `partial`.
 
-Operators and models are measured one after the other, and meanwhile the machine's own speed varies.
-How much is known from the sentinel, one fixed operator timed between the batches of each. Intervals
-here hold both errors: the one within a measurement and, independent for each, the machine's.
+A measurement made again later, in another process, gives another number, by more than its interval
+says: memory lies elsewhere, the machine's own speed varies. Some operators are measured twice to
+know by how much. Intervals here hold both errors: the one within a measurement and, independent for
+each, this one.
 """
 
-# ASSUME the machine's variation slows every operator as it slows the sentinel.
+# ASSUME that all measurements reproduce as well as those that are made twice.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,10 +38,14 @@ _SAME_CONDITIONS = (
 def compare_study(
     models: Sequence[ModelTuples],
     operator_rows: Sequence[Row],
+    rows_again: Sequence[Row],
     model_rows: Sequence[Row],
     manifest: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The comparison and the shares of every measured model on every target."""
+    """The comparison and the shares of every measured model on every target.
+
+    `rows_again` are rows of some of the operators, measured a second time.
+    """
     filtered = {tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] == "filtered"}
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in operator_rows:
@@ -50,7 +55,8 @@ def compare_study(
     for reference in model_rows:
         model, target = by_name[reference["model"]], reference["target"]
         terms = terms_of(model, rows[target], filtered)
-        comparison.append(compare(model, target, reference, terms, _machine_spread(rows[target])))
+        spread = _spread(rows[target], [row for row in rows_again if row["target"] == target])
+        comparison.append(compare(model, target, reference, terms, spread))
         table += shares(model, target, reference, terms)
     return comparison, table
 
@@ -60,8 +66,8 @@ def compare(
 ) -> dict[str, Any]:
     """The comparison row of one model on one target.
 
-    `reference` is the row of the whole model, `spread` the relative standard deviation of the
-    machine's own speed.
+    `reference` is the row of the whole model, `spread` the relative standard deviation of one
+    measurement among others of the same.
     """
     measured = [term for term in terms if term.measured]
     partial_s = sum(term.calls * term.row["time_s"] for term in measured if term.row)
@@ -103,7 +109,7 @@ def compare(
         "flag_counts": Counter(flag for term in measured if term.row for flag in term.row["flags"]),
         "flops": total_flops(terms),
         "parameters": model.parameters,
-        "machine_spread": spread,
+        "spread": spread,
         **{
             name: reference[name]
             for name in ("cache_state", "device_name", "torch_version", "protocol_version")
@@ -128,9 +134,15 @@ def _overhead(model: ModelTuples, calls: int, reference: Row) -> dict[str, tuple
     }
 
 
-def _machine_spread(rows: Mapping[str, Row]) -> float | None:
-    times_s = [row["sentinel_time_s"] for row in rows.values()]
-    return statistics.relative_spread([time_s for time_s in times_s if time_s is not None])
+def _spread(rows: Mapping[str, Row], rows_again: Sequence[Row]) -> float | None:
+    pairs = [
+        (rows[again["tuple_id"]]["time_s"], again["time_s"])
+        for again in rows_again
+        if again["tuple_id"] in rows
+    ]
+    return statistics.spread_of_pairs(
+        [(first, second) for first, second in pairs if first is not None and second is not None]
+    )
 
 
 def _conflict(rows: Sequence[Row]) -> str | None:

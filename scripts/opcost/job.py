@@ -78,13 +78,16 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
 
     def measure() -> None:
         from opcost import benchmark, records
-        from opcost.progress import operator_line
+        from opcost.progress import again_line, operator_line
 
         device, watch = _expected_device(place.conditions.target, place.target, place.device_file)
         row = benchmark.benchmark_operator(
             record, device, watch, place.conditions, place.target, place.sensor_file
         )
         records.write(output, records.OPERATOR, [row])
+        if output.parent.name == "again":
+            print(again_line(row), flush=True)
+            return
         # The device's file is made anew when the target's conditions change.
         since = place.device_file.stat().st_mtime
         tuple_ids = frozenset(to_benchmark(manifest))

@@ -40,6 +40,11 @@ def operator_line(
     return f"{line}  (about {_duration(statistics.median(intervals) * (total - done))} left)"
 
 
+def again_line(row: Mapping[str, Any]) -> str:
+    """One operator tuple, measured a second time."""
+    return f"[again] {row['target']}  {result(row)}  {row['description']}"
+
+
 def model_line(row: Mapping[str, Any]) -> str:
     """One measured whole model."""
     return f"[model] {row['target']}  {result(row)}  {row['model']}"

@@ -194,9 +194,9 @@ COMPARISON = pa.schema(
         ("flag_counts", pa.map_(pa.string(), pa.int64())),
         ("flops", pa.int64()),
         ("parameters", pa.int64()),
-        # relative standard deviation of the machine's own speed during the study, by the sentinel;
-        # the intervals above contain it
-        ("machine_spread", pa.float64()),
+        # relative standard deviation of one measurement among others of the same, from operators
+        # that were measured twice; the intervals above contain it
+        ("spread", pa.float64()),
         ("cache_state", pa.string()),
         ("device_name", pa.string()),
         ("torch_version", pa.string()),

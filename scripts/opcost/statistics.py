@@ -82,15 +82,16 @@ def drifts(data: Sequence[float]) -> bool:
     return first.high < second.low or second.high < first.low
 
 
-def relative_spread(data: Sequence[float]) -> float | None:
-    """A robust relative standard deviation: half the span of the middle 68.3 %, over the median.
+def spread_of_pairs(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """The relative standard deviation of one value among others of the same quantity.
 
-    None for fewer than 6 values.
+    From pairs of values of different quantities: of ln(second / first) it is root mean square over
+    root two. None for fewer than 6 pairs.
     """
-    if len(data) < 6:
+    if len(pairs) < 6:
         return None
-    low, centre, high = np.quantile(data, [0.1587, 0.5, 0.8413])
-    return float((high - low) / 2 / centre)
+    squares = [math.log(second / first) ** 2 for first, second in pairs]
+    return math.sqrt(statistics.fmean(squares) / 2)
 
 
 def product(first: Estimate, second: Estimate) -> Estimate:

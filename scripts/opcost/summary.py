@@ -84,11 +84,11 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
             "The sum contains the overhead of calls (Python, dispatch, code that the core's cache "
             f"has lost): {', '.join(overheads)}."
         )
-    spread = comparison[0]["machine_spread"]
+    spread = comparison[0]["spread"]
     if spread is not None:
         notes[1] += (
-            f" It contains the machine's own variation: one fixed convolution, timed between the "
-            f"batches of every measurement, varied by {spread:.1%} (standard deviation)."
+            " It contains how well measurements reproduce: operators measured again at the end "
+            f"differed by {spread:.1%} (standard deviation of one measurement)."
         )
     for quantity in ("time", "energy"):
         reasons: dict[str, list[str]] = {}

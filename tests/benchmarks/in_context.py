@@ -9,13 +9,14 @@ model's time lies between operators: Python and the dispatch of modules.
 
 import argparse
 import itertools
+import math
 import statistics
 import time
 from collections import defaultdict
 
 import torch
 from opcost import benchmark, models
-from opcost.benchmark import ModelWorkload, operator_workload
+from opcost.benchmark import operator_workload
 from opcost.description import describe
 from opcost.extraction import extract_model_tuples
 from opcost.operands import operand_sets
@@ -26,7 +27,8 @@ from sum_and_whole import MODELS, SETTINGS, STATES, OneBlock, seconds
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-PASSES = 40
+VISITS = 30
+PASSES_IN_A_ROW = 3
 
 
 class Recorder(TorchDispatchMode):
@@ -86,25 +88,46 @@ def straight_line(calls, inputs):
     return scope["run"]
 
 
-def time_in_context(definition, device, watch):
+class RotatingWeights:
+    """A module whose parameters and buffers lie in other memory at each turn, itself unchanged."""
+
+    def __init__(self, module, footprint_bytes):
+        self._tensors = [*module.parameters(), *module.buffers()]
+        held_bytes = sum(tensor.nbytes for tensor in self._tensors)
+        count = max(1, min(256, math.ceil(footprint_bytes / held_bytes)))
+        sets = [[tensor.detach().clone() for tensor in self._tensors] for _ in range(count)]
+        self._sets = itertools.cycle(sets)
+
+    def turn(self):
+        """Let the weights be those of the next set."""
+        for tensor, other in zip(self._tensors, next(self._sets), strict=True):
+            tensor.data = other
+
+
+def time_in_context(definition, device, watch, footprint_bytes):
     """Seconds of the whole model, and of each call in a row: medians of undisturbed passes."""
     module, inputs = models.build(definition), models.example_inputs(definition)
+    weights = RotatingWeights(module, footprint_bytes)
     with Recorder() as recorder:
         module(*inputs)
     run = straight_line(recorder.calls, inputs)
     ids = [describe(func, args, kwargs).tuple_id for func, args, kwargs, _ in recorder.calls]
-    whole = ModelWorkload([module], [inputs])
-    wholes, passes = [], []
-    for _ in range(PASSES):
-        whole.run(1)
+
+    def undisturbed_passes(measure):
+        """What one pass after another gave, without the first one after the sentinel."""
+        found = []
         watch.look()
-        value = device.time(lambda: whole.run(1)).device_s
-        if watch.look():
-            wholes.append(value)
-        times = run(*inputs)
-        if watch.look():
-            passes.append([later - earlier for earlier, later in itertools.pairwise(times)])
-    calls = [statistics.median(column) * 1e-9 for column in zip(*passes, strict=True)]
+        for _ in range(1 + PASSES_IN_A_ROW):
+            weights.turn()
+            found.append(measure())
+        return found[1:] if watch.look() else []
+
+    wholes, passes = [], []
+    for _ in range(VISITS):
+        wholes += undisturbed_passes(lambda: device.time(lambda: module(*inputs)).device_s)
+        passes += undisturbed_passes(lambda: run(*inputs))
+    gaps = [[later - earlier for earlier, later in itertools.pairwise(times)] for times in passes]
+    calls = [statistics.median(column) * 1e-9 for column in zip(*gaps, strict=True)]
     return statistics.median(wholes), list(zip(ids, calls, strict=True))
 
 
@@ -126,7 +149,7 @@ def main():
         table = defaultdict(lambda: defaultdict(float))
         with models.inference_conditions():
             torch.manual_seed(0)
-            whole_s, calls = time_in_context(definition, device, watch)
+            whole_s, calls = time_in_context(definition, device, watch, footprint)
             for tuple_id, value in calls:
                 row = table[records[tuple_id].operator_tuple.name]
                 row["calls"] += 1

@@ -4,6 +4,7 @@
 #        results/{target}/sensor.json                    what its power sensor is like
 #   out: results/{target}/device.json                    the device that the target stands for
 #        results/{target}/operators/{tuple_id}.parquet   one row
+#        results/{target}/again/{tuple_id}.parquet       one row, as before: how well it reproduces
 #        results/{target}/models/{model}.parquet         one row
 #
 # The manifest, the device and the sensor are `ancient`: another model, or the same device found
@@ -27,6 +28,7 @@ rule identify_target:
 
 
 rule benchmark_operator:
+    priority: 1
     input:
         manifest=ancient("results/operator_tuples.json"),
         device=ancient("results/{target}/device.json"),
@@ -49,7 +51,16 @@ rule benchmark_operator:
         " 2> >(tee {log:q} >&2)"
 
 
+use rule benchmark_operator as benchmark_operator_again with:
+    priority: 0
+    output:
+        "results/{target}/again/{tuple_id}.parquet",
+    log:
+        "logs/{target}/again/{tuple_id}.log",
+
+
 rule benchmark_model:
+    priority: 1
     input:
         manifest=ancient("results/operator_tuples.json"),
         device=ancient("results/{target}/device.json"),

@@ -28,6 +28,7 @@ rule compare:
         manifest="results/operator_tuples.json",
         database="results/database.parquet",
         tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
+        again=measurements_again,
         models=model_measurements(),
     output:
         comparison="results/comparison.parquet",

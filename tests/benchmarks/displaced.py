@@ -1,0 +1,141 @@
+"""What a core's own cache loses between two calls: an operator's code, and its workspaces.
+
+Two tables. The first times `batch_norm` right after something else; the second a convolution that
+writes its weights anew in another layout, with that workspace moving through memory. On this CPU,
+one thread, undisturbed moments only.
+
+    PYTHONPATH=scripts python tests/benchmarks/displaced.py
+"""
+
+import itertools
+import random
+import statistics
+
+import torch
+from opcost.benchmark import OperatorWorkload
+from opcost.models import inference_conditions
+from opcost.operands import Rotation, operand_sets
+from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.study import Target
+from opcost.target_device import open_device
+from sum_and_whole import SETTINGS, seconds
+
+ROUNDS = 15
+CALLS = 16
+NORMS = [(256, 14), (512, 7), (64, 56)]
+KERNEL = 3
+CONVOLUTIONS = [(512, 512, 3, 7, 1), (512, 512, 3, 14, 2), (1024, 2048, 1, 14, 2)]
+SPANS_MIB = (0, 8, 32, 128, 512)
+WEIGHTS_BYTES = 4 * 10**8
+
+
+def norm_after(channels, size, device, watch):
+    """Microseconds of batch_norm after each kind of call, by name."""
+    generator = random.Random(0)
+    moved = torch.randn(device.core_cache_bytes)  # four bytes each
+    target = torch.empty_like(moved)
+    images = [torch.randn(1, channels, size, size) for _ in range(4)]
+    small = torch.randn(1, 8, 4, 4)
+    turn = itertools.cycle(images)
+    footprint = max(2, WEIGHTS_BYTES // (channels**2 * KERNEL**2 * 4))
+    weights = itertools.cycle(
+        [torch.randn(channels, channels, KERNEL, KERNEL) for _ in range(footprint)]
+    )
+
+    def norm(channels):
+        moments = [torch.ones(channels) for _ in range(4)]
+        return lambda image: torch.batch_norm(image, *moments, False, 0.1, 1e-5, True)
+
+    large, tiny = norm(channels), norm(small.shape[1])
+
+    def nothing():
+        return next(turn)
+
+    def code():
+        image = next(turn)
+        target.copy_(moved)
+        image.sum()
+        return image
+
+    def data():
+        target.copy_(moved)
+        tiny(small)
+        return next(turn)
+
+    def both():
+        target.copy_(moved)
+        return next(turn)
+
+    def producer():
+        return torch.conv2d(next(turn), next(weights), padding=KERNEL // 2)
+
+    before = {
+        "in a loop": nothing,
+        "code displaced": code,
+        "data displaced": data,
+        "both": both,
+        "its convolution": producer,
+    }
+    times = {name: [] for name in before}
+    for _ in range(ROUNDS):
+        for name in generator.sample(list(before), len(before)):
+            watch.look()
+            found = []
+            for _ in range(CALLS):
+                image = before[name]()
+                found.append(device.time(lambda image=image: large(image)).device_s)
+            if watch.look():
+                times[name] += found[CALLS // 2 :]
+    return {name: statistics.median(values) * 1e6 for name, values in times.items()}
+
+
+def convolution_by_span(shape, device, watch):
+    """Microseconds of a convolution whose workspaces move through so many MiB."""
+    channels, results, kernel, size, stride = shape
+    operator_tuple = OperatorTuple(
+        "aten.conv2d.default",
+        (
+            ("input", TensorSpec((1, channels, size, size), "float32")),
+            ("padding", (kernel // 2, kernel // 2)),
+            ("stride", (stride, stride)),
+            ("weight", TensorSpec((results, channels, kernel, kernel), "float32")),
+        ),
+    )
+    rotation = Rotation(WEIGHTS_BYTES, ("weight",), 2 * device.core_cache_bytes)
+    operands = operand_sets(operator_tuple, device, rotation, 0)
+    times = []
+    for span_mib in SPANS_MIB:
+        workload = OperatorWorkload(operands)
+        workload.run(2)
+        if span_mib:
+            workload.move_workspaces(span_mib * 2**20)
+        times.append(seconds(workload, device, watch, SETTINGS)[0] * 1e6)
+    return times
+
+
+def main():
+    """Print the two tables."""
+    device = open_device(Target("cpu", 1, False))
+    watch = device.watch(device.quiet_s())
+    print(f"{device.model_name}, torch {torch.__version__}, one thread, microseconds\n")
+    with inference_conditions():
+        for index, (channels, size) in enumerate(NORMS):
+            times = norm_after(channels, size, device, watch)
+            if not index:
+                print("| batch_norm after | " + " | ".join(times) + " |")
+                print("|---" * (1 + len(times)) + "|")
+            cells = " | ".join(f"{value:.1f}" for value in times.values())
+            print(f"| 1x{channels}x{size}x{size} | {cells} |", flush=True)
+        print(
+            "\n| conv2d, workspaces through | " + " | ".join(f"{s} MiB" for s in SPANS_MIB) + " |"
+        )
+        print("|---" * (1 + len(SPANS_MIB)) + "|")
+        for shape in CONVOLUTIONS:
+            channels, results, kernel, size, stride = shape
+            cells = " | ".join(f"{t:.0f}" for t in convolution_by_span(shape, device, watch))
+            name = f"1x{channels}x{size}x{size}, {results}x{channels}x{kernel}x{kernel} /{stride}"
+            print(f"| {name} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
