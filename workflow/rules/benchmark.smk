@@ -28,7 +28,6 @@ rule identify_target:
 
 
 rule benchmark_operator:
-    priority: 1
     input:
         manifest=ancient("results/operator_tuples.json"),
         device=ancient("results/{target}/device.json"),
@@ -37,6 +36,7 @@ rule benchmark_operator:
         "results/{target}/operators/{tuple_id}.parquet",
     log:
         "logs/{target}/operators/{tuple_id}.log",
+    priority: 1
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
@@ -52,15 +52,14 @@ rule benchmark_operator:
 
 
 use rule benchmark_operator as benchmark_operator_again with:
-    priority: 0
     output:
         "results/{target}/again/{tuple_id}.parquet",
     log:
         "logs/{target}/again/{tuple_id}.log",
+    priority: 0
 
 
 rule benchmark_model:
-    priority: 1
     input:
         manifest=ancient("results/operator_tuples.json"),
         device=ancient("results/{target}/device.json"),
@@ -69,6 +68,7 @@ rule benchmark_model:
         "results/{target}/models/{model}.parquet",
     log:
         "logs/{target}/models/{model}.log",
+    priority: 1
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
