@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.benchmark import OperatorWorkload
 from opcost.heap import Spacers
 from opcost.operands import OperandSets
 from opcost.replay import ReplayCall
+from opcost.workload import OperatorWorkload
 
 MIB = 2**20
 

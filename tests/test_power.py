@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from card import UUID, CardDevice, CardLoad
 from opcost import protocol, records
-from opcost.benchmark import _trial_columns
+from opcost.benchmark import trial_columns
 from opcost.disturbance import NoWatch
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import NvmlMeter
@@ -55,7 +55,7 @@ def trial(card, monkeypatch):
         result = protocol.run_trial(
             device, device, NoWatch(), settings, lambda _: NvmlMeter(UUID), lambda _: sensor, card
         )
-        row = _trial_columns(result, NoWatch())
+        row = trial_columns(result, NoWatch())
         assert set(row) <= set(records.OPERATOR.names)
         return row
 

@@ -1,90 +1,24 @@
 """From an operator tuple or a model to its row: set up, measure, describe what came of it."""
 
-import copy
 import dataclasses
-import itertools
-import math
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from opcost import models, protocol, records, statistics
 from opcost.device import Device, OutOfMemory
 from opcost.disturbance import Watch
 from opcost.energy.meter import open_meter, sensor_of
 from opcost.environment import describe_environment
-from opcost.heap import Spacers
 from opcost.manifest import TupleRecord
-from opcost.operands import MEMORY_SHARE, OperandSets, Rotation, degenerate, operand_sets
+from opcost.operands import degenerate
 from opcost.protocol import Trial
-from opcost.replay import UnsupportedOperator, check_outputs, tensors_in_tree
+from opcost.replay import UnsupportedOperator, tensors_in_tree
 from opcost.study import Conditions, MeasurementSettings, ModelDefinition
-
-CACHES_PER_FOOTPRINT = 3
-"""A footprint of that many last-level caches leaves nothing in the cache between two uses."""
-
-CORE_CACHES_PER_ACTIVATION = 2
-"""Activations that rotate through twice the core's own cache are found in the next one, as they are
-inside a model: docs/context.md has the experiment."""
-
-CORE_CACHES_PER_WORKSPACE = 64
-"""Workspaces move through that many of the core's own caches; from there on, times grow no more."""
-
-_LONG_CALL_S = 2e-4
-_ASSUMED_CACHE_BYTES = 64 * 2**20
-_MOST_INPUT_SETS = 2**12
-_MOST_COPIES = 2**8
-
-
-class OperatorWorkload:
-    """A replayed operator, iterated over its operand sets."""
-
-    _spacers: Spacers | None = None
-
-    def __init__(self, operands: OperandSets) -> None:
-        self.rotation = len(operands.calls)
-        self._operator = operands.calls[0].operator
-        self._results: deque[Any] = deque(maxlen=operands.kept_results)
-        self._next = itertools.cycle([(call.args, call.kwargs) for call in operands.calls])
-
-    def move_workspaces(self, span_bytes: int) -> None:
-        """From now on, let each call find other memory for results and workspaces than the last."""
-        self._results = deque(maxlen=0)  # kept ones would stand in the way
-        self._spacers = Spacers(span_bytes)
-
-    def run(self, iterations: int) -> None:
-        """Call the operator, each time on the next set."""
-        operator, keep = self._operator, self._results.append
-        sets = itertools.islice(self._next, iterations)
-        if self._spacers is None:
-            for args, kwargs in sets:
-                keep(operator(*args, **kwargs))
-            return
-        sizes = self._spacers.sizes
-        for args, kwargs in sets:
-            spacer = torch.empty(next(sizes), dtype=torch.uint8)
-            keep(operator(*args, **kwargs))
-            del spacer
-
-
-class ModelWorkload:
-    """A whole model, iterated over copies of it, and over copies of its inputs."""
-
-    def __init__(
-        self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[torch.Tensor]]
-    ) -> None:
-        self.rotation = len(modules)
-        self._next = zip(itertools.cycle(modules), itertools.cycle(inputs), strict=False)
-
-    def run(self, iterations: int) -> None:
-        """Run the model, each time the next copy on the next inputs."""
-        for module, inputs in itertools.islice(self._next, iterations):
-            module(*inputs)
+from opcost.workload import CACHES_PER_FOOTPRINT, footprint, model_workload, operator_workload
 
 
 def benchmark_operator(
@@ -103,14 +37,10 @@ def benchmark_operator(
     settings = conditions.measurement
 
     def measure() -> dict[str, Any]:
-        rotation = _rotation(record, device, settings.cache_state)
-        operands = operand_sets(
-            record.operator_tuple, device, rotation, settings.seed, record.outputs
-        )
-        check_outputs(operands.calls[0](), record.outputs)
-        workload = operator_workload(operands, device, settings.cache_state)
+        workload = operator_workload(record, device, settings.cache_state, settings.seed)
+        operands = workload.operands
         trial = _run_trial(workload, device, watch, settings, sensor)
-        cache_bytes = rotation.footprint_bytes // CACHES_PER_FOOTPRINT
+        cache_bytes = footprint(device) // CACHES_PER_FOOTPRINT
         if settings.cache_state == "cold" and operands.footprint_bytes < cache_bytes:
             trial.flags.append("footprint_within_cache")
         if degenerate(operands.calls[0]):
@@ -119,7 +49,7 @@ def benchmark_operator(
             "footprint_bytes": operands.footprint_bytes,
             "operand_sets": len(operands.calls),
             "parameters": list(record.parameters),
-            **_trial_columns(trial, watch),
+            **trial_columns(trial, watch),
         }
 
     return {**row, **_attempt(measure)}
@@ -142,41 +72,22 @@ def benchmark_model(
         torch.manual_seed(settings.seed)
         module = models.build(definition, search_path).to(device.torch_device)
         inputs = models.example_inputs(definition, settings.seed)
-        footprint = 0 if settings.cache_state == "warm" else _footprint(device)
-        modules = _copies(module, device, footprint)
-        sets = _input_sets(inputs, device, footprint if settings.cache_state == "cold" else 0)
+        workload = model_workload(module, inputs, device, settings.cache_state)
         longer = dataclasses.replace(
             settings,
             min_time_s=settings.model_time_s,
             max_time_s=max(settings.max_time_s, 2 * settings.model_time_s),
         )
-        trial = _run_trial(ModelWorkload(modules, sets), device, watch, longer, sensor)
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(module(*sets[0]))):
+        trial = _run_trial(workload, device, watch, longer, sensor)
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(module(*inputs))):
             trial.flags.append("degenerate_values")
         return {
-            "footprint_bytes": len(modules) * _held_bytes(module)
-            + len(sets) * sum(tensor.nbytes for tensor in inputs),
-            "operand_sets": len(modules),
-            **_trial_columns(trial, watch),
+            "footprint_bytes": workload.footprint_bytes,
+            "operand_sets": workload.rotation,
+            **trial_columns(trial, watch),
         }
 
     return {**row, **_attempt(measure)}
-
-
-def operator_workload(operands: OperandSets, device: Device, cache_state: str) -> OperatorWorkload:
-    """The workload of operands that rotate as the cache state asks for, workspaces included.
-
-    Workspaces larger than a core's own cache belong to calls that take long; there a microsecond
-    for moving them is no matter.
-    """
-    workload = OperatorWorkload(operands)
-    if cache_state != "warm" and device.core_cache_bytes:
-        workload.run(1)
-        if device.time(lambda: workload.run(1)).device_s > _LONG_CALL_S:
-            span_bytes = CORE_CACHES_PER_WORKSPACE * device.core_cache_bytes
-            room_bytes = int(device.free_memory_bytes() * MEMORY_SHARE)
-            workload.move_workspaces(min(span_bytes, room_bytes))
-    return workload
 
 
 def _run_trial(
@@ -214,61 +125,8 @@ def _status(error: Exception) -> str:
     return "error"
 
 
-def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation:
-    """What a cache state means for the memory that a tuple's tensors use.
-
-    In state model a call finds what it would find inside a model: weights were last used a whole
-    pass ago, and activations by an operator or two before, since when the core's own cache has
-    seen other data.
-    """
-    match cache_state:
-        case "cold":
-            return Rotation(_footprint(device))
-        case "model":
-            recent = CORE_CACHES_PER_ACTIVATION * device.core_cache_bytes
-            return Rotation(_footprint(device), record.parameters, recent)
-        case _:
-            return Rotation(0)
-
-
-def _footprint(device: Device) -> int:
-    return CACHES_PER_FOOTPRINT * (device.last_level_cache_bytes or _ASSUMED_CACHE_BYTES)
-
-
-def _copies(module: nn.Module, device: Device, footprint_bytes: int) -> list[nn.Module]:
-    """The module, with so many copies that its weights come from memory each time.
-
-    So do those of an operator. A model that fits the last-level cache would keep them there, as far
-    as other tenants of the cache let it, and be faster than the sum over its operators.
-    """
-    held_bytes = _held_bytes(module)
-    if not held_bytes:
-        return [module]
-    room = int(device.free_memory_bytes() * MEMORY_SHARE) // held_bytes
-    count = min(math.ceil(footprint_bytes / held_bytes), _MOST_COPIES, room + 1)
-    return [module, *(copy.deepcopy(module) for _ in range(count - 1))]
-
-
-def _held_bytes(module: nn.Module) -> int:
-    return sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
-
-
-def _input_sets(
-    inputs: Sequence[torch.Tensor], device: Device, footprint_bytes: int
-) -> list[list[torch.Tensor]]:
-    set_bytes = sum(tensor.nbytes for tensor in inputs)
-    count = max(1, min(footprint_bytes // set_bytes, _MOST_INPUT_SETS))
-    columns = []
-    for tensor in inputs:
-        block = device.allocate(count * tensor.numel(), tensor.dtype)
-        strides = (tensor.numel(), *tensor.stride())
-        copies = block.as_strided((count, *tensor.shape), strides)
-        copies.copy_(tensor.to(device.torch_device).expand_as(copies))
-        columns.append(copies.unbind(0))
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _trial_columns(trial: Trial, watch: Watch) -> dict[str, Any]:
+def trial_columns(trial: Trial, watch: Watch) -> dict[str, Any]:
+    """The columns of a record that say what was measured, and how sure it is."""
     time, power, energy = trial.time, trial.power, trial.energy
     sentinel = watch.sentinel_times_s()
     columns: dict[str, Any] = {

@@ -7,17 +7,19 @@ one thread, undisturbed moments only.
     PYTHONPATH=scripts python tests/benchmarks/displaced.py
 """
 
+import argparse
 import itertools
+import math
 import random
 import statistics
 
 import torch
-from opcost.benchmark import OperatorWorkload
 from opcost.models import inference_conditions
 from opcost.operands import Rotation, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.study import Target
 from opcost.target_device import open_device
+from opcost.workload import OperatorWorkload
 from sum_and_whole import SETTINGS, seconds
 
 ROUNDS = 15
@@ -86,7 +88,7 @@ def norm_after(channels, size, device, watch):
                 found.append(device.time(lambda image=image: large(image)).device_s)
             if watch.look():
                 times[name] += found[CALLS // 2 :]
-    return {name: statistics.median(values) * 1e6 for name, values in times.items()}
+    return {name: statistics.median(values or [math.nan]) * 1e6 for name, values in times.items()}
 
 
 def convolution_by_span(shape, device, watch):
@@ -115,6 +117,7 @@ def convolution_by_span(shape, device, watch):
 
 def main():
     """Print the two tables."""
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     device = open_device(Target("cpu", 1, False))
     watch = device.watch(device.quiet_s())
     print(f"{device.model_name}, torch {torch.__version__}, one thread, microseconds\n")

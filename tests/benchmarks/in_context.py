@@ -15,14 +15,13 @@ import time
 from collections import defaultdict
 
 import torch
-from opcost import benchmark, models
-from opcost.benchmark import operator_workload
+from opcost import models
 from opcost.description import describe
 from opcost.extraction import extract_model_tuples
-from opcost.operands import operand_sets
 from opcost.processor import CpuDevice
 from opcost.study import InputSpec, ModelDefinition, Target
 from opcost.target_device import open_device
+from opcost.workload import CACHES_PER_FOOTPRINT, operator_workload
 from sum_and_whole import MODELS, SETTINGS, STATES, OneBlock, seconds
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -137,7 +136,7 @@ def main():
     parser.add_argument("models", nargs="*", default=MODELS)
     arguments = parser.parse_args()
     open_device(Target("cpu", 1, False))
-    footprint = benchmark.CACHES_PER_FOOTPRINT * CpuDevice().last_level_cache_bytes
+    footprint = CACHES_PER_FOOTPRINT * CpuDevice().last_level_cache_bytes
     device = OneBlock(int(footprint * 1.2) + 2**30)
     watch = device.watch(device.quiet_s())
     for name in arguments.models:
@@ -161,11 +160,8 @@ def main():
                 times = sum(tuple_id == operator_tuple.tuple_id for tuple_id, _ in calls)
                 for state in STATES:
                     device.begin_again()
-                    rotation = benchmark._rotation(record, device, state)
-                    operands = operand_sets(operator_tuple, device, rotation, 0, record.outputs)
-                    value, _ = seconds(
-                        operator_workload(operands, device, state), device, watch, SETTINGS
-                    )
+                    workload = operator_workload(record, device, state, SETTINGS.seed)
+                    value, _ = seconds(workload, device, watch, SETTINGS)
                     table[operator_tuple.name][state] += times * value
         inside_s = sum(row["in context"] for row in table.values())
         between_us = (whole_s - inside_s) / len(calls) * 1e6

@@ -23,12 +23,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from opcost import protocol, records
-from opcost.benchmark import CACHES_PER_FOOTPRINT, OperatorWorkload
 from opcost.models import inference_conditions
 from opcost.operands import Rotation, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.study import Target
 from opcost.target_device import open_device
+from opcost.workload import CACHES_PER_FOOTPRINT, OperatorWorkload
 
 CONV = OperatorTuple(
     "aten.conv2d.default",

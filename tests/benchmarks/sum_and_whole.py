@@ -20,11 +20,9 @@ import sys
 from pathlib import Path
 
 import torch
-from opcost import benchmark, models, protocol
-from opcost.benchmark import ModelWorkload, operator_workload
+from opcost import models, protocol, workload
 from opcost.displacement import displaced_calls
 from opcost.extraction import extract_model_tuples
-from opcost.operands import operand_sets
 from opcost.overhead import measure_overhead
 from opcost.processor import CpuDevice
 from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
@@ -81,20 +79,20 @@ class OneBlock(CpuDevice):
         return self._block[start : start + elements * dtype.itemsize].view(dtype)
 
 
-def seconds(workload, device, watch, settings):
+def seconds(iterated, device, watch, settings):
     """Seconds per iteration by opcost's protocol, and whether enough batches were undisturbed."""
-    iteration_s = protocol.calibrate(workload, device, settings.batch_s)
+    iteration_s = protocol.calibrate(iterated, device, settings.batch_s)
     iterations = max(1, round(settings.batch_s / iteration_s))
-    protocol.warm_up(workload, device, iterations, settings.warm_up_s)
-    timing = protocol.measure_time(workload, device, watch, iterations, settings)
+    protocol.warm_up(iterated, device, iterations, settings.warm_up_s)
+    timing = protocol.measure_time(iterated, device, watch, iterations, settings)
     return timing.estimate.value, sum(timing.undisturbed) >= settings.min_batches
 
 
 class Whole:
     """The whole model, measured on request by another process."""
 
-    def __init__(self, definition, quiet_s, caches):
-        task = [definition.to_json(), str(quiet_s), str(caches)]
+    def __init__(self, definition, quiet_s, cache_state):
+        task = [definition.to_json(), str(quiet_s), cache_state]
         command = [sys.executable, __file__, "--serve", *task]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -115,17 +113,16 @@ class Whole:
         self._process.wait()
 
 
-def serve(definition, quiet_s, caches):
-    """Answer each line with a measurement of the whole model, through so many caches of weights."""
+def serve(definition, quiet_s, cache_state):
+    """Answer each line with a measurement of the whole model in that cache state."""
     device = open_device(Target("cpu", 1, False))
     watch = device.watch(quiet_s)
-    footprint = int(caches * device.last_level_cache_bytes)
     with models.inference_conditions():
         torch.manual_seed(0)
-        modules = benchmark._copies(models.build(definition), device, footprint)
-        workload = ModelWorkload(modules, [models.example_inputs(definition)])
+        module, inputs = models.build(definition), models.example_inputs(definition)
+        iterated = workload.model_workload(module, inputs, device, cache_state)
         for _ in sys.stdin:
-            print(json.dumps(seconds(workload, device, watch, WHOLE)), flush=True)
+            print(json.dumps(seconds(iterated, device, watch, WHOLE)), flush=True)
 
 
 def compare(definition, device, watch, generator):
@@ -134,7 +131,7 @@ def compare(definition, device, watch, generator):
     counts = tuples.call_counts()
     kernels = [record for record in tuples.tuples if record.launches_kernel]
     generator.shuffle(kernels)
-    wholes = [Whole(definition, watch.quiet_s, caches) for caches in (0, 3)]
+    wholes = [Whole(definition, watch.quiet_s, state) for state in ("warm", "model")]
     sums, disturbed = dict.fromkeys(STATES, 0.0), 0
     every = max(1, len(kernels) // VISITS)
     with models.inference_conditions():
@@ -144,12 +141,8 @@ def compare(definition, device, watch, generator):
                     whole.visit()
             for state in generator.sample(STATES, len(STATES)):
                 device.begin_again()
-                rotation = benchmark._rotation(record, device, state)
-                operands = operand_sets(
-                    record.operator_tuple, device, rotation, SETTINGS.seed, record.outputs
-                )
-                workload = operator_workload(operands, device, state)
-                value, undisturbed = seconds(workload, device, watch, SETTINGS)
+                iterated = workload.operator_workload(record, device, state, SETTINGS.seed)
+                value, undisturbed = seconds(iterated, device, watch, SETTINGS)
                 sums[state] += counts[record.operator_tuple.tuple_id] * value
                 disturbed += not undisturbed
     for whole in wholes:
@@ -176,14 +169,14 @@ def main():
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--caches", type=float, default=benchmark.CACHES_PER_FOOTPRINT)
-    parser.add_argument("--serve", nargs=3, metavar=("DEFINITION", "QUIET_S", "CACHES"))
+    parser.add_argument("--caches", type=float, default=workload.CACHES_PER_FOOTPRINT)
+    parser.add_argument("--serve", nargs=3, metavar=("DEFINITION", "QUIET_S", "CACHE_STATE"))
     arguments = parser.parse_args()
     if arguments.serve:
-        definition, quiet_s, caches = arguments.serve
-        serve(ModelDefinition.from_json(definition), float(quiet_s), float(caches))
+        definition, quiet_s, cache_state = arguments.serve
+        serve(ModelDefinition.from_json(definition), float(quiet_s), cache_state)
         return
-    benchmark.CACHES_PER_FOOTPRINT = arguments.caches
+    workload.CACHES_PER_FOOTPRINT = arguments.caches
     open_device(Target("cpu", 1, False))
     device = OneBlock(int(arguments.caches * CpuDevice().last_level_cache_bytes * 1.2) + 2**30)
     watch = device.watch(device.quiet_s())

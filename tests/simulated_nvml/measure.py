@@ -10,7 +10,7 @@ import time
 
 from conftest import QUICK
 from opcost import protocol
-from opcost.benchmark import _trial_columns
+from opcost.benchmark import trial_columns
 from opcost.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
 from opcost.study import Target
@@ -38,4 +38,4 @@ if __name__ == "__main__":
     device = open_device(Target("cpu", 1, False))
     watch = NoWatch()
     trial = protocol.run_trial(Sleep(), device, watch, QUICK, lambda _: NvmlMeter(sys.argv[1]))
-    print(json.dumps(_trial_columns(trial, watch)))
+    print(json.dumps(trial_columns(trial, watch)))

@@ -1,0 +1,164 @@
+"""What is measured: an operator or a model, iterated under the conditions of a cache state."""
+
+import copy
+import itertools
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.device import Device
+from opcost.heap import Spacers
+from opcost.manifest import TupleRecord
+from opcost.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
+from opcost.replay import check_outputs
+
+CACHES_PER_FOOTPRINT = 3
+"""A footprint of that many last-level caches leaves nothing in the cache between two uses."""
+
+CORE_CACHES_PER_ACTIVATION = 2
+"""Activations that rotate through twice the core's own cache are found in the next one, as they are
+inside a model: docs/context.md has the experiment."""
+
+CORE_CACHES_PER_WORKSPACE = 64
+"""Workspaces move through that many of the core's own caches; beyond, times grow little more."""
+
+_LONG_CALL_S = 2e-4
+_ASSUMED_CACHE_BYTES = 64 * 2**20
+_MOST_INPUT_SETS = 2**12
+_MOST_COPIES = 2**8
+
+
+class OperatorWorkload:
+    """A replayed operator, iterated over its operand sets."""
+
+    _spacers: Spacers | None = None
+
+    def __init__(self, operands: OperandSets) -> None:
+        self.operands = operands
+        self.rotation = len(operands.calls)
+        self._operator = operands.calls[0].operator
+        self._results: deque[Any] = deque(maxlen=operands.kept_results)
+        self._next = itertools.cycle([(call.args, call.kwargs) for call in operands.calls])
+
+    def move_workspaces(self, span_bytes: int) -> None:
+        """From now on, let each call find other memory for results and workspaces than the last."""
+        self._results = deque(maxlen=0)  # kept ones would stand in the way
+        self._spacers = Spacers(span_bytes)
+
+    def run(self, iterations: int) -> None:
+        """Call the operator, each time on the next set."""
+        operator, keep = self._operator, self._results.append
+        sets = itertools.islice(self._next, iterations)
+        if self._spacers is None:
+            for args, kwargs in sets:
+                keep(operator(*args, **kwargs))
+            return
+        sizes = self._spacers.sizes
+        for args, kwargs in sets:
+            spacer = torch.empty(next(sizes), dtype=torch.uint8)
+            keep(operator(*args, **kwargs))
+            del spacer
+
+
+class ModelWorkload:
+    """A whole model, iterated over copies of it, and over copies of its inputs."""
+
+    def __init__(
+        self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[torch.Tensor]]
+    ) -> None:
+        self.rotation = len(modules)
+        self.footprint_bytes = len(modules) * _held_bytes(modules[0]) + len(inputs) * sum(
+            tensor.nbytes for tensor in inputs[0]
+        )
+        self._next = zip(itertools.cycle(modules), itertools.cycle(inputs), strict=False)
+
+    def run(self, iterations: int) -> None:
+        """Run the model, each time the next copy on the next inputs."""
+        for module, inputs in itertools.islice(self._next, iterations):
+            module(*inputs)
+
+
+def operator_workload(
+    record: TupleRecord, device: Device, cache_state: str, seed: int
+) -> OperatorWorkload:
+    """An operator tuple whose operands, results and workspaces lie where the cache state has them.
+
+    In state model a call finds what it would find inside a model: weights were last used a whole
+    pass ago, and activations by an operator or two before, since when the core's own cache has
+    seen other data. Workspaces larger than that cache belong to calls that take long; there a
+    microsecond for moving them is no matter. Raises what `operand_sets` and `check_outputs` raise.
+    """
+    rotation = _rotation(record, device, cache_state)
+    operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
+    check_outputs(operands.calls[0](), record.outputs)
+    workload = OperatorWorkload(operands)
+    if cache_state != "warm" and device.core_cache_bytes:
+        workload.run(1)
+        if device.time(lambda: workload.run(1)).device_s > _LONG_CALL_S:
+            span_bytes = CORE_CACHES_PER_WORKSPACE * device.core_cache_bytes
+            room_bytes = int(device.free_memory_bytes() * MEMORY_SHARE)
+            workload.move_workspaces(min(span_bytes, room_bytes))
+    return workload
+
+
+def model_workload(
+    module: nn.Module, inputs: Sequence[torch.Tensor], device: Device, cache_state: str
+) -> ModelWorkload:
+    """A model under the conditions of its operators.
+
+    But in state warm there are so many copies of it that its weights come from memory each time,
+    as those of an operator do: a model that fits the last-level cache would keep them there, as far
+    as other tenants of the cache let it, and be faster than the sum over its operators.
+    """
+    footprint_bytes = 0 if cache_state == "warm" else footprint(device)
+    modules = _copies(module, device, footprint_bytes)
+    sets = _input_sets(inputs, device, footprint_bytes if cache_state == "cold" else 0)
+    return ModelWorkload(modules, sets)
+
+
+def footprint(device: Device) -> int:
+    """Bytes that leave nothing in the device's caches between two uses."""
+    return CACHES_PER_FOOTPRINT * (device.last_level_cache_bytes or _ASSUMED_CACHE_BYTES)
+
+
+def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation:
+    match cache_state:
+        case "cold":
+            return Rotation(footprint(device))
+        case "model":
+            recent = CORE_CACHES_PER_ACTIVATION * device.core_cache_bytes
+            return Rotation(footprint(device), record.parameters, recent)
+        case _:
+            return Rotation(0)
+
+
+def _copies(module: nn.Module, device: Device, footprint_bytes: int) -> list[nn.Module]:
+    held_bytes = _held_bytes(module)
+    if not held_bytes:
+        return [module]
+    room = int(device.free_memory_bytes() * MEMORY_SHARE) // held_bytes
+    count = min(math.ceil(footprint_bytes / held_bytes), _MOST_COPIES, room + 1)
+    return [module, *(copy.deepcopy(module) for _ in range(count - 1))]
+
+
+def _held_bytes(module: nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
+
+
+def _input_sets(
+    inputs: Sequence[torch.Tensor], device: Device, footprint_bytes: int
+) -> list[list[torch.Tensor]]:
+    set_bytes = sum(tensor.nbytes for tensor in inputs)
+    count = max(1, min(footprint_bytes // set_bytes, _MOST_INPUT_SETS))
+    columns = []
+    for tensor in inputs:
+        block = device.allocate(count * tensor.numel(), tensor.dtype)
+        strides = (tensor.numel(), *tensor.stride())
+        copies = block.as_strided((count, *tensor.shape), strides)
+        copies.copy_(tensor.to(device.torch_device).expand_as(copies))
+        columns.append(copies.unbind(0))
+    return [list(row) for row in zip(*columns, strict=True)]
