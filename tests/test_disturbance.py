@@ -1,15 +1,24 @@
 """A batch counts if the sentinel before and after it was quick, whatever the batch itself took."""
 
+import os
+import subprocess
+import sys
+
 import pytest
-from opcost.disturbance import CoreWatch, find_quiet_s
+from opcost.disturbance import CoreWatch, elapsed_and_waited_s, find_quiet_s
 
 QUIET_S = 1e-3
 
 
-def looks(sentinel_times_s, preemptions=None):
-    counts = iter(preemptions or [0] * len(sentinel_times_s))
-    watch = CoreWatch(QUIET_S, iter(sentinel_times_s).__next__, counts.__next__)
-    return [watch.look() for _ in sentinel_times_s], watch
+def looks(sentinel_times_s, waiting_s=None):
+    """Looks a second apart; `waiting_s` is how long the thread waited before each."""
+    now_s = waited_s = 0.0
+    watch = CoreWatch(QUIET_S, iter(sentinel_times_s).__next__, lambda: (now_s, waited_s))
+    found = []
+    for waiting in waiting_s or [0.0] * len(sentinel_times_s):
+        now_s, waited_s = now_s + 1.0, waited_s + waiting
+        found.append(watch.look())
+    return found, watch
 
 
 def test_nothing_is_known_before_the_first_look():
@@ -28,8 +37,27 @@ def test_small_differences_are_the_cores_own(slower, undisturbed):
     assert looks([QUIET_S, slower * QUIET_S])[0][-1] is undisturbed
 
 
-def test_a_preemption_disturbs_though_the_core_is_alone():
-    assert looks([QUIET_S] * 4, preemptions=[3, 3, 4, 4])[0] == [False, True, False, True]
+def test_a_thread_that_has_to_wait_is_disturbed_though_the_core_is_alone():
+    assert looks([QUIET_S] * 4, waiting_s=[0, 0, 0.1, 0])[0] == [False, True, False, True]
+
+
+def test_a_moment_of_waiting_is_no_matter_in_a_long_batch():
+    assert looks([QUIET_S] * 2, waiting_s=[0, 0.002])[0] == [False, True]
+
+
+def test_waiting_is_what_another_busy_process_causes():
+    """Two processes on one core: each waits for the other."""
+    core = min(os.sched_getaffinity(0))
+    loop = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", loop]) as other:
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, [core])
+        began_s, before_s = elapsed_and_waited_s()
+        while elapsed_and_waited_s()[0] < began_s + 1.0:
+            pass
+        os.sched_setaffinity(0, allowed)
+        other.kill()
+    assert elapsed_and_waited_s()[1] - before_s > 0.1
 
 
 def test_the_real_sentinel_takes_time():

@@ -3,18 +3,19 @@
 Another tenant's thread on the same physical core, which no virtual machine can see, slows its
 neighbour by up to 1.8, for tenths of a second to seconds. A sentinel tells: a fixed convolution
 that fits the cache nearest to the core and takes long only if the core is shared at that moment.
-Whether a batch counts is decided by the sentinel before and after it and by the operating system's
-count of preemptions, never by the batch's own time.
+Whether a batch counts is decided by the sentinel before and after it and by how long the operating
+system let the thread wait for the processor meanwhile, never by the batch's own time.
 """
 
-import resource
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
 _SLOWER = 1.25
+_MOST_WAITING = 0.005
 _CALLS = 3
 _QUIET_S = 3.0
 _QUIET_QUANTILE = 0.1
@@ -42,25 +43,35 @@ class CoreWatch(Watch):
         self,
         quiet_s: float,
         sentinel: Callable[[], float] | None = None,
-        preemptions: Callable[[], int] | None = None,
+        clocks: Callable[[], tuple[float, float]] | None = None,
     ) -> None:
         self.quiet_s = quiet_s
         self._limit_s = _SLOWER * quiet_s
         self._sentinel = sentinel or core_sentinel()
-        self._preemptions = preemptions or count_preemptions
+        self._clocks = clocks or elapsed_and_waited_s
         self._times_s: list[float] = []
         self._alone = False
-        self._seen = 0
+        self._now_s = self._waited_s = 0.0
 
     def look(self) -> bool:
-        """Whether the sentinel was quick now and at the last look, and no preemption between."""
-        was_alone, seen = self._alone, self._seen
+        """Whether the sentinel was quick now and at the last look, and the thread could run."""
+        was_alone = self._alone
+        elapsed_s, waiting_s = self._since_last_look()
         seconds = self._sentinel()
-        self._alone, self._seen = seconds <= self._limit_s, self._preemptions()
-        undisturbed = was_alone and self._alone and seen == self._seen
+        self._alone = seconds <= self._limit_s
+        self._since_last_look()
+        ran = waiting_s <= _MOST_WAITING * elapsed_s
+        undisturbed = was_alone and self._alone and ran
         if undisturbed:
             self._times_s.append(seconds)
         return undisturbed
+
+    def _since_last_look(self) -> tuple[float, float]:
+        """Seconds that passed, and those of them that the thread had to wait for a processor."""
+        now_s, waited_s = self._clocks()
+        elapsed = now_s - self._now_s, waited_s - self._waited_s
+        self._now_s, self._waited_s = now_s, waited_s
+        return elapsed
 
     def sentinel_times_s(self) -> list[float]:
         """What the sentinel took at each undisturbed look."""
@@ -81,9 +92,16 @@ class NoWatch(Watch):
         return []
 
 
-def count_preemptions() -> int:
-    """How often the operating system took the processor away from this process, so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+def elapsed_and_waited_s() -> tuple[float, float]:
+    """Seconds of the clock, and those in which this thread was ready and another one ran.
+
+    The latter is 0 where Linux does not count them.
+    """
+    try:
+        counts = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
+    except OSError:
+        return time.perf_counter(), 0.0
+    return time.perf_counter(), int(counts[1]) * 1e-9
 
 
 def core_sentinel() -> Callable[[], float]:
