@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from opcost import records
+from opcost import records, schemas
 from opcost.comparison import compare_study
 from opcost.errors import reported
 from opcost.figure import draw
@@ -14,14 +14,14 @@ files, outputs = snakemake.input, snakemake.output
 with reported(snakemake.log[0]):
     comparison, shares = compare_study(
         [read_model_tuples(Path(path)) for path in files.tuples],
-        records.read(Path(files.database), records.OPERATOR).to_pylist(),
-        records.read_all([Path(path) for path in files.again], records.OPERATOR).to_pylist(),
-        records.read_all([Path(path) for path in files.models], records.MODEL).to_pylist(),
+        records.read(Path(files.database), schemas.OPERATOR).to_pylist(),
+        records.read_all([Path(path) for path in files.again], schemas.OPERATOR).to_pylist(),
+        records.read_all([Path(path) for path in files.models], schemas.MODEL).to_pylist(),
         read_manifest(Path(files.manifest)),
     )
     for rows, schema, parquet, csv in (
-        (comparison, records.COMPARISON, outputs.comparison, outputs.comparison_csv),
-        (shares, records.SHARES, outputs.shares, outputs.shares_csv),
+        (comparison, schemas.COMPARISON, outputs.comparison, outputs.comparison_csv),
+        (shares, schemas.SHARES, outputs.shares, outputs.shares_csv),
     ):
         records.write(Path(parquet), schema, rows)
         with replacing(Path(csv)) as temporary:

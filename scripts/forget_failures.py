@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from opcost import records
+from opcost import records, schemas
 from opcost.errors import reported
 
 if __name__ == "__main__":
     with reported():
         schemas = {
-            "operators": records.OPERATOR,
-            "again": records.OPERATOR,
-            "models": records.MODEL,
+            "operators": schemas.OPERATOR,
+            "again": schemas.OPERATOR,
+            "models": schemas.MODEL,
         }
         for kind, schema in schemas.items():
             for path in sorted(Path("results").glob(f"*/{kind}/*.parquet")):

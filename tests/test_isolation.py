@@ -9,7 +9,7 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
-from opcost import job, manifest, records
+from opcost import job, manifest, records, schemas
 from opcost.errors import OpcostError
 from opcost.isolation import run_isolated
 from opcost.job import Place, operator_job
@@ -129,7 +129,7 @@ def test_a_tuple_that_kills_its_process_is_a_row(place, one_tuple, tmp_path, mon
     monkeypatch.setattr(job, "_expected_device", lambda *_: os.abort())
     tuple_id, path = one_tuple
     operator_job(tuple_id, path, place, tmp_path / "row.parquet")
-    [row] = records.read(tmp_path / "row.parquet", records.OPERATOR).to_pylist()
+    [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
     assert (row["status"], row["error"]) == ("crashed", "killed by SIGABRT")
     assert row["tuple_id"] == tuple_id
     assert row["conditions_json"] == place.conditions.to_json()

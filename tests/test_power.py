@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from card import UUID, CardDevice, CardLoad
-from opcost import protocol, records
+from opcost import protocol, schemas
 from opcost.benchmark import trial_columns
 from opcost.disturbance import NoWatch
 from opcost.energy.meter import MeterUnavailable
@@ -56,7 +56,7 @@ def trial(card, monkeypatch):
             device, device, NoWatch(), settings, lambda _: NvmlMeter(UUID), lambda _: sensor, card
         )
         row = trial_columns(result, NoWatch())
-        assert set(row) <= set(records.OPERATOR.names)
+        assert set(row) <= set(schemas.OPERATOR.names)
         return row
 
     return trial

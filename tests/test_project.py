@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from opcost import records
+from opcost import schemas
 from opcost.study import MeasurementSettings, Target
 
 ROOT = Path(__file__).parent.parent
@@ -70,12 +70,12 @@ def test_settings_of_the_schema_are_those_of_the_code():
     ("schema", "columns"),
     [
         (
-            records.OPERATOR,
+            schemas.OPERATOR,
             "tuple_id operator canonical_json target status time_s time_ci_low_s time_ci_high_s "
             "power_w energy_j flops bytes converged stop_reason flags",
         ),
         (
-            records.COMPARISON,
+            schemas.COMPARISON,
             "model target estimate_time_s reference_time_s time_relative_error estimate_energy_j "
             "reference_energy_j energy_relative_error coverage_calls coverage_flops coverage_time",
         ),

@@ -7,7 +7,7 @@ import statistics
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from opcost import records
+from opcost import records, schemas
 from opcost.benchmark import benchmark_model, benchmark_operator
 from opcost.errors import OpcostError
 from opcost.manifest import TupleRecord
@@ -26,8 +26,8 @@ def test_a_measurement_fills_the_columns_that_others_rely_on(
     relu, cpu, watch, conditions, tmp_path
 ):
     row = benchmark_operator(relu, cpu, watch, conditions, "local")
-    records.write(tmp_path / "row.parquet", records.OPERATOR, [row])
-    [again] = records.read(tmp_path / "row.parquet", records.OPERATOR).to_pylist()
+    records.write(tmp_path / "row.parquet", schemas.OPERATOR, [row])
+    [again] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
     assert again["tuple_id"] == relu.operator_tuple.tuple_id
     assert again["operator"] == "aten.relu.default"
     assert again["canonical_json"] == relu.operator_tuple.canonical_json
@@ -106,7 +106,7 @@ def test_a_failure_is_a_row(relu, cpu, watch, conditions, tmp_path, change, stat
     assert message in row["error"]
     assert row.get("time_s") is None
     assert row["device_name"]
-    records.write(tmp_path / "row.parquet", records.OPERATOR, [row])
+    records.write(tmp_path / "row.parquet", schemas.OPERATOR, [row])
 
 
 def test_a_model_that_cannot_run_is_a_row(cpu, conditions, watch):
@@ -151,16 +151,16 @@ def test_a_model_whose_output_is_not_finite_is_flagged(cpu, conditions, watch):
 
 def test_a_column_that_the_schema_lacks_is_refused(tmp_path):
     with pytest.raises(ValueError, match="not in the schema: \\['speed'\\]"):
-        records.write(tmp_path / "row.parquet", records.OPERATOR, [{"speed": 1}])
+        records.write(tmp_path / "row.parquet", schemas.OPERATOR, [{"speed": 1}])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_files_are_read_in_the_order_given(tmp_path):
     paths = [tmp_path / f"{name}.parquet" for name in "ba"]
     for path in paths:
-        records.write(path, records.MODEL, [{"model": path.stem}])
-    assert records.read_all(paths, records.MODEL)["model"].to_pylist() == ["b", "a"]
-    assert len(records.read_all([], records.MODEL)) == 0
+        records.write(path, schemas.MODEL, [{"model": path.stem}])
+    assert records.read_all(paths, schemas.MODEL)["model"].to_pylist() == ["b", "a"]
+    assert len(records.read_all([], schemas.MODEL)) == 0
 
 
 def with_metadata(path, **changes):
@@ -185,9 +185,9 @@ def with_metadata(path, **changes):
 )
 def test_a_file_that_is_not_ours_is_refused_with_the_remedy(tmp_path, damage, message):
     path = tmp_path / "row.parquet"
-    records.write(path, records.MODEL, [{"model": "net"}])
+    records.write(path, schemas.MODEL, [{"model": "net"}])
     damage(path)
     with pytest.raises(OpcostError) as caught:
-        records.read(path, records.MODEL)
+        records.read(path, schemas.MODEL)
     assert message in str(caught.value)
     assert f"delete {path} and run again" in str(caught.value)

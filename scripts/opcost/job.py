@@ -77,14 +77,14 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
     record = TupleRecord.from_document(manifest[tuple_id])
 
     def measure() -> None:
-        from opcost import benchmark, records
+        from opcost import benchmark, records, schemas
         from opcost.progress import again_line, operator_line
 
         device, watch = _expected_device(place.conditions.target, place.target, place.device_file)
         row = benchmark.benchmark_operator(
             record, device, watch, place.conditions, place.target, place.sensor_file
         )
-        records.write(output, records.OPERATOR, [row])
+        records.write(output, schemas.OPERATOR, [row])
         if output.parent.name == "again":
             print(again_line(row), flush=True)
             return
@@ -94,10 +94,10 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         print(operator_line(row, output.parent, tuple_ids, since), flush=True)
 
     def record_death(outcome: tuple[str, str]) -> None:
-        from opcost import records
+        from opcost import records, schemas
 
         row = records.operator_columns(record) | _conditions(place) | _death_columns(outcome)
-        records.write(output, records.OPERATOR, [row])
+        records.write(output, schemas.OPERATOR, [row])
 
     _run(f"operator tuple {tuple_id}", measure, record_death, place.device_file, place.timeout_s)
 
@@ -108,7 +108,7 @@ def model_job(
     """Benchmark one whole model and write its row."""
 
     def measure() -> None:
-        from opcost import benchmark, records
+        from opcost import benchmark, records, schemas
         from opcost.progress import model_line
 
         device, watch = _expected_device(place.conditions.target, place.target, place.device_file)
@@ -123,14 +123,14 @@ def model_job(
         )
         identity = json.loads(place.device_file.read_text(encoding="utf-8"))
         row |= records.overhead_columns(identity["overhead"])
-        records.write(output, records.MODEL, [row])
+        records.write(output, schemas.MODEL, [row])
         print(model_line(row), flush=True)
 
     def record_death(outcome: tuple[str, str]) -> None:
-        from opcost import records
+        from opcost import records, schemas
 
         row = records.model_columns(definition) | _conditions(place) | _death_columns(outcome)
-        records.write(output, records.MODEL, [row])
+        records.write(output, schemas.MODEL, [row])
 
     _run(f"model {definition.name}", measure, record_death, place.device_file, place.timeout_s)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from opcost import protocol, records
+from opcost import protocol, records, schemas
 from opcost.models import inference_conditions
 from opcost.operands import Rotation, operand_sets
 from opcost.operator_tuple import OperatorTuple, TensorSpec
@@ -59,7 +59,7 @@ def trimmed_mean(values):
 
 def average(paths):
     """Compare the two averages over every measurement of some databases."""
-    rows = records.read_all([Path(path) for path in paths], records.OPERATOR).to_pylist()
+    rows = records.read_all([Path(path) for path in paths], schemas.OPERATOR).to_pylist()
     kinds = {"all batches": [], "undisturbed batches": []}
     for row in rows:
         if row["status"] != "ok":
