@@ -71,6 +71,7 @@ class ModelWorkload:
         self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[torch.Tensor]]
     ) -> None:
         self.rotation = len(modules)
+        self._once = modules[0], inputs[0]
         self.footprint_bytes = len(modules) * _held_bytes(modules[0]) + len(inputs) * sum(
             tensor.nbytes for tensor in inputs[0]
         )
@@ -80,6 +81,11 @@ class ModelWorkload:
         """Run the model, each time the next copy on the next inputs."""
         for module, inputs in itertools.islice(self._next, iterations):
             module(*inputs)
+
+    def output(self) -> Any:
+        """What the model makes of its inputs."""
+        module, inputs = self._once
+        return module(*inputs)
 
 
 def operator_workload(
