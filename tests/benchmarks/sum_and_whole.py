@@ -46,7 +46,7 @@ MODELS = [
     "convnext_tiny",
 ]
 STATES = ("cold", "model", "warm")
-VISITS = 4
+VISITS = 3
 SETTINGS = dataclasses.replace(
     default_measurement(Path("workflow/schemas")),
     warm_up_s=0.02,
@@ -54,9 +54,9 @@ SETTINGS = dataclasses.replace(
     min_batches=8,
     time_relative_ci=0.02,
     min_time_s=0.04,
-    max_time_s=0.8,
+    max_time_s=0.5,
 )
-WHOLE = dataclasses.replace(SETTINGS, batch_s=0.02, warm_up_s=0.1, max_time_s=6.0)
+WHOLE = dataclasses.replace(SETTINGS, batch_s=0.02, warm_up_s=0.1, max_time_s=4.0)
 
 
 class OneBlock(CpuDevice):
