@@ -26,7 +26,6 @@ inside a model: docs/context.md has the experiment."""
 CORE_CACHES_PER_WORKSPACE = 64
 """Workspaces move through that many of the core's own caches; beyond, times grow little more."""
 
-_LONG_CALL_S = 2e-4
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MOST_INPUT_SETS = 2**12
 _MOST_COPIES = 2**8
@@ -95,19 +94,19 @@ def operator_workload(
 
     In state model a call finds what it would find inside a model: weights were last used a whole
     pass ago, and activations by an operator or two before, since when the core's own cache has
-    seen other data. Workspaces larger than that cache belong to calls that take long; there a
-    microsecond for moving them is no matter. Raises what `operand_sets` and `check_outputs` raise.
+    seen other data. Workspaces larger than that cache belong to calls that move more than it
+    holds; these take long, and a microsecond for moving workspaces is no matter. Raises what
+    `operand_sets` and `check_outputs` raise.
     """
     rotation = _rotation(record, device, cache_state)
     operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
     check_outputs(operands.calls[0](), record.outputs)
     workload = OperatorWorkload(operands)
-    if cache_state != "warm" and device.core_cache_bytes:
-        workload.run(1)
-        if device.time(lambda: workload.run(1)).device_s > _LONG_CALL_S:
-            span_bytes = CORE_CACHES_PER_WORKSPACE * device.core_cache_bytes
-            room_bytes = int(device.free_memory_bytes() * MEMORY_SHARE)
-            workload.move_workspaces(min(span_bytes, room_bytes))
+    if cache_state != "warm" and 0 < device.core_cache_bytes < record.bytes:
+        workload.run(1)  # what a first call allocates for good must not divide the span
+        span_bytes = CORE_CACHES_PER_WORKSPACE * device.core_cache_bytes
+        room_bytes = int(device.free_memory_bytes() * MEMORY_SHARE)
+        workload.move_workspaces(min(span_bytes, room_bytes))
     return workload
 
 

@@ -30,6 +30,7 @@ from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.statistics import Estimate, median, spread_of_pairs
 from opcost.study import Target, default_measurement
 from opcost.target_device import open_device
+from opcost.work import minimal_bytes
 from opcost.workload import operator_workload
 from torch.utils.benchmark import Timer
 
@@ -69,7 +70,8 @@ def by_opcost(operator_tuple, cache_state, device, watch):
     """The median by opcost's protocol."""
     once = operand_sets(operator_tuple, device, Rotation(0), 0)
     outputs = (describe_tensor(once.calls[0]()),)
-    record = TupleRecord(operator_tuple, outputs, True, flops=None, bytes=0, parameters=("weight",))
+    moved = minimal_bytes(operator_tuple, outputs)
+    record = TupleRecord(operator_tuple, outputs, True, None, moved, parameters=("weight",))
     workload = operator_workload(record, device, cache_state, SETTINGS.seed)
     iteration_s = protocol.calibrate(workload, device, SETTINGS.batch_s)
     iterations = max(1, round(SETTINGS.batch_s / iteration_s))
