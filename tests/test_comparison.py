@@ -224,4 +224,11 @@ def test_the_figure_shows_operators_and_the_whole(compare, tmp_path):
     text = (tmp_path / "a.svg").read_text()
     for label in ("conv2d", "linear", "whole model", "tiny_cnn", "energy per iteration (mJ)"):
         assert label in text
+    assert "overhead" not in text
     assert text == (tmp_path / "b.svg").read_text()
+
+
+def test_the_figure_shows_the_overhead_of_calls_where_there_is_one(compare, tmp_path):
+    comparison, shares = compare(reference=OVERHEAD | {"core_cache_bytes": 2**20})
+    draw(tmp_path / "figure.svg", [comparison], shares)
+    assert "overhead of calls" in (tmp_path / "figure.svg").read_text()

@@ -16,6 +16,7 @@ Row = Mapping[str, Any]
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 _PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 _OTHERS = ("other operators", "#BBBBBB")
+_OVERHEAD = ("overhead of calls", "#E4E4E4")
 _WHOLE = ("whole model", "#444444")
 _BAR = 0.36
 
@@ -23,7 +24,8 @@ _BAR = 0.36
 def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
     """Write the figure (SVG): each model's operators, stacked, above the whole model.
 
-    A row of panels for each target: time and, where any was measured, energy. Error bars are 95 %
+    A row of panels for each target: time, with the overhead of calls, and, where any was measured,
+    energy. Error bars are 95 %
     intervals. A stack that is not complete says how many of its tuples it holds.
     """
     targets = list(dict.fromkeys(row["target"] for row in comparison))
@@ -50,6 +52,9 @@ def _panel(
     axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity: str, unit: str
 ) -> None:
     layers = _layers(shares, f"{quantity}_{unit}")
+    overheads = {row["model"]: row["overhead_time_s"] or 0.0 for row in comparison}
+    if quantity == "time" and any(overheads.values()):
+        layers.append((*_OVERHEAD, overheads))
     above = [position - _BAR / 2 - 0.02 for position in range(len(comparison))]
     below = [position + _BAR / 2 + 0.02 for position in range(len(comparison))]
     ends = [0.0] * len(comparison)
