@@ -109,6 +109,19 @@ def test_a_failure_is_a_row(relu, cpu, watch, conditions, tmp_path, change, stat
     records.write(tmp_path / "row.parquet", schemas.OPERATOR, [row])
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [('{"schema_version": 0}', "schema version 0; this opcost reads"), ("{", "is not valid JSON")],
+)
+def test_a_sensor_file_that_cannot_be_read_fails_no_row_but_the_job(
+    relu, cpu, watch, conditions, tmp_path, content, message
+):
+    sensor = tmp_path / "sensor.json"
+    sensor.write_text(content)
+    with pytest.raises(OpcostError, match=f"{message}.*delete it and run again"):
+        benchmark_operator(relu, cpu, watch, conditions, "local", sensor)
+
+
 def test_a_model_that_cannot_run_is_a_row(cpu, conditions, watch):
     definition = ModelDefinition("net", (InputSpec((1, 9)),), factory="torch.nn:Identity")
     assert benchmark_model(definition, cpu, watch, conditions, "local")["status"] == "ok"

@@ -12,6 +12,7 @@ from opcost import models, protocol, records, statistics
 from opcost.device import Device, OutOfMemory
 from opcost.disturbance import Watch
 from opcost.energy.meter import open_meter, sensor_of
+from opcost.energy.sensor import read_document
 from opcost.environment import describe_environment
 from opcost.manifest import TupleRecord
 from opcost.operands import degenerate
@@ -31,8 +32,10 @@ def benchmark_operator(
 ) -> dict[str, Any]:
     """The row of one operator tuple; a failure is a row too.
 
-    `sensor` is the file that the characterisation of the device's power sensor left.
+    `sensor` is the file that the characterisation of the device's power sensor left. Raises
+    OpcostError where it cannot be read: then every row would fail.
     """
+    _check_sensor(sensor)
     row = {**records.operator_columns(record), **_circumstances(device, conditions, target)}
     settings = conditions.measurement
 
@@ -65,6 +68,7 @@ def benchmark_model(
     sensor: Path | None = None,
 ) -> dict[str, Any]:
     """The row of one whole model; a failure is a row too. `sensor` as for an operator."""
+    _check_sensor(sensor)
     row = {**records.model_columns(definition), **_circumstances(device, conditions, target)}
     settings = conditions.measurement
 
@@ -88,6 +92,11 @@ def benchmark_model(
         }
 
     return {**row, **_attempt(measure)}
+
+
+def _check_sensor(path: Path | None) -> None:
+    if path is not None:
+        read_document(path)
 
 
 def _run_trial(

@@ -189,7 +189,7 @@ def _counter(meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]) ->
     while clock.now_s() < end_s:
         sampler.busy_for(_POLL_S)
         times_s.append(clock.now_s())
-        joules.append(meter.counter_j() or 0.0)
+        joules.append(_joules(meter))
     rare_after_w = _counted_w(meter, sampler, clock)
     sampler.drain()
     steps = _steps(times_s, joules)
@@ -215,6 +215,12 @@ def _steps(times_s: list[float], joules: list[float]) -> list[tuple[float, float
 
 
 def _counted_w(meter: Meter, sampler: Sampler, clock: Clock) -> float:
-    begin_s, begin_j = clock.now_s(), meter.counter_j() or 0.0
+    begin_s, begin_j = clock.now_s(), _joules(meter)
     sampler.busy_for(_COUNTER_S)
-    return ((meter.counter_j() or 0.0) - begin_j) / (clock.now_s() - begin_s)
+    return (_joules(meter) - begin_j) / (clock.now_s() - begin_s)
+
+
+def _joules(meter: Meter) -> float:
+    counter_j = meter.counter_j()
+    assert counter_j is not None, "a counter that was there raises when it has gone"
+    return counter_j

@@ -64,8 +64,13 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """A sensor file as it was written. Raises OpcostError for one of another schema version."""
-    document = json.loads(path.read_text(encoding="utf-8"))
+    """A sensor file as it was written. Raises OpcostError for a damaged or outdated one."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise OpcostError(
+            f"{path} is not valid JSON ({error}): delete it and run again to make it anew"
+        ) from error
     if document.get("schema_version") != SCHEMA_VERSION:
         raise OpcostError(
             f"{path} has schema version {document.get('schema_version')}; this opcost reads "
