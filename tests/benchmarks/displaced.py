@@ -1,8 +1,8 @@
 """What a core's own cache loses between two calls: an operator's code, and its workspaces.
 
-Two tables. The first times `batch_norm` right after something else; the second a convolution that
-writes its weights anew in another layout, with that workspace moving through memory. On this CPU,
-one thread, undisturbed moments only.
+Two tables. The first times a convolution that writes its weights anew in another layout, with that
+workspace moving through memory; the second times `batch_norm` right after something else. On this
+CPU, one thread, undisturbed moments only.
 
     PYTHONPATH=scripts python tests/benchmarks/displaced.py
 """
@@ -122,6 +122,14 @@ def main():
     watch = device.watch(device.quiet_s())
     print(f"{device.model_name}, torch {torch.__version__}, one thread, microseconds\n")
     with inference_conditions():
+        print("| conv2d, workspaces through | " + " | ".join(f"{s} MiB" for s in SPANS_MIB) + " |")
+        print("|---" * (1 + len(SPANS_MIB)) + "|")
+        for shape in CONVOLUTIONS:
+            channels, results, kernel, size, stride = shape
+            cells = " | ".join(f"{t:.0f}" for t in convolution_by_span(shape, device, watch))
+            name = f"1x{channels}x{size}x{size}, {results}x{channels}x{kernel}x{kernel} /{stride}"
+            print(f"| {name} | {cells} |", flush=True)
+        print()
         for index, (channels, size) in enumerate(NORMS):
             times = norm_after(channels, size, device, watch)
             if not index:
@@ -129,15 +137,6 @@ def main():
                 print("|---" * (1 + len(times)) + "|")
             cells = " | ".join(f"{value:.1f}" for value in times.values())
             print(f"| 1x{channels}x{size}x{size} | {cells} |", flush=True)
-        print(
-            "\n| conv2d, workspaces through | " + " | ".join(f"{s} MiB" for s in SPANS_MIB) + " |"
-        )
-        print("|---" * (1 + len(SPANS_MIB)) + "|")
-        for shape in CONVOLUTIONS:
-            channels, results, kernel, size, stride = shape
-            cells = " | ".join(f"{t:.0f}" for t in convolution_by_span(shape, device, watch))
-            name = f"1x{channels}x{size}x{size}, {results}x{channels}x{kernel}x{kernel} /{stride}"
-            print(f"| {name} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":
