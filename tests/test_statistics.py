@@ -120,6 +120,11 @@ def test_the_spread_of_pairs_is_that_of_one_value_whatever_the_quantity():
     assert spread_of_pairs([(2.0, 2.0)] * 6) == 0
 
 
+def test_one_pair_that_went_wrong_is_not_the_spread():
+    pairs = [(1.0, 1.01), (1.0, 0.99)] * 5
+    assert spread_of_pairs([*pairs, (1.0, 2.0)]) == pytest.approx(spread_of_pairs(pairs), rel=0.02)
+
+
 def test_drift_is_seen_and_noise_is_not():
     noise = np.random.default_rng(4).normal(0, 0.01, size=(500, 60))
     steady = [drifts((1 + row).tolist()) for row in noise]

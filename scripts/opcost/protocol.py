@@ -99,7 +99,8 @@ def run_trial(
         while True:
             trial = _one_trial(workload, device, watch, settings, open_meter, find_sensor, clock)
             trial.repeats = repeats
-            if repeats == settings.max_repeats or not SPOILT & set(trial.flags):
+            spoilt = trial.time.counts_disturbed or bool(SPOILT & set(trial.flags))
+            if repeats == settings.max_repeats or not spoilt:
                 return trial
             repeats += 1
             clock.sleep(settings.repeat_pause_s)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+_NORMAL_75 = float(special.ndtri(0.75))
 _NORMAL_97_5 = float(special.ndtri(0.975))
 
 
@@ -85,13 +86,13 @@ def drifts(data: Sequence[float]) -> bool:
 def spread_of_pairs(pairs: Sequence[tuple[float, float]]) -> float | None:
     """The relative standard deviation of one value among others of the same quantity.
 
-    From pairs of values of different quantities: of ln(second / first) it is root mean square over
-    root two. None for fewer than 6 pairs.
+    From pairs of values of different quantities, robustly: the median of abs(ln(second / first))
+    over what it is for normal values of standard deviation one. None for fewer than 6 pairs.
     """
     if len(pairs) < 6:
         return None
-    squares = [math.log(second / first) ** 2 for first, second in pairs]
-    return math.sqrt(statistics.fmean(squares) / 2)
+    middle = statistics.median(abs(math.log(second / first)) for first, second in pairs)
+    return middle / (_NORMAL_75 * math.sqrt(2))
 
 
 def product(first: Estimate, second: Estimate) -> Estimate:
