@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from conftest import Checkout
+from opcost.schemas import SCHEMA_VERSION
 
 MEASUREMENTS = "results/local/operators/*.parquet"
 
@@ -268,5 +269,5 @@ def test_a_results_file_of_another_schema_version_is_named(done):
     completed = done.run()
     assert completed.returncode != 0
     output = completed.stdout + completed.stderr
-    assert "has opcost.schema_version 0; this opcost reads 2" in output
+    assert f"has opcost.schema_version 0; this opcost reads {SCHEMA_VERSION}" in output
     assert f"delete results/local/operators/{path.name} and run again" in output
