@@ -14,6 +14,7 @@ from opcost.device import Device
 from opcost.heap import Spacers
 from opcost.manifest import TupleRecord
 from opcost.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
+from opcost.operator_tuple import tensors_in
 from opcost.replay import check_outputs
 
 CACHES_PER_FOOTPRINT = 3
@@ -94,20 +95,29 @@ def operator_workload(
 
     In state model a call finds what it would find inside a model: weights were last used a whole
     pass ago, and activations by an operator or two before, since when the core's own cache has
-    seen other data. Workspaces larger than that cache belong to calls that move more than it
-    holds; these take long, and a microsecond for moving workspaces is no matter. Raises what
-    `operand_sets` and `check_outputs` raise.
+    seen other data. A workspace for weights larger than that cache was last used long ago, too;
+    such calls take long, and a microsecond for moving it is no matter. Raises what `operand_sets`
+    and `check_outputs` raise.
     """
     rotation = _rotation(record, device, cache_state)
     operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
     check_outputs(operands.calls[0](), record.outputs)
     workload = OperatorWorkload(operands)
-    if cache_state != "warm" and 0 < device.core_cache_bytes < record.bytes:
+    if cache_state != "warm" and 0 < device.core_cache_bytes < _parameter_bytes(record):
         workload.run(1)  # what a first call allocates for good must not divide the span
         span_bytes = CORE_CACHES_PER_WORKSPACE * device.core_cache_bytes
         room_bytes = int(device.free_memory_bytes() * MEMORY_SHARE)
         workload.move_workspaces(min(span_bytes, room_bytes))
     return workload
+
+
+def _parameter_bytes(record: TupleRecord) -> int:
+    return sum(
+        spec.bytes
+        for name, value in record.operator_tuple.arguments
+        if name in record.parameters
+        for spec in tensors_in(value)
+    )
 
 
 def model_workload(
