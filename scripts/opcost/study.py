@@ -16,7 +16,7 @@ import yaml
 
 from opcost.errors import OpcostError, closest
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Bumped by hand when the same settings come to mean another measurement; measures all again."""
 
 

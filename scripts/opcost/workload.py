@@ -11,10 +11,8 @@ import torch
 from torch import nn
 
 from opcost.device import Device
-from opcost.heap import Spacers
 from opcost.manifest import TupleRecord
 from opcost.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
-from opcost.operator_tuple import tensors_in
 from opcost.replay import check_outputs
 
 CACHES_PER_FOOTPRINT = 3
@@ -24,9 +22,6 @@ CORE_CACHES_PER_ACTIVATION = 2
 """Activations that rotate through twice the core's own cache are found in the next one, as they are
 inside a model: docs/context.md has the experiment."""
 
-CORE_CACHES_PER_WORKSPACE = 64
-"""Workspaces move through that many of the core's own caches; beyond, times grow little more."""
-
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MOST_INPUT_SETS = 2**12
 _MOST_COPIES = 2**8
@@ -35,8 +30,6 @@ _MOST_COPIES = 2**8
 class OperatorWorkload:
     """A replayed operator, iterated over its operand sets."""
 
-    _spacers: Spacers | None = None
-
     def __init__(self, operands: OperandSets) -> None:
         self.operands = operands
         self.rotation = len(operands.calls)
@@ -44,24 +37,11 @@ class OperatorWorkload:
         self._results: deque[Any] = deque(maxlen=operands.kept_results)
         self._next = itertools.cycle([(call.args, call.kwargs) for call in operands.calls])
 
-    def move_workspaces(self, span_bytes: int) -> None:
-        """From now on, let each call find other memory for results and workspaces than the last."""
-        self._results = deque(maxlen=0)  # kept ones would stand in the way
-        self._spacers = Spacers(span_bytes)
-
     def run(self, iterations: int) -> None:
         """Call the operator, each time on the next set."""
         operator, keep = self._operator, self._results.append
-        sets = itertools.islice(self._next, iterations)
-        if self._spacers is None:
-            for args, kwargs in sets:
-                keep(operator(*args, **kwargs))
-            return
-        sizes = self._spacers.sizes
-        for args, kwargs in sets:
-            spacer = torch.empty(next(sizes), dtype=torch.uint8)
+        for args, kwargs in itertools.islice(self._next, iterations):
             keep(operator(*args, **kwargs))
-            del spacer
 
 
 class ModelWorkload:
@@ -91,33 +71,16 @@ class ModelWorkload:
 def operator_workload(
     record: TupleRecord, device: Device, cache_state: str, seed: int
 ) -> OperatorWorkload:
-    """An operator tuple whose operands, results and workspaces lie where the cache state has them.
+    """An operator tuple whose operands and results lie where the cache state has them.
 
     In state model a call finds what it would find inside a model: weights were last used a whole
     pass ago, and activations by an operator or two before, since when the core's own cache has
-    seen other data. A workspace for weights larger than that cache was last used long ago, too;
-    such calls take long, and a microsecond for moving it is no matter. Raises what `operand_sets`
-    and `check_outputs` raise.
+    seen other data. Raises what `operand_sets` and `check_outputs` raise.
     """
     rotation = _rotation(record, device, cache_state)
     operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
     check_outputs(operands.calls[0](), record.outputs)
-    workload = OperatorWorkload(operands)
-    if cache_state != "warm" and 0 < device.core_cache_bytes < _parameter_bytes(record):
-        workload.run(1)  # what a first call allocates for good must not divide the span
-        span_bytes = CORE_CACHES_PER_WORKSPACE * device.core_cache_bytes
-        room_bytes = int(device.free_memory_bytes() * MEMORY_SHARE)
-        workload.move_workspaces(min(span_bytes, room_bytes))
-    return workload
-
-
-def _parameter_bytes(record: TupleRecord) -> int:
-    return sum(
-        spec.bytes
-        for name, value in record.operator_tuple.arguments
-        if name in record.parameters
-        for spec in tensors_in(value)
-    )
+    return OperatorWorkload(operands)
 
 
 def model_workload(

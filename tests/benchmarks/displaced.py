@@ -8,6 +8,7 @@ CPU, one thread, undisturbed moments only.
 """
 
 import argparse
+import dataclasses
 import itertools
 import math
 import random
@@ -31,6 +32,62 @@ KERNEL = 3
 CONVOLUTIONS = [(512, 512, 3, 7, 1), (512, 512, 3, 14, 2), (1024, 2048, 1, 14, 2)]
 SPANS_MIB = (0, 8, 32, 128, 512)
 WEIGHTS_BYTES = 4 * 10**8
+GOLDEN_RATIO = 0.6180339887498949
+PAGE_BYTES = 4096
+SHELTER_BYTES = 2**20
+WALL_BYTES = 2**16
+
+
+class Spacers:
+    """Sizes of blocks to hold during one call each, so that the call's own lie elsewhere each time.
+
+    What a call allocates, its results and its workspaces (a convolution writes its weights anew in
+    another layout), follows the held block in the heap. Sizes are spread evenly over `span_bytes`
+    (multiples of the golden ratio, modulo one), so that memory comes again only after about as much
+    other memory was used. Freed memory must stay with the process: `keep_freed_memory`.
+    """
+
+    def __init__(self, span_bytes):
+        # Small blocks that live longer than a call go here, and do not divide the span.
+        shelter = torch.empty(SHELTER_BYTES, dtype=torch.uint8)
+        wall = torch.empty(WALL_BYTES, dtype=torch.uint8)
+        # Used once now: the first use of memory is slow.
+        span = torch.empty(span_bytes, dtype=torch.uint8).fill_(0)
+        self._held = [wall, *plug_holes(span)]
+        del shelter, span
+        pages = span_bytes // PAGE_BYTES
+        positions = (turn * GOLDEN_RATIO % 1.0 for turn in itertools.count())
+        self.sizes = (int(position * pages) * PAGE_BYTES for position in positions)
+
+
+def plug_holes(span):
+    """Blocks that fill what is free outside of `span`: a call would find it each time."""
+    plugs = []
+    end = span.data_ptr() + span.nbytes
+    size, room = span.nbytes // 2, span.nbytes  # no more, should the heap grow downwards
+    while size >= SHELTER_BYTES and size <= room:
+        plug = torch.empty(size, dtype=torch.uint8)
+        if plug.data_ptr() < end:
+            plugs.append(plug)
+            room -= size
+        else:
+            size //= 2
+    return plugs
+
+
+class Spaced:
+    """A workload whose calls find other memory for results and workspaces than the last."""
+
+    def __init__(self, workload, span_bytes):
+        self._workload = workload
+        self._sizes = Spacers(span_bytes).sizes
+
+    def run(self, iterations):
+        """Each call with another block held before it."""
+        for _ in range(iterations):
+            spacer = torch.empty(next(self._sizes), dtype=torch.uint8)
+            self._workload.run(1)
+            del spacer
 
 
 def norm_after(channels, size, device, watch):
@@ -106,10 +163,12 @@ def convolution_s(shape, span_bytes, device, watch):
         ),
     )
     rotation = Rotation(WEIGHTS_BYTES, ("weight",), 2 * device.core_cache_bytes)
-    workload = OperatorWorkload(operand_sets(operator_tuple, device, rotation, 0))
+    operands = operand_sets(operator_tuple, device, rotation, 0)
+    # Results that are kept would stand in the way.
+    workload = OperatorWorkload(dataclasses.replace(operands, kept_results=0))
     workload.run(2)
     if span_bytes:
-        workload.move_workspaces(span_bytes)
+        workload = Spaced(workload, span_bytes)
     return seconds(workload, device, watch, SETTINGS)[0]
 
 

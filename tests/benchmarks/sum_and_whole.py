@@ -1,9 +1,10 @@
 """Which cache state makes the sum over operators explain the whole model? On this CPU, one thread.
 
-Each operator tuple is timed in the three cache states, in shuffled order; the whole model, in
-processes of its own, before, after and between them: in a loop (its weights stay in a last-level
-cache that is large enough) and rotating through copies of itself (they come from memory). Only
-undisturbed batches count. Ratios are sum / whole; `overhead` adds what calls
+Each operator tuple is timed in the three cache states, in shuffled order, each time in a process of
+its own (forked from one that has run the sentinel alone, with a heap as in a job of a study). The
+whole model is timed in other processes, before, after and between them: in a loop (its weights
+stay in a last-level cache that is large enough) and rotating through copies of itself (they come
+from memory). Only undisturbed batches count. Ratios are sum / whole; `overhead` adds what calls
 cost beyond their operators.
 
     PYTHONPATH=scripts python tests/benchmarks/sum_and_whole.py [--batch 8] [MODEL ...]
@@ -13,6 +14,7 @@ import argparse
 import dataclasses
 import json
 import mmap
+import multiprocessing
 import random
 import statistics
 import subprocess
@@ -45,6 +47,7 @@ MODELS = [
     "swin_t",
     "convnext_tiny",
 ]
+FORK = multiprocessing.get_context("fork")
 STATES = ("cold", "model", "warm")
 VISITS = 3
 SETTINGS = dataclasses.replace(
@@ -60,16 +63,12 @@ WHOLE = dataclasses.replace(SETTINGS, batch_s=0.02, warm_up_s=0.1, max_time_s=4.
 
 
 class OneBlock(CpuDevice):
-    """A processor whose operands lie in one block of memory, set up once and used again."""
+    """A processor whose operands lie in one block of memory, which its forks use one by one."""
 
     def __init__(self, size):
         super().__init__()
-        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_POPULATE)
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self._block = torch.frombuffer(memory, dtype=torch.uint8)
-        self._used = 0
-
-    def begin_again(self):
-        """Give all memory back."""
         self._used = 0
 
     def allocate(self, elements, dtype):
@@ -86,6 +85,25 @@ def seconds(iterated, device, watch, settings):
     protocol.warm_up(iterated, device, iterations, settings.warm_up_s)
     timing = protocol.measure_time(iterated, device, watch, iterations, settings)
     return timing.estimate.value, sum(timing.undisturbed) >= settings.min_batches
+
+
+def in_a_fork(function, *arguments):
+    """What the function returns, called in a forked process."""
+    receiver, sender = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=lambda: sender.send(function(*arguments)))
+    process.start()
+    sender.close()
+    try:
+        return receiver.recv()
+    finally:
+        process.join()
+
+
+def operator_seconds(record, device, watch, state):
+    """Seconds per call of an operator tuple, and whether enough batches were undisturbed."""
+    with models.inference_conditions():
+        iterated = workload.operator_workload(record, device, state, SETTINGS.seed)
+        return seconds(iterated, device, watch, SETTINGS)
 
 
 class Whole:
@@ -127,24 +145,21 @@ def serve(definition, quiet_s, cache_state):
 
 def compare(definition, device, watch, generator):
     """Sums over the operators by cache state, measurements of the whole, and what was disturbed."""
-    tuples = extract_model_tuples(definition)
+    tuples = in_a_fork(extract_model_tuples, definition)
     counts = tuples.call_counts()
     kernels = [record for record in tuples.tuples if record.launches_kernel]
     generator.shuffle(kernels)
     wholes = [Whole(definition, watch.quiet_s, state) for state in ("warm", "model")]
     sums, disturbed = dict.fromkeys(STATES, 0.0), 0
     every = max(1, len(kernels) // VISITS)
-    with models.inference_conditions():
-        for index, record in enumerate(kernels):
-            if index % every == 0:
-                for whole in wholes:
-                    whole.visit()
-            for state in generator.sample(STATES, len(STATES)):
-                device.begin_again()
-                iterated = workload.operator_workload(record, device, state, SETTINGS.seed)
-                value, undisturbed = seconds(iterated, device, watch, SETTINGS)
-                sums[state] += counts[record.operator_tuple.tuple_id] * value
-                disturbed += not undisturbed
+    for index, record in enumerate(kernels):
+        if index % every == 0:
+            for whole in wholes:
+                whole.visit()
+        for state in generator.sample(STATES, len(STATES)):
+            value, undisturbed = in_a_fork(operator_seconds, record, device, watch, state)
+            sums[state] += counts[record.operator_tuple.tuple_id] * value
+            disturbed += not undisturbed
     for whole in wholes:
         whole.visit()
         whole.close()
@@ -180,7 +195,7 @@ def main():
     open_device(Target("cpu", 1, False))
     device = OneBlock(int(arguments.caches * CpuDevice().last_level_cache_bytes * 1.2) + 2**30)
     watch = device.watch(device.quiet_s())
-    overhead = measure_overhead(device, watch)
+    overhead = in_a_fork(measure_overhead, device, watch)
     generator = random.Random(0)
     columns = [*STATES, "model + overhead"]
     errors = {(whole, column): [] for whole in ("loop", "copies") for column in columns}
