@@ -1,13 +1,17 @@
 """Rule benchmark_model: the row of one whole model on one target."""
 
-import argparse
-from pathlib import Path
+from opcost.workers.client import run
 
-from opcost.errors import reported
-from opcost.job import Place, model_job
-from opcost.study import Conditions, ModelDefinition
 
-if __name__ == "__main__":
+def main() -> None:
+    """Parse the command line, and do it."""
+    import argparse
+    from pathlib import Path
+
+    from opcost.errors import reported
+    from opcost.job import Place, model_job
+    from opcost.study import Conditions, ModelDefinition
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--definition", type=ModelDefinition.from_json, required=True)
     parser.add_argument("--search-path", type=Path, required=True)
@@ -20,3 +24,7 @@ if __name__ == "__main__":
     with reported():
         place = Place(arguments.target, arguments.conditions, arguments.device, arguments.sensor)
         model_job(arguments.definition, arguments.search_path, place, arguments.output)
+
+
+if __name__ == "__main__":
+    run(__file__, main)

@@ -1,13 +1,17 @@
 """Rule benchmark_operator: the row of one operator tuple on one target."""
 
-import argparse
-from pathlib import Path
+from opcost.workers.client import run
 
-from opcost.errors import reported
-from opcost.job import Place, operator_job
-from opcost.study import Conditions
 
-if __name__ == "__main__":
+def main() -> None:
+    """Parse the command line, and do it."""
+    import argparse
+    from pathlib import Path
+
+    from opcost.errors import reported
+    from opcost.job import Place, operator_job
+    from opcost.study import Conditions
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tuple-id", required=True)
     parser.add_argument("--manifest", type=Path, required=True)
@@ -20,3 +24,7 @@ if __name__ == "__main__":
     with reported():
         place = Place(arguments.target, arguments.conditions, arguments.device, arguments.sensor)
         operator_job(arguments.tuple_id, arguments.manifest, place, arguments.output)
+
+
+if __name__ == "__main__":
+    run(__file__, main)

@@ -1,12 +1,16 @@
 """Rule characterize_sensor: what the power sensor of a target's device is like."""
 
-import argparse
-from pathlib import Path
+from opcost.workers.client import run
 
-from opcost.errors import reported
-from opcost.job import sensor_job
 
-if __name__ == "__main__":
+def main() -> None:
+    """Parse the command line, and do it."""
+    import argparse
+    from pathlib import Path
+
+    from opcost.errors import reported
+    from opcost.job import sensor_job
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", required=True)
     parser.add_argument("--device", required=True, help="as the target's settings name it")
@@ -15,3 +19,7 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     with reported():
         sensor_job(arguments.device, arguments.target, arguments.device_file, arguments.output)
+
+
+if __name__ == "__main__":
+    run(__file__, main)

@@ -1,12 +1,16 @@
 """Rule extract: what one model executes."""
 
-import argparse
-from pathlib import Path
+from opcost.workers.client import run
 
-from opcost.errors import reported
-from opcost.study import ModelDefinition
 
-if __name__ == "__main__":
+def main() -> None:
+    """Parse the command line, and do it."""
+    import argparse
+    from pathlib import Path
+
+    from opcost.errors import reported
+    from opcost.study import ModelDefinition
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--definition", type=ModelDefinition.from_json, required=True)
     parser.add_argument("--search-path", type=Path, required=True)
@@ -20,3 +24,7 @@ if __name__ == "__main__":
         tuples = extract_model_tuples(arguments.definition, arguments.search_path)
         write_model_tuples(arguments.output, tuples)
         print(extraction_line(tuples), flush=True)
+
+
+if __name__ == "__main__":
+    run(__file__, main)

@@ -1,16 +1,24 @@
 """Rule identify_target: the device that a target stands for on this machine."""
 
-import argparse
-from pathlib import Path
+from opcost.workers.client import run
 
-from opcost.errors import reported
-from opcost.job import identify_target
-from opcost.study import Conditions
 
-if __name__ == "__main__":
+def main() -> None:
+    """Parse the command line, and do it."""
+    import argparse
+    from pathlib import Path
+
+    from opcost.errors import reported
+    from opcost.job import identify_target
+    from opcost.study import Conditions
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--conditions", type=Conditions.from_json, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     with reported():
         identify_target(arguments.conditions.target, arguments.output)
+
+
+if __name__ == "__main__":
+    run(__file__, main)

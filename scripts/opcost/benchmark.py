@@ -153,6 +153,8 @@ def trial_columns(trial: Trial, watch: Watch) -> dict[str, Any]:
         "stop_reason": time.stop_reason,
         "flags": trial.flags,
         "repeats": trial.repeats,
+        "started_at": trial.started_at,
+        "ended_at": trial.ended_at,
         "energy_reason": trial.power_reason,
     }
     if power is None or energy is None:

@@ -15,7 +15,7 @@ def run_isolated(work: Callable[[], None], timeout_s: float) -> tuple[str, str] 
     """Run `work` in a forked child, and tell how it died: (status, message), or None if it did not.
 
     The status is "crashed" or "timeout". A child that raises exits with 1, and so does this
-    process: that is a fault of the harness, not a result. Fork before torch is imported.
+    process: that is a fault of the harness, not a result. Fork before torch has run anything.
     """
     child = os.fork()
     if child == 0:

@@ -1,10 +1,12 @@
 """One benchmark job: the device's lock, a process of its own, and a row whatever happens.
 
-The outer process stays light and never touches the device: it outlives a crash of the inner one
-and records it. Heavy modules are therefore imported inside functions.
+The outer process never touches the device: it outlives a crash of the inner one and records it. It
+stays light, unless it is a warm worker: heavy modules are imported inside functions.
 """
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,9 @@ from opcost.manifest import TupleRecord, read_manifest, to_benchmark
 from opcost.study import Conditions, ModelDefinition, Target
 
 _SENSOR_TIMEOUT_S = 600
+
+HeldSeconds = Callable[[], float]
+"""Answers for how many seconds the job has held its device."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
     """Characterise the power sensor of a target's device, and write its file."""
     settings = Target(device, threads=1, tf32=False)
 
-    def measure() -> None:
+    def measure(_: HeldSeconds) -> None:
         from opcost.energy.target_sensor import characterise_target
 
         def expected_device() -> Any:
@@ -63,8 +68,8 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
 
         characterise_target(device, expected_device, output)
 
-    def record_death(outcome: tuple[str, str]) -> None:
-        raise OpcostError(f"characterising the power sensor failed: {': '.join(outcome)}")
+    def record_death(status: str, reason: str, _: HeldSeconds) -> None:
+        raise OpcostError(f"characterising the power sensor failed: {status}: {reason}")
 
     _run(f"sensor of target {target}", measure, record_death, device_file, _SENSOR_TIMEOUT_S)
 
@@ -76,7 +81,7 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         raise OpcostError(f"{manifest_path} has no tuple {tuple_id}")
     record = TupleRecord.from_document(manifest[tuple_id])
 
-    def measure() -> None:
+    def measure(held_s: HeldSeconds) -> None:
         from opcost import benchmark, records, schemas
         from opcost.progress import again_line, operator_line
 
@@ -84,6 +89,7 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         row = benchmark.benchmark_operator(
             record, device, watch, place.conditions, place.target, place.sensor_file
         )
+        row["device_time_s"] = held_s()
         records.write(output, schemas.OPERATOR, [row])
         if output.parent.name == "again":
             print(again_line(row), flush=True)
@@ -93,10 +99,13 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         tuple_ids = frozenset(to_benchmark(manifest))
         print(operator_line(row, output.parent, tuple_ids, since), flush=True)
 
-    def record_death(outcome: tuple[str, str]) -> None:
+    def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost import records, schemas
 
-        row = records.operator_columns(record) | _conditions(place) | _death_columns(outcome)
+        row = records.operator_columns(record) | records.condition_columns(
+            place.conditions, place.target
+        )
+        row |= {"status": status, "error": reason, "device_time_s": held_s()}
         records.write(output, schemas.OPERATOR, [row])
 
     _run(f"operator tuple {tuple_id}", measure, record_death, place.device_file, place.timeout_s)
@@ -107,7 +116,7 @@ def model_job(
 ) -> None:
     """Benchmark one whole model and write its row."""
 
-    def measure() -> None:
+    def measure(held_s: HeldSeconds) -> None:
         from opcost import benchmark, records, schemas
         from opcost.progress import model_line
 
@@ -123,46 +132,44 @@ def model_job(
         )
         identity = json.loads(place.device_file.read_text(encoding="utf-8"))
         row |= records.overhead_columns(identity["overhead"])
+        row["device_time_s"] = held_s()
         records.write(output, schemas.MODEL, [row])
         print(model_line(row), flush=True)
 
-    def record_death(outcome: tuple[str, str]) -> None:
+    def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost import records, schemas
 
-        row = records.model_columns(definition) | _conditions(place) | _death_columns(outcome)
+        row = records.model_columns(definition) | records.condition_columns(
+            place.conditions, place.target
+        )
+        row |= {"status": status, "error": reason, "device_time_s": held_s()}
         records.write(output, schemas.MODEL, [row])
 
     _run(f"model {definition.name}", measure, record_death, place.device_file, place.timeout_s)
 
 
 def _run(
-    purpose: str, measure: Any, record_death: Any, device_file: Path, timeout_s: float
+    purpose: str,
+    measure: Callable[[HeldSeconds], None],
+    record_death: Callable[[str, str, HeldSeconds], None],
+    device_file: Path,
+    timeout_s: float,
 ) -> None:
     key = json.loads(device_file.read_text(encoding="utf-8"))["lock_key"]
     with exclusive(key, purpose):
-        death = run_isolated(_reporting(measure), timeout_s)
+        start = time.monotonic()
+
+        def held_s() -> float:
+            return time.monotonic() - start
+
+        def measure_or_report() -> None:
+            with reported():
+                measure(held_s)
+
+        death = run_isolated(measure_or_report, timeout_s)
         if death is not None:
-            record_death(death)
+            record_death(*death, held_s)
             print(f"{purpose}: {': '.join(death)}", flush=True)
-
-
-def _reporting(work: Any) -> Any:
-    def reporting() -> None:
-        with reported():
-            work()
-
-    return reporting
-
-
-def _death_columns(outcome: tuple[str, str]) -> dict[str, str]:
-    status, message = outcome
-    return {"status": status, "error": message}
-
-
-def _conditions(place: Place) -> dict[str, Any]:
-    from opcost import records
-
-    return records.condition_columns(place.conditions, place.target)
 
 
 def _open_identified(target: Target) -> tuple[Any, dict[str, Any]]:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
@@ -64,13 +65,18 @@ class TimeMeasurement:
 
 @dataclass
 class Trial:
-    """The result of measuring one workload. `power` is None where `power_reason` says why."""
+    """The result of measuring one workload. `power` is None where `power_reason` says why.
+
+    It `started_at` and `ended_at` with its repeats.
+    """
 
     time: TimeMeasurement
     power: PowerMeasurement | None
     power_reason: str | None
     flags: list[str] = field(default_factory=list)
     repeats: int = 0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
 
     @property
     def energy(self) -> Estimate | None:
@@ -94,13 +100,14 @@ def run_trial(
     `find_sensor` says what is known of the meter's sensor. A spoilt trial is repeated up to
     `max_repeats` times; the last one counts.
     """
-    repeats = 0
+    repeats, started_at = 0, datetime.now(UTC)
     with _no_garbage_collection():
         while True:
             trial = _one_trial(workload, device, watch, settings, open_meter, find_sensor, clock)
             trial.repeats = repeats
             spoilt = trial.time.counts_disturbed or bool(SPOILT & set(trial.flags))
             if repeats == settings.max_repeats or not spoilt:
+                trial.started_at, trial.ended_at = started_at, datetime.now(UTC)
                 return trial
             repeats += 1
             clock.sleep(settings.repeat_pause_s)

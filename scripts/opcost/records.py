@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from opcost import workers
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.manifest import TupleRecord
@@ -47,6 +48,7 @@ def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:
         "conditions_json": conditions.to_json(),
         "cache_state": conditions.measurement.cache_state,
         "launch_mode": "eager",
+        "worker": workers.kind,
         "threads": conditions.target.threads,
         "tf32": conditions.target.tf32,
     }

@@ -5,7 +5,7 @@ SCHEMA_VERSION is bumped when a column changes its name, type or meaning.
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _SAMPLES = pa.list_(pa.float64())
 
@@ -78,6 +78,8 @@ _MEASUREMENT = [
     ("footprint_bytes", pa.int64()),
     ("operand_sets", pa.int64()),
     ("launch_mode", pa.string()),
+    # plain: a process by itself; warm: a fork of one that has imported PyTorch
+    ("worker", pa.string()),
     ("threads", pa.int64()),
     ("tf32", pa.bool_()),
     # a fixed convolution, timed between the batches to notice what disturbs a processor's core:
@@ -102,6 +104,10 @@ _MEASUREMENT = [
     ("cpu_count", pa.int64()),
     ("load_average", pa.float64()),
     ("measured_at", pa.timestamp("us", tz="UTC")),
+    # when the trial (all of its repeats) began and ended, and how long the job held the device
+    ("started_at", pa.timestamp("us", tz="UTC")),
+    ("ended_at", pa.timestamp("us", tz="UTC")),
+    ("device_time_s", pa.float64()),
 ]
 
 OPERATOR = pa.schema(

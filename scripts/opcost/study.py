@@ -123,6 +123,7 @@ class Study:
     models: Mapping[str, ModelDefinition]
     model_directory: Path
     operators: tuple[str, ...] | None
+    workers: str
     measured_again: int
     conditions: Mapping[str, Conditions]
 
@@ -146,6 +147,7 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
         models={name: load_model(name, directory, schema) for name in document["models"]},
         model_directory=directory,
         operators=None if operators == "all" else tuple(operators),
+        workers=document["workers"],
         measured_again=document["measured_again"],
         conditions={
             name: Conditions(Target(**target), measurement)

@@ -38,4 +38,4 @@ if __name__ == "__main__":
     device = open_device(Target("cpu", 1, False))
     watch = NoWatch()
     trial = protocol.run_trial(Sleep(), device, watch, QUICK, lambda _: NvmlMeter(sys.argv[1]))
-    print(json.dumps(trial_columns(trial, watch)))
+    print(json.dumps(trial_columns(trial, watch), default=str))

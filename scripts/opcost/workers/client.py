@@ -1,0 +1,131 @@
+"""A rule's script, run here or by a warm worker; `OPCOST_WORKERS` says which.
+
+Standard library alone: this is imported by every job.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+_SETTING = "OPCOST_WORKERS"
+_OF_A_SHELL = {"_", "PWD", "OLDPWD", "SHLVL"}
+_ATTEMPTS = 2
+
+
+class Lost(Exception):
+    """The server ended before it answered."""
+
+
+def run(script: str, main: Callable[[], None]) -> None:
+    """Call `main`, what `script` is there for: here, or in a warm worker if the study asks for it.
+
+    Does not return from a warm worker: exits as the worker did. Exits with 1 if a worker cannot be
+    had, and says why.
+    """
+    if os.environ.get(_SETTING) != "warm":
+        main()
+        return
+    for _ in range(_ATTEMPTS):
+        try:
+            sys.exit(_ask(script))
+        except Lost as lost:
+            reason = str(lost)
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
+    print(f"opcost: no warm worker: {reason}. `workers: plain` does without", file=sys.stderr)
+    sys.exit(1)
+
+
+def _ask(script: str) -> int:
+    """The exit status of the script in a worker. Raises Lost."""
+    request = {
+        "argv": [str(Path(script).resolve()), *sys.argv[1:]],
+        "directory": os.getcwd(),
+        "environment": {key: value for key, value in os.environ.items() if key != _SETTING},
+    }
+    message = json.dumps(request).encode()
+    with _connect() as connection:
+        try:
+            socket.send_fds(connection, [len(message).to_bytes(4)], [0, 1, 2])
+            connection.sendall(message)
+            answer = connection.recv(64)
+        except OSError as error:
+            raise Lost(str(error)) from error
+    if not answer:
+        raise Lost("its server was killed")
+    status = int(answer)
+    if status < 0:
+        print(f"opcost: the worker was killed by signal {-status}", file=sys.stderr)
+    return status if status >= 0 else 128 - status
+
+
+def _connect() -> socket.socket:
+    """A connection to the server of this kind, which is started if need be. Raises Lost."""
+    path = _directory() / f"{_kind()}.socket"
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(str(path))
+        return connection
+    except (FileNotFoundError, ConnectionRefusedError):
+        pass
+    with open(path.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:  # another client may have started it meanwhile
+            connection.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            _start_server(path)
+            connection.connect(str(path))
+    return connection
+
+
+def _start_server(path: Path) -> None:
+    log = path.with_suffix(".log")
+    ready, announce = os.pipe()
+    with log.open("wb") as output:
+        subprocess.Popen(
+            [sys.executable, "-m", "opcost.workers.server", str(path), str(announce)],
+            env=os.environ | {"PYTHONPATH": _python_path()},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=[announce],
+            start_new_session=True,  # Ctrl-C ends the jobs; an idle server ends itself
+        )
+    os.close(announce)
+    with os.fdopen(ready, "rb") as pipe:
+        if not pipe.read():
+            raise Lost(f"its server did not start: {log.read_text(errors='replace').strip()}")
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_PACKAGE.parent)]))
+
+
+def _directory() -> Path:
+    """This user's own folder for sockets."""
+    directory = Path(tempfile.gettempdir()) / f"opcost-workers-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if directory.stat().st_uid != os.getuid() or directory.stat().st_mode & 0o077:
+        raise Lost(f"{directory} is not this user's alone: delete it, or set TMPDIR")
+    return directory
+
+
+def _kind() -> str:
+    """A digest of the interpreter, its packages, this code and the environment variables."""
+    code = [(str(path), path.stat().st_mtime_ns) for path in sorted(_PACKAGE.rglob("*.py"))]
+    packages = Path(sysconfig.get_path("purelib"))
+    environment = {key: os.environ[key] for key in sorted(os.environ.keys() - _OF_A_SHELL)}
+    kind = [sys.executable, sys.version, packages.stat().st_mtime_ns, code, environment]
+    return hashlib.sha256(json.dumps(kind).encode()).hexdigest()[:16]

@@ -1,0 +1,159 @@
+"""The process that warm workers are forked from: everything imported, no device ever touched.
+
+Each request is a script to run, with its arguments, environment and standard streams. The worker
+dies with its client, all workers with their server, and the server when it has been idle.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from opcost import workers
+
+_FOR_JOBS = (
+    "pyarrow.parquet",
+    "scipy.stats",
+    "torchvision",
+    "opcost.benchmark",
+    "opcost.extraction",
+    "opcost.job",
+    "opcost.overhead",
+    "opcost.progress",
+    "opcost.target_device",
+)
+_IDLE_S = 60.0
+_REQUEST_TIMEOUT_S = 5.0
+_PR_SET_PDEATHSIG = 1
+
+
+class Server:
+    """Forks a worker for each client that connects to `path`."""
+
+    def __init__(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        self._path = path
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(64)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._workers = 0
+
+    def serve(self, idle_s: float = _IDLE_S) -> None:
+        """Until there has been no worker and no client for `idle_s`."""
+        while events := self._selector.select(None if self._workers else idle_s):
+            for key, _ in events:
+                if key.fd in self._selector.get_map():
+                    key.data()
+        self._path.unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        try:
+            connection.settimeout(_REQUEST_TIMEOUT_S)
+            request, streams = _receive(connection)
+            connection.settimeout(None)
+        except (OSError, ValueError):  # a client that died while it asked
+            connection.close()
+            return
+        worker = os.fork()
+        if worker == 0:
+            self._listener.close()
+            self._selector.close()
+            _work(request, streams)
+        for stream in streams:
+            os.close(stream)
+        end = os.pidfd_open(worker)
+        self._workers += 1
+        for source, event in (
+            (end, partial(self._ended, connection, end, worker)),
+            (connection, partial(self._abandoned, connection, worker)),
+        ):
+            self._selector.register(source, selectors.EVENT_READ, event)
+
+    def _abandoned(self, connection: socket.socket, worker: int) -> None:
+        """The client is gone: nobody waits for this worker."""
+        self._selector.unregister(connection)
+        os.kill(worker, signal.SIGKILL)
+
+    def _ended(self, connection: socket.socket, end: int, worker: int) -> None:
+        status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+        self._selector.unregister(end)
+        if connection.fileno() in self._selector.get_map():
+            self._selector.unregister(connection)
+        os.close(end)
+        self._workers -= 1
+        with connection, contextlib.suppress(OSError):  # the client may be gone
+            connection.sendall(str(status).encode())
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    size, streams, _, _ = socket.recv_fds(connection, 4, 3)
+    message = b""
+    while len(message) < int.from_bytes(size):
+        part = connection.recv(int.from_bytes(size) - len(message))
+        if not part:
+            raise ValueError("the request ended early")
+        message += part
+    return json.loads(message), streams
+
+
+def _work(request: dict[str, Any], streams: list[int]) -> NoReturn:
+    """Run the requested script in this process, and end."""
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.chdir(request["directory"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        workers.kind = "warm"
+        sys.argv = request["argv"]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _import_everything() -> None:
+    for module in _FOR_JOBS:
+        importlib.import_module(module)
+    import torch
+
+    assert not torch.cuda.is_initialized(), "a forked process could not use the GPU"
+
+
+def main() -> None:
+    """`python -m opcost.workers.server SOCKET FD`: a byte to FD says that the socket listens."""
+    path, announce = Path(sys.argv[1]), int(sys.argv[2])
+    _import_everything()
+    server = Server(path)
+    gc.collect()
+    gc.freeze()  # objects that live for ever need no collecting, nor copying, in a worker
+    os.write(announce, b"!")
+    os.close(announce)
+    server.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Warm workers: processes that need not import, of their own, and what survives which death."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where this module's servers live; they end when it ends."""
+    path = tmp_path_factory.mktemp("workers")
+    yield path
+    subprocess.run(["pkill", "-f", f"opcost.workers.server {path}"], check=False)
+
+
+@pytest.fixture
+def job(tmp_path, folder):
+    """Starts a script with that body of `main`, as a rule of the workflow does."""
+
+    def start(body, *arguments, workers="warm", **variables):
+        script = tmp_path / "job.py"
+        body = textwrap.indent(textwrap.dedent(body).strip(), "    ")
+        script.write_text(
+            "import os, sys, time\nfrom pathlib import Path\nfrom opcost import workers\n"
+            f"from opcost.workers.client import run\n\n\ndef main():\n{body}\n\n\n"
+            "if __name__ == '__main__':\n    run(__file__, main)\n"
+        )
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(SCRIPTS),
+            "OPCOST_WORKERS": workers,
+            "TMPDIR": str(folder),
+            **variables,
+        }
+        return subprocess.Popen(
+            [sys.executable, script, *arguments],
+            env=environment,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+def result(process):
+    output, errors = process.communicate(timeout=100)
+    return process.returncode, output, errors
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"no {path}"
+        time.sleep(0.01)
+
+
+def is_alive(process_id):
+    try:
+        return "Z" not in Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(("workers", "imported"), [("warm", "True"), ("plain", "False")])
+def test_a_script_does_the_same_in_a_worker_as_by_itself(job, workers, imported, tmp_path):
+    process = job(
+        """
+        print(workers.kind, "torch" in sys.modules)
+        print(sys.argv[1:], os.getcwd(), os.environ["GREETING"])
+        print("a warning", file=sys.stderr)
+        sys.exit(7)
+        """,
+        "one",
+        "two words",
+        workers=workers,
+        GREETING="hello",
+    )
+    status, output, errors = result(process)
+    assert status == 7
+    assert output == f"{workers} {imported}\n['one', 'two words'] {tmp_path} hello\n"
+    assert errors == "a warning\n"
+
+
+def test_no_worker_sees_what_another_left_in_memory(job):
+    body = "print(getattr(workers, 'left', 'nothing'))\nworkers.left = 'something'"
+    assert [result(job(body))[1] for _ in range(2)] == ["nothing\n", "nothing\n"]
+
+
+def test_an_exception_is_shown_and_fails_the_job(job):
+    status, _, errors = result(job("raise ValueError('spoilt')"))
+    assert status == 1
+    assert "ValueError: spoilt" in errors
+
+
+def test_a_killed_worker_fails_its_job_alone(job):
+    status, _, errors = result(job("os.kill(os.getpid(), 9)"))
+    assert status == 128 + signal.SIGKILL
+    assert "the worker was killed by signal 9" in errors
+    assert result(job("print('next')")) == (0, "next\n", "")
+
+
+def test_a_worker_dies_with_its_client(job, tmp_path):
+    process = job("Path('id').write_text(str(os.getpid()))\ntime.sleep(60)")
+    wait_for(tmp_path / "id")
+    time.sleep(0.1)
+    worker = int((tmp_path / "id").read_text())
+    process.kill()
+    deadline = time.monotonic() + 10
+    while is_alive(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_killed_server_is_replaced_and_the_job_done_again(job, tmp_path):
+    body = """
+    first = not Path("before").exists()
+    Path("before").touch()
+    if first:
+        os.kill(os.getppid(), 9)
+        time.sleep(60)
+    print("done")
+    """
+    assert result(job(body)) == (0, "done\n", "")
+
+
+def test_a_job_that_kills_each_server_says_so(job):
+    status, _, errors = result(job("os.kill(os.getppid(), 9)\ntime.sleep(60)"))
+    assert status == 1
+    assert "no warm worker" in errors
+    assert "workers: plain" in errors
+
+
+def test_jobs_of_another_environment_have_a_server_of_their_own(job):
+    server = "print(os.getppid())"
+    here, same = (result(job(server))[1] for _ in range(2))
+    assert here == same != result(job(server, OMP_NUM_THREADS="2"))[1]
+
+
+def test_a_server_that_cannot_start_says_why(job, tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch in this place')")
+    path = f"{tmp_path}:{SCRIPTS}"
+    status, _, errors = result(job("print('unreachable')", PYTHONPATH=path))
+    assert status == 1
+    assert "no torch in this place" in errors
+
+
+def test_an_idle_server_ends_itself(tmp_path):
+    code = (
+        "from pathlib import Path; from opcost.workers.server import Server; "
+        f"Server(Path({str(tmp_path / 'socket')!r})).serve(idle_s=0.2)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=30)
+    assert not (tmp_path / "socket").exists()
