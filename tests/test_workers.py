@@ -154,11 +154,25 @@ def test_a_server_that_cannot_start_says_why(job, tmp_path):
     assert "no torch in this place" in errors
 
 
-def test_an_idle_server_ends_itself(tmp_path):
+def server(socket, arguments):
     code = (
         "from pathlib import Path; from opcost.workers.server import Server; "
-        f"Server(Path({str(tmp_path / 'socket')!r})).serve(idle_s=0.2)"
+        f"Server(Path({str(socket)!r})).serve({arguments})"
     )
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=30)
+    return subprocess.Popen([sys.executable, "-c", code], env=environment)
+
+
+def test_an_idle_server_ends_itself(tmp_path):
+    assert server(tmp_path / "socket", "idle_s=0.2").wait(timeout=30) == 0
     assert not (tmp_path / "socket").exists()
+
+
+def test_a_server_ends_with_the_run_that_it_serves(tmp_path):
+    run = subprocess.Popen(["sleep", "100"])
+    process = server(tmp_path / "socket", f"run={run.pid}")
+    wait_for(tmp_path / "socket")
+    assert process.poll() is None
+    run.kill()
+    run.wait()
+    assert process.wait(timeout=30) == 0

@@ -271,3 +271,23 @@ def test_a_results_file_of_another_schema_version_is_named(done):
     output = completed.stdout + completed.stderr
     assert f"has opcost.schema_version 0; this opcost reads {SCHEMA_VERSION}" in output
     assert f"delete results/local/operators/{path.name} and run again" in output
+
+
+def test_a_budget_measures_what_explains_most_and_a_larger_one_the_rest(checkout):
+    configure(checkout, max_device_time_s=0.3)  # whole models alone take more: no tuple
+    assert "benchmark_operator" not in checkout.started()
+    summary = (checkout.root / "results/summary.txt").read_text()
+    assert "3 of 3 operator tuples are not measured" in summary
+    assert "6 beyond the budget" in checkout.run("--", "plan").stdout
+    configure(checkout, max_device_time_s=100)
+    assert checkout.started().count("benchmark_operator") == 6
+    assert checkout.started() == []
+    configure(checkout, max_device_time_s=0.1)
+    assert checkout.started() == [], "what is measured stays"
+
+
+def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):
+    planned = checkout.run("--", "plan").stdout
+    assert "operators: 6 tuples, 0 measured, 6 to measure" in planned
+    assert "models: 2, 0 measured, 2 to measure" in planned
+    assert not list((checkout.root / "results").glob("local/*"))

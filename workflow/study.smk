@@ -2,6 +2,8 @@
 
 import os
 import sys
+import time
+from functools import cache
 
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
@@ -13,6 +15,8 @@ sys.path.insert(0, str(SCRIPTS))
 from opcost.errors import OpcostError
 from opcost.manifest import read_manifest, to_benchmark
 from opcost.study import load_study
+
+BEGAN = time.time()
 
 try:
     STUDY = load_study(config, REPOSITORY / "workflow" / "schemas")
@@ -27,6 +31,7 @@ os.environ.update(
     OPCOST_PYTHON="python" if CONDA else sys.executable,
     OPCOST_SCRIPTS=str(SCRIPTS),
     OPCOST_MODELS=str(STUDY.model_directory),
+    OPCOST_RUN=str(os.getpid()),
     OPCOST_WORKERS=STUDY.workers if sys.platform == "linux" else "plain",
 )
 
@@ -59,22 +64,46 @@ def target_threads(wildcards):
 
 def operator_measurements(wildcards):
     """One file for each tuple that is benchmarked and each target."""
-    manifest = read_manifest(Path(checkpoints.collect.get().output[0]))
-    return expand(
-        "results/{target}/operators/{tuple_id}.parquet",
-        target=STUDY.conditions,
-        tuple_id=to_benchmark(manifest),
-    )
+    checkpoints.collect.get()
+    return [
+        f"results/{target}/operators/{tuple_id}.parquet"
+        for target in STUDY.conditions
+        for tuple_id in tuples_to_measure(target)
+    ]
 
 
 def measurements_again(wildcards):
     """Of the first tuples by id: ids are hashes, so these are any, and seldom others."""
-    manifest = read_manifest(Path(checkpoints.collect.get().output[0]))
-    return expand(
-        "results/{target}/again/{tuple_id}.parquet",
-        target=STUDY.conditions,
-        tuple_id=sorted(to_benchmark(manifest))[: STUDY.measured_again],
-    )
+    checkpoints.collect.get()
+    return [
+        f"results/{target}/again/{tuple_id}.parquet"
+        for target in STUDY.conditions
+        for tuple_id in sorted(tuples_to_measure(target))[: STUDY.measured_again]
+    ]
+
+
+@cache
+def tuples_to_measure(target):
+    """All that are benchmarked, or as many as `max_device_time_s` allows: what explains most."""
+    if STUDY.max_device_time_s is None:
+        return to_benchmark(read_manifest(Path("results/operator_tuples.json")))
+    chosen = plan(target)
+    return [*chosen.known, *chosen.chosen]
+
+
+@cache
+def plan(target):
+    from opcost.target_plan import plan_target  # not each start of Snakemake needs it
+
+    return plan_target(STUDY, target, Path("results"))
+
+
+def importance(wildcards):
+    """With time for all, measurements come in any order, so that no drift looks like an effect of
+    size; with less, those first that explain most."""
+    if STUDY.max_device_time_s is None:
+        return 1
+    return 1 + plan(wildcards.target).explained[wildcards.tuple_id]
 
 
 def model_measurements():
@@ -86,6 +115,7 @@ def model_measurements():
 
 
 def print_summary():
+    """If this run has made it."""
     summary = Path("results/summary.txt")
-    if summary.exists():
+    if summary.exists() and summary.stat().st_mtime > BEGAN:
         print(f"\n{summary.read_text(encoding='utf-8')}")

@@ -37,7 +37,7 @@ def operator_line(
     intervals = [later - earlier for earlier, later in itertools.pairwise(finished[-_RECENT:])]
     if done == total or not intervals:
         return line
-    return f"{line}  (about {_duration(statistics.median(intervals) * (total - done))} left)"
+    return f"{line}  (about {duration(statistics.median(intervals) * (total - done))} left)"
 
 
 def again_line(row: Mapping[str, Any]) -> str:
@@ -71,5 +71,6 @@ def seconds(value: float) -> str:
     return f"{value / 1e-9:.4g} ns"
 
 
-def _duration(value: float) -> str:
+def duration(value: float) -> str:
+    """Seconds or minutes, as a person would say them."""
     return f"{value:.0f} s" if value < 100 else f"{value / 60:.0f} min"

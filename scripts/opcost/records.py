@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from opcost import workers
@@ -92,6 +93,23 @@ def read(path: Path, schema: pa.Schema) -> pa.Table:
     if table.schema != schema:
         raise OpcostError(f"{path} does not have the columns of its schema version: {remedy}")
     return table
+
+
+def measured_under(
+    conditions: Conditions, directory: Path, schema: pa.Schema, columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Some columns of the rows in a folder's files that were measured under those conditions.
+
+    A file of another schema version has none. Raises OpcostError for a damaged one.
+    """
+    fields = [schema.field(name) for name in {*columns, "conditions_json"}]
+    paths = sorted(str(path) for path in directory.glob("*.parquet"))
+    try:
+        table = ds.dataset(paths, schema=pa.schema(fields)).to_table()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise OpcostError(f"in {directory}: {error}: delete the file and run again") from error
+    wanted = conditions.to_json()
+    return [row for row in table.to_pylist() if row.pop("conditions_json") == wanted]
 
 
 def read_all(paths: Sequence[Path], schema: pa.Schema) -> pa.Table:

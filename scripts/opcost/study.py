@@ -123,6 +123,7 @@ class Study:
     models: Mapping[str, ModelDefinition]
     model_directory: Path
     operators: tuple[str, ...] | None
+    max_device_time_s: float | None
     workers: str
     measured_again: int
     conditions: Mapping[str, Conditions]
@@ -147,6 +148,7 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
         models={name: load_model(name, directory, schema) for name in document["models"]},
         model_directory=directory,
         operators=None if operators == "all" else tuple(operators),
+        max_device_time_s=document["max_device_time_s"],
         workers=document["workers"],
         measured_again=document["measured_again"],
         conditions={

@@ -33,10 +33,8 @@ def study(workers, configfile, again, folder):
     settings = [f"workers={workers}", f"measured_again={again}"]
     command = ["-m", "snakemake", "--cores", "1", "--configfile", configfile, "--config", *settings]
     subprocess.run([sys.executable, *command], cwd=root, check=True, stdout=sys.stderr)
-    return tuple(
-        ds.dataset(root / "results/local" / kind).to_table().to_pylist()
-        for kind in ("operators", "again")
-    )
+    kinds = (root / "results/local" / kind for kind in ("operators", "again"))
+    return tuple(ds.dataset(kind).to_table().to_pylist() if kind.exists() else [] for kind in kinds)
 
 
 def gaps_s(rows):
@@ -89,6 +87,8 @@ def main():
         "warm / plain": differences(found["warm"][0], found["plain"][0]),
     }
     for name, logarithms in pairs.items():
+        if not logarithms:
+            continue
         middle = math.expm1(statistics.median(logarithms))
         spread = math.expm1(statistics.median(abs(value) for value in logarithms))
         print(

@@ -36,7 +36,7 @@ rule benchmark_operator:
         "results/{target}/operators/{tuple_id}.parquet",
     log:
         "logs/{target}/operators/{tuple_id}.log",
-    priority: 1
+    priority: importance
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
@@ -68,7 +68,7 @@ rule benchmark_model:
         "results/{target}/models/{model}.parquet",
     log:
         "logs/{target}/models/{model}.log",
-    priority: 1
+    priority: 1 if STUDY.max_device_time_s is None else 2
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads

@@ -1,7 +1,8 @@
 """The process that warm workers are forked from: everything imported, no device ever touched.
 
 Each request is a script to run, with its arguments, environment and standard streams. The worker
-dies with its client, all workers with their server, and the server when it has been idle.
+dies with its client, all workers with their server, and the server with the run of the workflow
+that it serves (`OPCOST_RUN`, a process id), or when it has been idle.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ _FOR_JOBS = (
     "opcost.progress",
     "opcost.target_device",
 )
-_IDLE_S = 60.0
+_IDLE_S = 600.0
 _REQUEST_TIMEOUT_S = 5.0
 _PR_SET_PDEATHSIG = 1
 
@@ -51,13 +52,23 @@ class Server:
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._workers = 0
 
-    def serve(self, idle_s: float = _IDLE_S) -> None:
-        """Until there has been no worker and no client for `idle_s`."""
-        while events := self._selector.select(None if self._workers else idle_s):
+    def serve(self, idle_s: float = _IDLE_S, run: int | None = None) -> None:
+        """Until there has been no worker for `idle_s`, or the process `run` has ended."""
+        self._idle_s = idle_s
+        if run is not None:
+            end = os.pidfd_open(run)
+            self._selector.register(end, selectors.EVENT_READ, partial(self._over, end))
+        while events := self._selector.select(None if self._workers else self._idle_s):
             for key, _ in events:
                 if key.fd in self._selector.get_map():
                     key.data()
         self._path.unlink(missing_ok=True)
+
+    def _over(self, end: int) -> None:
+        """The run has ended: the last workers may finish."""
+        self._selector.unregister(end)
+        os.close(end)
+        self._idle_s = 0.0
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -152,7 +163,8 @@ def main() -> None:
     gc.freeze()  # objects that live for ever need no collecting, nor copying, in a worker
     os.write(announce, b"!")
     os.close(announce)
-    server.serve()
+    run = os.environ.get("OPCOST_RUN")
+    server.serve(run=int(run) if run else None)
 
 
 if __name__ == "__main__":

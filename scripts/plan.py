@@ -1,0 +1,12 @@
+"""Rule plan: what is to be measured, in how much time and memory; measures nothing."""
+
+from pathlib import Path
+
+from opcost.errors import reported
+from opcost.study import load_study
+from opcost.target_device import open_device
+from opcost.target_plan import describe_plans
+
+with reported(snakemake.log[0]):
+    study = load_study(snakemake.config, Path(snakemake.params.schemas))
+    print(describe_plans(study, Path("results"), open_device))

@@ -1,0 +1,122 @@
+"""What a plan chooses, and what it expects."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.manifest import ModelTuples, TupleRecord
+from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.planning import explained_shares, memory_bytes, plan, predicted_times_s
+
+GIGA = 10**9
+
+
+def record(size, operator="aten.relu.default", flops=0):
+    spec = TensorSpec((size,), "float32")
+    return TupleRecord(OperatorTuple(operator, (("input", spec),)), (spec,), True, flops, 8 * size)
+
+
+def row(found, time_s, device_time_s=1.0):
+    tuple_id = found.operator_tuple.tuple_id
+    return {"tuple_id": tuple_id, "time_s": time_s, "device_time_s": device_time_s}
+
+
+def by_id(*records):
+    return {found.operator_tuple.tuple_id: found for found in records}
+
+
+def model(records, counts, name="model"):
+    calls = [(i, "", "") for i, count in enumerate(counts) for _ in range(count)]
+    return ModelTuples(name, tuple(records), tuple(calls), 0, "2.15.0")
+
+
+@pytest.fixture
+def settings(conditions):
+    return conditions.measurement
+
+
+SMALL, MIDDLE, LARGE = record(10**3), record(10**6), record(10**8)
+ALL = by_id(SMALL, MIDDLE, LARGE)
+MODEL = model([SMALL, MIDDLE, LARGE], [1, 1, 1])
+
+
+def ids(*records):
+    return tuple(by_id(*records))
+
+
+def test_without_a_budget_all_that_is_new_is_chosen(settings):
+    planned = plan([MODEL], ALL, [row(MIDDLE, 1e-3)], settings, None)
+    assert planned.known == ids(MIDDLE)
+    assert planned.chosen == ids(LARGE, SMALL)
+    assert planned.beyond == ()
+    assert planned.expected_coverage() == pytest.approx(1)
+
+
+def test_a_budget_is_spent_on_what_explains_most(settings):
+    planned = plan([MODEL], ALL, [row(MIDDLE, 1e-3, device_time_s=2)], settings, 4.5)
+    assert (planned.chosen, planned.beyond) == (ids(LARGE), ids(SMALL))
+    assert (planned.spent_s, planned.needed_s, planned.job_s) == (2, 2, 2)
+
+
+def test_calls_count():
+    often = model([SMALL, MIDDLE], [1000, 1])
+    times = predicted_times_s(ALL, [row(SMALL, 1e-3), row(MIDDLE, 1e-2)])
+    shares = explained_shares([often], ALL, times)
+    assert shares[ids(SMALL)[0]] == pytest.approx(1000 / 1010)
+
+
+def test_each_model_counts_the_same_however_large():
+    large, small = model([LARGE], [100]), model([SMALL], [1])
+    times = predicted_times_s(ALL, [])
+    shares = explained_shares([large, small], ALL, times)
+    assert shares[ids(LARGE)[0]] == shares[ids(SMALL)[0]] == 0.5
+
+
+def test_what_is_spent_counts_and_no_budget_is_overdrawn(settings):
+    planned = plan([MODEL], ALL, [row(MIDDLE, 1e-3, device_time_s=10)], settings, 5)
+    assert planned.chosen == ()
+    assert planned.needed_s == 0
+
+
+def test_whole_models_and_other_measurements_are_paid_from_the_budget(settings):
+    rows = [row(MIDDLE, 1e-3)]
+    # One model, two tuples, and one was measured.
+    budget = 1 + settings.model_time_s + 2 + 1 + 0.01
+    assert len(plan([MODEL], ALL, rows, settings, budget, 0, 1).chosen) == 2
+    assert len(plan([MODEL], ALL, rows, settings, budget, 1, 1).chosen) == 1
+
+
+def test_measured_times_are_taken_as_they_are():
+    times = predicted_times_s(ALL, [row(SMALL, 0.123)])
+    assert times[ids(SMALL)[0]] == 0.123
+
+
+@given(
+    call_s=st.floats(1e-6, 1e-4),
+    flop_s=st.floats(1e-12, 1e-10),
+    sizes=st.lists(st.integers(1, 10**7), min_size=12, max_size=20, unique=True),
+)
+def test_a_time_that_is_linear_in_work_is_learned(call_s, flop_s, sizes):
+    records = [record(size, flops=size**2 % GIGA + size) for size in sizes]
+    *known, unknown = records
+    rows = [row(found, call_s + flop_s * found.flops) for found in known]
+    predicted = predicted_times_s(by_id(*records), rows)[ids(unknown)[0]]
+    low = min(found.flops for found in known)
+    high = max(found.flops for found in known)
+    if low <= unknown.flops <= high:
+        assert predicted == pytest.approx(call_s + flop_s * unknown.flops, rel=0.05)
+    assert math.isfinite(predicted)
+    assert predicted > 0
+
+
+def test_a_fit_of_one_operator_leaves_the_others_alone():
+    linear = [record(10 * n, "aten.linear.default", flops=n * GIGA) for n in range(1, 10)]
+    other = record(7, "aten.relu.default")
+    before = predicted_times_s(by_id(other), [])
+    rows = [row(found, 5.0) for found in linear[:7]]  # too few to learn from
+    assert predicted_times_s(by_id(*linear, other), rows)[ids(other)[0]] == before[ids(other)[0]]
+
+
+def test_memory_is_that_of_arguments_and_results():
+    assert memory_bytes(record(1000)) == 8000

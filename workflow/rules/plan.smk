@@ -1,0 +1,19 @@
+# What a run would do: `snakemake --cores 1 plan`. It extracts the models, and measures nothing.
+#
+#   in:  results/tuples/{model}.pkl, and what is measured already
+#   out: text on the terminal
+
+
+rule plan:
+    input:
+        expand("results/tuples/{model}.pkl", model=STUDY.models),
+    log:
+        "logs/plan.log",
+    conda:
+        "../../envs/opcost.yaml"
+    params:
+        schemas=str(REPOSITORY / "workflow/schemas"),
+    message:
+        "Planning"
+    script:
+        "../../scripts/plan.py"
