@@ -8,6 +8,7 @@ def main() -> None:
     import argparse
     from pathlib import Path
 
+    from opcost.cores import work_anywhere
     from opcost.errors import reported
     from opcost.study import ModelDefinition
 
@@ -16,6 +17,7 @@ def main() -> None:
     parser.add_argument("--search-path", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
+    work_anywhere()
     with reported():
         from opcost.extraction import extract_model_tuples
         from opcost.manifest import write_model_tuples

@@ -12,6 +12,7 @@ REPOSITORY = Path(str(workflow.current_basedir)).resolve().parent
 SCRIPTS = REPOSITORY / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+from opcost import cores
 from opcost.errors import OpcostError
 from opcost.manifest import read_manifest, to_benchmark
 from opcost.study import load_study
@@ -34,6 +35,9 @@ os.environ.update(
     OPCOST_RUN=str(os.getpid()),
     OPCOST_WORKERS=STUDY.workers if sys.platform == "linux" else "plain",
 )
+
+if workflow.local_exec:
+    cores.reserve(max(each.target.threads for each in STUDY.conditions.values()))
 
 
 def definition(wildcards):

@@ -31,6 +31,7 @@ def describe_environment(device: Device) -> dict[str, Any]:
         "opcost_version": opcost.__version__,
         "os": platform.platform(),
         "cpu_count": os.cpu_count(),
+        "cores": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "load_average": os.getloadavg()[0],
         "measured_at": datetime.now(UTC),
     }

@@ -102,6 +102,8 @@ _MEASUREMENT = [
     ("opcost_version", pa.string()),
     ("os", pa.string()),
     ("cpu_count", pa.int64()),
+    # the processor cores that it was allowed to use
+    ("cores", pa.list_(pa.int64())),
     ("load_average", pa.float64()),
     ("measured_at", pa.timestamp("us", tz="UTC")),
     # when the trial (all of its repeats) began and ended, and how long the job held the device

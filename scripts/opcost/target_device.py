@@ -2,6 +2,7 @@
 
 import torch
 
+from opcost.cores import measure_here
 from opcost.device import Device
 from opcost.errors import OpcostError
 from opcost.gpu import CudaDevice
@@ -10,10 +11,11 @@ from opcost.study import Target
 
 
 def open_device(target: Target) -> Device:
-    """The target's device, set to the target's operating point.
+    """The target's device, set to the target's operating point; this process measures from now on.
 
     Raises OpcostError when it does not exist here.
     """
+    measure_here()
     torch.set_num_threads(target.threads)
     torch.backends.cuda.matmul.allow_tf32 = target.tf32
     torch.backends.cudnn.allow_tf32 = target.tf32
