@@ -1,6 +1,7 @@
 """The real workflow on a study of seconds: what runs, what does not run again, what it leaves."""
 
 import contextlib
+import itertools
 import json
 import subprocess
 import time
@@ -291,3 +292,26 @@ def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):
     assert "operators: 6 tuples, 0 measured, 6 to measure" in planned
     assert "models: 2, 0 measured, 2 to measure" in planned
     assert not list((checkout.root / "results").glob("local/*"))
+
+
+def test_two_runs_on_one_device_take_turns_and_say_so(tmp_path):
+    checkouts = [Checkout(tmp_path / name) for name in ("here", "there")]
+    runs = [
+        subprocess.Popen(
+            checkout.command(), cwd=checkout.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for checkout in checkouts
+    ]
+    outputs = [b"".join(run.communicate(timeout=300)).decode() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    rows = [
+        row
+        for checkout in checkouts
+        for kind in ("operators", "models")
+        for path in checkout.root.glob(f"results/local/{kind}/*.parquet")
+        for row in pq.read_table(path).to_pylist()
+    ]
+    assert len(rows) == 2 * (6 + 2)
+    trials = sorted((row["started_at"], row["ended_at"]) for row in rows)
+    assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(trials))
+    assert any("waiting for the device, held by process" in output for output in outputs)
