@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from opcost import records, schemas
-from opcost.comparison import compare_study
+from opcost.comparison import OPERATOR_COLUMNS, compare_study
 from opcost.errors import reported
 from opcost.figure import draw
 from opcost.files import replacing
@@ -14,9 +14,9 @@ files, outputs = snakemake.input, snakemake.output
 with reported(snakemake.log[0]):
     comparison, shares = compare_study(
         [read_model_tuples(Path(path)) for path in files.tuples],
-        records.read(Path(files.database), schemas.OPERATOR).to_pylist(),
-        records.read_all([Path(path) for path in files.again], schemas.OPERATOR).to_pylist(),
-        records.read_all([Path(path) for path in files.models], schemas.MODEL).to_pylist(),
+        records.read(Path(files.database), schemas.OPERATOR, OPERATOR_COLUMNS).to_pylist(),
+        records.read_all(map(Path, files.again), schemas.OPERATOR, OPERATOR_COLUMNS).to_pylist(),
+        records.read_all(map(Path, files.models), schemas.MODEL).to_pylist(),
         read_manifest(Path(files.manifest)),
     )
     for rows, schema, parquet, csv in (

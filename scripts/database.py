@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from opcost import records, schemas
+from opcost.database import write_database
 from opcost.errors import reported
 
 with reported(snakemake.log[0]):
-    rows = records.read_all([Path(path) for path in snakemake.input], schemas.OPERATOR)
-    records.write_table(Path(snakemake.output[0]), schemas.OPERATOR, rows)
+    write_database(map(Path, snakemake.input), Path(snakemake.output[0]))

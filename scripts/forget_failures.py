@@ -14,7 +14,9 @@ if __name__ == "__main__":
         }
         for kind, schema in schemas.items():
             for path in sorted(Path("results").glob(f"*/{kind}/*.parquet")):
-                for row in records.read(path, schema).to_pylist():
-                    if row["status"] != "ok":
-                        print(f"forgetting {path}: {row['status']}: {row['error']}")
-                        path.unlink()
+                rows = records.read(path, schema, ["status", "error"]).to_pylist()
+                failures = [row for row in rows if row["status"] != "ok"]
+                for row in failures:
+                    print(f"forgetting {path}: {row['status']}: {row['error']}")
+                if failures:
+                    path.unlink()

@@ -176,6 +176,20 @@ def test_files_are_read_in_the_order_given(tmp_path):
     assert len(records.read_all([], schemas.MODEL)) == 0
 
 
+def test_some_columns_are_read_alone(tmp_path):
+    records.write(tmp_path / "row.parquet", schemas.MODEL, [{"model": "net", "status": "ok"}])
+    table = records.read(tmp_path / "row.parquet", schemas.MODEL, ["status", "model"])
+    assert table.to_pylist() == [{"status": "ok", "model": "net"}]
+
+
+def test_values_that_changed_on_the_disk_are_noticed(tmp_path):
+    path = tmp_path / "row.parquet"
+    records.write(path, schemas.MODEL, [{"model": "a model with a name to be found"}])
+    path.write_bytes(path.read_bytes().replace(b"a name to be found", b"a game to be found"))
+    with pytest.raises(OpcostError, match=f"delete {path} and run again"):
+        records.read(path, schemas.MODEL)
+
+
 def with_metadata(path, **changes):
     table = pq.read_table(path)
     metadata = {

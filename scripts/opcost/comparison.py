@@ -33,6 +33,23 @@ _SAME_CONDITIONS = (
     "protocol_version",
     "conditions_json",
 )
+OPERATOR_COLUMNS = (
+    "tuple_id",
+    "target",
+    "status",
+    "error",
+    "time_s",
+    "time_ci_low_s",
+    "time_ci_high_s",
+    "energy_j",
+    "energy_ci_low_j",
+    "energy_ci_high_j",
+    "energy_reason",
+    "converged",
+    "flags",
+    *_SAME_CONDITIONS,
+)
+"""What a comparison asks of an operator's row: raw values are not among it."""
 
 
 def compare_study(
@@ -44,19 +61,23 @@ def compare_study(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The comparison and the shares of every measured model on every target.
 
-    `rows_again` are rows of some of the operators, measured a second time.
+    Operator rows have `OPERATOR_COLUMNS` at least. `rows_again` are rows of some of the operators,
+    measured a second time.
     """
     filtered = {tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] == "filtered"}
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in operator_rows:
         rows[row["target"]][row["tuple_id"]] = row
+    again: dict[str, list[Row]] = defaultdict(list)
+    for row in rows_again:
+        again[row["target"]].append(row)
+    spreads = {target: _spread(rows[target], again[target]) for target in list(rows)}
     by_name = {model.model: model for model in models}
     comparison, table = [], []
     for reference in model_rows:
         model, target = by_name[reference["model"]], reference["target"]
         terms = terms_of(model, rows[target], filtered)
-        spread = _spread(rows[target], [row for row in rows_again if row["target"] == target])
-        comparison.append(compare(model, target, reference, terms, spread))
+        comparison.append(compare(model, target, reference, terms, spreads.get(target)))
         table += shares(model, target, reference, terms)
     return comparison, table
 

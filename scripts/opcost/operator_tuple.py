@@ -123,7 +123,7 @@ class OperatorTuple:
     @cached_property
     def tuple_id(self) -> str:
         """The first 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
-        return hashlib.sha256(self.canonical_json.encode()).hexdigest()[:16]
+        return id_of(self.canonical_json)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -153,6 +153,11 @@ class OperatorTuple:
             for name, value in sorted(self.arguments, key=_reading_order)
         ]
         return f"{self.name}({', '.join(parts)})"
+
+
+def id_of(canonical_json: str) -> str:
+    """The tuple id of that canonical JSON."""
+    return hashlib.sha256(canonical_json.encode()).hexdigest()[:16]
 
 
 def short_name(operator: str) -> str:

@@ -1,12 +1,11 @@
 """Rows: their columns, and reading and writing them as Parquet, with checks."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from opcost import workers
@@ -15,6 +14,18 @@ from opcost.files import replacing
 from opcost.manifest import TupleRecord
 from opcost.schemas import OVERHEAD
 from opcost.study import Conditions, ModelDefinition
+
+# Raw values make a row some kilobytes: a row group, and a reader's batch, are a few megabytes.
+_ROWS = 500
+# A file of one row is mostly its description of a hundred columns, which compression, dictionaries
+# and statistics would make longer to write and to read.
+_SMALL = {
+    "compression": "none",
+    "use_dictionary": False,
+    "write_statistics": False,
+    "write_page_checksum": True,
+}
+_LARGE = {"compression": "zstd", "write_page_checksum": True}
 
 
 def operator_columns(record: TupleRecord) -> dict[str, Any]:
@@ -56,64 +67,89 @@ def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:
 
 
 def write(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows, whole or not at all. A column that a row lacks is null; an unknown one raises."""
+    """Write a few rows, whole or not at all.
+
+    A column that a row lacks is null; an unknown one raises ValueError.
+    """
     complete = []
     for row in rows:
         unknown = row.keys() - set(schema.names)
         if unknown:
             raise ValueError(f"not in the schema: {sorted(unknown)}")
         complete.append({name: row.get(name) for name in schema.names})
-    write_table(path, schema, pa.Table.from_pylist(complete, schema=schema))
-
-
-def write_table(path: Path, schema: pa.Schema, table: pa.Table) -> None:
-    """Write a table that has that schema, whole or not at all."""
+    table = pa.Table.from_pylist(complete, schema=schema)
     with replacing(path) as temporary:
-        pq.write_table(
-            table.replace_schema_metadata(schema.metadata), temporary, compression="zstd"
-        )
+        pq.write_table(table, temporary, **_SMALL)
 
 
-def read(path: Path, schema: pa.Schema) -> pa.Table:
-    """Read a file of that schema. Raises OpcostError for a damaged, foreign or outdated one."""
+def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write batches of that schema as they come, whole or not at all, in bounded memory."""
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, **_LARGE) as writer:
+        for row_group in _row_groups(batches):
+            writer.write_table(row_group.replace_schema_metadata(schema.metadata))
+
+
+def read(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a file of that schema, or some of its columns.
+
+    Raises OpcostError for a damaged, foreign or outdated one.
+    """
+    return read_all([path], schema, columns)
+
+
+def read_all(
+    paths: Iterable[Path], schema: pa.Schema, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows of many files of one schema, in the order of the paths, as `read` reads them."""
+    batches = itertools.chain.from_iterable(stream(path, schema, columns) for path in paths)
+    chosen = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    return pa.Table.from_batches(batches, chosen)
+
+
+def stream(
+    path: Path, schema: pa.Schema, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in batches of some hundred, checked as `read` does."""
     remedy = f"delete {path} and run again to make it anew"
     try:
-        table = pq.read_table(path, partitioning=None)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            _check(file.schema_arrow, schema, path, remedy)
+            yield from file.iter_batches(_ROWS, columns=columns, use_threads=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise OpcostError(f"{path} is not a readable Parquet file ({error}): {remedy}") from error
-    metadata = table.schema.metadata or {}
-    expected = schema.metadata
+
+
+def _check(found: pa.Schema, schema: pa.Schema, path: Path, remedy: str) -> None:
+    metadata, expected = found.metadata or {}, schema.metadata
     for key in (b"opcost.record", b"opcost.schema_version"):
         if metadata.get(key) != expected[key]:
-            found = metadata[key].decode() if key in metadata else "none"
+            value = metadata[key].decode() if key in metadata else "none"
             raise OpcostError(
-                f"{path} has {key.decode()} {found}; this opcost reads {expected[key].decode()}: "
+                f"{path} has {key.decode()} {value}; this opcost reads {expected[key].decode()}: "
                 f"{remedy}"
             )
-    if table.schema != schema:
+    if found != schema:
         raise OpcostError(f"{path} does not have the columns of its schema version: {remedy}")
-    return table
 
 
 def measured_under(
     conditions: Conditions, directory: Path, schema: pa.Schema, columns: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Some columns of the rows in a folder's files that were measured under those conditions.
-
-    A file of another schema version has none. Raises OpcostError for a damaged one.
-    """
-    fields = [schema.field(name) for name in {*columns, "conditions_json"}]
-    paths = sorted(str(path) for path in directory.glob("*.parquet"))
-    try:
-        table = ds.dataset(paths, schema=pa.schema(fields)).to_table()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise OpcostError(f"in {directory}: {error}: delete the file and run again") from error
+    """Some columns of the rows in a folder's files that were measured under those conditions."""
+    table = read_all(sorted(directory.glob("*.parquet")), schema, [*columns, "conditions_json"])
     wanted = conditions.to_json()
     return [row for row in table.to_pylist() if row.pop("conditions_json") == wanted]
 
 
-def read_all(paths: Sequence[Path], schema: pa.Schema) -> pa.Table:
-    """The rows of many files of one schema, in the order of the paths."""
-    if not paths:
-        return schema.empty_table()
-    return pa.concat_tables([read(path, schema) for path in paths])
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches joined until they hold `_ROWS` rows: one row group is in memory at a time."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += len(batch)
+        if rows >= _ROWS:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
