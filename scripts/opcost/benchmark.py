@@ -36,7 +36,8 @@ def benchmark_operator(
     OpcostError where it cannot be read: then every row would fail.
     """
     _check_sensor(sensor)
-    row = {**records.operator_columns(record), **_circumstances(device, conditions, target)}
+    circumstances = _circumstances(device, watch, conditions, target)
+    row = {**records.operator_columns(record), **circumstances}
     settings = conditions.measurement
 
     def measure() -> dict[str, Any]:
@@ -69,7 +70,8 @@ def benchmark_model(
 ) -> dict[str, Any]:
     """The row of one whole model; a failure is a row too. `sensor` as for an operator."""
     _check_sensor(sensor)
-    row = {**records.model_columns(definition), **_circumstances(device, conditions, target)}
+    circumstances = _circumstances(device, watch, conditions, target)
+    row = {**records.model_columns(definition), **circumstances}
     settings = conditions.measurement
 
     def measure() -> dict[str, Any]:
@@ -111,8 +113,14 @@ def _run_trial(
     )
 
 
-def _circumstances(device: Device, conditions: Conditions, target: str) -> dict[str, Any]:
-    return {**records.condition_columns(conditions, target), **describe_environment(device)}
+def _circumstances(
+    device: Device, watch: Watch, conditions: Conditions, target: str
+) -> dict[str, Any]:
+    return {
+        **records.condition_columns(conditions, target),
+        **describe_environment(device),
+        "quiet_sentinel_time_s": watch.quiet_s,
+    }
 
 
 def _attempt(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -148,7 +156,6 @@ def trial_columns(trial: Trial, watch: Watch) -> dict[str, Any]:
         "batch_undisturbed": list(time.undisturbed),
         "batch_iterations": time.batch_iterations,
         "sentinel_time_s": statistics.median(sentinel).value if sentinel else None,
-        "quiet_sentinel_time_s": watch.quiet_s,
         "converged": time.converged,
         "stop_reason": time.stop_reason,
         "flags": trial.flags,

@@ -107,10 +107,16 @@ def read_all(
 
 
 def stream(
-    path: Path, schema: pa.Schema, columns: Sequence[str] | None = None
+    path: Path,
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    remedy: str = "delete {path} and run again to make it anew",
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in batches of some hundred, checked as `read` does."""
-    remedy = f"delete {path} and run again to make it anew"
+    """The rows of a file in batches of some hundred, checked as `read` does.
+
+    `remedy` is what the user is told to do about a file that cannot be read.
+    """
+    remedy = remedy.format(path=path)
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             _check(file.schema_arrow, schema, path, remedy)
@@ -119,11 +125,20 @@ def stream(
         raise OpcostError(f"{path} is not a readable Parquet file ({error}): {remedy}") from error
 
 
+def metadata(path: Path) -> dict[str, str]:
+    """What a Parquet file says of itself; nothing if it cannot be read."""
+    try:
+        found = pq.read_schema(path).metadata or {}
+    except (pa.ArrowInvalid, OSError):
+        return {}
+    return {key.decode(): value.decode() for key, value in found.items()}
+
+
 def _check(found: pa.Schema, schema: pa.Schema, path: Path, remedy: str) -> None:
-    metadata, expected = found.metadata or {}, schema.metadata
+    stated, expected = found.metadata or {}, schema.metadata
     for key in (b"opcost.record", b"opcost.schema_version"):
-        if metadata.get(key) != expected[key]:
-            value = metadata[key].decode() if key in metadata else "none"
+        if stated.get(key) != expected[key]:
+            value = stated[key].decode() if key in stated else "none"
             raise OpcostError(
                 f"{path} has {key.decode()} {value}; this opcost reads {expected[key].decode()}: "
                 f"{remedy}"

@@ -127,6 +127,17 @@ OPERATOR = pa.schema(
     metadata={"opcost.record": "operator", "opcost.schema_version": str(SCHEMA_VERSION)},
 )
 
+MERGED = pa.schema(
+    [
+        *OPERATOR,
+        # the same for rows that may be added up, null where a row does not say what it ran on
+        ("conditions_id", pa.string()),
+        # the databases that held the row, by the first 16 digits of the SHA-256 of their files
+        ("sources", pa.list_(pa.string())),
+    ],
+    metadata={"opcost.record": "merged", "opcost.schema_version": str(SCHEMA_VERSION)},
+)
+
 OVERHEAD = [
     (f"{name}_overhead{part}_s", pa.float64())
     for name in ("call", "displaced_call", "view_call")

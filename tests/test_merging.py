@@ -1,0 +1,258 @@
+"""Merged databases hold each thing measured once, and no number that nobody measured."""
+
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import REPOSITORY
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opcost import records, schemas
+from opcost.duplicates import SAME, conditions_id
+from opcost.environment import describe_environment
+from opcost.errors import OpcostError
+from opcost.merging import merge
+
+GPU = {"device_name": "Simulated", "device_uuid_hash": "a" * 16, "torch_version": "2.15.0"}
+ROW = {
+    **GPU,
+    "tuple_id": "0" * 16,
+    "target": "local",
+    "status": "ok",
+    "time_s": 1e-3,
+    "batch_time_s": [1e-3, 2e-3],
+    "converged": True,
+    "flags": [],
+    "protocol_version": 3,
+    "conditions_json": "{}",
+    "measured_at": datetime(2026, 1, 1, tzinfo=UTC),
+}
+FAILED = {"status": "timeout", "time_s": None, "batch_time_s": None, "converged": None}
+NEWER = {"measured_at": datetime(2026, 1, 2, tzinfo=UTC)}
+
+
+def database(path, *changes):
+    """A database of rows like ROW, each with its changes."""
+    records.write(path, schemas.OPERATOR, [ROW | change for change in changes])
+    return path
+
+
+def rows_of(path):
+    return records.read(path, schemas.MERGED).to_pylist()
+
+
+@pytest.fixture
+def merged(tmp_path):
+    """The rows of several databases, merged; each is a list of changes to ROW."""
+
+    def merged(*databases):
+        paths = [
+            database(tmp_path / f"{name}.parquet", *changes)
+            for name, changes in zip("abcd", databases, strict=False)
+        ]
+        merge(paths, tmp_path / "merged.parquet")
+        return rows_of(tmp_path / "merged.parquet")
+
+    return merged
+
+
+def test_the_same_row_in_two_databases_is_one_and_says_so(merged):
+    [row] = merged([{}], [{}, {"tuple_id": "1" * 16}])[:1]
+    assert len(row["sources"]) == 2
+    assert row["batch_time_s"] == ROW["batch_time_s"]
+
+
+@pytest.mark.parametrize(
+    ("worse", "better"),
+    [
+        (FAILED | NEWER, {}),
+        ({"time_s": 1e-9} | NEWER, {"energy_j": 1.0}),
+        ({"converged": False} | NEWER, {}),
+        ({"energy_j": 1.0, "power_converged": False} | NEWER, {"energy_j": 1.0}),
+        ({"flags": ["drifting"]} | NEWER, {}),
+        ({}, {"time_s": 2e-3} | NEWER),
+    ],
+    ids=["failed", "no energy", "time", "power", "flagged", "older"],
+)
+def test_of_two_measurements_of_the_same_thing_the_better_one_is_kept(merged, worse, better):
+    [row] = merged([worse], [better])
+    assert {name: row[name] for name in better} == better
+    assert row["status"] == "ok"
+    assert row["measured_at"] == (ROW | better)["measured_at"]
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_rows_that_differ_in_what_they_were_measured_on_are_kept_apart(merged, name):
+    other = {pa.string(): "other", pa.int64(): 7, pa.float64(): 7.0}
+    first, second = merged([{}], [{name: other[schemas.OPERATOR.field(name).type]}])
+    assert first["conditions_id"] != second["conditions_id"]
+
+
+def test_all_that_a_row_says_of_its_circumstances_tells_it_apart(cpu, conditions):
+    """Else two machines might be taken for one. What changes from row to row does not."""
+    changing = {"device", "load_average", "measured_at", "opcost_version"}
+    assert describe_environment(cpu).keys() - changing <= set(SAME)
+    in_conditions_json = {"cache_state", "threads", "tf32"}
+    assert records.condition_columns(conditions, "local").keys() - in_conditions_json <= set(SAME)
+
+
+CPU = {"device_name": "Generic Processor", "device_uuid_hash": None, "quiet_sentinel_time_s": 1e-4}
+
+
+def test_two_processors_of_one_name_are_told_apart_by_their_studies(merged):
+    rows = merged([CPU], [CPU | {"quiet_sentinel_time_s": 1.1e-4}])
+    assert len({row["conditions_id"] for row in rows}) == 2
+
+
+def test_a_processors_failure_gives_way_to_a_result_of_its_study(merged):
+    [row] = merged([CPU | FAILED], [CPU])
+    assert row["status"] == "ok"
+
+
+def test_failures_that_do_not_say_where_are_kept_and_belong_to_nothing(merged):
+    unknown = FAILED | {"device_uuid_hash": None, "device_name": None, "error": "killed by SIGSEGV"}
+    rows = merged([unknown], [unknown, unknown | {"error": "killed by SIGKILL"}], [{}])
+    assert sorted(row["status"] for row in rows) == ["ok", "timeout", "timeout"]
+    assert [row["conditions_id"] is None for row in rows if row["status"] != "ok"] == [True, True]
+
+
+@st.composite
+def changes(draw):
+    """A row of few possible things, so that many are of the same one."""
+    row = {
+        "tuple_id": draw(st.sampled_from("01")) * 16,
+        "target": draw(st.sampled_from(["local", "h200"])),
+        "device_uuid_hash": draw(st.sampled_from(["a" * 16, None])),
+        "measured_at": datetime(2026, 1, draw(st.integers(1, 2)), tzinfo=UTC),
+        "flags": draw(st.sampled_from([[], ["drifting"]])),
+    }
+    if draw(st.booleans()):
+        return row | FAILED | {"error": draw(st.sampled_from(["killed", "slow"]))}
+    return row | {"time_s": draw(st.sampled_from([1e-3, 2e-3])), "converged": draw(st.booleans())}
+
+
+class Shelf:
+    """Databases in a folder: `merge` gives the merged one's path, `content` what matters of it."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.numbers = itertools.count()
+
+    def merge(self, *paths):
+        output = self.folder / f"{next(self.numbers)}.parquet"
+        merge(paths, output)
+        return output
+
+    def content(self, *paths):
+        path = self.merge(*paths)
+        return sorted(map(repr, rows_of(path))), pq.read_schema(path).metadata[b"opcost.sources"]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.lists(changes(), max_size=4), min_size=3, max_size=3))
+def test_neither_the_order_nor_the_grouping_of_merges_matters(databases):
+    with tempfile.TemporaryDirectory() as folder:
+        shelf = Shelf(folder)
+        a, b, c = (
+            database(shelf.folder / f"{name}.parquet", *rows)
+            for name, rows in zip("abc", databases, strict=True)
+        )
+        all_at_once = shelf.content(a, b, c)
+        assert shelf.content(c, a, b) == all_at_once
+        assert shelf.content(shelf.merge(a, b), c) == all_at_once
+        assert shelf.content(a, shelf.merge(c, b)) == all_at_once
+        assert shelf.content(a, b, shelf.merge(a, b, c), c, c) == all_at_once
+        assert shelf.content(shelf.merge(a)) == shelf.content(a, a)
+        check_rows(rows_of(shelf.merge(a, b, c)), databases)
+
+
+def check_rows(rows, databases):
+    """Every row is one that was measured, of everything measured, and of each thing once."""
+    written = [change for changes in databases for change in changes]
+    assert {row["tuple_id"] for row in rows} == {change["tuple_id"] for change in written}
+    for row in rows:
+        assert any(all(row[name] == change[name] for name in change) for change in written)
+    things = [(row["tuple_id"], row["conditions_id"]) for row in rows if row["conditions_id"]]
+    assert len(things) == len(set(things))
+
+
+def test_the_conditions_id_is_the_same_on_every_machine():
+    row = dict.fromkeys(SAME) | GPU | {"target": "local", "quiet_sentinel_time_s": 1.25e-4}
+    assert conditions_id(row) == "e34d0824f68d3b03"
+
+
+def test_where_rows_come_from_is_kept(tmp_path):
+    a = database(tmp_path / "a.parquet", {})
+    b = database(tmp_path / "b.parquet", {"tuple_id": "1" * 16}, {"tuple_id": "2" * 16})
+    merge([a, b], tmp_path / "ab.parquet")
+    merge([tmp_path / "ab.parquet"], tmp_path / "again.parquet")
+    sources = records.metadata(tmp_path / "again.parquet")["opcost.sources"]
+    assert str(a) in sources
+    assert '"rows": 2' in sources
+    for row in rows_of(tmp_path / "again.parquet"):
+        [source] = row["sources"]
+        assert source in sources
+
+
+def run(*arguments):
+    command = [sys.executable, REPOSITORY / "scripts" / "merge.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_one_command_merges_and_says_what_it_did(tmp_path):
+    a = database(tmp_path / "a.parquet", {}, {"tuple_id": "1" * 16} | FAILED)
+    b = database(tmp_path / "b.parquet", {}, NEWER, {"device_uuid_hash": "b" * 16})
+    completed = run(a, b, "--output", tmp_path / "merged.parquet")
+    assert completed.returncode == 0, completed.stderr
+    for line in (
+        f"2 rows in {a}",
+        f"3 rows in {b}",
+        "1 of them copies of others",
+        "1 superseded by a better or newer row",
+        "3 rows kept:",
+        "local, Simulated, torch 2.15.0, protocol 3, 1 of them failed",
+        "Target 'local' has 2 conditions_ids: add up no rows of two of them.",
+    ):
+        assert f"{line}\n" in completed.stdout
+    assert len(rows_of(tmp_path / "merged.parquet")) == 3
+
+
+def of_version(path, version):
+    table = pq.read_table(path)
+    metadata = {**table.schema.metadata, b"opcost.schema_version": version}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: of_version(path, b"2"), "opcost.schema_version 2; this opcost reads"),
+        (lambda path: records.write(path, schemas.SHARES, []), "has opcost.record shares"),
+        (lambda path: path.write_bytes(b"PAR1"), "is not a readable Parquet file"),
+        (os.unlink, "there is no database"),
+    ],
+    ids=["another version", "no database", "damaged", "absent"],
+)
+def test_what_cannot_be_merged_is_named_with_the_remedy(tmp_path, damage, message):
+    good, bad = (database(tmp_path / f"{name}.parquet", {}) for name in ("good", "bad"))
+    damage(bad)
+    with pytest.raises(OpcostError, match=message) as caught:
+        merge([good, bad], tmp_path / "merged.parquet")
+    assert str(bad) in str(caught.value)
+    assert not (tmp_path / "merged.parquet").exists()
+
+
+def test_no_database_is_overwritten_by_its_merge(tmp_path):
+    path = database(tmp_path / "a.parquet", {})
+    before = path.read_bytes()
+    (tmp_path / "link.parquet").symlink_to(path)
+    with pytest.raises(OpcostError, match="is one of the databases: name another file"):
+        merge([path], tmp_path / "link.parquet")
+    assert path.read_bytes() == before
