@@ -118,7 +118,8 @@ def stream(
     """
     remedy = remedy.format(path=path)
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        # pre_buffer would read all row groups ahead, and the whole file would be in memory.
+        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
             _check(file.schema_arrow, schema, path, remedy)
             yield from file.iter_batches(_ROWS, columns=columns, use_threads=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
