@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+import torchvision  # noqa: F401  registers its operators
 from opcost.description import describe, describe_tensor
 from opcost.device import OutOfMemory
 from opcost.operands import Rotation, degenerate, operand_sets
@@ -11,7 +12,7 @@ from opcost.operator_tuple import OperatorTuple, TensorSpec
 from opcost.processor import CpuDevice
 from opcost.replay import tensors_in_tree
 
-aten = torch.ops.aten
+aten, vision = torch.ops.aten, torch.ops.torchvision
 STILL = Rotation(0)
 
 
@@ -70,6 +71,52 @@ def test_indices_stay_in_range_and_use_all_of_it(cpu, operator_tuple, limit):
     assert indices.min() == 0
     assert indices.max() == limit - 1
     call()
+
+
+MASK = torch.zeros(40, 50, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("operator_tuple", "shapes"),
+    [
+        (tuple_of(aten.where.default, MASK), [(137,), (137,)]),
+        (tuple_of(aten.where.default, MASK), [(0,), (0,)]),
+        (tuple_of(aten.nonzero.default, MASK.t()), [(137, 2)]),
+        (tuple_of(aten.masked_select.default, torch.empty(40, 50), MASK), [(137,)]),
+        (tuple_of(aten.index.Tensor, torch.empty(40, 50, 3), [MASK]), [(137, 3)]),
+        (tuple_of(aten.index.Tensor, torch.empty(3, 40), [None, MASK[:, 0]]), [(3, 13)]),
+        (
+            tuple_of(aten.index_put_.default, torch.empty(40, 50), [MASK], torch.empty(137)),
+            [(40, 50)],
+        ),
+        (tuple_of(aten._unique2.default, INTEGERS), [(17,), (0,), (0,)]),
+        (tuple_of(vision.nms.default, torch.empty(500, 4), torch.empty(500), 0.5), [(73,)]),
+        (tuple_of(vision.nms.default, torch.empty(4, 500).t(), torch.empty(500), 0.7), [(500,)]),
+    ],
+)
+def test_results_whose_sizes_depend_on_values_come_out_at_the_recorded_sizes(
+    cpu, operator_tuple, shapes
+):
+    outputs = [TensorSpec(shape, "int64") for shape in shapes]
+    call = operand_sets(operator_tuple, cpu, STILL, 0, outputs).calls[0]
+    assert [tuple(tensor.shape) for tensor in tensors_in_tree(call())] == shapes
+
+
+def test_regions_are_boxes_within_the_image(cpu):
+    operator = vision.roi_align.default
+    features, regions = torch.empty(2, 8, 25, 30), torch.empty(300, 5)
+    operator_tuple = tuple_of(operator, features, regions, 0.25, 7, 7, 2, False)
+    call = operand_sets(operator_tuple, cpu, STILL, 0).calls[0]
+    image, left, top, right, bottom = call.args[1].unbind(1)
+    assert set(image.tolist()) == {0, 1}
+    assert ((left >= 0) & (left < right) & (right <= 30 / 0.25)).all()
+    assert ((top >= 0) & (top < bottom) & (bottom <= 25 / 0.25)).all()
+    assert call().shape == (300, 8, 7, 7)
+
+
+def test_an_operator_that_must_be_told_a_device_gets_that_of_its_tensors(cpu):
+    to = tuple_of(aten.to.device, torch.empty(3), torch.device("cpu"), torch.float64)
+    assert operand_sets(to, cpu, STILL, 0).calls[0]().dtype == torch.float64
 
 
 def test_sets_are_distinct_memory_of_equal_values(cpu):

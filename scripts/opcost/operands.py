@@ -1,26 +1,20 @@
-"""The tensors that a replayed operator works on: what they hold, and how they rotate.
-
-Power depends on data (arXiv 2409.18324), and time may: values are drawn from a seed, normal where
-the operator allows it, never zeros or uninitialised memory.
-"""
+"""The tensors that a replayed operator works on, and how they rotate through memory."""
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from opcost.device import Device, OutOfMemory
+from opcost.operand_values import Draw, draws
 from opcost.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, tensors_in
 from opcost.replay import ReplayCall, on_device, rebuild, storage_elements, strides
 
 _ALIGNMENT_BYTES = 512  # what CUDA's allocator gives, and a multiple of a CPU's cache line
 _MOST_SETS = 2**14
 MEMORY_SHARE = 0.7
-
-Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
-"""Makes that many values of that type on the generator's device."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +53,9 @@ def operand_sets(
 ) -> OperandSets:
     """Sets of operands that rotate as asked for.
 
-    `outputs` are the results, where their memory rotates too. The device's memory and the time to
-    set up limit the number of sets: the result's footprint tells what was reached. Raises
+    `outputs` are the results: their memory rotates too, and where their sizes depend on values, the
+    values are such that they come out at these sizes. The device's memory and the time to set up
+    limit the number of sets: the result's footprint tells what was reached. Raises
     OutOfMemory if not even one set fits.
     """
     names = [name for name, value in operator_tuple.arguments for _ in tensors_in(value)]
@@ -82,7 +77,7 @@ def operand_sets(
     generator = torch.Generator(device.torch_device).manual_seed(seed)
     columns = [
         _copies(spec, draw, count, device, generator)
-        for spec, draw, count in zip(specs, _draws(operator_tuple), counts, strict=True)
+        for spec, draw, count in zip(specs, draws(operator_tuple, outputs), counts, strict=True)
     ]
     calls = []
     for row in range(max(counts, default=1)):
@@ -137,91 +132,3 @@ def _copies(
     tensors = block.as_strided((count, *spec.shape), (slot, *strides(spec))).unbind(0)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(generator.initial_seed()))
     return tuple(tensors[index] for index in order.tolist())
-
-
-def _draws(operator_tuple: OperatorTuple) -> Iterator[Draw]:
-    """How to fill each tensor of a tuple, in the order of `OperatorTuple.tensors`."""
-    arguments = dict(operator_tuple.arguments)
-    base = operator_tuple.name.removesuffix("_")
-    in_place = operator_tuple.name.endswith("_")
-    for name, value in operator_tuple.arguments:
-        for position, spec in enumerate(tensors_in(value)):
-            limit = _index_limit(base, name, position, arguments)
-            if limit is not None:
-                yield _integers(limit)
-            elif spec.dtype == "bool" or not spec.dtype.startswith(("float", "bfloat", "complex")):
-                yield _integers(2)
-            elif name in ("running_var", "var") or base in _POSITIVE_DOMAIN:
-                yield _positive
-            elif base in _BRANCHING:
-                yield _rectified
-            elif base == "grid_sampler" and name == "grid":
-                yield _unit_interval
-            elif in_place and base in _SHRINKING and name == "self":
-                yield _far_from_zero
-            elif in_place and base in ("mul", "div") and name == "other":
-                yield _signs
-            else:
-                yield _normal
-
-
-_POSITIVE_DOMAIN = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow"}
-
-_BRANCHING = {"max_pool1d", "max_pool2d", "max_pool3d"}
-"""On a CPU these branch on values: normal ones take 2.8 times as long as zeros (3.2 and 1.1 ms for
-1x512x14x14). They get what a ReLU leaves, the usual input of a pooling."""
-
-_SHRINKING = {"silu", "hardswish", "mish", "gelu", "elu", "celu"}
-"""In place, these drive small values towards zero; far from zero they leave values as they are."""
-
-
-def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | None:
-    """The number that an index argument must stay below, or None if it is no index."""
-    match base, name:
-        case "embedding", "indices":
-            return arguments["weight"].shape[0]
-        case (("index" | "index_put" | "_index_put_impl"), "indices"):
-            # The list holds None for a dimension that is not indexed.
-            axes = [axis for axis, value in enumerate(arguments["indices"]) if value is not None]
-            return arguments["self"].shape[axes[position]]
-        case (("gather" | "scatter" | "scatter_add" | "index_select" | "index_add"), "index"):
-            return arguments["self"].shape[arguments["dim"]]
-        case "take", "index":
-            return arguments["self"].elements
-    return None
-
-
-def _normal(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    # Drawn in float32 at the narrowest: not every device draws in float16.
-    drawn = dtype if dtype in (torch.float64, torch.complex64, torch.complex128) else torch.float32
-    return torch.randn(count, dtype=drawn, device=generator.device, generator=generator).to(dtype)
-
-
-def _positive(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal(count, dtype, generator).abs() + 0.5
-
-
-def _rectified(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal(count, dtype, generator).relu()
-
-
-def _unit_interval(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    uniform = torch.rand(count, device=generator.device, generator=generator)
-    return (uniform * 2 - 1).to(dtype)
-
-
-def _far_from_zero(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    drawn = _normal(count, dtype, generator)
-    return drawn + 20 * drawn.sign()
-
-
-def _signs(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal(count, dtype, generator).sign()
-
-
-def _integers(limit: int) -> Draw:
-    def draw(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-        drawn = torch.randint(limit, (count,), device=generator.device, generator=generator)
-        return drawn.to(dtype)
-
-    return draw

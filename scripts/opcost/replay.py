@@ -55,9 +55,10 @@ def resolve(operator: str) -> torch._ops.OpOverload:
 def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> ReplayCall:
     """The tuple's call on the given tensors, which come in the order of `OperatorTuple.tensors`.
 
-    Raises UnsupportedOperator.
+    An operator that must be told a device gets that of the tensors. Raises UnsupportedOperator.
     """
-    supply = iter(tensors)
+    given = list(tensors)
+    supply = iter(given)
     operator = resolve(operator_tuple.operator)
     values = {name: _decode(value, supply) for name, value in operator_tuple.arguments}
     args: list[Any] = []
@@ -70,6 +71,8 @@ def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> R
             args.append(values.pop(argument.name))
         elif argument.has_default_value():
             args.append(argument.default_value)
+        elif str(argument.real_type) == "Device" and given:
+            args.append(given[0].device)
         else:
             raise UnsupportedOperator(f"{operator_tuple.operator}: no value for {argument.name!r}")
     if values:
@@ -80,7 +83,7 @@ def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> R
 def on_device(call: ReplayCall, device: torch.device) -> ReplayCall:
     """The call with its outputs on `device`, where the operator creates tensors from nothing."""
     creates = any(
-        argument.name == "device" and "Device" in str(argument.real_type)
+        argument.kwarg_only and argument.name == "device" and "Device" in str(argument.real_type)
         for argument in call.operator._schema.arguments
     )
     if not creates:

@@ -3,26 +3,38 @@
 from collections.abc import Sequence
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch._C import DispatchKey
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from opcost.operator_tuple import OperatorTuple, TensorSpec, tensors_in
 from opcost.replay import empty_tensor, on_device, rebuild, resolve
 
 _META = torch.device("meta")
+_CPU = torch.device("cpu")
 
 
 def flops(operator_tuple: OperatorTuple) -> int:
     """Floating-point operations as `torch.utils.flop_counter` counts them.
 
     Matrix products, convolutions and attention count, a multiplication and an addition each as
-    one; all other operators count zero. Raises whatever the operator raises on the meta device.
+    one; all other operators count zero. Raises whatever the operator raises when it is called.
     """
-    call = rebuild(
-        operator_tuple, [empty_tensor(spec, _META) for _, spec in operator_tuple.tensors]
-    )
+    operator = resolve(operator_tuple.operator)
+    composite = operator.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
+    if not composite and operator.overloadpacket not in flop_registry:
+        return 0
+    try:
+        return _counted(operator_tuple, _META)
+    except NotImplementedError:  # the sizes of its results depend on values
+        return _counted(operator_tuple, _CPU)
+
+
+def _counted(operator_tuple: OperatorTuple, device: torch.device) -> int:
+    tensors = [empty_tensor(spec, device) for _, spec in operator_tuple.tensors]
+    call = on_device(rebuild(operator_tuple, tensors), device)
     # Composite operators are counted by their parts, which inference mode would hide.
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        on_device(call, _META)()
+        call()
     return int(counter.get_total_flops())
 
 
