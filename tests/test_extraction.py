@@ -7,7 +7,8 @@ import pytest
 import torch
 import torchvision
 from opcost.errors import OpcostError
-from opcost.extraction import extract, extract_module
+from opcost.extraction import extract, extract_model_tuples, extract_module
+from opcost.models import example_inputs
 from opcost.study import InputSpec, ModelDefinition
 from torch import nn
 
@@ -153,6 +154,37 @@ def test_building_draws_no_weights_and_leaves_torch_as_it_was():
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+def test_results_whose_sizes_depend_on_values_are_those_of_the_seed(tmp_path):
+    (tmp_path / "choosy.py").write_text(
+        "from torch import nn\n"
+        "class Positive(nn.Module):\n"
+        "    def forward(self, x): return x[x > 0].exp() + x.exp().sum()\n"
+    )
+    definition = ModelDefinition("m", (InputSpec((99,)),), factory="choosy:Positive")
+    tuples = extract_model_tuples(definition, tmp_path).tuples
+    positive = int((example_inputs(definition)[0] > 0).sum())
+    flagged = {
+        record.operator_tuple.name: record.outputs[0].shape
+        for record in tuples
+        if record.value_dependent
+    }
+    assert flagged == {"index": (positive,), "exp": (positive,), "add": (positive,)}
+    [exp] = [record for record in tuples if str(record.operator_tuple) == "exp(99)"]
+    assert not exp.value_dependent
+
+
+def test_inputs_in_a_list_are_passed_as_one(tmp_path):
+    (tmp_path / "joiner.py").write_text(
+        "import torch\n"
+        "class Join(torch.nn.Module):\n"
+        "    def forward(self, images): return torch.stack(images)\n"
+    )
+    inputs = (InputSpec((2, 3)),) * 2
+    definition = ModelDefinition("m", inputs, factory="joiner:Join", inputs_in_list=True)
+    [call] = extract(definition, tmp_path).calls
+    assert str(call.operator_tuple) == "stack([2x3,2x3])"
+
+
 @pytest.mark.parametrize(
     ("definition", "message"),
     [
@@ -168,9 +200,9 @@ def test_building_draws_no_weights_and_leaves_torch_as_it_was():
             ModelDefinition("m", (InputSpec((1,)),), factory="builtins:dict"),
             "returned a dict; it must return an nn.Module",
         ),
-        (torchvision_model("ssdlite320_mobilenet_v3_large", 320), "cannot be extracted yet"),
+        (torchvision_model("quantized_resnet18"), "quantised models are not supported"),
     ],
-    ids=["name", "argument", "shape", "module", "attribute", "not a module", "data-dependent"],
+    ids=["name", "argument", "shape", "module", "attribute", "not a module", "quantised"],
 )
 def test_what_cannot_be_extracted_is_explained(definition, message):
     with pytest.raises(OpcostError) as caught:

@@ -1,17 +1,21 @@
 """The files between extraction and measurement are plain, checked and reproducible."""
 
+import dataclasses
 import pickle
 
 import pytest
 from opcost.errors import OpcostError
 from opcost.manifest import (
+    SCHEMA_VERSION,
     collect,
     read_manifest,
     read_model_tuples,
+    read_refused,
     to_benchmark,
     write_manifest,
     write_model_tuples,
 )
+from opcost.operator_tuple import TensorSpec
 
 
 def names(manifest, excluded):
@@ -76,6 +80,22 @@ def test_the_manifest_does_not_depend_on_the_order_of_models(tiny_tuples, tmp_pa
     write_manifest(tmp_path / "b.json", collect(reversed(tiny_tuples), None))
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     assert read_manifest(tmp_path / "a.json") == collect(tiny_tuples, None)
+    assert read_refused(tmp_path / "a.json") == set()
+
+
+def test_the_manifest_names_the_models_that_were_refused(tiny_tuples, tmp_path):
+    write_manifest(tmp_path / "a.json", collect(tiny_tuples, None), ["second", "first"])
+    assert read_refused(tmp_path / "a.json") == {"first", "second"}
+
+
+def test_of_results_whose_size_depends_on_values_the_largest_stands_for_all(tiny_tuples):
+    record = tiny_tuples[0].tuples[0]
+    none, few = (
+        dataclasses.replace(record, outputs=(TensorSpec(shape, "int64"),), value_dependent=flag)
+        for shape, flag in (((0,), True), ((7,), False))
+    )
+    assert none.joined(few) == few.joined(none) == few
+    assert none.joined(none).value_dependent
 
 
 class Bomb:
@@ -87,9 +107,12 @@ class Bomb:
     ("content", "message"),
     [
         (pickle.dumps(Bomb()), "refused to load builtins.print"),
-        (pickle.dumps({"schema_version": 2})[:-5], "is not an opcost extraction"),
-        (pickle.dumps({"schema_version": 2}), "is not an opcost extraction (KeyError"),
-        (pickle.dumps({"schema_version": 0}), "has schema version 0; this opcost reads 2"),
+        (pickle.dumps({"schema_version": SCHEMA_VERSION})[:-5], "is not an opcost extraction"),
+        (pickle.dumps({"schema_version": SCHEMA_VERSION}), "is not an opcost extraction (KeyError"),
+        (
+            pickle.dumps({"schema_version": 0}),
+            f"has schema version 0; this opcost reads {SCHEMA_VERSION}",
+        ),
         (pickle.dumps([1, 2]), "has schema version None"),
         (b"PAR1", "is not an opcost extraction"),
         (b"", "is not an opcost extraction"),

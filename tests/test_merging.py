@@ -97,10 +97,11 @@ def test_rows_that_differ_in_what_they_were_measured_on_are_kept_apart(merged, n
 
 def test_all_that_a_row_says_of_its_circumstances_tells_it_apart(cpu, conditions):
     """Else two machines might be taken for one. What changes from row to row does not."""
-    changing = {"device", "load_average", "measured_at", "opcost_version"}
+    changing = {"device", "cores", "load_average", "measured_at", "opcost_version"}
     assert describe_environment(cpu).keys() - changing <= set(SAME)
-    in_conditions_json = {"cache_state", "threads", "tf32"}
-    assert records.condition_columns(conditions, "local").keys() - in_conditions_json <= set(SAME)
+    conditions_columns = records.condition_columns(conditions, "local").keys()
+    in_conditions_json, of_no_matter = {"cache_state", "threads", "tf32"}, {"worker"}
+    assert conditions_columns - in_conditions_json - of_no_matter <= set(SAME)
 
 
 CPU = {"device_name": "Generic Processor", "device_uuid_hash": None, "quiet_sentinel_time_s": 1e-4}

@@ -47,7 +47,7 @@ def test_the_shipped_configuration_is_valid():
     ("config", "message"),
     [
         ({**CONFIG, "modles": []}, "Unknown key 'modles'. Did you mean 'models'?"),
-        ({**CONFIG, "models": []}, "models: [] should be non-empty"),
+        ({**CONFIG, "models": []}, "neither `models` nor `torchvision` names a model"),
         ({"models": ["net"]}, "'targets' is a required property"),
         ({**CONFIG, "models": ["ent"]}, "Did you mean 'net'?"),
         (

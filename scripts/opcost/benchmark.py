@@ -49,6 +49,8 @@ def benchmark_operator(
             trial.flags.append("footprint_within_cache")
         if degenerate(operands.calls[0]):
             trial.flags.append("degenerate_values")
+        if record.value_dependent:
+            trial.flags.append("value_dependent")
         return {
             "footprint_bytes": operands.footprint_bytes,
             "operand_sets": len(operands.calls),
@@ -75,9 +77,8 @@ def benchmark_model(
     settings = conditions.measurement
 
     def measure() -> dict[str, Any]:
-        torch.manual_seed(settings.seed)
         module = models.build(definition, search_path).to(device.torch_device)
-        inputs = models.example_inputs(definition, settings.seed)
+        inputs = models.example_inputs(definition)
         workload = model_workload(module, inputs, device, settings.cache_state)
         longer = dataclasses.replace(
             settings,

@@ -12,11 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
+from opcost.definition import ModelDefinition
 from opcost.errors import OpcostError, closest
 from opcost.files import replacing
 from opcost.operator_tuple import OperatorTuple, TensorSpec, short_name
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class TupleRecord:
 
     `flops` is None where they cannot be counted. `launches_kernel` is False for views.
     `parameters` names the arguments that the models hold themselves (weights and buffers) in every
-    call; the other tensors are activations.
+    call; the other tensors are activations. `value_dependent` is True where the sizes follow from
+    values, so that another seed, or another image, has another tuple in its place.
     """
 
     operator_tuple: OperatorTuple
@@ -34,6 +36,7 @@ class TupleRecord:
     flops: int | None
     bytes: int
     parameters: tuple[str, ...] = ()
+    value_dependent: bool = False
 
     def to_document(self) -> dict[str, Any]:
         """The record as JSON data."""
@@ -44,6 +47,7 @@ class TupleRecord:
             "flops": self.flops,
             "bytes": self.bytes,
             "parameters": list(self.parameters),
+            "value_dependent": self.value_dependent,
         }
 
     @classmethod
@@ -56,6 +60,7 @@ class TupleRecord:
             document["flops"],
             document["bytes"],
             tuple(document["parameters"]),
+            document["value_dependent"],
         )
 
     def holding(self, parameters: Iterable[str]) -> Self:
@@ -63,19 +68,38 @@ class TupleRecord:
         common = tuple(name for name in self.parameters if name in parameters)
         return replace(self, parameters=common)
 
+    def joined(self, other: Self) -> Self:
+        """What is known of the tuple from two calls, in whatever order.
+
+        Results whose sizes depend on values may differ: the larger ones stand for all.
+        """
+        larger = max(self, other, key=lambda record: record._results)
+        dependent = self.value_dependent and other.value_dependent
+        return replace(
+            larger.holding(self.parameters).holding(other.parameters), value_dependent=dependent
+        )
+
+    @property
+    def _results(self) -> tuple[int, str]:
+        return sum(spec.elements for spec in self.outputs), str(self.outputs)
+
 
 @dataclass(frozen=True)
 class ModelTuples:
     """What one model executes: its distinct tuples, and its calls in order.
 
-    A call is (index into `tuples`, module path, module class).
+    A call is (index into `tuples`, module path, module class). `refusal` says why a model of the
+    zoo could not be extracted: then there are no tuples, no calls, and no number of parameters.
     """
 
     model: str
     tuples: tuple[TupleRecord, ...]
     calls: tuple[tuple[int, str, str], ...]
-    parameters: int
+    parameters: int | None
     torch_version: str
+    definition: ModelDefinition | None = None
+    extraction_s: float | None = None
+    refusal: str | None = None
 
     @cached_property
     def by_id(self) -> dict[str, TupleRecord]:
@@ -99,6 +123,9 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "calls": [list(call) for call in tuples.calls],
         "parameters": tuples.parameters,
         "torch_version": tuples.torch_version,
+        "definition": tuples.definition.to_json() if tuples.definition else None,
+        "extraction_s": tuples.extraction_s,
+        "refusal": tuples.refusal,
     }
     with replacing(path) as temporary:
         temporary.write_bytes(pickle.dumps(document, protocol=4))
@@ -117,6 +144,9 @@ def read_model_tuples(path: Path) -> ModelTuples:
             tuple((index, where, kind) for index, where, kind in document["calls"]),
             document["parameters"],
             document["torch_version"],
+            ModelDefinition.from_json(document["definition"]) if document["definition"] else None,
+            document["extraction_s"],
+            document["refusal"],
         )
     except OpcostError:
         raise
@@ -139,7 +169,7 @@ def collect(
     for model in models:
         for record in model.tuples:
             tuple_id = record.operator_tuple.tuple_id
-            records[tuple_id] = records.get(tuple_id, record).holding(record.parameters)
+            records[tuple_id] = records.get(tuple_id, record).joined(record)
     selected = None if operators is None else _check_operators(operators, records.values())
     return {
         tuple_id: {**record.to_document(), "excluded": _excluded(record, selected)}
@@ -147,28 +177,46 @@ def collect(
     }
 
 
-def write_manifest(path: Path, manifest: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the manifest as JSON, one tuple a line, the same bytes for the same tuples."""
+def refusals(models: Iterable[ModelTuples]) -> dict[str, str]:
+    """Which models could not be extracted, and why not."""
+    return {model.model: model.refusal for model in models if model.refusal is not None}
+
+
+def write_manifest(
+    path: Path, manifest: Mapping[str, Mapping[str, Any]], refused: Iterable[str] = ()
+) -> None:
+    """Write the manifest as JSON, one tuple a line, the same bytes for the same tuples.
+
+    `refused` are the names of the models that could not be extracted.
+    """
     lines = [
         f"{json.dumps(tuple_id)}: {json.dumps(entry, sort_keys=True)}"
         for tuple_id, entry in sorted(manifest.items())
     ]
     body = ",\n".join(lines)
+    head = f'"schema_version": {SCHEMA_VERSION}, "refused": {json.dumps(sorted(refused))}'
     with replacing(path) as temporary:
-        temporary.write_text(
-            f'{{"schema_version": {SCHEMA_VERSION}, "tuples": {{\n{body}\n}}}}\n', encoding="utf-8"
-        )
+        temporary.write_text(f'{{{head}, "tuples": {{\n{body}\n}}}}\n', encoding="utf-8")
 
 
 def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
     """Read the manifest. Raises OpcostError for a damaged or foreign file."""
+    return _read_manifest(path)["tuples"]
+
+
+def read_refused(path: Path) -> set[str]:
+    """The models that could not be extracted, as the manifest has them. Raises OpcostError."""
+    return set(_read_manifest(path)["refused"])
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
     remedy = f"delete {path} and run again"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise OpcostError(f"{path} is not valid JSON ({error}): {remedy}") from error
     _check_version(document, path, remedy)
-    return document["tuples"]
+    return document
 
 
 def to_benchmark(manifest: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -12,7 +12,9 @@ _RECENT = 20
 
 
 def extraction_line(tuples: ModelTuples) -> str:
-    """One extracted model."""
+    """One extracted model, or why it was not."""
+    if tuples.refusal is not None:
+        return f"[refused] {tuples.model}: {tuples.refusal}"
     kernels = sum(record.launches_kernel for record in tuples.tuples)
     return (
         f"[extracted] {tuples.model}: {len(tuples.calls)} operator calls, "

@@ -7,58 +7,19 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import jsonschema
 import yaml
 
+from opcost import zoo
+from opcost.definition import InputSpec, ModelDefinition
 from opcost.errors import OpcostError, closest
 
 PROTOCOL_VERSION = 4
 """Bumped by hand when the same settings come to mean another measurement; measures all again."""
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """One example input: its shape with the batch dimension, and what to fill it with."""
-
-    shape: tuple[int, ...]
-    dtype: str | None = None
-    high: int | None = None
-
-
-@dataclass(frozen=True)
-class ModelDefinition:
-    """All that decides which operators a model executes.
-
-    `source_digest` covers the code of a factory that lies beside its config: comments and
-    formatting do not change it.
-    """
-
-    name: str
-    inputs: tuple[InputSpec, ...]
-    model: str | None = None
-    factory: str | None = None
-    arguments: Mapping[str, Any] | None = None
-    dtype: str = "float32"
-    memory_format: str = "contiguous"
-    mode: str = "inference"
-    source_digest: str | None = None
-
-    def to_json(self) -> str:
-        """The definition as one line of JSON, the same for equal definitions."""
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The definition that `to_json` wrote."""
-        document = json.loads(text)
-        inputs = tuple(
-            InputSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in document["inputs"]
-        )
-        return cls(**{**document, "inputs": inputs})
 
 
 @dataclass(frozen=True)
@@ -141,12 +102,10 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
             f"measurement.min_time_s ({measurement.min_time_s}) exceeds "
             f"measurement.max_time_s ({measurement.max_time_s}): lower the one or raise the other"
         )
-    directory = Path(document["model_directory"])
-    schema = schema_directory / "model.schema.yaml"
     operators = document["operators"]
     return Study(
-        models={name: load_model(name, directory, schema) for name in document["models"]},
-        model_directory=directory,
+        models=_models(document, schema_directory / "model.schema.yaml"),
+        model_directory=Path(document["model_directory"]),
         operators=None if operators == "all" else tuple(operators),
         max_device_time_s=document["max_device_time_s"],
         workers=document["workers"],
@@ -156,6 +115,26 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
             for name, target in document["targets"].items()
         },
     )
+
+
+def _models(document: Mapping[str, Any], schema_path: Path) -> dict[str, ModelDefinition]:
+    """The models named one by one, then those chosen from torchvision, with the study's seed."""
+    directory = Path(document["model_directory"])
+    models = {name: load_model(name, directory, schema_path) for name in document["models"]}
+    chosen = zoo.select(**document["torchvision"]) if "torchvision" in document else {}
+    if not models and not chosen:
+        raise OpcostError(
+            "neither `models` nor `torchvision` names a model to study: list configs of "
+            f"{directory} under `models`, or give `torchvision`, such as {{names: [resnet18]}}"
+        )
+    twice = sorted(models.keys() & chosen.keys())
+    if twice:
+        raise OpcostError(
+            f"{', '.join(twice)}: both a config in {directory} that `models` names and chosen by "
+            "`torchvision`: rename the config, or choose by narrower `torchvision.names`"
+        )
+    seed = document["measurement"]["seed"]
+    return {name: replace(model, seed=seed) for name, model in {**models, **chosen}.items()}
 
 
 def default_measurement(schema_directory: Path) -> MeasurementSettings:

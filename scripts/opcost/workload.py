@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from opcost.device import Device
 from opcost.manifest import TupleRecord
 from opcost.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
-from opcost.replay import check_outputs
+from opcost.replay import check_outputs, tensors_in_tree
 
 CACHES_PER_FOOTPRINT = 3
 """A footprint of that many last-level caches leaves nothing in the cache between two uses."""
@@ -47,13 +48,11 @@ class OperatorWorkload:
 class ModelWorkload:
     """A whole model, iterated over copies of it, and over copies of its inputs."""
 
-    def __init__(
-        self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[torch.Tensor]]
-    ) -> None:
+    def __init__(self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[Any]]) -> None:
         self.rotation = len(modules)
         self._once = modules[0], inputs[0]
         self.footprint_bytes = len(modules) * _held_bytes(modules[0]) + len(inputs) * sum(
-            tensor.nbytes for tensor in inputs[0]
+            tensor.nbytes for tensor in tensors_in_tree(inputs[0])
         )
         self._next = zip(itertools.cycle(modules), itertools.cycle(inputs), strict=False)
 
@@ -84,9 +83,9 @@ def operator_workload(
 
 
 def model_workload(
-    module: nn.Module, inputs: Sequence[torch.Tensor], device: Device, cache_state: str
+    module: nn.Module, inputs: Sequence[Any], device: Device, cache_state: str
 ) -> ModelWorkload:
-    """A model under the conditions of its operators.
+    """A model under the conditions of its operators; inputs are tensors, or lists of them.
 
     But in state warm there are so many copies of it that its weights come from memory each time,
     as those of an operator do: a model that fits the last-level cache would keep them there, as far
@@ -127,16 +126,15 @@ def _held_bytes(module: nn.Module) -> int:
     return sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
 
 
-def _input_sets(
-    inputs: Sequence[torch.Tensor], device: Device, footprint_bytes: int
-) -> list[list[torch.Tensor]]:
-    set_bytes = sum(tensor.nbytes for tensor in inputs)
+def _input_sets(inputs: Sequence[Any], device: Device, footprint_bytes: int) -> list[Sequence[Any]]:
+    tensors, structure = tree_flatten(list(inputs))
+    set_bytes = sum(tensor.nbytes for tensor in tensors)
     count = max(1, min(footprint_bytes // set_bytes, _MOST_INPUT_SETS))
     columns = []
-    for tensor in inputs:
+    for tensor in tensors:
         block = device.allocate(count * tensor.numel(), tensor.dtype)
         strides = (tensor.numel(), *tensor.stride())
         copies = block.as_strided((count, *tensor.shape), strides)
         copies.copy_(tensor.to(device.torch_device).expand_as(copies))
         columns.append(copies.unbind(0))
-    return [list(row) for row in zip(*columns, strict=True)]
+    return [tree_unflatten(row, structure) for row in zip(*columns, strict=True)]
