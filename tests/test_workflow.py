@@ -55,7 +55,7 @@ def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
         + ["collect", "identify_target", "characterize_sensor"]
         + ["benchmark_operator"] * 6
         + ["benchmark_model"] * 2
-        + ["database", "compare"]
+        + ["database", "compare", "models"]
     )
 
 
@@ -90,6 +90,20 @@ def test_sensors_are_characterised_alone(checkout):
     assert checkout.started("--", "characterize") == []
 
 
+def test_models_are_tabulated_alone_and_one_that_is_refused_stops_nothing(done):
+    configure(done, torchvision={"names": ["quantized_resnet18"]})
+    assert done.started("--", "models") == ["extract", "models"]
+    table = pq.read_table(done.root / "results/models.parquet").to_pandas().set_index("model")
+    assert table.extracted.to_dict() == {
+        "tiny_mlp": True,
+        "tiny_cnn": True,
+        "quantized_resnet18": False,
+    }
+    assert not {"benchmark_model", "extract"} & set(done.started())
+    summary = (done.root / "results/summary.txt").read_text()
+    assert "Not extracted: quantized_resnet18: quantised models are not supported" in summary
+
+
 def test_some_operators_are_measured_again_last_of_all(done):
     configure(done, measured_again=2)
     assert done.started() == ["benchmark_operator_again"] * 2 + ["compare"]
@@ -122,7 +136,7 @@ def test_a_new_model_measures_only_its_new_tuples(done):
     configure(done, models=["tiny_mlp", "tiny_cnn", "square"])
     before = stamps(done)
     assert done.started() == sorted(
-        ["extract", "collect", "benchmark_model", "database", "compare"]
+        ["extract", "models", "collect", "benchmark_model", "database", "compare"]
         # linear 4x8 to 8 (once, though called twice) and relu 4x8
         + ["benchmark_operator"] * 2
     )
@@ -131,7 +145,7 @@ def test_a_new_model_measures_only_its_new_tuples(done):
 
 def test_a_removed_model_measures_nothing(done):
     configure(done, models=["tiny_cnn"])
-    assert done.started() == ["collect", "compare", "database"]
+    assert done.started() == ["collect", "compare", "database", "models"]
     assert len(pq.read_table(done.root / "results/database.parquet")) == 3
 
 
@@ -140,7 +154,7 @@ def test_a_changed_model_config_extracts_that_model_alone(done):
     edit(done.root / "tests/study/models/tiny_cnn.yaml", lambda model: model.update(change))
     before = stamps(done)
     assert done.started() == sorted(
-        ["extract", "collect", "benchmark_model", "database", "compare"]
+        ["extract", "models", "collect", "benchmark_model", "database", "compare"]
         + ["benchmark_operator"] * 3
     )
     assert before.items() <= stamps(done).items()

@@ -14,7 +14,7 @@ sys.path.insert(0, str(SCRIPTS))
 
 from opcost import cores
 from opcost.errors import OpcostError
-from opcost.manifest import read_manifest, to_benchmark
+from opcost.manifest import read_manifest, read_refused, to_benchmark
 from opcost.study import load_study
 
 BEGAN = time.time()
@@ -110,11 +110,13 @@ def importance(wildcards):
     return 1 + plan(wildcards.target).explained[wildcards.tuple_id]
 
 
-def model_measurements():
+def model_measurements(wildcards):
+    """One file for each target and each model that could be extracted."""
+    refused = read_refused(Path(checkpoints.collect.get().output[0]))
     return expand(
         "results/{target}/models/{model}.parquet",
         target=STUDY.conditions,
-        model=STUDY.models,
+        model=[model for model in STUDY.models if model not in refused],
     )
 
 

@@ -82,6 +82,13 @@ def write(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> N
         pq.write_table(table, temporary, **_SMALL)
 
 
+def write_with_csv(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as Parquet, and beside it as CSV."""
+    write(path, schema, rows)
+    with replacing(path.with_suffix(".csv")) as temporary:
+        read(path, schema).to_pandas().to_csv(temporary, index=False)
+
+
 def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     """Write batches of that schema as they come, whole or not at all, in bounded memory."""
     with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, **_LARGE) as writer:

@@ -232,3 +232,32 @@ SHARES = pa.schema(
     ],
     metadata={"opcost.record": "shares", "opcost.schema_version": str(SCHEMA_VERSION)},
 )
+
+EXTRACTION = pa.schema(
+    [
+        ("model", pa.string()),
+        # of torchvision, or null for a factory's model
+        ("family", pa.string()),
+        ("inputs", pa.string()),
+        ("definition_json", pa.string()),
+        ("extracted", pa.bool_()),
+        # why a model could not be extracted; then the columns below are null
+        ("reason", pa.string()),
+        # calls are those that launch kernels, and tuples likewise; views apart
+        ("calls", pa.int64()),
+        ("view_calls", pa.int64()),
+        ("tuples", pa.int64()),
+        ("view_tuples", pa.int64()),
+        # of the tuples, those that another model of the study has, too
+        ("shared_tuples", pa.int64()),
+        # of the tuples, those that do not occur with another seed of weights and inputs
+        ("value_dependent_tuples", pa.int64()),
+        # of all calls; null where those of an operator are not known
+        ("flops", pa.int64()),
+        ("parameters", pa.int64()),
+        # seconds of the extraction, the start of its process left out
+        ("extraction_s", pa.float64()),
+        ("torch_version", pa.string()),
+    ],
+    metadata={"opcost.record": "extraction", "opcost.schema_version": str(SCHEMA_VERSION)},
+)

@@ -11,16 +11,29 @@ Row = Mapping[str, Any]
 _COSTLIEST = 5
 
 
-def summarise(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
-    """The comparison of every target as text."""
+def summarise(
+    comparison: Sequence[Row], shares: Sequence[Row], refused: Mapping[str, str] | None = None
+) -> str:
+    """The comparison of every target as text, and which models were refused for which reason."""
     targets = dict.fromkeys(row["target"] for row in comparison)
-    return "\n\n".join(
+    parts = [
         _target_summary(
             [row for row in comparison if row["target"] == target],
             [row for row in shares if row["target"] == target],
         )
         for target in targets
-    )
+    ]
+    return "\n\n".join([*parts, *(["\n".join(not_extracted(refused))] if refused else [])])
+
+
+def not_extracted(refused: Mapping[str, str]) -> list[str]:
+    """Lines that name the models that could not be extracted, each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for model, reason in refused.items():
+        by_reason.setdefault(reason, []).append(model)
+    return [
+        f"Not extracted: {', '.join(models)}: {reason}." for reason, models in by_reason.items()
+    ]
 
 
 def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
@@ -29,14 +42,14 @@ def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
         f"Target {first['target']}: {first['device_name']}, torch {first['torch_version']}, "
         f"cache state {first['cache_state']}",
         "",
-        *_table(
+        *table(
             ["model", "sum of operators", "whole model", "difference", "calls", "FLOPs", "tuples"],
             [_comparison_cells(row) for row in comparison],
         ),
     ]
     if any(row["reference_energy_j"] is not None for row in comparison):
         header = ["model", "energy of operators", "whole model", "difference"]
-        lines += ["", *_table(header, [_energy_cells(row) for row in comparison])]
+        lines += ["", *table(header, [_energy_cells(row) for row in comparison])]
     lines += ["", *_notes(comparison)]
     lines += ["", "Where the time goes (share of the whole model's time):"]
     for row in comparison:
@@ -147,7 +160,8 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: the first column on the left, the others on the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     return [
         "  ".join(

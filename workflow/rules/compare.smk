@@ -29,7 +29,7 @@ rule compare:
         database="results/database.parquet",
         tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
         again=measurements_again,
-        models=model_measurements(),
+        models=model_measurements,
     output:
         comparison="results/comparison.parquet",
         comparison_csv=report("results/comparison.csv", category="Comparison"),

@@ -1,9 +1,12 @@
 # What the models execute.
 #
-#   in:  the definition of each model (config/models/{model}.yaml, read by study.smk)
+#   in:  the definition of each model (config/models/{model}.yaml, or torchvision's; study.smk)
 #        results/{target}/device.json
-#   out: results/tuples/{model}.pkl     a model's operator tuples and calls
+#   out: results/tuples/{model}.pkl     a model's operator tuples and calls, or why there are none
+#        results/models.parquet         what each model is made of (+ .csv, .txt)
 #        results/operator_tuples.json   the unique tuples over all models
+#
+# `snakemake --cores 2 models` extracts all models and tabulates them, and measures nothing.
 
 
 rule extract:
@@ -20,6 +23,23 @@ rule extract:
     shell:
         '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/extract.py --definition {params.definition:q}'
         ' --search-path "$OPCOST_MODELS" --output {output:q} 2> >(tee {log:q} >&2)'
+
+
+rule models:
+    input:
+        tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
+    output:
+        table="results/models.parquet",
+        csv=report("results/models.csv", category="Models"),
+        text=report("results/models.txt", category="Models"),
+    log:
+        "logs/models.log",
+    conda:
+        "../../envs/opcost.yaml"
+    message:
+        "Tabulating what the models are made of"
+    script:
+        "../../scripts/models.py"
 
 
 # The devices are inputs for two reasons: nothing is measured before every target is known to

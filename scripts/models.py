@@ -1,0 +1,18 @@
+"""Rule models: what each model is made of."""
+
+from pathlib import Path
+
+from opcost import records, schemas
+from opcost.errors import reported
+from opcost.files import replacing
+from opcost.manifest import collect, read_model_tuples, to_benchmark
+from opcost.model_table import as_text, rows_of
+
+with reported(snakemake.log[0]):
+    models = [read_model_tuples(Path(path)) for path in snakemake.input.tuples]
+    rows = rows_of(models)
+    records.write_with_csv(Path(snakemake.output.table), schemas.EXTRACTION, rows)
+    text = as_text(rows, len(to_benchmark(collect(models, None))))
+    with replacing(Path(snakemake.output.text)) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+    print(text.partition("\n")[0], flush=True)
