@@ -1,6 +1,6 @@
 """The plan of a target, from the files of a study, and as people read it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
     parts = []
     for target, conditions in study.conditions.items():
         planned = _plan(study, target, results, models, tuples)
-        new_models = len(_models_to_measure(study, target, results))
+        new_models = _models_to_measure(study, target, results, models)
         lines = [
             f"Target {target}",
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
@@ -51,10 +51,11 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
 
 
 def _extracted(study: Study, results: Path) -> list[ModelTuples]:
-    return [read_model_tuples(results / "tuples" / f"{name}.pkl") for name in study.models]
+    models = (read_model_tuples(results / "tuples" / f"{name}.pkl") for name in study.models)
+    return [model for model in models if model.refusal is None]
 
 
-def _to_benchmark(study: Study, models: list[ModelTuples]) -> dict[str, TupleRecord]:
+def _to_benchmark(study: Study, models: Sequence[ModelTuples]) -> dict[str, TupleRecord]:
     manifest = collect(models, study.operators)
     return {
         tuple_id: TupleRecord.from_document(entry)
@@ -67,7 +68,7 @@ def _plan(
     study: Study,
     target: str,
     results: Path,
-    models: list[ModelTuples],
+    models: Sequence[ModelTuples],
     tuples: Mapping[str, TupleRecord],
 ) -> Plan:
     conditions, folder = study.conditions[target], results / target
@@ -84,11 +85,13 @@ def _plan(
         conditions.measurement,
         study.max_device_time_s,
         sum(row["device_time_s"] or 0.0 for row in others),
-        len(_models_to_measure(study, target, results)),
+        _models_to_measure(study, target, results, models),
     )
 
 
-def _models_to_measure(study: Study, target: str, results: Path) -> set[str]:
+def _models_to_measure(
+    study: Study, target: str, results: Path, models: Sequence[ModelTuples]
+) -> int:
     rows = records.measured_under(
         study.conditions[target],
         results / target / "models",
@@ -96,11 +99,7 @@ def _models_to_measure(study: Study, target: str, results: Path) -> set[str]:
         ("model", "definition_json"),
     )
     done = {(row["model"], row["definition_json"]) for row in rows}
-    return {
-        name
-        for name, definition in study.models.items()
-        if (name, definition.to_json()) not in done
-    }
+    return sum((model.model, study.models[model.model].to_json()) not in done for model in models)
 
 
 def _beyond(planned: Plan) -> str:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
