@@ -160,3 +160,10 @@ def test_repeated_elements_of_an_expanded_tensor_count_once():
 def test_a_description_reads_like_a_call():
     operator_tuple = describe(conv2d, (IMAGE, WEIGHT), {"padding": [1, 1]})
     assert str(operator_tuple) == "conv2d(1x3x8x8, 4x3x3x3, padding=[1,1])"
+
+
+def test_a_long_list_of_equal_tensors_is_shown_as_their_number():
+    image = TensorSpec((3, 8, 8), "float32")
+    other = TensorSpec((4,), "float32")
+    shown = str(OperatorTuple("aten.stack.default", (("tensors", (image,) * 80 + (other,)),)))
+    assert shown == "stack([80 times 3x8x8,4])"

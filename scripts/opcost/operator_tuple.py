@@ -6,6 +6,7 @@ tuples from live calls, `replay` makes calls from tuples.
 """
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -205,7 +206,12 @@ def _from_document(document: Any) -> Value:
 
 
 def _show(value: Value) -> str:
-    return f"[{','.join(map(_show, value))}]" if isinstance(value, tuple) else str(value)
+    if not isinstance(value, tuple):
+        return str(value)
+    runs = [(text, len(list(group))) for text, group in itertools.groupby(map(_show, value))]
+    # `[1,1]` reads best as it is; eighty images do not.
+    shown = [f"{count} times {text}" if count > 3 else f"{text}," * count for text, count in runs]
+    return f"[{','.join(text.removesuffix(',') for text in shown)}]"
 
 
 def _holds_tensor(value: Value) -> bool:
