@@ -163,13 +163,11 @@ def _tuple_record(call: Call, value_dependent: bool) -> TupleRecord:
 
 def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
     for part in module.modules():
-        for name, parameter in part._parameters.items():
-            if parameter is not None:
-                fake = fake_mode.from_tensor(parameter.data)
-                part._parameters[name] = nn.Parameter(fake, requires_grad=False)
-        for name, buffer in part._buffers.items():
-            if buffer is not None:
-                part._buffers[name] = fake_mode.from_tensor(buffer)
+        for tensors in (part._parameters, part._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    # To wrap it as a parameter takes as long again, and forward does not ask.
+                    tensors[name] = fake_mode.from_tensor(tensor.data)  # type: ignore[assignment]
 
 
 def _why_not(

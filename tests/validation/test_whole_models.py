@@ -12,6 +12,7 @@ from opcost.operands import Rotation, operand_sets
 from opcost.operator_tuple import OperatorTuple
 from opcost.replay import check_outputs
 from opcost.study import InputSpec, ModelDefinition
+from opcost.zoo import select
 
 pytestmark = pytest.mark.slow
 
@@ -43,20 +44,31 @@ MODELS = [
 ]
 BY_NAME = {definition.name: definition for definition in MODELS}
 
+# All of detection, where sizes depend on values, and others of the zoo at their official inputs.
+ZOO = {
+    **select(["detection"], ["*"], 1),
+    **select(
+        ["segmentation", "video", "optical_flow"],
+        ["fcn_resnet50", "s3d", "r2plus1d_18", "mvit_v2_s", "raft_small"],
+        1,
+    ),
+}
 
-@pytest.mark.parametrize("name", BY_NAME)
+
+@pytest.mark.parametrize("name", [*BY_NAME, *ZOO])
 def test_every_tuple_replays_with_the_recorded_outputs(name, cpu):
     records = [
-        record for record in extract_model_tuples(BY_NAME[name]).tuples if record.launches_kernel
+        record
+        for record in extract_model_tuples({**BY_NAME, **ZOO}[name]).tuples
+        if record.launches_kernel
     ]
     failures = []
     for record in records:
         operator_tuple = OperatorTuple.from_json(record.operator_tuple.canonical_json)
         try:
             with inference_conditions():
-                check_outputs(
-                    operand_sets(operator_tuple, cpu, Rotation(0), 0).calls[0](), record.outputs
-                )
+                operands = operand_sets(operator_tuple, cpu, Rotation(0), 0, record.outputs)
+                check_outputs(operands.calls[0](), record.outputs)
         except Exception as error:
             failures.append(f"{operator_tuple}: {error}")
     print(f"{name}: {len(records) - len(failures)} of {len(records)} tuples replayed")
