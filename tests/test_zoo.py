@@ -4,14 +4,18 @@ from pathlib import Path
 
 import pytest
 from opcost import records, schemas
+from opcost.benchmark import benchmark_model, benchmark_operator
 from opcost.errors import OpcostError
 from opcost.extraction import extract_model_tuples
+from opcost.figure import draw
 from opcost.manifest import collect, read_model_tuples, refusals, to_benchmark, write_model_tuples
 from opcost.model_table import as_text, rows_of
-from opcost.models import build, example_inputs
+from opcost.models import build, example_inputs, inference_conditions
+from opcost.recorder import Recorder
 from opcost.study import load_study
 from opcost.summary import summarise
 from opcost.torchvision_models import installed
+from opcost.workload import model_workload
 from opcost.zoo import official_inputs
 
 SCHEMAS = Path("workflow/schemas")
@@ -139,6 +143,35 @@ def test_what_another_seed_changes_is_flagged_and_nothing_else(detection):
 def test_the_same_seed_gives_the_same_tuples(detection):
     again = extract_model_tuples(detection.definition)
     assert (again.tuples, again.calls) == (detection.tuples, detection.calls)
+
+
+def test_the_measured_model_executes_the_tuples_that_were_extracted(detection, cpu):
+    module, inputs = build(detection.definition), example_inputs(detection.definition)
+    workload = model_workload(module, inputs, cpu, "warm")
+    with inference_conditions(), Recorder(lambda: ("", ""), module) as recorder:
+        workload.output()
+    extracted = [detection.tuples[index].operator_tuple for index, _, _ in detection.calls]
+    assert [call.operator_tuple for call in recorder.calls] == extracted
+
+
+def test_a_model_that_takes_a_list_is_measured(cpu, watch, conditions):
+    [definition] = chosen(names=["ssdlite320_mobilenet_v3_large"]).values()
+    row = benchmark_model(definition, cpu, watch, conditions, "local")
+    assert (row["status"], row.get("error")) == ("ok", None)
+
+
+def test_a_measured_tuple_that_depends_on_values_is_flagged(detection, cpu, watch, conditions):
+    [nms] = [
+        record for record in detection.tuples if record.operator_tuple.name == "torchvision.nms"
+    ]
+    row = benchmark_operator(nms, cpu, watch, conditions, "local")
+    assert row["status"] == "ok"
+    assert "value_dependent" in row["flags"]
+
+
+def test_a_study_of_which_nothing_is_measured_has_a_figure_all_the_same(tmp_path):
+    draw(tmp_path / "cost.svg", [], [])
+    assert "nothing measured" in (tmp_path / "cost.svg").read_text()
 
 
 def test_a_refusal_is_kept_with_its_reason(refused, tmp_path):

@@ -28,7 +28,7 @@ def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
     energy. Error bars are 95 %
     intervals. A stack that is not complete says how many of its tuples it holds.
     """
-    targets = list(dict.fromkeys(row["target"] for row in comparison))
+    targets = list(dict.fromkeys(row["target"] for row in comparison)) or ["nothing measured"]
     quantities = [("time", "s", "time per iteration (ms)")]
     if any(row["reference_energy_j"] is not None for row in comparison):
         quantities.append(("energy", "j", "energy per iteration (mJ)"))
