@@ -3,6 +3,8 @@
 import contextlib
 import itertools
 import json
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -329,3 +331,60 @@ def test_two_runs_on_one_device_take_turns_and_say_so(tmp_path):
     trials = sorted((row["started_at"], row["ended_at"]) for row in rows)
     assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(trials))
     assert any("waiting for the device, held by process" in output for output in outputs)
+
+
+def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(checkout):
+    """Killed in turn: a measurement's process, its job's, and the server that both come from."""
+    edit(
+        checkout.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(warm_up_s=1.0),
+    )
+    results = checkout.root / "results"
+    run = subprocess.Popen(
+        checkout.command(), cwd=checkout.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    wait_until(lambda: (results / "local/sensor.json").exists())
+    wait_until(lambda: (results / "operator_tuples.json").exists())
+    for kind in ("measurement", "job", "server"):
+        wait_until(lambda: len(processes(run.pid)) == 3)
+        killed = processes(run.pid)[kind]
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda killed=killed: killed not in processes(run.pid).values())
+    output = b"".join(run.communicate(timeout=300)).decode()
+    assert run.returncode == 1, output
+    assert "the worker was killed by signal 9" in output
+    paths = [*results.glob("local/operators/*.parquet"), *results.glob("local/models/*.parquet")]
+    rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
+    assert sorted(row["status"] for row in rows) == ["crashed"] + ["ok"] * 6
+    [crashed] = [row for row in rows if row["status"] == "crashed"]
+    assert "SIGKILL" in crashed["error"]
+    again = [rule for rule in checkout.started() if rule.startswith("benchmark")]
+    assert len(again) == 1, "the job that was killed"
+
+
+def processes(run: int) -> dict[str, int]:
+    """The processes that a run's measurements come from: server, its job, its measurement."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            environment = (path / "environ").read_bytes()
+            if f"OPCOST_RUN={run}\0".encode() not in environment:
+                continue
+            if b"opcost.workers.server" in (path / "cmdline").read_bytes():
+                state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
+                if state != "Z":
+                    parents[int(path.name)] = int(parent)
+    found = {}
+    for name in ("server", "job", "measurement"):
+        parent = next(reversed(found.values()), None)
+        for process, its_parent in parents.items():
+            if its_parent == parent or (parent is None and its_parent not in parents):
+                found[name] = process
+    return found
+
+
+def wait_until(condition, timeout_s=120):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
