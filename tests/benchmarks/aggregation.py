@@ -6,7 +6,7 @@ and the comparison. Each step runs at two sizes; `growth` is the ratio of its se
 its work, so 1 is linear, and less where a fixed cost matters. Seconds are the processor's; memory
 is the process's peak beyond what it had before the step.
 
-    PYTHONPATH=scripts python tests/benchmarks/aggregation.py [--files 500 5000]
+    PYTHONPATH=scripts python tests/benchmarks/aggregation.py [--files 500 5000] [--rows 20]
 """
 
 import argparse
@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from opcost import comparison, manifest, records, schemas
@@ -27,7 +28,6 @@ from opcost.manifest import ModelTuples, TupleRecord
 from opcost.merging import merge
 from opcost.operator_tuple import OperatorTuple, TensorSpec
 
-ROWS = 20
 BATCHES, SAMPLES = 40, 200
 CALLS_PER_TUPLE = 3
 
@@ -66,11 +66,11 @@ def row(number: int) -> dict:
     }
 
 
-def make_files(folder: Path, files: int) -> None:
-    """Files of `ROWS` rows."""
+def make_files(folder: Path, files: int, rows: int) -> None:
+    """Files of so many rows each."""
     for number in range(files):
-        rows = [row(number * ROWS + index) for index in range(ROWS)]
-        records.write(folder / f"{number:06}.parquet", schemas.OPERATOR, rows)
+        numbers = range(number * rows, (number + 1) * rows)
+        records.write(folder / f"{number:06}.parquet", schemas.OPERATOR, map(row, numbers))
 
 
 def models_of(tuples: int) -> list[ModelTuples]:
@@ -109,7 +109,7 @@ def in_own_process(work: Callable[[], None]) -> tuple[float, float]:
     return tuple(json.loads(text))
 
 
-def file_steps(folder: Path, files: int) -> dict[str, Callable[[], None]]:
+def file_steps(folder: Path, rows: int, files: int) -> dict[str, Callable[[], None]]:
     """The steps whose work is rows."""
     measured, database = folder / f"measured_{files}", folder / f"database_{files}.parquet"
     half, merged = folder / f"half_{files}.parquet", folder / f"merged_{files}.parquet"
@@ -126,7 +126,7 @@ def file_steps(folder: Path, files: int) -> dict[str, Callable[[], None]]:
         merge([database, half], merged)
 
     return {
-        "make files": lambda: make_files(measured, files),
+        "make files": lambda: make_files(measured, files, rows),
         "database": lambda: write_database(paths, database),
         "read for the comparison": read_columns,
         "(half a database)": write_half,
@@ -165,10 +165,10 @@ def tuple_steps(folder: Path, tuples: int) -> dict[str, Callable[[], None]]:
     return {"write extractions": extract, "collect": collect, "compare": compare}
 
 
-def table(name: str, sizes: list[int], steps: Callable[[Path, int], dict], folder: Path) -> None:
+def table(name: str, sizes: list[int], steps: Callable[[int], dict]) -> None:
     """Run every step at every size, and print a line for each."""
     print(f"\n{name:24}" + "".join(f"{size:>10} s{'MB':>8}" for size in sizes) + f"{'growth':>9}")
-    by_size = [steps(folder, size) for size in sizes]
+    by_size = [steps(size) for size in sizes]
     for step in by_size[0]:
         results = [in_own_process(work[step]) for work in by_size]
         growth = results[-1][0] / results[0][0] / (sizes[-1] / sizes[0])
@@ -179,9 +179,12 @@ def table(name: str, sizes: list[int], steps: Callable[[Path, int], dict], folde
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, nargs=2, default=[500, 5000])
+    parser.add_argument("--rows", type=int, default=20, help="of a file")
     parser.add_argument("--tuples", type=int, nargs=2, default=[1000, 8000])
     arguments = parser.parse_args()
     random.seed(0)
     with tempfile.TemporaryDirectory() as temporary:
-        table(f"files of {ROWS} rows", arguments.files, file_steps, Path(temporary))
-        table("tuples", arguments.tuples, tuple_steps, Path(temporary))
+        folder = Path(temporary)
+        name = f"files of {arguments.rows} rows"
+        table(name, arguments.files, partial(file_steps, folder, arguments.rows))
+        table("tuples", arguments.tuples, partial(tuple_steps, folder))
