@@ -148,5 +148,5 @@ def test_another_device_than_the_study_began_with_is_refused(place, one_tuple, t
 def test_a_measurement_reports_itself(place, one_tuple, tmp_path, capfd):
     output = tmp_path / "operators" / f"{one_tuple[0]}.parquet"
     operator_job(*one_tuple, place, output)
-    assert "[1/1] local" in capfd.readouterr().out
+    assert "[operator] local" in capfd.readouterr().out
     assert pq.read_table(output)["status"].to_pylist() == ["ok"]

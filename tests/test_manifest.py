@@ -10,6 +10,7 @@ from opcost.manifest import (
     collect,
     read_manifest,
     read_model_tuples,
+    read_record,
     read_refused,
     to_benchmark,
     write_manifest,
@@ -98,6 +99,16 @@ def test_of_results_whose_size_depends_on_values_the_largest_stands_for_all(tiny
     assert none.joined(none).value_dependent
 
 
+def test_a_job_reads_its_own_tuple_alone(tiny_tuples, tmp_path):
+    path = tmp_path / "m.json"
+    write_manifest(path, collect(tiny_tuples, None))
+    for tuples in tiny_tuples:
+        for tuple_id, record in tuples.by_id.items():
+            assert read_record(path, tuple_id) == record
+    with pytest.raises(OpcostError, match="has no tuple 0000"):
+        read_record(path, "0000")
+
+
 class Bomb:
     def __reduce__(self):
         return print, ("executed",)
@@ -136,3 +147,5 @@ def test_a_manifest_that_is_not_ours_is_refused(tmp_path, content, message):
     (tmp_path / "m.json").write_text(content)
     with pytest.raises(OpcostError, match=message):
         read_manifest(tmp_path / "m.json")
+    with pytest.raises(OpcostError, match=f"delete {tmp_path / 'm.json'} and run again"):
+        read_record(tmp_path / "m.json", "0000")

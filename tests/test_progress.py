@@ -1,9 +1,7 @@
 """A person sees which tuple, how many are left, and for how long."""
 
-import os
-
 import pytest
-from opcost.progress import model_line, operator_line, result, seconds
+from opcost.progress import Pace, model_line, operator_line, result, seconds
 
 ROW = {
     "target": "local",
@@ -16,31 +14,44 @@ ROW = {
 }
 
 
-def finish(directory, *times):
-    for name, time in zip("abcdefgh", times, strict=False):
-        (directory / f"{name}.parquet").touch()
-        os.utime(directory / f"{name}.parquet", (time, time))
+def lines(*times_s, total=8):
+    """What is said after jobs that finish at these times."""
+    pace = Pace()
+    return [pace.line(number + 1, total, time_s) for number, time_s in enumerate(times_s)]
 
 
-def test_the_remaining_time_follows_the_pace(tmp_path):
-    finish(tmp_path, 100, 103, 106)
-    line = operator_line(ROW, tmp_path, set("abcdefgh"), since=0)
-    assert line == "[3/8] local       2 us ± 5.0%  relu(4x4)  (about 15 s left)"
+def test_the_remaining_time_follows_the_pace():
+    assert lines(100, 103)[-1] == "[2/8] about 18 s left"
 
 
-def test_a_pause_does_not_spoil_the_estimate(tmp_path):
-    finish(tmp_path, 100, 103, 90_000, 90_003)
-    assert "about 12 s left" in operator_line(ROW, tmp_path, set("abcdefgh"), since=0)
+def test_a_pause_does_not_spoil_the_estimate():
+    assert lines(100, 103, 106, 90_000)[-1] == "[4/8] about 12 s left"
 
 
-def test_what_was_measured_before_a_change_or_for_other_models_does_not_count(tmp_path):
-    finish(tmp_path, 100, 103, 200, 203)
-    assert operator_line(ROW, tmp_path, set("bcdefg"), since=150).startswith("[2/6]")
+def test_the_estimate_forgets_the_beginning():
+    times_s = [*range(0, 400, 2), *range(400, 10_000, 100)]
+    said = [line for line in lines(*times_s, total=1000) if line]
+    assert said[1] == "[17/1000] about 33 min left"
+    assert said[-1].endswith("about 1173 min left")
 
 
-def test_the_last_one_has_nothing_left(tmp_path):
-    finish(tmp_path, 100, 103)
-    assert "left" not in operator_line(ROW, tmp_path, set("ab"), since=0)
+def test_jobs_side_by_side_count_as_many():
+    pace = Pace()
+    pace.line(0, 100, now_s=0.0)
+    assert pace.line(10, 100, now_s=5.0) == "[10/100] about 45 s left"
+
+
+def test_it_is_said_now_and_then_not_after_each_job():
+    said = lines(*range(100), total=1000)
+    assert [number for number, line in enumerate(said) if line] == [1, 31, 61, 91]
+
+
+def test_the_last_one_has_nothing_left():
+    assert lines(100, 200, total=2) == [None, None]
+
+
+def test_a_measurement_is_one_line():
+    assert operator_line(ROW) == "[operator] local       2 us ± 5.0%  relu(4x4)"
 
 
 def test_failures_are_shown_as_what_they_are():

@@ -15,7 +15,7 @@ from opcost.errors import OpcostError, reported
 from opcost.files import replacing
 from opcost.isolation import run_isolated
 from opcost.lock import exclusive
-from opcost.manifest import TupleRecord, read_manifest, to_benchmark
+from opcost.manifest import read_record
 from opcost.study import Conditions, ModelDefinition, Target
 
 _SENSOR_TIMEOUT_S = 600
@@ -76,10 +76,7 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
 
 def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path) -> None:
     """Benchmark one operator tuple and write its row."""
-    manifest = read_manifest(manifest_path)
-    if tuple_id not in manifest:
-        raise OpcostError(f"{manifest_path} has no tuple {tuple_id}")
-    record = TupleRecord.from_document(manifest[tuple_id])
+    record = read_record(manifest_path, tuple_id)
 
     def measure(held_s: HeldSeconds) -> None:
         from opcost import benchmark, records, schemas
@@ -91,13 +88,8 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         )
         row["device_time_s"] = held_s()
         records.write(output, schemas.OPERATOR, [row])
-        if output.parent.name == "again":
-            print(again_line(row), flush=True)
-            return
-        # The device's file is made anew when the target's conditions change.
-        since = place.device_file.stat().st_mtime
-        tuple_ids = frozenset(to_benchmark(manifest))
-        print(operator_line(row, output.parent, tuple_ids, since), flush=True)
+        line = again_line if output.parent.name == "again" else operator_line
+        print(line(row), flush=True)
 
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost import records, schemas

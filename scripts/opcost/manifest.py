@@ -219,6 +219,25 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return document
 
 
+def read_record(path: Path, tuple_id: str) -> TupleRecord:
+    """One tuple of the manifest, by its line: a job does not parse thousands of others.
+
+    Raises OpcostError for a damaged or foreign file, or one without the tuple.
+    """
+    remedy = f"delete {path} and run again"
+    key = f"{json.dumps(tuple_id)}: "
+    try:
+        with path.open(encoding="utf-8") as lines:
+            _check_version(json.loads(f"{next(lines, '')}}}}}"), path, remedy)
+            for line in lines:
+                if line.startswith(key):
+                    entry = json.loads(line.removeprefix(key).rstrip(",\n"))
+                    return TupleRecord.from_document(entry)
+    except (ValueError, KeyError) as error:
+        raise OpcostError(f"{path} is not a manifest ({error!r}): {remedy}") from error
+    raise OpcostError(f"{path} has no tuple {tuple_id}: {remedy}")
+
+
 def to_benchmark(manifest: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The ids of the tuples that are benchmarked."""
     return [tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] is None]

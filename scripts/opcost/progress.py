@@ -1,14 +1,42 @@
 """What a person sees while a study runs."""
 
 import itertools
+import math
 import statistics
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from opcost.manifest import ModelTuples
 
 _RECENT = 20
+_EVERY_S = 30.0
+
+
+class Pace:
+    """How far a run is, and how long it will still take, from when its latest jobs finished."""
+
+    def __init__(self) -> None:
+        self._latest: deque[tuple[float, int]] = deque(maxlen=_RECENT)
+        self._said_s = -math.inf
+
+    def line(self, done: int, total: int, now_s: float) -> str | None:
+        """What to say now, or None: something was said less than half a minute ago.
+
+        `done` and `total` count the run's jobs; `now_s` is any clock. The time needed is the median
+        time per job of late, times the jobs still missing.
+        """
+        if not self._latest or done > self._latest[-1][1]:
+            self._latest.append((now_s, done))
+        per_job_s = [
+            (later_s - earlier_s) / (after - before)
+            for (earlier_s, before), (later_s, after) in itertools.pairwise(self._latest)
+        ]
+        if done >= total or not per_job_s or now_s - self._said_s < _EVERY_S:
+            return None
+        self._said_s = now_s
+        left_s = statistics.median(per_job_s) * (total - done)
+        return f"[{done}/{total}] about {duration(left_s)} left"
 
 
 def extraction_line(tuples: ModelTuples) -> str:
@@ -22,24 +50,9 @@ def extraction_line(tuples: ModelTuples) -> str:
     )
 
 
-def operator_line(
-    row: Mapping[str, Any], directory: Path, tuple_ids: Collection[str], since: float
-) -> str:
-    """One measured operator tuple: how far the target is, the result, and the time still needed.
-
-    Files in `directory` that are older than `since` (seconds of the epoch) are not done: they
-    were measured under other conditions. The time needed is the median interval between the
-    latest files, times the files still missing.
-    """
-    times = [path.stat().st_mtime for path in directory.glob("*.parquet") if path.stem in tuple_ids]
-    finished = sorted(time for time in times if time >= since)
-    done, total = len(finished), len(tuple_ids)
-    counter = f"[{done:>{len(str(total))}}/{total}]"
-    line = f"{counter} {row['target']}  {result(row)}  {row['description']}"
-    intervals = [later - earlier for earlier, later in itertools.pairwise(finished[-_RECENT:])]
-    if done == total or not intervals:
-        return line
-    return f"{line}  (about {duration(statistics.median(intervals) * (total - done))} left)"
+def operator_line(row: Mapping[str, Any]) -> str:
+    """One measured operator tuple."""
+    return f"[operator] {row['target']}  {result(row)}  {row['description']}"
 
 
 def again_line(row: Mapping[str, Any]) -> str:
