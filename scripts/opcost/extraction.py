@@ -49,6 +49,8 @@ def extract_model_tuples(
 
     Raises OpcostError like `extract`; but for a model of the zoo, the reason is in the result.
     """
+    if definition.model is not None:
+        import torchvision  # noqa: F401  seconds that are not the model's
     started = time.perf_counter()
     refusal = None
     try:

@@ -48,13 +48,17 @@ def main(patterns: list[str]) -> None:
         family = zoo.family(name)
         sums[family] += Counter(models=1, calls=calls, refused=tuples.refusal is not None)
         sums[family]["seconds"] += seconds
+        kernels = [record for record in tuples.tuples if record.launches_kernel]
+        sums[family]["tuples"] += len(kernels)
+        sums[family]["dependent"] += sum(record.value_dependent for record in kernels)
         if calls and family != "detection":
             points.append((calls, seconds))
     print()
     for family, counts in sums.items():
         print(
             f"{family}: {counts['models']} models ({counts['refused']} refused), "
-            f"{counts['calls']} calls, {counts['seconds']:.1f} s"
+            f"{counts['calls']} calls, {counts['seconds']:.1f} s, {counts['dependent']} of "
+            f"{counts['tuples']} tuples more than views depend on values"
         )
     # The exponent of seconds ~ calls^k: 1 is linear growth.
     logarithms = [[math.log(value) for value in column] for column in zip(*points, strict=True)]
