@@ -49,6 +49,6 @@ $(VENV)/run: requirements.txt $(VENV)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-$(VENV)/dev: requirements-dev.txt $(VENV)/run
+$(VENV)/dev: requirements-dev.txt requirements-slurm.txt $(VENV)/run
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@

@@ -4,6 +4,10 @@
 include: "workflow/Snakefile"
 
 
+localrules:
+    default,
+
+
 rule default:
     default_target: True
     input:

@@ -1,5 +1,7 @@
 """The sum over operators is the sum, or it is null and says why."""
 
+import json
+
 import pytest
 from opcost.comparison import compare_study
 from opcost.figure import draw
@@ -130,6 +132,17 @@ def test_what_does_not_reproduce_widens_the_intervals(compare):
 def test_what_failed_the_second_time_says_nothing_of_the_spread(compare):
     comparison, _ = compare(times_again=[None] * 3 + [1e-3] * 5)
     assert comparison["spread"] is None
+
+
+@pytest.mark.parametrize("any_of_kind", [False, True])
+def test_cards_of_a_kind_add_up_only_where_any_of_them_may_measure(compare, any_of_kind):
+    conditions = {"conditions_json": json.dumps({"target": {"any_of_kind": any_of_kind}})}
+    operators = dict.fromkeys(("conv2d", "relu", "linear"), conditions)
+    operators["relu"] = {**conditions, "device_uuid_hash": "another"}
+    comparison, _ = compare(operators=operators, reference=conditions)
+    assert (comparison["estimate_time_s"] is not None) == any_of_kind
+    reason = "measured under different conditions: device_uuid_hash None and another"
+    assert comparison["time_reason"] == (None if any_of_kind else reason)
 
 
 @pytest.mark.parametrize(

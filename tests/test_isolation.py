@@ -1,5 +1,7 @@
 """A measurement has its device and its process to itself, and its death is recorded."""
 
+import dataclasses
+import hashlib
 import json
 import os
 import signal
@@ -14,6 +16,7 @@ from opcost.errors import OpcostError
 from opcost.isolation import run_isolated
 from opcost.job import Place, operator_job
 from opcost.lock import exclusive
+from opcost.processor import CpuDevice
 
 
 def test_a_child_that_ends_well_is_no_news():
@@ -143,6 +146,68 @@ def test_another_device_than_the_study_began_with_is_refused(place, one_tuple, t
     message = capfd.readouterr().err
     assert "target 'local' began on cpu (Other), but this is cpu (" in message
     assert not (tmp_path / "row.parquet").exists()
+
+
+@pytest.fixture
+def card_of(monkeypatch):
+    """Makes the processor pass for a card with that identifier."""
+
+    def pretend(uuid, name="Card"):
+        monkeypatch.setattr(CpuDevice, "uuid", uuid)
+        monkeypatch.setattr(CpuDevice, "model_name", name)
+
+    return pretend
+
+
+def measured_on(card_of, conditions, one_tuple, folder, second_card):
+    card_of("first")
+    job.identify_target(conditions.target, folder / "device.json")
+    card_of(*second_card)
+    place = Place("h100", conditions, folder / "device.json")
+    operator_job(*one_tuple, place, folder / "row.parquet")
+    return records.read(folder / "row.parquet", schemas.OPERATOR).to_pylist()
+
+
+@pytest.fixture
+def any_of_kind(conditions):
+    return dataclasses.replace(
+        conditions, target=dataclasses.replace(conditions.target, any_of_kind=True)
+    )
+
+
+def test_one_card_is_not_another_of_its_kind(card_of, conditions, one_tuple, tmp_path, capfd):
+    with pytest.raises(SystemExit):
+        measured_on(card_of, conditions, one_tuple, tmp_path, ("second",))
+    message = capfd.readouterr().err
+    assert "numbers of two devices are never mixed" in message
+    assert "set any_of_kind: true where any such device may do" in message
+
+
+def test_any_card_of_a_kind_may_measure_if_that_is_asked_for(
+    card_of, any_of_kind, one_tuple, tmp_path
+):
+    [row] = measured_on(card_of, any_of_kind, one_tuple, tmp_path, ("second",))
+    assert row["status"] == "ok"
+    assert row["device_uuid_hash"] == hashlib.sha256(b"second").hexdigest()[:16]
+    assert '"any_of_kind": true' in row["conditions_json"]
+
+
+def test_a_card_of_another_kind_may_not(card_of, any_of_kind, one_tuple, tmp_path, capfd):
+    with pytest.raises(SystemExit):
+        measured_on(card_of, any_of_kind, one_tuple, tmp_path, ("second", "Other"))
+    assert "began on cpu (Card), but this is cpu (Other)" in capfd.readouterr().err
+
+
+def test_a_card_of_a_kind_is_locked_as_itself(
+    card_of, any_of_kind, one_tuple, tmp_path, capfd, monkeypatch
+):
+    monkeypatch.setattr(job, "_ALLOTTED_TIMEOUT_S", 0.1)
+    with (
+        exclusive(hashlib.sha256(b"second").hexdigest()[:16], "somebody else"),
+        pytest.raises(SystemExit),
+    ):
+        measured_on(card_of, any_of_kind, one_tuple, tmp_path, ("second",))
+    assert "held for 0 s by process" in capfd.readouterr().err
 
 
 def test_a_measurement_reports_itself(place, one_tuple, tmp_path, capfd):

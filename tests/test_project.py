@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from opcost import schemas
-from opcost.study import MeasurementSettings, Target
+from opcost.study import ClusterRequest, MeasurementSettings, Target
 
 ROOT = Path(__file__).parent.parent
 
@@ -63,7 +63,9 @@ def test_settings_of_the_schema_are_those_of_the_code():
     measurement = schema["properties"]["measurement"]["properties"]
     target = schema["properties"]["targets"]["additionalProperties"]["properties"]
     assert set(measurement) == set(MeasurementSettings.__dataclass_fields__)
+    cluster = target.pop("cluster")["properties"]
     assert set(target) == set(Target.__dataclass_fields__)
+    assert set(cluster) == set(ClusterRequest.__dataclass_fields__)
 
 
 @pytest.mark.parametrize(

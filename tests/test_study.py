@@ -1,5 +1,6 @@
 """A wrong configuration is refused before anything runs, in words that say what to do."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,10 @@ def test_the_shipped_configuration_is_valid():
         ({**CONFIG, "targets": {"local": {"device": "gpu"}}}, "targets.local.device: 'gpu'"),
         ({**CONFIG, "targets": {"local": {"device": "cpu", "threads": 0}}}, "threads: 0 is less"),
         ({**CONFIG, "operators": "conv2d"}, "operators: 'conv2d' is not valid"),
+        (
+            {**CONFIG, "targets": {"local": {"device": "cuda", "cluster": {"gpu_model": "3090"}}}},
+            "targets.local.cluster.gpu_model: '3090' does not match",
+        ),
     ],
 )
 def test_a_wrong_configuration_is_explained(load, config, message):
@@ -100,3 +105,18 @@ def test_the_default_settings_are_those_of_a_study_that_changes_none(load):
     study = load(CONFIG)
     defaults = default_measurement(SCHEMAS)
     assert study.conditions["local"].measurement == defaults
+
+
+def test_what_a_cluster_is_asked_for_is_no_condition(load):
+    asked = {"gpu_model": "h100", "partition": "gpu", "constraint": "big", "exclusive": True}
+    study = load({**CONFIG, "targets": {"local": {"device": "cpu", "cluster": asked}}})
+    assert dataclasses.asdict(study.cluster_requests["local"]) == asked
+    assert study.conditions == load(CONFIG).conditions
+
+
+def test_any_device_of_a_kind_is_another_condition(load):
+    some = load({**CONFIG, "targets": {"local": {"device": "cpu", "any_of_kind": True}}})
+    one = load(CONFIG).conditions["local"].to_json()
+    assert some.conditions["local"].to_json() != one
+    assert Conditions.from_json(some.conditions["local"].to_json()) == some.conditions["local"]
+    assert "any_of_kind" not in one  # conditions from before it existed stay equal

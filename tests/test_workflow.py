@@ -183,6 +183,12 @@ def test_a_changed_measurement_setting_measures_again(done):
     assert not before.items() & stamps(done).items()
 
 
+def test_where_a_cluster_would_send_jobs_measures_nothing_again(done):
+    cluster = {"gpu_model": "h100", "partition": "long", "constraint": "big", "exclusive": True}
+    configure(done, targets={"local": {"device": "cpu", "cluster": cluster}})
+    assert done.started() == []
+
+
 def test_a_deleted_measurement_is_measured_again(done):
     next(done.root.glob(MEASUREMENTS)).unlink()
     assert done.started() == ["benchmark_operator", "compare", "database"]

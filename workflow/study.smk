@@ -1,5 +1,6 @@
 # Reads and checks the study each time Snakemake starts; defines what the rules ask of it.
 
+import math
 import os
 import sys
 import time
@@ -64,6 +65,37 @@ def target_device(wildcards):
 
 def target_threads(wildcards):
     return STUDY.conditions[wildcards.target].target.threads
+
+
+def requested(name):
+    """What the target asks a cluster for, as a function of the wildcards; None asks for nothing."""
+    return lambda wildcards: getattr(STUDY.cluster_requests[wildcards.target], name)
+
+
+def requested_gpus(wildcards):
+    wants_one = requested("gpu_model")(wildcards) or target_device(wildcards) != "cpu"
+    return 1 if wants_one else None
+
+
+def requested_extras(wildcards):
+    return "--exclusive" if requested("exclusive")(wildcards) else None
+
+
+# The resources of a job that measures: of all names, only the first means something on one machine.
+MEASURING = {
+    "measurement": 1,
+    "gpu": requested_gpus,
+    "gpu_model": requested("gpu_model"),
+    "slurm_partition": requested("partition"),
+    "constraint": requested("constraint"),
+    "slurm_extra": requested_extras,
+}
+
+
+def longest_minutes(wildcards):
+    """Until a measurement is given up, with its start."""
+    conditions(wildcards)
+    return 2 + math.ceil(STUDY.conditions[wildcards.target].measurement.timeout_s / 60)
 
 
 def operator_measurements(wildcards):

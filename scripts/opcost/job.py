@@ -7,6 +7,7 @@ stays light, unless it is a warm worker: heavy modules are imported inside funct
 import json
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ from opcost.manifest import read_record
 from opcost.study import Conditions, ModelDefinition, Target
 
 _SENSOR_TIMEOUT_S = 600
+_OF_A_KIND = {"device_uuid_hash": None, "lock_key": None}
+_ALLOTTED_TIMEOUT_S = 20
+"""Seconds to wait for a device that a cluster gave to this job alone."""
+_UNTIL_THE_END = ExitStack()
+"""Locks that the process of a measurement holds until it ends."""
 
 HeldSeconds = Callable[[], float]
 """Answers for how many seconds the job has held its device."""
@@ -52,6 +58,8 @@ def identify_target(target: Target, output: Path) -> None:
         overhead = measure_overhead(device, device.watch(quiet_s))
         identity["quiet_s"] = quiet_s
         identity["overhead"] = overhead and overhead.to_document()
+    if target.any_of_kind and device.uuid_hash:
+        identity |= _OF_A_KIND
     with replacing(output) as temporary:
         temporary.write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
 
@@ -148,7 +156,8 @@ def _run(
     timeout_s: float,
 ) -> None:
     key = json.loads(device_file.read_text(encoding="utf-8"))["lock_key"]
-    with exclusive(key, purpose):
+    # Of several devices of a kind, only the inner process can know which one it has.
+    with exclusive(key, purpose) if key else nullcontext():
         start = time.monotonic()
 
         def held_s() -> float:
@@ -185,10 +194,17 @@ def _expected_device(settings: Target, target: str, device_file: Path) -> tuple[
     device, found = _open_identified(settings)
     expected = json.loads(device_file.read_text(encoding="utf-8"))
     quiet_s, _ = expected.pop("quiet_s"), expected.pop("overhead")
+    if expected["lock_key"] is None:
+        _UNTIL_THE_END.enter_context(
+            exclusive(found["lock_key"], f"target {target}", _ALLOTTED_TIMEOUT_S)
+        )
+        found |= _OF_A_KIND
     if found != expected:
+        alike = found["device_name"] == expected["device_name"]
+        hint = "; or set any_of_kind: true where any such device may do" if alike else ""
         raise OpcostError(
             f"target {target!r} began on {expected['device']} ({expected['device_name']}), "
             f"but this is {found['device']} ({found['device_name']}): numbers of two devices are "
-            f"never mixed. Name another target, or delete {device_file.parent} to start anew"
+            f"never mixed. Name another target, or delete {device_file.parent} to start anew{hint}"
         )
     return device, device.watch(quiet_s)

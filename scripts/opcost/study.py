@@ -29,6 +29,20 @@ class Target:
     device: str
     threads: int
     tf32: bool
+    any_of_kind: bool = False
+
+
+@dataclass(frozen=True)
+class ClusterRequest:
+    """What a cluster is asked for so that a target's jobs come to its kind of device.
+
+    It is no part of the conditions: where a job is sent changes no number's meaning.
+    """
+
+    gpu_model: str | None = None
+    partition: str | None = None
+    constraint: str | None = None
+    exclusive: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +78,11 @@ class Conditions:
 
     def to_json(self) -> str:
         """The conditions as one line of JSON, the same for equal conditions."""
-        return json.dumps(asdict(self), sort_keys=True)
+        document = asdict(self)
+        # Left out where it is not asked for: conditions from before it existed are still equal.
+        if not self.target.any_of_kind:
+            del document["target"]["any_of_kind"]
+        return json.dumps(document, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -88,6 +106,7 @@ class Study:
     workers: str
     measured_again: int
     conditions: Mapping[str, Conditions]
+    cluster_requests: Mapping[str, ClusterRequest]
 
 
 def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
@@ -103,6 +122,8 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
             f"measurement.max_time_s ({measurement.max_time_s}): lower the one or raise the other"
         )
     operators = document["operators"]
+    targets = document["targets"]
+    requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
     return Study(
         models=_models(document, schema_directory / "model.schema.yaml"),
         model_directory=Path(document["model_directory"]),
@@ -111,9 +132,9 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
         workers=document["workers"],
         measured_again=document["measured_again"],
         conditions={
-            name: Conditions(Target(**target), measurement)
-            for name, target in document["targets"].items()
+            name: Conditions(Target(**target), measurement) for name, target in targets.items()
         },
+        cluster_requests=requests,
     )
 
 

@@ -18,6 +18,9 @@ rule identify_target:
         "logs/{target}/identify_target.log",
     conda:
         "../../envs/opcost.yaml"
+    threads: target_threads
+    resources:
+        **MEASURING,
     params:
         conditions=conditions,
     message:
@@ -37,11 +40,14 @@ rule benchmark_operator:
     log:
         "logs/{target}/operators/{tuple_id}.log",
     priority: importance
+    group:
+        batch("operators", "operators", benchmarked)
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
     resources:
-        measurement=1,
+        **MEASURING,
+        runtime=longest_minutes,
     params:
         conditions=conditions,
     shell:
@@ -57,6 +63,8 @@ use rule benchmark_operator as benchmark_operator_again with:
     log:
         "logs/{target}/again/{tuple_id}.log",
     priority: 0
+    group:
+        batch("again", "again", benchmarked)
 
 
 rule benchmark_model:
@@ -69,11 +77,14 @@ rule benchmark_model:
     log:
         "logs/{target}/models/{model}.log",
     priority: 1 if STUDY.max_device_time_s is None else 2
+    group:
+        batch("models", "models", lambda: STUDY.models)
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
     resources:
-        measurement=1,
+        **MEASURING,
+        runtime=longest_minutes,
     params:
         definition=definition,
         conditions=conditions,

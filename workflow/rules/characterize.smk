@@ -18,7 +18,7 @@ rule characterize_sensor:
         "../../envs/opcost.yaml"
     threads: target_threads
     resources:
-        measurement=1,
+        **MEASURING,
     params:
         device=target_device,
     message:
