@@ -1,6 +1,5 @@
 # Reads and checks the study each time Snakemake starts; defines what the rules ask of it.
 
-import math
 import os
 import sys
 import time
@@ -13,7 +12,6 @@ REPOSITORY = Path(str(workflow.current_basedir)).resolve().parent
 SCRIPTS = REPOSITORY / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
-from opcost import cores
 from opcost.errors import OpcostError
 from opcost.manifest import read_manifest, read_refused, to_benchmark
 from opcost.study import load_study
@@ -36,9 +34,6 @@ os.environ.update(
     OPCOST_RUN=str(os.getpid()),
     OPCOST_WORKERS=STUDY.workers if sys.platform == "linux" else "plain",
 )
-
-if workflow.local_exec:
-    cores.reserve(max(each.target.threads for each in STUDY.conditions.values()))
 
 
 def definition(wildcards):
@@ -65,37 +60,6 @@ def target_device(wildcards):
 
 def target_threads(wildcards):
     return STUDY.conditions[wildcards.target].target.threads
-
-
-def requested(name):
-    """What the target asks a cluster for, as a function of the wildcards; None asks for nothing."""
-    return lambda wildcards: getattr(STUDY.cluster_requests[wildcards.target], name)
-
-
-def requested_gpus(wildcards):
-    wants_one = requested("gpu_model")(wildcards) or target_device(wildcards) != "cpu"
-    return 1 if wants_one else None
-
-
-def requested_extras(wildcards):
-    return "--exclusive" if requested("exclusive")(wildcards) else None
-
-
-# The resources of a job that measures: of all names, only the first means something on one machine.
-MEASURING = {
-    "measurement": 1,
-    "gpu": requested_gpus,
-    "gpu_model": requested("gpu_model"),
-    "slurm_partition": requested("partition"),
-    "constraint": requested("constraint"),
-    "slurm_extra": requested_extras,
-}
-
-
-def longest_minutes(wildcards):
-    """Until a measurement is given up, with its start."""
-    conditions(wildcards)
-    return 2 + math.ceil(STUDY.conditions[wildcards.target].measurement.timeout_s / 60)
 
 
 def operator_measurements(wildcards):

@@ -3,41 +3,41 @@
 Standard library alone: the workflow imports it each time that Snakemake starts.
 """
 
+import json
 import os
+from collections.abc import Mapping
 
 _MEASURING = "OPCOST_MEASURING_CORES"
 _ALL = "OPCOST_ALL_CORES"
 
 
-def reserve(threads: int) -> None:
-    """Keep this process, and all that it starts, off as many of its cores as measurements need.
+def reserve(threads: Mapping[str, int]) -> None:
+    """Keep this process, and all that it starts, off the cores that measurements need.
 
-    Nothing is reserved where no core would be left, or where the system cannot pin.
+    `threads` says how many cores the measurements of each device need; those of different devices
+    get different ones. Nothing is reserved where no core would be left, or where the system cannot
+    pin.
     """
     if not hasattr(os, "sched_setaffinity"):
         return
     cores = sorted(os.sched_getaffinity(0))
-    if len(cores) <= threads:
+    free, reserved = list(cores), {}
+    for device, count in sorted(threads.items()):
+        free, reserved[device] = free[:-count], free[-count:]
+    if not free:
         return
-    os.environ[_ALL] = _written(cores)
-    os.environ[_MEASURING] = _written(cores[-threads:])
-    os.sched_setaffinity(0, cores[:-threads])
+    os.environ[_ALL] = json.dumps(cores)
+    os.environ[_MEASURING] = json.dumps(reserved)
+    os.sched_setaffinity(0, free)
 
 
-def measure_here() -> None:
-    """Move this process to the cores that are reserved for measurements, if any are."""
-    _move(_MEASURING)
+def measure_here(device: str) -> None:
+    """Move this process to the cores that are reserved for measuring a device, if any are."""
+    if reserved := os.environ.get(_MEASURING):
+        os.sched_setaffinity(0, json.loads(reserved).get(device, os.sched_getaffinity(0)))
 
 
 def work_anywhere() -> None:
     """Let this process, which no measurement runs beside, use all cores again."""
-    _move(_ALL)
-
-
-def _move(variable: str) -> None:
-    if cores := os.environ.get(variable):
-        os.sched_setaffinity(0, map(int, cores.split(",")))
-
-
-def _written(cores: list[int]) -> str:
-    return ",".join(map(str, cores))
+    if cores := os.environ.get(_ALL):
+        os.sched_setaffinity(0, json.loads(cores))

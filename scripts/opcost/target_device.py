@@ -15,7 +15,7 @@ def open_device(target: Target) -> Device:
 
     Raises OpcostError when it does not exist here.
     """
-    measure_here()
+    measure_here(target.device)
     torch.set_num_threads(target.threads)
     torch.backends.cuda.matmul.allow_tf32 = target.tf32
     torch.backends.cudnn.allow_tf32 = target.tf32

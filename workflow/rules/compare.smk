@@ -17,6 +17,8 @@ rule database:
         "logs/database.log",
     conda:
         "../../envs/opcost.yaml"
+    resources:
+        processor=1,
     message:
         "Merging all operator measurements"
     script:

@@ -16,6 +16,8 @@ rule extract:
         "logs/extract/{model}.log",
     conda:
         "../../envs/opcost.yaml"
+    resources:
+        processor=1,
     params:
         definition=definition,
     message:
@@ -36,6 +38,8 @@ rule models:
         "logs/models.log",
     conda:
         "../../envs/opcost.yaml"
+    resources:
+        processor=1,
     message:
         "Tabulating what the models are made of"
     script:

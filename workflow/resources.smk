@@ -1,0 +1,68 @@
+# Who runs beside whom. On one machine: one measurement at a time on a device, several GPUs side by
+# side; one of the processor has the machine alone, because whatever runs beside it, disturbs it. On
+# a cluster: what each target asks for.
+
+import math
+
+from opcost import cores
+
+GPUS = sorted(
+    {
+        each.target.device
+        for each in STUDY.conditions.values()
+        if each.target.device.startswith("cuda")
+    }
+)
+
+if workflow.local_exec and workflow.is_main_process:
+    workflow.global_resources["processor"] = workflow.cores or 1
+    for gpu in GPUS:
+        workflow.global_resources[gpu.replace(":", "_")] = 1
+    threads = {}
+    for each in STUDY.conditions.values():
+        device = each.target.device
+        threads[device] = max(each.target.threads, threads.get(device, 1))
+    cores.reserve(threads)
+
+
+def share_of_processor(wildcards):
+    """All of it where the processor is what is measured; `auto` may mean it."""
+    return 1 if target_device(wildcards) in GPUS else workflow.cores or 1
+
+
+def taken(gpu):
+    return lambda wildcards: int(target_device(wildcards) == gpu)
+
+
+def requested(name):
+    """What the target asks a cluster for, as a function of the wildcards; None asks for nothing."""
+    return lambda wildcards: getattr(STUDY.cluster_requests[wildcards.target], name)
+
+
+def requested_gpus(wildcards):
+    wants_one = requested("gpu_model")(wildcards) or target_device(wildcards) != "cpu"
+    return 1 if wants_one else None
+
+
+def requested_extras(wildcards):
+    return "--exclusive" if requested("exclusive")(wildcards) else None
+
+
+# The resources of a job that measures: on one machine shares of the processor and GPUs, on a cluster
+# the others.
+MEASURING = {
+    "processor": share_of_processor,
+    **{gpu.replace(":", "_"): taken(gpu) for gpu in GPUS},
+    "measurement": 1,
+    "gpu": requested_gpus,
+    "gpu_model": requested("gpu_model"),
+    "slurm_partition": requested("partition"),
+    "constraint": requested("constraint"),
+    "slurm_extra": requested_extras,
+}
+
+
+def longest_minutes(wildcards):
+    """Until a measurement is given up, with its start."""
+    conditions(wildcards)
+    return 2 + math.ceil(STUDY.conditions[wildcards.target].measurement.timeout_s / 60)
