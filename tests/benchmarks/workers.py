@@ -5,6 +5,8 @@ of one trial and the start of the next, and the numbers of the same tuples. How 
 lie from one another (tuples that are measured again) is what warm ones are compared with.
 
     PYTHONPATH=scripts python tests/benchmarks/workers.py [--configfile tests/study/config.yaml]
+
+With `--folder`, the two studies stay there, and one that is there already is not run again.
 """
 
 import argparse
@@ -26,10 +28,11 @@ PARTS = ("Snakefile", "workflow", "profiles", "config", "envs", "scripts", "test
 def study(workers, configfile, again, folder):
     """Run the study; its operator rows, and those measured again."""
     root = folder / workers
-    root.mkdir()
-    for part in PARTS:
-        copy = shutil.copytree if (REPOSITORY / part).is_dir() else shutil.copy
-        copy(REPOSITORY / part, root / part)
+    if not root.exists():
+        root.mkdir(parents=True)
+        for part in PARTS:
+            copy = shutil.copytree if (REPOSITORY / part).is_dir() else shutil.copy
+            copy(REPOSITORY / part, root / part)
     settings = [f"workers={workers}", f"measured_again={again}"]
     command = ["-m", "snakemake", "--cores", "1", "--configfile", configfile, "--config", *settings]
     subprocess.run([sys.executable, *command], cwd=root, check=True, stdout=sys.stderr)
@@ -62,11 +65,13 @@ def main():
     parser.add_argument("--configfile", default="config/config.yaml")
     parser.add_argument("--again", type=int, default=40)
     parser.add_argument("--first", choices=("plain", "warm"), default="plain")
+    parser.add_argument("--folder", type=Path)
     arguments = parser.parse_args()
     order = sorted(("plain", "warm"), key=lambda kind: kind != arguments.first)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder or Path(temporary)
         found = {
-            workers: study(workers, arguments.configfile, arguments.again, Path(folder))
+            workers: study(workers, arguments.configfile, arguments.again, folder)
             for workers in order
         }
     print("| workers | tuples | trial, median | gap, median | 90th percentile | mean |")
