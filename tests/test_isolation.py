@@ -60,7 +60,9 @@ def test_a_child_does_not_outlive_its_killed_parent(tmp_path):
         "    time.sleep(60)\n"
         "run_isolated(work, 60)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], env={"PYTHONPATH": "scripts"}) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": "scripts"}
+    ) as parent:
         child = int(wait_for(lambda: note.exists() and note.read_text()))
         parent.kill()
     wait_for(lambda: not alive(child))
@@ -97,7 +99,7 @@ def test_a_second_measurement_waits_and_says_for_whom(tmp_path):
     )
     with subprocess.Popen(
         [sys.executable, "-c", program],
-        env={"PYTHONPATH": "scripts"},
+        env=os.environ | {"PYTHONPATH": "scripts"},
         stdout=subprocess.PIPE,
         text=True,
     ) as holder:

@@ -102,11 +102,8 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost import records, schemas
 
-        row = records.operator_columns(record) | records.condition_columns(
-            place.conditions, place.target
-        )
-        row |= {"status": status, "error": reason, "device_time_s": held_s()}
-        records.write(output, schemas.OPERATOR, [row])
+        row = records.operator_columns(record) | _death_columns(place, status, reason)
+        records.write(output, schemas.OPERATOR, [row | {"device_time_s": held_s()}])
 
     _run(f"operator tuple {tuple_id}", measure, record_death, place.device_file, place.timeout_s)
 
@@ -139,11 +136,8 @@ def model_job(
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost import records, schemas
 
-        row = records.model_columns(definition) | records.condition_columns(
-            place.conditions, place.target
-        )
-        row |= {"status": status, "error": reason, "device_time_s": held_s()}
-        records.write(output, schemas.MODEL, [row])
+        row = records.model_columns(definition) | _death_columns(place, status, reason)
+        records.write(output, schemas.MODEL, [row | {"device_time_s": held_s()}])
 
     _run(f"model {definition.name}", measure, record_death, place.device_file, place.timeout_s)
 
@@ -171,6 +165,21 @@ def _run(
         if death is not None:
             record_death(*death, held_s)
             print(f"{purpose}: {': '.join(death)}", flush=True)
+
+
+def _death_columns(place: Place, status: str, reason: str) -> dict[str, Any]:
+    """What can be said of a measurement by the process that outlived it."""
+    from opcost import records
+
+    identity = json.loads(place.device_file.read_text(encoding="utf-8"))
+    return records.condition_columns(place.conditions, place.target) | {
+        "device": identity["device"],
+        "device_name": identity["device_name"],
+        "device_uuid_hash": identity["device_uuid_hash"],
+        "quiet_sentinel_time_s": identity["quiet_s"],
+        "status": status,
+        "error": reason,
+    }
 
 
 def _open_identified(target: Target) -> tuple[Any, dict[str, Any]]:
