@@ -2,8 +2,8 @@
 # how many may (`group-components`).
 #
 # Snakemake's own choice changes when the checkpoint changes the DAG, and then jobs run twice
-# (snakemake#1628); here the batch of a measurement is settled once. And the Snakemake that a cluster's job
-# starts would start another for each member; here they are one group again, and one start does.
+# (snakemake#1628); here the batch of a measurement is settled once. And the Snakemake that such a
+# job starts would start another for each member; here they are one group again: one start does.
 
 import dataclasses
 from functools import cache
@@ -14,18 +14,18 @@ if workflow.remote_exec:
     workflow.global_resources["measurement"] = 1
 
 
-def batch(kind, folder, names):
+def batch(kind, names):
     """The group of a measurement, as a function of its wildcards: None on a single machine.
 
-    `names()` are all that `folder` may hold for a target; what is missing comes first.
+    `names()` are all that results/{target}/{kind} may hold; what is missing comes first.
     """
 
     @cache
     def places(target):
-        def is_there(name):
-            return Path("results", target, folder, f"{name}.parquet").exists()
+        def order(name):
+            return Path("results", target, kind, f"{name}.parquet").exists(), name
 
-        return {name: place for place, name in enumerate(sorted(names(), key=is_there))}
+        return {name: place for place, name in enumerate(sorted(names(), key=order))}
 
     def group(wildcards):
         if workflow.local_exec:

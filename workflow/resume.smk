@@ -24,7 +24,7 @@ def forget_locks_of_the_dead():
     return alive
 
 
-# On a cluster, jobs start Snakemake too, on nodes whose kernels need not know of each other's locks.
+# On a cluster, jobs start Snakemake too, on nodes that need not know of each other's locks.
 if workflow.is_main_process:
     snakemake_state.mkdir(exist_ok=True)
     alive = forget_locks_of_the_dead()

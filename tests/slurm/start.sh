@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # start.sh FOLDER PORT KIND...: a Slurm cluster on this machine, as root or as an ordinary user.
 #
-# It has a node for each KIND, n0 and so on, with one GPU of that kind: a link to /dev/null, which Slurm
-# allots like a real one. There is no accounting. All state lies in FOLDER, process ids in FOLDER/run.
-# The controller listens on PORT, the nodes on the ports after it.
+# It has a node for each KIND, n0 and so on, with one GPU of that kind: a link to /dev/null, which
+# Slurm allots like a real one. There is no accounting. All state lies in FOLDER, process ids in
+# FOLDER/run. The controller listens on PORT, the nodes on the ports after it.
 set -euo pipefail
 folder=$(realpath -m "$1")
 port=$2

@@ -41,7 +41,7 @@ rule benchmark_operator:
         "logs/{target}/operators/{tuple_id}.log",
     priority: importance
     group:
-        batch("operators", "operators", benchmarked)
+        batch("operators", benchmarked)
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
@@ -64,7 +64,7 @@ use rule benchmark_operator as benchmark_operator_again with:
         "logs/{target}/again/{tuple_id}.log",
     priority: 0
     group:
-        batch("again", "again", benchmarked)
+        batch("again", benchmarked)
 
 
 rule benchmark_model:
@@ -78,7 +78,7 @@ rule benchmark_model:
         "logs/{target}/models/{model}.log",
     priority: 1 if STUDY.max_device_time_s is None else 2
     group:
-        batch("models", "models", lambda: STUDY.models)
+        batch("models", lambda: STUDY.models)
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
