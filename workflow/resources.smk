@@ -14,8 +14,11 @@ GPUS = sorted(
     }
 )
 
-if workflow.local_exec and workflow.is_main_process:
-    workflow.global_resources["processor"] = workflow.cores or 1
+CORES = workflow.resource_settings.cores or 1
+
+# `--jobs`, which a cluster is told, is Snakemake's number of nodes.
+if workflow.is_main_process and workflow.resource_settings.nodes is None:
+    workflow.global_resources["processor"] = CORES
     for gpu in GPUS:
         workflow.global_resources[gpu.replace(":", "_")] = 1
     threads = {}
@@ -27,7 +30,7 @@ if workflow.local_exec and workflow.is_main_process:
 
 def share_of_processor(wildcards):
     """All of it where the processor is what is measured; `auto` may mean it."""
-    return 1 if target_device(wildcards) in GPUS else workflow.cores or 1
+    return 1 if target_device(wildcards) in GPUS else CORES
 
 
 def taken(gpu):
