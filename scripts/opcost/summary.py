@@ -144,7 +144,12 @@ def _with_interval(row: Row, name: str, unit: str, show: Any) -> str:
     if value is None:
         return "-"
     low, high = row[f"{name}_ci_low_{unit}"], row[f"{name}_ci_high_{unit}"]
-    return show(value) if low is None else f"{show(value)} ± {(high - low) / 2 / value:.1%}"
+    # The sum over no operators is zero, exactly.
+    return (
+        show(value)
+        if low is None or not value
+        else f"{show(value)} ± {(high - low) / 2 / value:.1%}"
+    )
 
 
 def _difference(row: Row, quantity: str) -> str:
