@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run retry test check validate format clean
+.PHONY: help run plan retry test test-slurm check validate format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,12 +12,18 @@ help: ## Show this list
 run: $(VENV)/run ## Set up .venv if needed, and run the study in config/config.yaml
 	@$(BIN)/snakemake --cores 1
 
+plan: $(VENV)/run ## Say what a run would measure, in how much time and memory
+	@$(BIN)/snakemake --cores 1 plan
+
 retry: $(VENV)/run ## Forget the measurements that failed, and run again
 	@$(BIN)/python scripts/forget_failures.py
 	@$(BIN)/snakemake --cores 1
 
 test: $(VENV)/dev ## Set up .venv if needed, and run the tests
 	@$(BIN)/python -m pytest
+
+test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this machine; installs Slurm if it may
+	@$(BIN)/python -m pytest -m slurm
 
 check: $(VENV)/dev ## All that CI and reviewers ask for: linters, formatters, types, tests
 	$(BIN)/ruff check

@@ -21,6 +21,8 @@ import yaml
 from cluster import Cluster, install, seconds_between, wait_until
 from conftest import Checkout
 
+pytestmark = pytest.mark.slurm
+
 TIMEOUT_S = 20
 ENDLESS = """
 import torch
