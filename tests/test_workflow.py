@@ -237,11 +237,13 @@ def test_the_same_command_resumes_a_killed_run(checkout):
 
 def test_a_second_run_beside_a_live_one_is_refused(checkout):
     with running(checkout, measured=1) as run:
+        os.kill(run.pid, signal.SIGSTOP)  # it lives, and cannot end before the others start
         assert checkout.run("--dry-run").returncode == 0
         for _ in range(2):
             second = checkout.run()
             assert second.returncode == 1
             assert "Directory cannot be locked" in second.stderr
+        os.kill(run.pid, signal.SIGCONT)
         assert run.wait() == 0
     assert len(stamps(checkout)) == 6
 
