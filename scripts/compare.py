@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from opcost import records, schemas
-from opcost.comparison import OPERATOR_COLUMNS, compare_study
+from opcost.comparison import compare_study
 from opcost.errors import reported
+from opcost.estimate import OPERATOR_COLUMNS
 from opcost.figure import draw
 from opcost.files import replacing
 from opcost.manifest import read_manifest, read_model_tuples, refusals
@@ -13,15 +14,15 @@ from opcost.summary import summarise
 files, outputs = snakemake.input, snakemake.output
 with reported(snakemake.log[0]):
     models = [read_model_tuples(Path(path)) for path in files.tuples]
-    comparison, shares = compare_study(
+    comparison, shares, modules = compare_study(
         models,
-        records.read(Path(files.database), schemas.OPERATOR, OPERATOR_COLUMNS).to_pylist(),
-        records.read_all(map(Path, files.again), schemas.OPERATOR, OPERATOR_COLUMNS).to_pylist(),
+        records.read(Path(files.database), schemas.DATABASE, OPERATOR_COLUMNS).to_pylist(),
         records.read_all(map(Path, files.models), schemas.MODEL).to_pylist(),
         read_manifest(Path(files.manifest)),
     )
     records.write_with_csv(Path(outputs.comparison), schemas.COMPARISON, comparison)
     records.write_with_csv(Path(outputs.shares), schemas.SHARES, shares)
+    records.write_with_csv(Path(outputs.modules), schemas.MODULES, modules)
     summary = summarise(comparison, shares, refusals(models))
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")

@@ -6,4 +6,8 @@ from opcost.database import write_database
 from opcost.errors import reported
 
 with reported(snakemake.log[0]):
-    write_database(map(Path, snakemake.input), Path(snakemake.output[0]))
+    write_database(
+        [Path(path) for path in snakemake.input.operators],
+        Path(snakemake.output[0]),
+        [Path(path) for path in snakemake.input.again],
+    )

@@ -38,8 +38,9 @@ def test_files_of_any_number_of_rows_are_joined_in_their_order(measured, tmp_pat
         measured("c", row(1, target="other")),
     ]
     write_database(paths, tmp_path / "database.parquet")
-    database = records.read(tmp_path / "database.parquet", schemas.OPERATOR)
-    assert database.equals(records.read_all(paths, schemas.OPERATOR))
+    database = records.read(tmp_path / "database.parquet", schemas.DATABASE)
+    rows = records.read_all(paths, schemas.OPERATOR)
+    assert database.select(rows.column_names).to_pylist() == rows.to_pylist()
     assert [len(times) for times in database["batch_time_s"].to_pylist()] == [2, 1, 3, 1]
 
 
@@ -47,12 +48,35 @@ def test_a_large_database_is_written_piece_by_piece(measured, tmp_path):
     path = measured("many", *(row(number % 3, f"target{number}") for number in range(2000)))
     write_database([path], tmp_path / "database.parquet")
     assert pq.ParquetFile(tmp_path / "database.parquet").num_row_groups > 1
-    assert records.read(tmp_path / "database.parquet", schemas.OPERATOR).num_rows == 2000
+    assert records.read(tmp_path / "database.parquet", schemas.DATABASE).num_rows == 2000
 
 
 def test_a_study_without_measurements_has_a_database_without_rows(tmp_path):
     write_database([], tmp_path / "database.parquet")
-    assert len(records.read(tmp_path / "database.parquet", schemas.OPERATOR)) == 0
+    assert len(records.read(tmp_path / "database.parquet", schemas.DATABASE)) == 0
+
+
+def spreads(tmp_path, measured, *factors):
+    """The spreads of the rows, where some were measured again, at another speed."""
+    first = [row(number) | {"time_s": 1e-3} for number in range(10)]
+    paths = [measured(f"{each['tuple_id']}", each) for each in first]
+    (tmp_path / "again").mkdir()
+    again = [
+        measured(f"again/{each['tuple_id']}", each | {"time_s": factor and 1e-3 * factor})
+        for each, factor in zip(first, factors, strict=False)
+    ]
+    write_database(paths, tmp_path / "database.parquet", again)
+    return set(records.read(tmp_path / "database.parquet", schemas.DATABASE)["spread"].to_pylist())
+
+
+def test_each_row_says_how_well_measurements_of_its_target_reproduce(measured, tmp_path):
+    [spread] = spreads(tmp_path, measured, *[1.1, 0.9] * 5)
+    assert spread == pytest.approx(0.1 / 0.6745 / 2**0.5, rel=0.01)
+
+
+@pytest.mark.parametrize("factors", [(), [None] * 3 + [1.0] * 5], ids=["none", "failed"])
+def test_what_was_not_measured_twice_says_nothing_of_the_spread(measured, tmp_path, factors):
+    assert spreads(tmp_path, measured, *factors) == {None}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ NEWER = {"measured_at": datetime(2026, 1, 2, tzinfo=UTC)}
 
 def database(path, *changes):
     """A database of rows like ROW, each with its changes."""
-    records.write(path, schemas.OPERATOR, [ROW | change for change in changes])
+    records.write(path, schemas.DATABASE, [ROW | change for change in changes])
     return path
 
 
@@ -91,7 +91,7 @@ def test_of_two_measurements_of_the_same_thing_the_better_one_is_kept(merged, wo
 @pytest.mark.parametrize("name", SAME)
 def test_rows_that_differ_in_what_they_were_measured_on_are_kept_apart(merged, name):
     other = {pa.string(): "other", pa.int64(): 7, pa.float64(): 7.0}
-    first, second = merged([{}], [{name: other[schemas.OPERATOR.field(name).type]}])
+    first, second = merged([{}], [{name: other[schemas.DATABASE.field(name).type]}])
     assert first["conditions_id"] != second["conditions_id"]
 
 

@@ -108,7 +108,7 @@ def test_models_are_tabulated_alone_and_one_that_is_refused_stops_nothing(done):
 
 def test_some_operators_are_measured_again_last_of_all(done):
     configure(done, measured_again=2)
-    assert done.started() == ["benchmark_operator_again"] * 2 + ["compare"]
+    assert done.started() == ["benchmark_operator_again"] * 2 + ["compare", "database"]
     again = sorted((done.root / "results/local/again").glob("*.parquet"))
     assert [path.name for path in again] == sorted(stamps(done))[:2]
     assert done.started() == []

@@ -1,22 +1,55 @@
 """Every operator measurement of a study in one file, each row checked on its way."""
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from opcost import records, schemas
+from opcost import records, schemas, statistics
 from opcost.errors import OpcostError
 from opcost.operator_tuple import id_of
 
+_TIMES = ("target", "tuple_id", "time_s")
 
-def write_database(paths: Iterable[Path], output: Path) -> None:
+
+def write_database(paths: Sequence[Path], output: Path, again: Sequence[Path] = ()) -> None:
     """Write the rows of all measurement files, in their order, into one, in bounded memory.
 
-    Raises OpcostError, with the file to delete, for one that cannot be read, has no row, or has a
-    row that is not of the tuple that it names; and for two rows of one tuple on one target.
+    `again` are second measurements of some tuples: from how far they differ, each row learns its
+    target's `spread`. Raises OpcostError, with the file to delete, for one that cannot be read, has
+    no row, or has a row that is not of the tuple that it names; and for two rows of one tuple on
+    one target.
     """
-    records.write_batches(output, schemas.OPERATOR, _checked(paths))
+    spreads = _spreads(paths, again)
+    records.write_batches(
+        output, schemas.DATABASE, (_with_spread(batch, spreads) for batch in _checked(paths))
+    )
+
+
+def _spreads(paths: Sequence[Path], again: Sequence[Path]) -> dict[str, float | None]:
+    """How well measurements reproduce on each target: files are named by their tuples."""
+    names = {path.stem for path in again}
+    first = {
+        (row["target"], row["tuple_id"]): row["time_s"]
+        for row in _times([path for path in paths if path.stem in names])
+    }
+    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in _times(again):
+        time_s = first.get((row["target"], row["tuple_id"]))
+        if time_s is not None and row["time_s"] is not None:
+            pairs[row["target"]].append((time_s, row["time_s"]))
+    return {target: statistics.spread_of_pairs(values) for target, values in pairs.items()}
+
+
+def _times(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    return records.read_all(paths, schemas.OPERATOR, _TIMES).to_pylist()
+
+
+def _with_spread(batch: pa.RecordBatch, spreads: dict[str, float | None]) -> pa.RecordBatch:
+    column = pa.array([spreads.get(target) for target in batch["target"].to_pylist()], pa.float64())
+    return pa.RecordBatch.from_arrays([*batch.columns, column], schema=schemas.DATABASE)
 
 
 def _checked(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:

@@ -63,13 +63,13 @@ def rows_of(path: Path, sources: Sources) -> Iterator[tuple[pa.RecordBatch, list
     """
     if records.metadata(path).get("opcost.record") != "merged":
         origin = frozenset(sources)
-        for batch in records.stream(path, schemas.OPERATOR, remedy=_REMEDY):
+        for batch in records.stream(path, schemas.DATABASE, remedy=_REMEDY):
             yield batch, [origin] * len(batch)
         return
     known: dict[tuple[str, ...], frozenset[str]] = {}  # few differ: one object for equal ones
     for batch in records.stream(path, schemas.MERGED, remedy=_REMEDY):
         rows = map(tuple, batch["sources"].to_pylist())
         yield (
-            batch.select(schemas.OPERATOR.names),
+            batch.select(schemas.DATABASE.names),
             [known.setdefault(row, frozenset(row)) for row in rows],
         )

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opcost import workers
+from opcost.columns import OVERHEAD
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.manifest import TupleRecord
-from opcost.schemas import OVERHEAD
 from opcost.study import Conditions, ModelDefinition
 
 # Raw values make a row some kilobytes: a row group, and a reader's batch, are a few megabytes.
@@ -49,7 +49,7 @@ def model_columns(definition: ModelDefinition) -> dict[str, Any]:
 def overhead_columns(document: Mapping[str, Sequence[float | None]] | None) -> dict[str, Any]:
     """The columns of what calls cost beyond their operators, from what `Overhead` wrote."""
     values = itertools.chain.from_iterable((document or {}).values())
-    return {name: value for (name, _), value in zip(OVERHEAD, values, strict=False)}
+    return {name: value for (name, _, _), value in zip(OVERHEAD, values, strict=False)}
 
 
 def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:

@@ -1,263 +1,198 @@
-"""The columns of everything written as Parquet: names, types, and what they mean.
+"""Everything that is written as Parquet: for each kind of record its columns, with their meanings.
 
-SCHEMA_VERSION is bumped when a column changes its name, type or meaning.
+SCHEMA_VERSION is bumped when a column changes its name, type or meaning. docs/columns.md is made
+from this file.
 """
+
+from collections.abc import Iterable
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 4
+from opcost.columns import MEASUREMENT, OVERHEAD, Column
 
-_SAMPLES = pa.list_(pa.float64())
+SCHEMA_VERSION = 5
 
-# `status` says how the measurement ended. Where it is not "ok", `error` says why and every measured
-# column is null; a measured column may also be null where `energy_reason` says why.
-_MEASUREMENT = [
-    ("target", pa.string()),
-    # ok, or how it failed: out_of_memory, unsupported, error, timeout, crashed
-    ("status", pa.string()),
-    ("error", pa.string()),
-    # seconds per iteration
-    ("time_s", pa.float64()),
-    ("time_ci_low_s", pa.float64()),
-    ("time_ci_high_s", pa.float64()),
-    ("enqueue_time_s", pa.float64()),
-    ("batch_time_s", _SAMPLES),
-    # whether nothing was noticed to disturb the batch; the time above is that of these batches
-    ("batch_undisturbed", pa.list_(pa.bool_())),
-    ("batch_iterations", pa.int64()),
-    # watts under load, gross joules per iteration
-    ("power_w", pa.float64()),
-    ("power_ci_low_w", pa.float64()),
-    ("power_ci_high_w", pa.float64()),
-    ("energy_j", pa.float64()),
-    ("energy_ci_low_j", pa.float64()),
-    ("energy_ci_high_j", pa.float64()),
-    ("energy_reason", pa.string()),
-    # the sensor's own gain is in none of these: it is common to all rows of a device
-    ("power_gain_uncertainty", pa.float64()),
-    # of the idle device: the mean of before and after, and both
-    ("idle_power_w", pa.float64()),
-    ("idle_power_before_w", pa.float64()),
-    ("idle_power_after_w", pa.float64()),
-    # by the energy counter over the whole window, pauses between shifted windows included
-    ("counter_power_w", pa.float64()),
-    ("power_converged", pa.bool_()),
-    ("power_stop_reason", pa.string()),
-    ("power_window_s", pa.float64()),
-    ("power_segments", pa.int64()),
-    ("power_refreshes", pa.int64()),
-    ("power_sample_w", _SAMPLES),
-    ("power_sample_time_s", _SAMPLES),
-    # what the readings are, and how they follow power
-    ("meter", pa.string()),
-    ("sensor_source", pa.string()),
-    ("sensor_refresh_s", pa.float64()),
-    ("sensor_averaging_s", pa.float64()),
-    # the device under load, and how long it was held back during the trial
-    ("sm_clock_mhz", pa.float64()),
-    ("memory_clock_mhz", pa.float64()),
-    ("temperature_start_c", pa.float64()),
-    ("temperature_end_c", pa.float64()),
-    ("utilisation", pa.float64()),
-    ("power_limit_w", pa.float64()),
-    ("power_capped_s", pa.float64()),
-    ("thermal_throttle_s", pa.float64()),
-    ("brake_throttle_s", pa.float64()),
-    ("other_processes", pa.int64()),
-    # why the meter or the device does not tell something: quantity -> reason
-    ("meter_missing", pa.map_(pa.string(), pa.string())),
-    # judgement
-    ("converged", pa.bool_()),
-    ("stop_reason", pa.string()),
-    ("flags", pa.list_(pa.string())),
-    ("repeats", pa.int64()),
-    # conditions
-    ("protocol_version", pa.int64()),
-    ("conditions_json", pa.string()),
-    ("cache_state", pa.string()),
-    ("footprint_bytes", pa.int64()),
-    ("operand_sets", pa.int64()),
-    ("launch_mode", pa.string()),
-    # plain: a process by itself; warm: a fork of one that has imported PyTorch
-    ("worker", pa.string()),
-    ("threads", pa.int64()),
-    ("tf32", pa.bool_()),
-    # a fixed convolution, timed between the batches to notice what disturbs a processor's core:
-    # median over the undisturbed moments of this measurement, and what the study began with
-    ("sentinel_time_s", pa.float64()),
-    ("quiet_sentinel_time_s", pa.float64()),
-    # what it was measured on
-    ("device", pa.string()),
-    ("device_name", pa.string()),
-    ("device_uuid_hash", pa.string()),
-    ("last_level_cache_bytes", pa.int64()),
-    ("core_cache_bytes", pa.int64()),
-    ("allocator", pa.string()),
-    ("driver_version", pa.string()),
-    ("cuda_version", pa.string()),
-    ("cudnn_version", pa.string()),
-    ("torch_version", pa.string()),
-    ("torchvision_version", pa.string()),
-    ("python_version", pa.string()),
-    ("opcost_version", pa.string()),
-    ("os", pa.string()),
-    ("cpu_count", pa.int64()),
-    # the processor cores that it was allowed to use
-    ("cores", pa.list_(pa.int64())),
-    ("load_average", pa.float64()),
-    ("measured_at", pa.timestamp("us", tz="UTC")),
-    # when the trial (all of its repeats) began and ended, and how long the job held the device
-    ("started_at", pa.timestamp("us", tz="UTC")),
-    ("ended_at", pa.timestamp("us", tz="UTC")),
-    ("device_time_s", pa.float64()),
+DESCRIPTIONS: dict[str, dict[str, str]] = {}
+"""Record -> column -> what it means."""
+
+
+def _schema(record: str, columns: Iterable[Column]) -> pa.Schema:
+    columns = list(columns)
+    DESCRIPTIONS[record] = {name: description for name, _, description in columns}
+    return pa.schema(
+        [(name, kind) for name, kind, _ in columns],
+        metadata={"opcost.record": record, "opcost.schema_version": str(SCHEMA_VERSION)},
+    )
+
+
+def _with_interval(name: str, unit: str, description: str) -> list[Column]:
+    return [
+        (f"{name}{unit}", pa.float64(), description),
+        (f"{name}_ci_low{unit}", pa.float64(), "lower limit of its 95 % interval"),
+        (f"{name}_ci_high{unit}", pa.float64(), "upper limit of its 95 % interval"),
+    ]
+
+
+_OPERATOR: list[Column] = [
+    ("tuple_id", pa.string(), "the first 16 digits of the SHA-256 of `canonical_json`"),
+    ("operator", pa.string(), "as the dispatcher names it: `aten.conv2d.default`"),
+    ("canonical_json", pa.string(), "operator, parameters, and shape, type and layout of tensors"),
+    ("description", pa.string(), "the same as people write it"),
+    ("flops", pa.int64(), "floating-point operations; null where they are not known"),
+    ("bytes", pa.int64(), "that must be moved at least: arguments read, results written"),
+    ("parameters", pa.list_(pa.string()), "arguments that models hold; others are activations"),
+    *MEASUREMENT,
+    *OVERHEAD,
+]
+OPERATOR = _schema("operator", _OPERATOR)
+
+_DATABASE: list[Column] = [
+    *_OPERATOR,
+    (
+        "spread",
+        pa.float64(),
+        "relative standard deviation of one measurement among others of the same operator on this "
+        "target, from those that the study measured twice; null if fewer than 6",
+    ),
+]
+DATABASE = _schema("database", _DATABASE)
+
+MERGED = _schema(
+    "merged",
+    [
+        *_DATABASE,
+        (
+            "conditions_id",
+            pa.string(),
+            "the same for rows that may be added up; null where a row does not say what it ran on",
+        ),
+        (
+            "sources",
+            pa.list_(pa.string()),
+            "the databases that held the row, by the first 16 digits of the SHA-256 of their files",
+        ),
+    ],
+)
+
+MODEL = _schema(
+    "model",
+    [
+        ("model", pa.string(), "its name in the study"),
+        ("definition_json", pa.string(), "what the model is, as JSON"),
+        *MEASUREMENT,
+    ],
+)
+
+COMPARISON = _schema(
+    "comparison",
+    [
+        ("model", pa.string(), "its name in the study"),
+        ("target", pa.string(), "the study's name for device and operating point"),
+        *_with_interval(
+            "estimate_time",
+            "_s",
+            "seconds of an iteration by the sum over its operators, with the overhead of calls; "
+            "null if one is missing",
+        ),
+        *_with_interval("reference_time", "_s", "seconds of the whole model, measured"),
+        *_with_interval("time_relative_error", "", "estimate / reference - 1"),
+        ("time_reason", pa.string(), "why there is no estimate or no reference"),
+        ("operators_time_s", pa.float64(), "of the estimate, the operators' own"),
+        ("overhead_time_s", pa.float64(), "of the estimate, the overhead of calls"),
+        *_with_interval("estimate_energy", "_j", "gross joules of an iteration by the sum"),
+        *_with_interval("reference_energy", "_j", "gross joules of the whole model, measured"),
+        *_with_interval("energy_relative_error", "", "estimate / reference - 1"),
+        ("energy_reason", pa.string(), "why there is no estimate or no reference"),
+        ("partial_time_s", pa.float64(), "seconds of the operators that are measured"),
+        ("coverage_calls", pa.float64(), "share of the calls that these account for"),
+        ("coverage_flops", pa.float64(), "share of the FLOPs that these account for"),
+        ("coverage_time", pa.float64(), "`partial_time_s` / `reference_time_s`"),
+        ("calls", pa.int64(), "calls that launch kernels"),
+        (
+            "displaced_calls",
+            pa.int64(),
+            "of these, calls before which a core's own cache has lost their code; null on a GPU",
+        ),
+        ("view_calls", pa.int64(), "calls that move no data"),
+        ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),
+        ("measured_tuples", pa.int64(), "of these, measured"),
+        ("failed_tuples", pa.int64(), "of these, failed"),
+        ("filtered_tuples", pa.int64(), "of these, not benchmarked by the study's choice"),
+        ("unconverged_tuples", pa.int64(), "of these, with a wider interval than asked for"),
+        ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> how many tuples have it"),
+        ("flops", pa.int64(), "of all calls; null where those of an operator are not known"),
+        ("parameters", pa.int64(), "of the model"),
+        (
+            "spread",
+            pa.float64(),
+            "as in the database; the intervals of this table contain it",
+        ),
+        ("cache_state", pa.string(), "`model`, `cold` or `warm`"),
+        ("device_name", pa.string(), "the device's model"),
+        ("torch_version", pa.string(), "of PyTorch"),
+        ("protocol_version", pa.int64(), "of the measurement protocol"),
+    ],
+)
+
+_SHARE: list[Column] = [
+    ("calls", pa.int64(), "how many"),
+    ("tuples", pa.int64(), "distinct operator tuples of these"),
+    ("measured_tuples", pa.int64(), "of the tuples, measured"),
+    ("time_s", pa.float64(), "seconds of the operators; null where one of them is not measured"),
+    ("energy_j", pa.float64(), "joules of the operators; null where one is not measured"),
+    ("flops", pa.int64(), "of all calls; null where those of an operator are not known"),
+    ("bytes", pa.int64(), "that must be moved at least"),
 ]
 
-OPERATOR = pa.schema(
+SHARES = _schema(
+    "shares",
     [
-        ("tuple_id", pa.string()),
-        ("operator", pa.string()),
-        ("canonical_json", pa.string()),
-        ("description", pa.string()),
-        ("flops", pa.int64()),
-        ("bytes", pa.int64()),
-        # arguments that models hold themselves; the others are activations
-        ("parameters", pa.list_(pa.string())),
-        *_MEASUREMENT,
+        ("model", pa.string(), "its name in the study"),
+        ("target", pa.string(), "the study's name for device and operating point"),
+        ("operator", pa.string(), "as the dispatcher names it"),
+        ("launches_kernel", pa.bool_(), "false for views, which are counted and not measured"),
+        *_SHARE,
+        (
+            "share_of_reference_time",
+            pa.float64(),
+            "share of the time of the whole model, as measured",
+        ),
     ],
-    metadata={"opcost.record": "operator", "opcost.schema_version": str(SCHEMA_VERSION)},
 )
 
-MERGED = pa.schema(
+MODULES = _schema(
+    "modules",
     [
-        *OPERATOR,
-        # the same for rows that may be added up, null where a row does not say what it ran on
-        ("conditions_id", pa.string()),
-        # the databases that held the row, by the first 16 digits of the SHA-256 of their files
-        ("sources", pa.list_(pa.string())),
+        ("model", pa.string(), "its name in the study"),
+        ("target", pa.string(), "the study's name for device and operating point"),
+        ("module_path", pa.string(), "`layer1.0.conv1`; empty for the model itself"),
+        ("module_class", pa.string(), "`Conv2d`"),
+        *_SHARE,
     ],
-    metadata={"opcost.record": "merged", "opcost.schema_version": str(SCHEMA_VERSION)},
 )
 
-OVERHEAD = [
-    (f"{name}_overhead{part}_s", pa.float64())
-    for name in ("call", "displaced_call", "view_call")
-    for part in ("", "_ci_low", "_ci_high")
-]
-
-MODEL = pa.schema(
+EXTRACTION = _schema(
+    "extraction",
     [
-        ("model", pa.string()),
-        ("definition_json", pa.string()),
-        # seconds that a call costs on this target beyond its operator's own time: where the core
-        # still holds its code, where not, and a view; null on a GPU, whose host runs ahead
-        *OVERHEAD,
-        *_MEASUREMENT,
+        ("model", pa.string(), "its name in the study"),
+        ("family", pa.string(), "of torchvision, null for a factory's model"),
+        ("inputs", pa.string(), "their shapes"),
+        ("definition_json", pa.string(), "what the model is, as JSON"),
+        ("extracted", pa.bool_(), "whether it could be"),
+        ("reason", pa.string(), "why not; then the columns below are null"),
+        ("calls", pa.int64(), "calls that launch kernels"),
+        ("view_calls", pa.int64(), "calls that move no data"),
+        ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),
+        ("view_tuples", pa.int64(), "distinct ones of views"),
+        ("shared_tuples", pa.int64(), "of the tuples, those that another model has, too"),
+        (
+            "value_dependent_tuples",
+            pa.int64(),
+            "of the tuples, those that do not occur with another seed of weights and inputs",
+        ),
+        ("flops", pa.int64(), "of all calls; null where those of an operator are not known"),
+        ("parameters", pa.int64(), "of the model"),
+        ("extraction_s", pa.float64(), "seconds, the start of its process left out"),
+        ("torch_version", pa.string(), "of PyTorch"),
     ],
-    metadata={"opcost.record": "model", "opcost.schema_version": str(SCHEMA_VERSION)},
-)
-
-COMPARISON = pa.schema(
-    [
-        ("model", pa.string()),
-        ("target", pa.string()),
-        # seconds: the sum over the operators with the overhead of their calls, and the whole model
-        ("estimate_time_s", pa.float64()),
-        ("estimate_time_ci_low_s", pa.float64()),
-        ("estimate_time_ci_high_s", pa.float64()),
-        ("reference_time_s", pa.float64()),
-        ("reference_time_ci_low_s", pa.float64()),
-        ("reference_time_ci_high_s", pa.float64()),
-        ("time_relative_error", pa.float64()),
-        ("time_relative_error_ci_low", pa.float64()),
-        ("time_relative_error_ci_high", pa.float64()),
-        ("time_reason", pa.string()),
-        # the two parts of the estimate
-        ("operators_time_s", pa.float64()),
-        ("overhead_time_s", pa.float64()),
-        # joules, likewise
-        ("estimate_energy_j", pa.float64()),
-        ("estimate_energy_ci_low_j", pa.float64()),
-        ("estimate_energy_ci_high_j", pa.float64()),
-        ("reference_energy_j", pa.float64()),
-        ("reference_energy_ci_low_j", pa.float64()),
-        ("reference_energy_ci_high_j", pa.float64()),
-        ("energy_relative_error", pa.float64()),
-        ("energy_relative_error_ci_low", pa.float64()),
-        ("energy_relative_error_ci_high", pa.float64()),
-        ("energy_reason", pa.string()),
-        # what the measured tuples account for; calls are those that launch kernels
-        ("partial_time_s", pa.float64()),
-        ("coverage_calls", pa.float64()),
-        ("coverage_flops", pa.float64()),
-        ("coverage_time", pa.float64()),
-        ("calls", pa.int64()),
-        # of these, calls before which a core's own cache has lost their code; null on a GPU
-        ("displaced_calls", pa.int64()),
-        ("view_calls", pa.int64()),
-        ("tuples", pa.int64()),
-        ("measured_tuples", pa.int64()),
-        ("failed_tuples", pa.int64()),
-        ("filtered_tuples", pa.int64()),
-        ("unconverged_tuples", pa.int64()),
-        ("flag_counts", pa.map_(pa.string(), pa.int64())),
-        ("flops", pa.int64()),
-        ("parameters", pa.int64()),
-        # relative standard deviation of one measurement among others of the same, from operators
-        # that were measured twice; the intervals above contain it
-        ("spread", pa.float64()),
-        ("cache_state", pa.string()),
-        ("device_name", pa.string()),
-        ("torch_version", pa.string()),
-        ("protocol_version", pa.int64()),
-    ],
-    metadata={"opcost.record": "comparison", "opcost.schema_version": str(SCHEMA_VERSION)},
-)
-
-SHARES = pa.schema(
-    [
-        ("model", pa.string()),
-        ("target", pa.string()),
-        ("operator", pa.string()),
-        ("launches_kernel", pa.bool_()),
-        ("calls", pa.int64()),
-        ("tuples", pa.int64()),
-        ("measured_tuples", pa.int64()),
-        # sums over the measured tuples; null where one of them is not measured
-        ("time_s", pa.float64()),
-        ("energy_j", pa.float64()),
-        ("flops", pa.int64()),
-        ("bytes", pa.int64()),
-        # share of the time of the whole model, as measured
-        ("share_of_reference_time", pa.float64()),
-    ],
-    metadata={"opcost.record": "shares", "opcost.schema_version": str(SCHEMA_VERSION)},
-)
-
-EXTRACTION = pa.schema(
-    [
-        ("model", pa.string()),
-        # of torchvision, or null for a factory's model
-        ("family", pa.string()),
-        ("inputs", pa.string()),
-        ("definition_json", pa.string()),
-        ("extracted", pa.bool_()),
-        # why a model could not be extracted; then the columns below are null
-        ("reason", pa.string()),
-        # calls are those that launch kernels, and tuples likewise; views apart
-        ("calls", pa.int64()),
-        ("view_calls", pa.int64()),
-        ("tuples", pa.int64()),
-        ("view_tuples", pa.int64()),
-        # of the tuples, those that another model of the study has, too
-        ("shared_tuples", pa.int64()),
-        # of the tuples, those that do not occur with another seed of weights and inputs
-        ("value_dependent_tuples", pa.int64()),
-        # of all calls; null where those of an operator are not known
-        ("flops", pa.int64()),
-        ("parameters", pa.int64()),
-        # seconds of the extraction, the start of its process left out
-        ("extraction_s", pa.float64()),
-        ("torch_version", pa.string()),
-    ],
-    metadata={"opcost.record": "extraction", "opcost.schema_version": str(SCHEMA_VERSION)},
 )

@@ -1,4 +1,4 @@
-"""Where a model's cost goes, by operator."""
+"""Where a model's cost goes: by operator, and by module."""
 
 import math
 from collections import defaultdict
@@ -6,37 +6,63 @@ from collections.abc import Sequence
 from typing import Any
 
 from opcost.manifest import ModelTuples
-from opcost.terms import Row, Term, total_flops
+from opcost.terms import Term, total_flops
 
 
-def shares(
-    model: ModelTuples, target: str, reference: Row, terms: Sequence[Term]
+def operator_shares(
+    model: ModelTuples, terms: Sequence[Term], whole_s: float | None
 ) -> list[dict[str, Any]]:
-    """A model's cost by operator on one target, costliest first, views last."""
+    """A model's cost by operator, costliest first, views last.
+
+    `whole_s` is the time that shares are of: the whole model's, or None.
+    """
     groups: dict[str, list[Term]] = defaultdict(list)
     for term in terms:
         groups[term.record.operator_tuple.operator].append(term)
-    whole_s = reference["time_s"]
     table: list[dict[str, Any]] = []
     for operator, group in groups.items():
-        complete = all(term.measured for term in group)
-        time_s = _sum(group, "time_s") if complete else None
-        table.append(
+        row = {"operator": operator, "launches_kernel": True, **_costs(group)}
+        time_s = row["time_s"]
+        share = time_s / whole_s if time_s and whole_s else None
+        table.append({**row, "share_of_reference_time": share})
+    return [*_costliest_first(table), *_views(model)]
+
+
+def module_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str, Any]]:
+    """A model's cost by the module in which its operators are called, costliest first."""
+    by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
+    ids = list(model.by_id)
+    calls: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for index, path, kind in model.calls:
+        if ids[index] in by_id:
+            calls[path, kind][ids[index]] += 1
+    return _costliest_first(
+        [
             {
-                "operator": operator,
-                "launches_kernel": True,
-                "calls": sum(term.calls for term in group),
-                "tuples": len(group),
-                "measured_tuples": sum(term.measured for term in group),
-                "time_s": time_s,
-                "energy_j": _sum(group, "energy_j") if complete else None,
-                "flops": total_flops(group),
-                "bytes": sum(term.calls * term.record.bytes for term in group),
-                "share_of_reference_time": time_s / whole_s if time_s and whole_s else None,
+                "module_path": path,
+                "module_class": kind,
+                **_costs([by_id[tuple_id].called(count) for tuple_id, count in counts.items()]),
             }
-        )
-    table.sort(key=lambda row: row["time_s"] or 0, reverse=True)
-    return [{"model": model.model, "target": target, **row} for row in [*table, *_views(model)]]
+            for (path, kind), counts in calls.items()
+        ]
+    )
+
+
+def _costs(terms: Sequence[Term]) -> dict[str, Any]:
+    complete = all(term.measured for term in terms)
+    return {
+        "calls": sum(term.calls for term in terms),
+        "tuples": len(terms),
+        "measured_tuples": sum(term.measured for term in terms),
+        "time_s": _sum(terms, "time_s") if complete else None,
+        "energy_j": _sum(terms, "energy_j") if complete else None,
+        "flops": total_flops(terms),
+        "bytes": sum(term.calls * term.record.bytes for term in terms),
+    }
+
+
+def _costliest_first(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(table, key=lambda row: row["time_s"] or 0, reverse=True)
 
 
 def _views(model: ModelTuples) -> list[dict[str, Any]]:

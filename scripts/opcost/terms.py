@@ -1,8 +1,8 @@
 """A model's operators, joined with what was measured of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from opcost.manifest import ModelTuples, TupleRecord
 
@@ -22,6 +22,10 @@ class Term:
     def measured(self) -> bool:
         """Whether it has a result."""
         return self.row is not None and self.row["status"] == "ok"
+
+    def called(self, calls: int) -> Self:
+        """The same tuple, called that often."""
+        return replace(self, calls=calls)
 
 
 def terms_of(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) -> list[Term]:

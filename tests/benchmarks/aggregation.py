@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from opcost import comparison, manifest, records, schemas
+from opcost import comparison, estimate, manifest, records, schemas
 from opcost.database import write_database
 from opcost.manifest import ModelTuples, TupleRecord
 from opcost.merging import merge
@@ -116,8 +116,8 @@ def file_steps(folder: Path, rows: int, files: int) -> dict[str, Callable[[], No
     paths = [measured / f"{number:06}.parquet" for number in range(files)]
 
     def read_columns() -> None:
-        columns = comparison.OPERATOR_COLUMNS
-        records.read(database, schemas.OPERATOR, columns).to_pylist()
+        columns = estimate.OPERATOR_COLUMNS
+        records.read(database, schemas.DATABASE, columns).to_pylist()
 
     def write_half() -> None:
         write_database(paths[: files // 2], half)
@@ -140,7 +140,7 @@ def tuple_steps(folder: Path, tuples: int) -> dict[str, Callable[[], None]]:
     pickles = [folder / f"{tuples}_{model.model}.pkl" for model in models]
     path = folder / f"manifest_{tuples}.json"
     rows = [
-        {"target": "gpu", **dict.fromkeys(comparison.OPERATOR_COLUMNS), **row(number)}
+        {"target": "gpu", **dict.fromkeys(estimate.OPERATOR_COLUMNS), **row(number)}
         for number in range(tuples)
     ]
     wholes = [
@@ -160,7 +160,7 @@ def tuple_steps(folder: Path, tuples: int) -> dict[str, Callable[[], None]]:
 
     def compare() -> None:
         read = [manifest.read_model_tuples(pickle) for pickle in pickles]
-        comparison.compare_study(read, rows, rows[:10], wholes, manifest.read_manifest(path))
+        comparison.compare_study(read, rows, wholes, manifest.read_manifest(path))
 
     return {"write extractions": extract, "collect": collect, "compare": compare}
 

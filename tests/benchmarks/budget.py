@@ -53,7 +53,7 @@ def main():
     results = arguments.folder / "results"
     manifest = read_manifest(results / "operator_tuples.json")
     tuples = {name: TupleRecord.from_document(manifest[name]) for name in to_benchmark(manifest)}
-    table = records.read(results / "database.parquet", schemas.OPERATOR)
+    table = records.read(results / "database.parquet", schemas.DATABASE)
     rows = {
         row["tuple_id"]: row
         for row in table.to_pylist()

@@ -4,13 +4,15 @@
 #   out: results/database.parquet     every operator measurement of the study
 #        results/comparison.parquet   sum over operators against whole model (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
+#        results/modules.parquet      each model's cost by module (+ .csv)
 #        results/summary.txt          the comparison as people read it
 #        results/cost.svg             operators, stacked, above the whole model
 
 
 rule database:
     input:
-        operator_measurements,
+        operators=operator_measurements,
+        again=measurements_again,
     output:
         report("results/database.parquet", category="Operators"),
     log:
@@ -30,13 +32,14 @@ rule compare:
         manifest="results/operator_tuples.json",
         database="results/database.parquet",
         tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
-        again=measurements_again,
         models=model_measurements,
     output:
         comparison="results/comparison.parquet",
         comparison_csv=report("results/comparison.csv", category="Comparison"),
         shares="results/shares.parquet",
         shares_csv=report("results/shares.csv", category="Comparison"),
+        modules="results/modules.parquet",
+        modules_csv=report("results/modules.csv", category="Comparison"),
         summary=report("results/summary.txt", category="Comparison"),
         figure=report("results/cost.svg", category="Comparison"),
     log:

@@ -1,0 +1,149 @@
+"""What the columns of a measurement mean: name, type and description of each.
+
+Units are in the names: seconds and joules are per iteration.
+"""
+
+import pyarrow as pa
+
+Column = tuple[str, pa.DataType, str]
+
+_SAMPLES = pa.list_(pa.float64())
+_TIME = pa.timestamp("us", tz="UTC")
+
+RESULT: list[Column] = [
+    ("target", pa.string(), "the study's name for device and operating point"),
+    (
+        "status",
+        pa.string(),
+        "`ok`, or how it failed: `out_of_memory`, `unsupported`, `error`, `timeout`, `crashed`; "
+        "then every measured column is null",
+    ),
+    ("error", pa.string(), "why it failed; null if `ok`"),
+    ("time_s", pa.float64(), "seconds per iteration: the median over undisturbed batches"),
+    ("time_ci_low_s", pa.float64(), "lower limit of its 95 % interval"),
+    ("time_ci_high_s", pa.float64(), "upper limit of its 95 % interval"),
+    (
+        "enqueue_time_s",
+        pa.float64(),
+        "seconds that the host took to issue an iteration: on a GPU, the device may still work",
+    ),
+    ("batch_time_s", _SAMPLES, "seconds per iteration in each batch, in order"),
+    (
+        "batch_undisturbed",
+        pa.list_(pa.bool_()),
+        "for each batch, whether nothing was noticed to disturb it; `time_s` is that of these",
+    ),
+    ("batch_iterations", pa.int64(), "iterations in a batch"),
+    ("power_w", pa.float64(), "watts under load, by distinct refreshes of the sensor"),
+    ("power_ci_low_w", pa.float64(), "lower limit of its 95 % interval"),
+    ("power_ci_high_w", pa.float64(), "upper limit of its 95 % interval"),
+    ("energy_j", pa.float64(), "gross joules per iteration: `time_s` x `power_w`"),
+    ("energy_ci_low_j", pa.float64(), "lower limit of its 95 % interval"),
+    ("energy_ci_high_j", pa.float64(), "upper limit of its 95 % interval"),
+    ("energy_reason", pa.string(), "why energy is null"),
+    (
+        "power_gain_uncertainty",
+        pa.float64(),
+        "relative error of the sensor's own gain, common to all rows of a device; in no interval",
+    ),
+    ("idle_power_w", pa.float64(), "watts of the idle device: the mean of before and after"),
+    ("idle_power_before_w", pa.float64(), "watts of the idle device before the load"),
+    ("idle_power_after_w", pa.float64(), "watts of the idle device after the load"),
+    (
+        "counter_power_w",
+        pa.float64(),
+        "watts by the energy counter over the whole window, pauses between windows included",
+    ),
+    ("power_converged", pa.bool_(), "whether the interval of `power_w` is as narrow as asked for"),
+    ("power_stop_reason", pa.string(), "why the power phase ended"),
+    ("power_window_s", pa.float64(), "seconds of load that `power_w` was taken over"),
+    ("power_segments", pa.int64(), "windows, shifted against the sensor's refreshes"),
+    ("power_refreshes", pa.int64(), "distinct refreshes of the sensor in them"),
+    ("power_sample_w", _SAMPLES, "watts of each refresh"),
+    ("power_sample_time_s", _SAMPLES, "seconds of each refresh since the window began"),
+    ("meter", pa.string(), "what reads power: `nvml`, `rapl` or none"),
+    ("sensor_source", pa.string(), "whether the sensor was characterised or assumed"),
+    ("sensor_refresh_s", pa.float64(), "seconds between two refreshes of the sensor"),
+    ("sensor_averaging_s", pa.float64(), "seconds that a reading is averaged over"),
+    ("sm_clock_mhz", pa.float64(), "clock of the multiprocessors under load"),
+    ("memory_clock_mhz", pa.float64(), "clock of the memory under load"),
+    ("temperature_start_c", pa.float64(), "degrees Celsius before the load"),
+    ("temperature_end_c", pa.float64(), "degrees Celsius after the load"),
+    ("utilisation", pa.float64(), "share of the time that kernels ran, by NVML"),
+    ("power_limit_w", pa.float64(), "the limit in force"),
+    ("power_capped_s", pa.float64(), "seconds for which the power limit held the device back"),
+    ("thermal_throttle_s", pa.float64(), "seconds for which heat held it back"),
+    ("brake_throttle_s", pa.float64(), "seconds for which the power brake held it back"),
+    ("other_processes", pa.int64(), "other processes that had the device open"),
+    (
+        "meter_missing",
+        pa.map_(pa.string(), pa.string()),
+        "quantity -> why meter or device do not tell it",
+    ),
+    ("converged", pa.bool_(), "whether the interval of `time_s` is as narrow as asked for"),
+    ("stop_reason", pa.string(), "why the timing ended"),
+    ("flags", pa.list_(pa.string()), "what a reader should know before using the row"),
+    ("repeats", pa.int64(), "trials that were thrown away because they were spoilt"),
+]
+"""How a measurement ended, and what it found."""
+
+OVERHEAD: list[Column] = [
+    column
+    for kind, where in (
+        ("call", "whose code the core's own cache still holds"),
+        ("displaced_call", "whose code the core's own cache has lost"),
+        ("view_call", "of a view, the view included"),
+    )
+    for column in (
+        (
+            f"{kind}_overhead_s",
+            pa.float64(),
+            f"seconds of a call {where}, beyond its operator; null on a GPU, whose host runs ahead",
+        ),
+        (f"{kind}_overhead_ci_low_s", pa.float64(), "lower limit of its 95 % interval"),
+        (f"{kind}_overhead_ci_high_s", pa.float64(), "upper limit of its 95 % interval"),
+    )
+]
+"""What calls cost on the target beyond their operators, measured once for the study."""
+
+CIRCUMSTANCES: list[Column] = [
+    ("protocol_version", pa.int64(), "of the measurement protocol"),
+    ("conditions_json", pa.string(), "target and settings, as JSON"),
+    ("cache_state", pa.string(), "`model`, `cold` or `warm`: what operands find in the caches"),
+    ("footprint_bytes", pa.int64(), "bytes that the operands rotate through"),
+    ("operand_sets", pa.int64(), "sets of operands"),
+    ("launch_mode", pa.string(), "`eager`"),
+    ("worker", pa.string(), "`plain`: a process by itself; `warm`: a fork with PyTorch imported"),
+    ("threads", pa.int64(), "of PyTorch on the processor"),
+    ("tf32", pa.bool_(), "whether TF32 was allowed"),
+    (
+        "sentinel_time_s",
+        pa.float64(),
+        "seconds of a fixed convolution between the batches: the median over undisturbed moments",
+    ),
+    ("quiet_sentinel_time_s", pa.float64(), "the same when the study began"),
+    ("device", pa.string(), "PyTorch's name of the device"),
+    ("device_name", pa.string(), "its model"),
+    ("device_uuid_hash", pa.string(), "a hash of the GPU's UUID; processors have none"),
+    ("last_level_cache_bytes", pa.int64(), "size of its last cache"),
+    ("core_cache_bytes", pa.int64(), "size of the cache of one core"),
+    ("allocator", pa.string(), "how memory was allocated"),
+    ("driver_version", pa.string(), "of NVIDIA's driver"),
+    ("cuda_version", pa.string(), "that PyTorch was built with"),
+    ("cudnn_version", pa.string(), "that PyTorch runs with"),
+    ("torch_version", pa.string(), "of PyTorch"),
+    ("torchvision_version", pa.string(), "of torchvision"),
+    ("python_version", pa.string(), "of Python"),
+    ("opcost_version", pa.string(), "of opcost"),
+    ("os", pa.string(), "operating system and kernel"),
+    ("cpu_count", pa.int64(), "cores of the machine"),
+    ("cores", pa.list_(pa.int64()), "the cores that the measurement was allowed to use"),
+    ("load_average", pa.float64(), "of the last minute"),
+    ("measured_at", _TIME, "when the circumstances were noted"),
+    ("started_at", _TIME, "when the trial began, with all repeats"),
+    ("ended_at", _TIME, "when the trial ended"),
+    ("device_time_s", pa.float64(), "seconds for which the job held the device"),
+]
+"""Under which conditions, on what, and when."""
+
+MEASUREMENT = [*RESULT, *CIRCUMSTANCES]
