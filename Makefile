@@ -50,9 +50,10 @@ $(VENV)/python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/run: requirements.txt $(VENV)/python
+$(VENV)/run: requirements.txt pyproject.toml $(VENV)/python
 	@echo "Installing the pinned packages into $(VENV) (some minutes, about 6 GB with CUDA)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 $(VENV)/dev: requirements-dev.txt requirements-slurm.txt $(VENV)/run

@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import subprocess
-import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import REPOSITORY
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opcost import records, schemas
+from opcost.commands import main
 from opcost.duplicates import SAME, conditions_id
 from opcost.environment import describe_environment
 from opcost.errors import OpcostError
@@ -203,15 +202,14 @@ def test_where_rows_come_from_is_kept(tmp_path):
 
 
 def run(*arguments):
-    command = [sys.executable, REPOSITORY / "scripts" / "merge.py", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return CliRunner().invoke(main, ["merge", *map(str, arguments)])
 
 
 def test_one_command_merges_and_says_what_it_did(tmp_path):
     a = database(tmp_path / "a.parquet", {}, {"tuple_id": "1" * 16} | FAILED)
     b = database(tmp_path / "b.parquet", {}, NEWER, {"device_uuid_hash": "b" * 16})
     completed = run(a, b, "--output", tmp_path / "merged.parquet")
-    assert completed.returncode == 0, completed.stderr
+    assert completed.exit_code == 0, completed.stderr
     for line in (
         f"2 rows in {a}",
         f"3 rows in {b}",

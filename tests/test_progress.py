@@ -1,7 +1,8 @@
 """A person sees which tuple, how many are left, and for how long."""
 
 import pytest
-from opcost.progress import Pace, model_line, operator_line, result, seconds
+from opcost.progress import Pace, model_line, operator_line, result
+from opcost.text import seconds
 
 ROW = {
     "target": "local",

@@ -1,4 +1,4 @@
-"""Every operator measurement of a study in one file, each row checked on its way."""
+"""Every operator measurement of a study in one file, each row checked on its way; and reading it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +26,21 @@ def write_database(paths: Sequence[Path], output: Path, again: Sequence[Path] = 
     records.write_batches(
         output, schemas.DATABASE, (_with_spread(batch, spreads) for batch in _checked(paths))
     )
+
+
+def read_database(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a database, merged or not, or some of their columns.
+
+    Only of merged ones there are `conditions_id` and `sources`. Raises OpcostError for a file that
+    is no database of this schema version.
+    """
+    if not path.is_file():
+        raise OpcostError(f"there is no database {path}")
+    merged = records.metadata(path).get("opcost.record") == "merged"
+    schema = schemas.MERGED if merged else schemas.DATABASE
+    chosen = None if columns is None else [name for name in columns if name in schema.names]
+    remedy = "name a database that this version of opcost made; {path} is another file"
+    return records.read_all([path], schema, chosen, remedy)
 
 
 def _spreads(paths: Sequence[Path], again: Sequence[Path]) -> dict[str, float | None]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from opcost import zoo
 from opcost.manifest import ModelTuples, TupleRecord
-from opcost.summary import not_extracted, table
+from opcost.summary import not_extracted
+from opcost.text import table
 
 Row = Mapping[str, Any]
 

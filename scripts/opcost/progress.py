@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opcost.manifest import ModelTuples
+from opcost.text import duration, seconds
 
 _RECENT = 20
 _EVERY_S = 30.0
@@ -76,16 +77,3 @@ def result(row: Mapping[str, Any]) -> str:
     if row.get("energy_j") is not None:
         text += f"  {row['energy_j'] * 1e3:.3g} mJ"
     return text
-
-
-def seconds(value: float) -> str:
-    """A duration in the unit that suits it, to four digits."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if abs(value) >= scale:
-            return f"{value / scale:.4g} {unit}"
-    return f"{value / 1e-9:.4g} ns"
-
-
-def duration(value: float) -> str:
-    """Seconds or minutes, as a person would say them."""
-    return f"{value:.0f} s" if value < 100 else f"{value / 60:.0f} min"

@@ -18,7 +18,7 @@ Sources = dict[str, dict[str, Any]]
 _KEY = "opcost.sources"
 _REMEDY = (
     "merge results/database.parquet of studies made with this version of opcost, or what "
-    "scripts/merge.py made of them; make {path} anew where it was measured"
+    "`opcost merge` made of them; make {path} anew where it was measured"
 )
 
 

@@ -15,6 +15,7 @@ from opcost.files import replacing
 from opcost.manifest import TupleRecord
 from opcost.study import Conditions, ModelDefinition
 
+_REMEDY = "delete {path} and run again to make it anew"
 # Raw values make a row some kilobytes: a row group, and a reader's batch, are a few megabytes.
 _ROWS = 500
 # A file of one row is mostly its description of a hundred columns, which compression, dictionaries
@@ -105,10 +106,13 @@ def read(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) ->
 
 
 def read_all(
-    paths: Iterable[Path], schema: pa.Schema, columns: Sequence[str] | None = None
+    paths: Iterable[Path],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    remedy: str = _REMEDY,
 ) -> pa.Table:
-    """The rows of many files of one schema, in the order of the paths, as `read` reads them."""
-    batches = itertools.chain.from_iterable(stream(path, schema, columns) for path in paths)
+    """The rows of many files of one schema, in the order of the paths, as `stream` reads them."""
+    batches = itertools.chain.from_iterable(stream(path, schema, columns, remedy) for path in paths)
     chosen = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     return pa.Table.from_batches(batches, chosen)
 
@@ -117,7 +121,7 @@ def stream(
     path: Path,
     schema: pa.Schema,
     columns: Sequence[str] | None = None,
-    remedy: str = "delete {path} and run again to make it anew",
+    remedy: str = _REMEDY,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file in batches of some hundred, checked as `read` does.
 

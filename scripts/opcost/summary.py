@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opcost.operator_tuple import short_name
-from opcost.progress import seconds
+from opcost.text import joules, percent, seconds, table, with_interval
 
 Row = Mapping[str, Any]
 
@@ -60,23 +60,20 @@ def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
 def _comparison_cells(row: Row) -> list[str]:
     return [
         row["model"],
-        _with_interval(row, "estimate_time", "s", seconds),
-        _with_interval(row, "reference_time", "s", seconds),
+        with_interval(row, "estimate_time", "s", seconds),
+        with_interval(row, "reference_time", "s", seconds),
         _difference(row, "time"),
-        _percent(row["coverage_calls"]),
-        _percent(row["coverage_flops"]),
+        percent(row["coverage_calls"]),
+        percent(row["coverage_flops"]),
         f"{row['measured_tuples']}/{row['tuples']}",
     ]
 
 
 def _energy_cells(row: Row) -> list[str]:
-    def joules(value: float) -> str:
-        return f"{value * 1e3:.4g} mJ"
-
     return [
         row["model"],
-        _with_interval(row, "estimate_energy", "j", joules),
-        _with_interval(row, "reference_energy", "j", joules),
+        with_interval(row, "estimate_energy", "j", joules),
+        with_interval(row, "reference_energy", "j", joules),
         _difference(row, "energy"),
     ]
 
@@ -139,19 +136,6 @@ def _costliest(model: str, shares: Sequence[Row]) -> str:
     return ", ".join(parts) or "not measured"
 
 
-def _with_interval(row: Row, name: str, unit: str, show: Any) -> str:
-    value = row[f"{name}_{unit}"]
-    if value is None:
-        return "-"
-    low, high = row[f"{name}_ci_low_{unit}"], row[f"{name}_ci_high_{unit}"]
-    # The sum over no operators is zero, exactly.
-    return (
-        show(value)
-        if low is None or not value
-        else f"{show(value)} ± {(high - low) / 2 / value:.1%}"
-    )
-
-
 def _difference(row: Row, quantity: str) -> str:
     name = f"{quantity}_relative_error"
     if row[name] is None:
@@ -159,19 +143,3 @@ def _difference(row: Row, quantity: str) -> str:
     if row[f"{name}_ci_low"] is None:
         return f"{row[name]:+.1%}"
     return f"{row[name]:+.1%} ± {(row[f'{name}_ci_high'] - row[f'{name}_ci_low']) / 2:.1%}"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: the first column on the left, the others on the right."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if index == 0 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ).rstrip()
-        for cells in [header, *rows]
-    ]

@@ -9,8 +9,8 @@ from opcost.device import Device
 from opcost.errors import OpcostError
 from opcost.manifest import ModelTuples, TupleRecord, collect, read_model_tuples
 from opcost.planning import Plan, memory_bytes, plan
-from opcost.progress import duration
 from opcost.study import Study, Target
+from opcost.text import duration
 
 _MIB = 2**20
 _SPENT = ("device_time_s",)

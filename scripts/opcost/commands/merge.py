@@ -1,0 +1,23 @@
+"""`opcost merge`."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("databases", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), required=True, help="The merged database."
+)
+def command(databases: tuple[Path, ...], output: Path) -> None:
+    """Merge DATABASES of several machines or days into one.
+
+    Each row is kept apart by what it was measured on: rows are chosen, never combined.
+
+    \b
+    opcost merge lab_a/database.parquet lab_b/database.parquet --output merged.parquet
+    """
+    from opcost.merging import merge
+
+    click.echo(str(merge(databases, output)))

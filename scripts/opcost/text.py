@@ -1,0 +1,55 @@
+"""Numbers and tables as people read them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+def seconds(value: float) -> str:
+    """A duration in the unit that suits it, to four digits."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(value) >= scale:
+            return f"{value / scale:.4g} {unit}"
+    return f"{value / 1e-9:.4g} ns"
+
+
+def joules(value: float) -> str:
+    """An energy in millijoules, to four digits."""
+    return f"{value * 1e3:.4g} mJ"
+
+
+def duration(value: float) -> str:
+    """Seconds or minutes, as a person would say them."""
+    return f"{value:.0f} s" if value < 100 else f"{value / 60:.0f} min"
+
+
+def percent(share: float | None) -> str:
+    """A share in whole per cent, or a dash."""
+    return "-" if share is None else f"{share:.0%}"
+
+
+def with_interval(
+    row: Mapping[str, Any], name: str, unit: str, show: Callable[[float], str]
+) -> str:
+    """A value of a row with half of its 95 % interval in per cent, or a dash."""
+    value = row[f"{name}_{unit}"]
+    if value is None:
+        return "-"
+    low, high = row[f"{name}_ci_low_{unit}"], row[f"{name}_ci_high_{unit}"]
+    # The sum over no operators is zero, exactly.
+    return (
+        show(value)
+        if low is None or not value
+        else f"{show(value)} ± {(high - low) / 2 / value:.1%}"
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Lines of a table: the first `left` columns on the left, the others on the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if index < left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ).rstrip()
+        for cells in [header, *rows]
+    ]
