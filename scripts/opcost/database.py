@@ -1,4 +1,4 @@
-"""Every operator measurement of a study in one file, each row checked on its way; and reading it."""
+"""Every operator measurement of a study in one file, each row checked; and reading such a file."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
