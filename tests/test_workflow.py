@@ -213,7 +213,7 @@ def running(checkout, measured: int):
     with subprocess.Popen(
         checkout.command(),
         cwd=checkout.root,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     ) as run:
@@ -223,11 +223,19 @@ def running(checkout, measured: int):
         yield run
 
 
-def test_the_same_command_resumes_a_killed_run(checkout):
-    with running(checkout, measured=2) as run:
+def test_the_same_command_resumes_an_interrupted_and_a_killed_run(checkout):
+    with running(checkout, measured=1) as run:
+        os.killpg(run.pid, signal.SIGINT)  # as Ctrl-C does
+        output, _ = run.communicate(timeout=120)
+    assert run.returncode == 1
+    assert "What was measured is kept: the same command goes on from there." in output.decode()
+    interrupted = stamps(checkout)
+    assert 1 <= len(interrupted) < 5
+    with running(checkout, measured=len(interrupted) + 1) as run:
         run.kill()
     before = stamps(checkout)
-    assert 2 <= len(before) < 6
+    assert interrupted.items() <= before.items()
+    assert len(interrupted) < len(before) < 6
     started = checkout.started()
     # A job outlives the killed Snakemake, and may have finished meanwhile.
     assert started.count("benchmark_operator") <= 6 - len(before)

@@ -32,3 +32,8 @@ class TimeLeft(logging.Handler):
 
 
 logger.addHandler(TimeLeft())
+
+
+def say_how_to_go_on():
+    if workflow.is_main_process:
+        print("What was measured is kept: the same command goes on from there.")
