@@ -44,7 +44,8 @@ def compare_study(
         place = {"model": model.model, "target": target}
         tables.comparison.append(place | compare(ModelEstimate(model, terms), reference))
         tables.shares.extend(
-            place | row for row in operator_shares(model, terms, reference["time_s"])
+            place | row | {"share_of_reference_time": _share(row["time_s"], reference["time_s"])}
+            for row in operator_shares(model, terms)
         )
         tables.modules.extend(place | row for row in module_shares(model, terms))
     return tables
@@ -80,6 +81,10 @@ def compare(estimate: ModelEstimate, reference: Row) -> dict[str, Any]:
         else None,
         **{name: reference[name] for name in _CONDITIONS},
     }
+
+
+def _share(part_s: float | None, whole_s: float | None) -> float | None:
+    return part_s / whole_s if part_s and whole_s else None
 
 
 def _relative_error(

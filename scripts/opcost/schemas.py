@@ -171,6 +171,29 @@ MODULES = _schema(
     ],
 )
 
+EXPLANATION = _schema(
+    "explanation",
+    [
+        ("model", pa.string(), "its name"),
+        ("target", pa.string(), "of the database"),
+        ("conditions_id", pa.string(), "as in a merged database; of others null"),
+        ("device_name", pa.string(), "the device's model"),
+        ("tuple_id", pa.string(), "as in the database"),
+        ("operator", pa.string(), "as the dispatcher names it"),
+        ("description", pa.string(), "the tuple as people write it"),
+        ("calls", pa.int64(), "in one iteration of the model"),
+        ("flops", pa.int64(), "of one call; null where they are not known"),
+        ("bytes", pa.int64(), "of one call, that must be moved at least"),
+        ("status", pa.string(), "as in the database, or `missing`"),
+        ("error", pa.string(), "why there is no result"),
+        *_with_interval("time", "_s", "seconds of one call"),
+        *_with_interval("energy", "_j", "gross joules of one call"),
+        ("energy_reason", pa.string(), "why energy is null"),
+        ("converged", pa.bool_(), "as in the database"),
+        ("flags", pa.list_(pa.string()), "as in the database"),
+    ],
+)
+
 EXTRACTION = _schema(
     "extraction",
     [

@@ -9,33 +9,33 @@ from opcost.manifest import ModelTuples
 from opcost.terms import Term, total_flops
 
 
-def operator_shares(
-    model: ModelTuples, terms: Sequence[Term], whole_s: float | None
-) -> list[dict[str, Any]]:
-    """A model's cost by operator, costliest first, views last.
-
-    `whole_s` is the time that shares are of: the whole model's, or None.
-    """
+def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str, Any]]:
+    """A model's cost by operator, costliest first, views last."""
     groups: dict[str, list[Term]] = defaultdict(list)
     for term in terms:
         groups[term.record.operator_tuple.operator].append(term)
-    table: list[dict[str, Any]] = []
-    for operator, group in groups.items():
-        row = {"operator": operator, "launches_kernel": True, **_costs(group)}
-        time_s = row["time_s"]
-        share = time_s / whole_s if time_s and whole_s else None
-        table.append({**row, "share_of_reference_time": share})
+    table = [
+        {"operator": operator, "launches_kernel": True, **_costs(group)}
+        for operator, group in groups.items()
+    ]
     return [*_costliest_first(table), *_views(model)]
 
 
-def module_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str, Any]]:
-    """A model's cost by the module in which its operators are called, costliest first."""
+def module_shares(
+    model: ModelTuples, terms: Sequence[Term], depth: int | None = None
+) -> list[dict[str, Any]]:
+    """A model's cost by the module in which its operators are called, costliest first.
+
+    With `depth`, a module stands for all that it contains below so many names of its path; then no
+    class is stated.
+    """
     by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
     ids = list(model.by_id)
-    calls: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    calls: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for index, path, kind in model.calls:
         if ids[index] in by_id:
-            calls[path, kind][ids[index]] += 1
+            place = (path, kind) if depth is None else (".".join(path.split(".")[:depth]), None)
+            calls[place][ids[index]] += 1
     return _costliest_first(
         [
             {
@@ -78,7 +78,7 @@ def _views(model: ModelTuples) -> list[dict[str, Any]]:
             "calls": sum(calls),
             "tuples": len(calls),
             "measured_tuples": 0,
-            **dict.fromkeys(("time_s", "energy_j", "share_of_reference_time")),
+            **dict.fromkeys(("time_s", "energy_j")),
         }
         for operator, calls in sorted(counts.items())
     ]

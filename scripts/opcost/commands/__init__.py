@@ -13,6 +13,7 @@ import opcost
 from opcost.errors import reported
 
 _COMMANDS = {
+    "explain": "Say what a model costs on each target of a database.",
     "merge": "Merge databases of several machines or days into one.",
 }
 LOOK_AT_IT = 3

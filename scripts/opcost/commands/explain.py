@@ -1,0 +1,105 @@
+"""`opcost explain`."""
+
+import json
+from pathlib import Path
+
+import click
+
+from opcost.commands import LOOK_AT_IT
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("model")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SIZES[:TYPE][<HIGH]",
+    help="An input, such as 8x3x224x224 or 8x128:int64<30522; once for each, in their order.",
+)
+@click.option("--batch-size", default=1, show_default=True, help="Of torchvision's own inputs.")
+@click.option(
+    "--argument", "arguments", multiple=True, metavar="NAME=VALUE", help="Of the constructor."
+)
+@click.option("--dtype", default="float32", show_default=True, help="Of parameters and inputs.")
+@click.option("--channels-last", is_flag=True, help="Layout of parameters and images.")
+@click.option(
+    "--database",
+    "-d",
+    "databases",
+    type=_PATH,
+    multiple=True,
+    help="A database, merged or not. Without: results/database.parquet and the reference data.",
+)
+@click.option("--target", "-t", "targets", multiple=True, help="Only targets of this name.")
+@click.option("--top", default=5, show_default=True, help="How many operators and modules to list.")
+@click.option("--depth", type=click.IntRange(1), help="Join modules below so many names.")
+@click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
+@click.option("--parquet", type=_PATH, help="Write a row for each tuple and target.")
+def command(
+    model: str,
+    inputs: tuple[str, ...],
+    batch_size: int,
+    arguments: tuple[str, ...],
+    dtype: str,
+    channels_last: bool,
+    databases: tuple[Path, ...],
+    targets: tuple[str, ...],
+    top: int,
+    depth: int | None,
+    as_json: bool,
+    parquet: Path | None,
+) -> None:
+    """Say what MODEL costs on each target of a database, and where its cost goes.
+
+    MODEL is a torchvision model, a config file, or package.module:factory with its inputs. Nothing
+    is measured: no GPU and no weights are needed. Exit code 3 if an operator is missing on one of
+    the targets.
+
+    \b
+    opcost explain resnet50
+    opcost explain resnet50 --input 8x3x112x112
+    opcost explain config/models/resnet34_56.yaml --json
+    opcost explain my_package.nets:tagger --input 1x128:int64<30522 --argument width=64
+    """
+    from opcost import records, schemas
+    from opcost.errors import OpcostError
+    from opcost.explanation import explain
+    from opcost.explanation_text import as_text
+    from opcost.extraction import extract_model_tuples
+    from opcost.model_argument import find_model, parse_argument, parse_input
+
+    definition, search_path = find_model(
+        model,
+        [parse_input(text) for text in inputs],
+        batch_size,
+        dict(map(parse_argument, arguments)),
+        dtype,
+        "channels_last" if channels_last else "contiguous",
+    )
+    extracted = extract_model_tuples(definition, search_path)
+    if extracted.refusal is not None:
+        raise OpcostError(f"{model}: {extracted.refusal}")
+    found = explain(extracted, databases or _default_databases(), targets)
+    if parquet is not None:
+        rows = [row for each in found for row in each.tuples()]
+        records.write(parquet, schemas.EXPLANATION, rows)
+    if as_json:
+        document = {
+            "model": extracted.model,
+            "definition": json.loads(definition.to_json()),
+            "targets": [each.to_document() for each in found],
+        }
+        click.echo(json.dumps(document, indent=2, default=dict))
+    else:
+        click.echo(as_text(extracted, found, top, depth))
+    if any(each.estimate.time is None for each in found):
+        raise SystemExit(LOOK_AT_IT)
+
+
+def _default_databases() -> list[Path]:
+    from opcost.database import default_databases
+
+    return default_databases()

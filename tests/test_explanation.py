@@ -1,0 +1,206 @@
+"""A database answers what a model costs; what it does not hold is said, and how to measure it."""
+
+import json
+import re
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from conftest import STUDY
+from opcost import records, schemas
+from opcost.commands import LOOK_AT_IT, main
+from opcost.comparison import compare_study
+from opcost.database import read_database
+from opcost.definition import InputSpec, ModelDefinition
+from opcost.errors import OpcostError
+from opcost.explanation import explain
+from opcost.extraction import extract_model_tuples
+from opcost.manifest import collect
+from opcost.merging import merge
+from test_comparison import CONDITIONS, FAILED, OVERHEAD
+
+ON_A_GPU = {"device_name": "Other GPU", "device_uuid_hash": "a" * 16}
+
+
+def database(path, models, *targets, without=(), **changes):
+    """A database of all tuples of these models: 1 ms each, within 1 %, reproducing within 2 %."""
+    tuples = {record.operator_tuple: record for model in models for record in model.tuples}
+    rows = [
+        records.operator_columns(record)
+        | CONDITIONS
+        | {
+            "target": target,
+            "status": "ok",
+            "time_s": 1e-3,
+            "time_ci_low_s": 0.99e-3,
+            "time_ci_high_s": 1.01e-3,
+            "energy_reason": "simulated: no meter",
+            "converged": True,
+            "flags": [],
+            "core_cache_bytes": 2**20,
+            "spread": 0.02,
+            **OVERHEAD,
+            **changes,
+        }
+        for target in targets or ("local",)
+        for operator_tuple, record in tuples.items()
+        if record.launches_kernel and operator_tuple.name not in without
+    ]
+    records.write(path, schemas.DATABASE, rows)
+    return path
+
+
+@pytest.fixture
+def cnn(tiny_tuples):
+    return tiny_tuples[1]
+
+
+def test_a_model_costs_what_the_workflow_says_it_costs(cnn, tiny_tuples, tmp_path):
+    path = database(tmp_path / "d.parquet", tiny_tuples)
+    [explanation] = explain(cnn, [path])
+    whole = dict.fromkeys(schemas.MODEL.names) | CONDITIONS
+    whole |= {"model": "tiny_cnn", "target": "local", "status": "ok", "time_s": 5e-3}
+    rows = read_database(path).to_pylist()
+    [compared], shares, modules = compare_study([cnn], rows, [whole], collect([cnn], None))
+    for name, value in explanation.estimate.columns().items():
+        assert compared[name] == value, name
+    assert compared["estimate_time_s"] > 4e-3
+    for found, expected in ((explanation.operators(), shares), (explanation.modules(), modules)):
+        for row, in_the_table in zip(found, expected, strict=True):
+            assert in_the_table.items() >= row.items()
+
+
+def test_each_call_is_counted_in_the_module_it_happens_in(cnn, tmp_path):
+    [explanation] = explain(cnn, [database(tmp_path / "d.parquet", [cnn])])
+    by_path = {row["module_path"]: row for row in explanation.modules()}
+    assert sum(row["calls"] for row in by_path.values()) == 4
+    assert sum(row["time_s"] for row in by_path.values()) == pytest.approx(4e-3)
+
+
+def test_modules_are_joined_below_a_depth(tmp_path):
+    tuples = extract_model_tuples(
+        ModelDefinition("resnet18", (InputSpec((1, 3, 32, 32)),), model="resnet18")
+    )
+    [explanation] = explain(tuples, [database(tmp_path / "d.parquet", [tuples])])
+    joined = explanation.modules(depth=1)
+    assert "layer1" in {row["module_path"] for row in joined}
+    assert not any("." in row["module_path"] for row in joined)
+    assert sum(row["calls"] for row in joined) == explanation.estimate.calls
+    assert len(explanation.modules(depth=2)) > len(joined)
+
+
+def test_every_target_is_an_answer_of_its_own(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn], "a", "b")
+    assert [each.target for each in explain(cnn, [path])] == ["a", "b"]
+    assert [each.target for each in explain(cnn, [path], ["b"])] == ["b"]
+    with pytest.raises(OpcostError, match=r"no database has a target 'c'\. Allowed: a, b"):
+        explain(cnn, [path], ["c"])
+
+
+def test_machines_of_one_name_stay_apart_in_a_merged_database(cnn, tmp_path):
+    here = database(tmp_path / "a.parquet", [cnn], quiet_sentinel_time_s=1e-4)
+    there = database(tmp_path / "b.parquet", [cnn], time_s=2e-3, **ON_A_GPU)
+    merge([here, there], tmp_path / "merged.parquet")
+    found = explain(cnn, [tmp_path / "merged.parquet"])
+    assert {each.device_name: each.estimate.operators_time.value for each in found} == {
+        "Simulated": pytest.approx(4e-3),
+        "Other GPU": pytest.approx(8e-3),
+    }
+    assert len({each.conditions_id for each in found}) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"without": ["relu"]}, "1 of 3 operator tuples are not measured"),
+        (FAILED, "3 of 3 operator tuples failed (conv2d("),
+    ],
+    ids=["absent", "failed"],
+)
+def test_with_a_tuple_missing_there_is_no_sum(cnn, tmp_path, changes, reason):
+    [explanation] = explain(cnn, [database(tmp_path / "d.parquet", [cnn], **changes)])
+    assert explanation.estimate.time is None
+    assert explanation.estimate.time_reason.startswith(reason)
+    assert explanation.missing
+    assert {row["status"] for row in explanation.tuples()} - {"ok"} in (
+        {"missing"},
+        {"out_of_memory"},
+    )
+
+
+CNN = str(STUDY / "models" / "tiny_cnn.yaml")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["explain", *map(str, arguments)])
+
+
+def test_people_read_times_with_intervals_and_where_they_go(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn])
+    answer = run(CNN, "--database", path)
+    assert answer.exit_code == 0, answer.output
+    assert "tiny_cnn on 1x3x8x8: 4 calls of 3 operator tuples, 1 calls of views" in answer.output
+    assert re.search(r"local +Simulated +4\.\d+ ms ± 2\.\d%", answer.output)
+    assert "with a spread of 2.0% between measurements" in answer.output
+    assert "No energy: simulated: no meter." in answer.output
+    assert "conv2d" in answer.output
+    assert "To measure" not in answer.output
+
+
+def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn], without=["relu"])
+    answer = run(CNN, "--database", path)
+    assert answer.exit_code == LOOK_AT_IT
+    assert "No time: 1 of 3 operator tuples are not measured." in answer.output
+    assert "which is no estimate" in answer.output
+    assert "1 x relu(1x3x8x8)" in answer.output
+    assert "config/models/tiny_cnn.yaml" in answer.output
+    assert "factory: tiny:cnn" in answer.output
+
+
+def test_programs_get_everything(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn], without=["relu"])
+    answer = run(CNN, "--database", path, "--json", "--parquet", tmp_path / "tuples.parquet")
+    [target] = json.loads(answer.output)["targets"]
+    assert target["estimate_time_s"] is None
+    assert target["partial_time_s"] == pytest.approx(3e-3)
+    assert [entry["description"] for entry in target["missing"]] == ["relu(1x3x8x8)"]
+    rows = pq.read_table(tmp_path / "tuples.parquet").to_pylist()
+    assert {row["description"].partition("(")[0]: row["status"] for row in rows} == {
+        "conv2d": "ok",
+        "relu": "missing",
+        "linear": "ok",
+    }
+
+
+def test_an_own_module_is_explained_by_its_factory(cnn, tmp_path, monkeypatch):
+    (tmp_path / "nets_of_mine.py").write_text(
+        "from torch import nn\n"
+        "def net(width): return nn.Sequential(nn.Linear(8, width), nn.ReLU())\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    path = database(tmp_path / "d.parquet", [cnn])
+    answer = run("nets_of_mine:net", "--input", "4x8", "--argument", "width=16", "-d", path)
+    assert "net on 4x8: 2 calls of 2 operator tuples" in answer.output
+    assert "linear(4x8, 16x8, 16)" in answer.output
+    assert "width: 16" in answer.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["resnet81"], "is no torchvision model, no config file"),
+        (["resnet81"], "Did you mean"),
+        (["nets:net"], "the inputs of nets:net are not known: give each with --input"),
+        (["resnet18", "--input", "1,3,224,224"], "'1,3,224,224' is no input"),
+        (["resnet18", "--input", "1x3:float99"], "Types: float32"),
+        (["resnet18", "--argument", "width"], "'width' is no argument: give NAME=VALUE"),
+        ([CNN, "--input", "1x3x8x8"], "says what its inputs and arguments are"),
+        (["quantized"], "is no torchvision model"),
+        ([CNN, "--database", "nowhere.parquet"], "there is no database nowhere.parquet"),
+    ],
+)
+def test_what_is_no_model_is_explained(arguments, message):
+    answer = run(*arguments)
+    assert answer.exit_code == 1
+    assert message in answer.output
