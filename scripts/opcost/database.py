@@ -11,6 +11,9 @@ from opcost import records, schemas, statistics
 from opcost.errors import OpcostError
 from opcost.operator_tuple import id_of
 
+REFERENCE = Path(__file__).parent / "reference"
+"""Databases that come with opcost: in a clone a link to data/reference/, whose README says more."""
+
 _TIMES = ("target", "tuple_id", "time_s")
 
 
@@ -41,6 +44,15 @@ def read_database(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     chosen = None if columns is None else [name for name in columns if name in schema.names]
     remedy = "name a database that this version of opcost made; {path} is another file"
     return records.read_all([path], schema, chosen, remedy)
+
+
+def default_databases() -> list[Path]:
+    """The databases to answer from if none is named.
+
+    That of the study in the current folder, if it was run, then those that come with opcost.
+    """
+    own = Path("results/database.parquet")
+    return [path for path in [own] if path.is_file()] + sorted(REFERENCE.glob("*.parquet"))
 
 
 def _spreads(paths: Sequence[Path], again: Sequence[Path]) -> dict[str, float | None]:
