@@ -7,7 +7,12 @@ import pytest
 import torch
 import torchvision
 from opcost.errors import OpcostError
-from opcost.extraction import extract, extract_model_tuples, extract_module
+from opcost.extraction import (
+    extract,
+    extract_model_tuples,
+    extract_module,
+    extract_module_tuples,
+)
 from opcost.models import example_inputs
 from opcost.study import InputSpec, ModelDefinition
 from torch import nn
@@ -42,6 +47,19 @@ def test_resnet18_executes_what_its_architecture_says():
         "flatten": (1, 1),
         "linear": (1, 1),
     }
+
+
+def test_a_live_module_executes_what_its_definition_says_and_stays_as_it_is():
+    module = torchvision.models.resnet18().train()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    found = extract_module_tuples(module, [torch.randn(1, 3, 224, 224)], "resnet18")
+    expected = extract_model_tuples(torchvision_model("resnet18"))
+    assert (found.tuples, found.calls) == (expected.tuples, expected.calls)
+    assert found.parameters == expected.parameters
+    assert module.training
+    for name, tensor in module.state_dict().items():
+        assert type(tensor) is torch.Tensor
+        assert torch.equal(tensor, before[name])
 
 
 def test_resnet18_needs_no_tuple_that_resnet34_lacks():

@@ -4,6 +4,7 @@ The model runs once on fake tensors, which have shapes and no values: nothing is
 weights need no memory. Where sizes depend on values, it runs in earnest.
 """
 
+import copy
 import time
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -70,6 +71,33 @@ def extract_model_tuples(
         definition,
         time.perf_counter() - started,
         refusal,
+    )
+
+
+def extract_module_tuples(module: nn.Module, inputs: list[Any], name: str) -> ModelTuples:
+    """What a live module executes in eval mode, each distinct tuple once, with its work.
+
+    `inputs` are its positional arguments: tensors, or lists of them. The module is left as it is,
+    and nothing is computed. Raises OpcostError when it cannot run on these inputs, or executes an
+    operator whose output sizes depend on values.
+    """
+    started = time.perf_counter()
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    held = [*module.parameters(), *module.buffers()]
+    # To copy a module whose tensors are known already copies none of them.
+    fake = {id(tensor): fake_mode.from_tensor(tensor.data) for tensor in held}
+    copied = copy.deepcopy(module, fake).eval()
+    with fake_mode:
+        extraction = _record(copied, tree_map(fake_mode.from_tensor, inputs), name)
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    tuples, calls = _distinct(extraction)
+    return ModelTuples(
+        name,
+        tuple(tuples),
+        tuple(calls),
+        parameters,
+        str(torch.__version__),
+        extraction_s=time.perf_counter() - started,
     )
 
 

@@ -101,5 +101,12 @@ def command(
 
 def _default_databases() -> list[Path]:
     from opcost.database import default_databases
+    from opcost.errors import OpcostError
 
-    return default_databases()
+    found = default_databases()
+    if not found:
+        raise OpcostError(
+            "there is no results/database.parquet here, and opcost came without reference data: "
+            "run a study (snakemake --cores 1), or name a database with --database"
+        )
+    return found
