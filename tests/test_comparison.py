@@ -206,13 +206,17 @@ def test_shares_are_of_the_whole_model_and_views_are_listed_apart(compare):
 
 
 def test_people_read_a_table_with_every_caveat(compare):
-    comparison, shares = compare(operators={"relu": {"flags": ["drifting"], "converged": False}})
+    comparison, shares = compare(
+        operators={"relu": {"flags": ["drifting"], "converged": False}},
+        reference={"flags": ["disturbed"]},
+    )
     text = summarise([comparison], shares)
     assert "4 ms ± 0.6%" in text
     assert "5 ms ± 1.0%" in text
     assert "-20.0% ±" in text
     assert "No energy for all models: simulated: no meter." in text
-    assert "flagged drifting: 1 of tiny_cnn" in text
+    assert "Whole models flagged disturbed: tiny_cnn (something else slowed the core" in text
+    assert "Tuples flagged drifting: 1 of tiny_cnn" in text
     assert "wider interval than asked for: 1 of tiny_cnn" in text
     assert "conv2d 40% (2 calls)" in text
 

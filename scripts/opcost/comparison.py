@@ -71,6 +71,8 @@ def compare(estimate: ModelEstimate, reference: Row) -> dict[str, Any]:
     return {
         **columns,
         **interval_columns("reference_time", "s", reference_time),
+        "reference_converged": reference["converged"],
+        "reference_flags": reference["flags"],
         **_relative_error("time", estimate.time if known else None, reference_time),
         "time_reason": time_reason,
         **interval_columns("reference_energy", "j", reference_energy),

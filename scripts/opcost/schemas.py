@@ -95,6 +95,8 @@ COMPARISON = _schema(
             "null if one is missing",
         ),
         *_with_interval("reference_time", "_s", "seconds of the whole model, measured"),
+        ("reference_converged", pa.bool_(), "whether its interval is as narrow as asked for"),
+        ("reference_flags", pa.list_(pa.string()), "what to know before using the reference"),
         *_with_interval("time_relative_error", "", "estimate / reference - 1"),
         ("time_reason", pa.string(), "why there is no estimate or no reference"),
         ("operators_time_s", pa.float64(), "of the estimate, the operators' own"),

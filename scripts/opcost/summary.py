@@ -9,6 +9,10 @@ from opcost.text import joules, percent, seconds, table, with_interval
 Row = Mapping[str, Any]
 
 _COSTLIEST = 5
+_REMEDIES = {
+    "disturbed": " (something else slowed the core all the time: their differences say nothing; "
+    "delete their files in results and run again on a quiet machine)"
+}
 
 
 def summarise(
@@ -115,8 +119,10 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
     ]
     if unconverged:
         notes.append(f"Tuples with a wider interval than asked for: {', '.join(unconverged)}.")
-    flags = {flag for row in comparison for flag in row["flag_counts"]}
-    for flag in sorted(flags):
+    for flag in sorted({flag for row in comparison for flag in row["reference_flags"] or ()}):
+        models = [row["model"] for row in comparison if flag in (row["reference_flags"] or ())]
+        notes.append(f"Whole models flagged {flag}: {', '.join(models)}{_REMEDIES.get(flag, '')}.")
+    for flag in sorted({flag for row in comparison for flag in row["flag_counts"]}):
         counts = [
             f"{row['flag_counts'][flag]} of {row['model']}"
             for row in comparison
