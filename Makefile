@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run plan retry test test-slurm check validate format clean
+.PHONY: help run plan retry test test-slurm check validate format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,11 @@ format: $(VENV)/dev ## Format all code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/snakefmt Snakefile workflow
+
+docs: $(VENV)/dev ## Write the reference pages anew, and build the documentation in docs/_build
+	@$(BIN)/python docs/reference/generate
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . docs/_build
+	@echo "Open docs/_build/docs/index.html"
 
 clean: ## Delete .venv; results stay
 	rm -rf $(VENV)

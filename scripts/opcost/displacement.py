@@ -2,7 +2,7 @@
 
 Between two calls of the same operator a model runs others. If these moved more data than the core's
 own cache holds, the operator's code, and Python's, has to come from the next cache again.
-docs/context.md has the experiment.
+docs/explanation/context.md has the experiment.
 """
 
 from opcost.manifest import ModelTuples

@@ -1,7 +1,7 @@
 """Everything that is written as Parquet: for each kind of record its columns, with their meanings.
 
-SCHEMA_VERSION is bumped when a column changes its name, type or meaning. docs/columns.md is made
-from this file.
+SCHEMA_VERSION is bumped when a column changes its name, type or meaning, and VERSIONS says what
+changed. docs/reference/columns.md is made from this file.
 """
 
 from collections.abc import Iterable
@@ -11,6 +11,19 @@ import pyarrow as pa
 from opcost.columns import MEASUREMENT, OVERHEAD, Column
 
 SCHEMA_VERSION = 5
+
+VERSIONS = {
+    1: "The first.",
+    2: "Columns for how power was measured, the state of the device, and repeats.",
+    3: "`call_overhead_s`, `displaced_call_overhead_s` and `view_call_overhead_s` replace "
+    "`between_calls_s`; `overhead_time_s`, `displaced_calls` and `spread` in the comparison; "
+    "`core_cache_bytes`.",
+    4: "`worker`, `cores`, `started_at`, `ended_at` and `device_time_s`; rows of failed "
+    "measurements hold `quiet_sentinel_time_s`.",
+    5: "What calls cost on a target stands in its operators' rows, no longer in its models'; "
+    "`spread` in the database; `modules` is new.",
+}
+"""Schema version -> what it changed. Rows of different versions are never read together."""
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
 """Record -> column -> what it means."""

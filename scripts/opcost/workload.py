@@ -20,7 +20,7 @@ CACHES_PER_FOOTPRINT = 3
 
 CORE_CACHES_PER_ACTIVATION = 2
 """Activations that rotate through twice the core's own cache are found in the next one, as they are
-inside a model: docs/context.md has the experiment."""
+inside a model: docs/explanation/context.md has the experiment."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MOST_INPUT_SETS = 2**12

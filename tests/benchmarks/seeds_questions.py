@@ -8,7 +8,7 @@
 `length`: how short may a measurement be?
 `inputs`: does it matter whether inputs are fresh or one is used again?
 
-Each prints a table and draws docs/seeds_questions_QUESTION.svg.
+Each prints a table and draws docs/explanation/seeds_questions_QUESTION.svg.
 """
 
 import argparse
@@ -219,7 +219,8 @@ def argument_of(call, name):
 def save(figure, question):
     """Write the figure beside the documentation."""
     figure.tight_layout()
-    figure.savefig(Path("docs") / f"seeds_questions_{question}.svg", metadata={"Date": None})
+    path = Path("docs/explanation") / f"seeds_questions_{question}.svg"
+    figure.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":

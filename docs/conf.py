@@ -1,0 +1,37 @@
+"""Sphinx builds the site from the repository's Markdown, as it stands: `make docs`.
+
+The source folder is the repository, so that links lead to the same pages here and on a Git host.
+"""
+
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parent.parent
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+
+import opcost  # noqa: E402
+
+project = "opcost"
+version = release = opcost.__version__
+copyright = "opcost's authors"
+
+root_doc = "docs/index"
+include_patterns = ["docs/**.md", "docs/**.rst", "*.md", "config/README.md"]
+exclude_patterns = ["docs/_build", "docs/README.md", ".*", "results", "logs", "tests"]
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_heading_anchors = 4
+highlight_language = "none"  # indented blocks are commands and what they print
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!opcost\.).*"),  # names of other projects: the build asks no network
+    ("py:class", r"opcost\.(operator_tuple\.Constant|merging\.Group)"),  # named, not described
+    ("myst", r"(\.\./)*[\w/]+"),  # folders, which a Git host lists: here they are text
+]
+
+html_theme = "furo"
+html_title = "opcost"
+html_copy_source = False

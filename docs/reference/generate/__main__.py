@@ -1,0 +1,24 @@
+"""Writes the reference pages that say what the code says: `python docs/reference/generate`.
+
+`make docs` runs it. A test fails where a committed page differs from what this would write.
+"""
+
+import sys
+from pathlib import Path
+
+REFERENCE = Path(__file__).parent.parent
+sys.path.insert(0, str(REFERENCE.parent.parent / "scripts"))
+
+from columns_page import columns_page  # noqa: E402
+from command_line_page import command_line_page  # noqa: E402
+from configuration_page import configuration_page  # noqa: E402
+
+PAGES = {
+    "columns.md": columns_page,
+    "configuration.md": configuration_page,
+    "command_line.md": command_line_page,
+}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")

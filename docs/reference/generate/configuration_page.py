@@ -1,0 +1,80 @@
+"""The page of configuration keys, from the schemas that check configurations."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from layout import page, table
+
+SCHEMAS = Path(__file__).parents[3] / "workflow" / "schemas"
+
+INTRODUCTION = """\
+What the files of a study may say, and within which limits. A key that is not listed is refused. The
+[guide to the configuration](../../config/README.md) explains them."""
+
+_LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "minItems": "items ≥"}
+
+Schema = Mapping[str, Any]
+
+
+def configuration_page() -> str:
+    """Every key of a study and of a model."""
+    parts = [INTRODUCTION]
+    for title, name in (("A study", "config"), ("A model", "model")):
+        schema = yaml.safe_load((SCHEMAS / f"{name}.schema.yaml").read_text(encoding="utf-8"))
+        parts += [f"## {title}", *_tables("", schema)]
+    return page("Configuration keys", *parts)
+
+
+def _tables(path: str, schema: Schema) -> Iterator[str]:
+    """A table of a mapping's keys, then those of the mappings within."""
+    required = schema.get("required", ())
+    rows = [
+        (
+            f"`{path}{name}`",
+            _values(entry),
+            "required" if name in required else _default(entry),
+            entry["description"],
+        )
+        for name, entry in schema["properties"].items()
+    ]
+    yield table(("key", "values", "default", "meaning"), rows)
+    for name, entry in schema["properties"].items():
+        place, within = _within(f"{path}{name}", entry)
+        if "properties" in within:
+            yield f"### `{place}`"
+            yield from _tables(f"{place}.", within)
+
+
+def _within(path: str, entry: Schema) -> tuple[str, Schema]:
+    """Where the keys of a mapping, of named mappings, or of a list of mappings are."""
+    if isinstance(entry.get("additionalProperties"), Mapping):
+        return f"{path}.NAME", entry["additionalProperties"]
+    if "items" in entry:
+        return f"{path}[]", entry["items"]
+    return path, entry
+
+
+def _values(entry: Schema) -> str:
+    """The values that a key may have."""
+    if "oneOf" in entry:
+        return " or ".join(map(_values, entry["oneOf"]))
+    if "const" in entry:
+        return f"`{entry['const']}`"
+    if "enum" in entry:
+        return ", ".join(f"`{value}`" for value in entry["enum"])
+    kinds = [entry["type"]] if isinstance(entry["type"], str) else entry["type"]
+    text = " or ".join(kinds)
+    if "items" in entry:
+        text += f" of {_values(entry['items'])}"
+    limits = [f"{sign} {entry[limit]}" for limit, sign in _LIMITS.items() if limit in entry]
+    pattern = [f"`{entry['pattern']}`"] if "pattern" in entry else []
+    return ", ".join([text, *limits, *pattern])
+
+
+def _default(entry: Schema) -> str:
+    """The value of a key that is not given."""
+    if "default" not in entry or isinstance(entry["default"], dict):
+        return ""
+    return f"`{yaml.safe_dump(entry['default'], default_flow_style=True).splitlines()[0]}`"
