@@ -1,14 +1,13 @@
 """Pins, schemas and documents say the same thing."""
 
 import re
-from pathlib import Path
+import subprocess
 
 import pytest
 import yaml
+from documents import ROOT, pages
 from opcost import schemas
 from opcost.study import ClusterRequest, MeasurementSettings, Target
-
-ROOT = Path(__file__).parent.parent
 
 
 def pins(text):
@@ -88,7 +87,16 @@ def test_columns_that_others_rely_on_exist(schema, columns):
 
 
 def test_links_in_the_documents_lead_somewhere():
-    for document in [*ROOT.glob("*.md"), *ROOT.glob("config/*.md"), *ROOT.glob("docs/*.md")]:
-        for link in re.findall(r"\]\(([^)#]+)", document.read_text()):
+    for document in pages():
+        for link in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
             if "://" not in link:
                 assert (document.parent / link).exists(), f"{document.name} links to {link}"
+
+
+def test_documents_that_other_files_name_exist():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix not in (".md", ".svg") and path.is_file():
+            for document in re.findall(r"\bdocs/[\w/]+\.md", path.read_text(encoding="utf-8")):
+                assert (ROOT / document).exists(), f"{name} names {document}"

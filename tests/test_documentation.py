@@ -1,0 +1,96 @@
+"""Code in the documents runs, commands in them exist, and the reference says what the code says."""
+
+import re
+import shutil
+
+import jsonschema
+import pytest
+import yaml
+from columns_page import columns_page
+from command_line_page import command_line_page
+from configuration_page import configuration_page
+from conftest import Checkout
+from documented_commands import check
+from documents import ROOT, blocks, commands_in_text, in_language, pages
+from opcost import schemas
+from opcost.merging import merge
+
+LANGUAGES = {"python", "sh", "yaml", "text", "{eval-rst}"}
+PYTHON = [page for page in pages() if any(each.language == "python" for each in blocks(page))]
+SHELL = [*in_language("sh"), *(each for page in pages() for each in commands_in_text(page))]
+
+
+@pytest.fixture(scope="session")
+def finished_study(tmp_path_factory):
+    """A folder as it is after a study, for what pages do with results."""
+    study = Checkout(tmp_path_factory.mktemp("documented") / "checkout")
+    study.started()
+    database = study.root / "results" / "database.parquet"
+    shutil.copy(database, study.root / "other.parquet")
+    merge([database, study.root / "other.parquet"], study.root / "merged.parquet")
+    return study.root
+
+
+@pytest.mark.parametrize("page", PYTHON, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_on_a_page_runs_from_top_to_bottom(page, finished_study, monkeypatch):
+    monkeypatch.chdir(finished_study)
+    names = {"__name__": "page"}
+    for block in blocks(page):
+        if block.language == "python":
+            # Empty lines put the lines of a traceback where the page has them.
+            source = "\n" * block.line + block.text
+            exec(compile(source, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_commands_on_a_page_exist_with_their_options(block):
+    check(block.text)
+
+
+@pytest.mark.parametrize("block", in_language("yaml"), ids=str)
+def test_yaml_on_a_page_is_part_of_a_study_or_a_model(block):
+    document = yaml.safe_load(block.text)
+    name = "model" if {"model", "factory"} & document.keys() else "config"
+    schema = yaml.safe_load((ROOT / f"workflow/schemas/{name}.schema.yaml").read_text())
+    if name == "config":
+        del schema["required"]  # a page shows the part that it speaks of
+    jsonschema.Draft202012Validator(schema).validate(document)
+
+
+def test_every_block_is_in_a_language_that_is_tested_here():
+    for page in pages():
+        for block in blocks(page):
+            assert block.language in LANGUAGES, f"{block} is in {block.language}"
+
+
+@pytest.mark.parametrize(
+    ("name", "generated"),
+    [
+        ("columns.md", columns_page),
+        ("configuration.md", configuration_page),
+        ("command_line.md", command_line_page),
+    ],
+)
+def test_reference_pages_say_what_the_code_says(name, generated):
+    written = (ROOT / "docs/reference" / name).read_text(encoding="utf-8")
+    assert written == generated(), f"docs/reference/{name} is out of date; to mend it: make docs"
+
+
+def columns_in(sections, name):
+    """The columns that a section shows, with those of the sections that it refers to."""
+    section = sections[name]
+    columns = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    for other in re.findall(r"\[(.+?)\]\(#[\w-]+\)", section.partition(", and:")[0]):
+        columns |= columns_in(sections, other)
+    return columns
+
+
+@pytest.mark.parametrize("record", sorted(schemas.DESCRIPTIONS))
+def test_each_record_has_all_of_its_columns_on_the_page(record):
+    _, *parts = (ROOT / "docs/reference/columns.md").read_text(encoding="utf-8").split("\n## ")
+    sections = {title: text for title, _, text in (part.partition("\n") for part in parts)}
+    assert columns_in(sections, record) == set(schemas.DESCRIPTIONS[record])
+
+
+def test_every_version_of_the_schema_is_described():
+    assert list(schemas.VERSIONS) == list(range(1, schemas.SCHEMA_VERSION + 1))
