@@ -1,5 +1,6 @@
 """What a model costs, as a person reads it."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from opcost.operator_tuple import short_name
 from opcost.text import joules, percent, quantity, seconds, table, with_interval
 
 _MISSING = 10
+_WIDTH = 100
 
 
 def as_text(
@@ -44,7 +46,7 @@ def _model_line(model: ModelTuples) -> str:
     return (
         f"{model.model}{f' on {inputs}' if inputs else ''}: {calls} calls of {len(kernels)} "
         f"operator tuples, {len(model.calls) - calls} calls of views; {work}, "
-        f"{quantity(model.parameters or 0, 'parameters')}"
+        f"{quantity(model.parameters or 0, '').strip()} parameters"
     )
 
 
@@ -75,7 +77,8 @@ def _target(explanation: Explanation, top: int, depth: int | None) -> str:
     lines[0] += f"of {explanation.database}"
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
-    lines += [f"  {note}" for note in _notes(explanation, columns)]
+    for note in _notes(explanation, columns):
+        lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     total_s = estimate.time.value if estimate.time else columns["partial_time_s"]
     known = "of the sum" if estimate.time else "of what is measured"
     operators = [row for row in explanation.operators() if row["launches_kernel"]]
