@@ -16,7 +16,7 @@ version = release = opcost.__version__
 copyright = "opcost's authors"
 
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "docs/**.rst", "*.md", "config/README.md"]
+include_patterns = ["*.md", "config/*.md", "data/**.md", "docs/**.md", "docs/index.rst"]
 exclude_patterns = ["docs/_build", "docs/README.md", ".*", "results", "logs", "tests"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]

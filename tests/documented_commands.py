@@ -26,7 +26,8 @@ def check(text: str) -> None:
     parsed = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
     assert parsed.returncode == 0, parsed.stderr
     for words in _simple_commands(text):
-        name, *arguments = words
+        path, *arguments = words
+        name = path.removeprefix(".venv/bin/")
         assert name in _CHECKS, f"nothing checks {name!r}: name it in {__file__}"
         _CHECKS[name](arguments)
 
@@ -41,6 +42,8 @@ def _simple_commands(text: str) -> Iterator[list[str]]:
                 if words:
                     yield words
                 words = []
+            elif set(token) <= set("<"):
+                raise AssertionError(f"put quotes around {line!r}: the shell would open a file")
             elif words or not re.match(r"\w+=", token):  # not a variable before the command
                 words.append(token)
 

@@ -25,7 +25,8 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page, but for what a build makes."""
-    found = [*ROOT.glob("*.md"), *ROOT.glob("config/*.md"), *ROOT.glob("docs/**/*.md")]
+    patterns = ("*.md", "config/*.md", "data/**/*.md", "docs/**/*.md")
+    found = [page for pattern in patterns for page in ROOT.glob(pattern)]
     return sorted(page for page in found if "_build" not in page.parts)
 
 
@@ -40,7 +41,7 @@ def blocks(page: Path) -> Iterator[Block]:
 def unnamed(text: str) -> str:
     """The language of a block that names none."""
     words = [word for word in text.split() if "=" not in word]
-    return "sh" if words and words[0] in COMMANDS else "text"
+    return "sh" if words and words[0].removeprefix(".venv/bin/") in COMMANDS else "text"
 
 
 def commands_in_text(page: Path) -> Iterator[Block]:

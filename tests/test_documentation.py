@@ -3,6 +3,7 @@
 import re
 import shutil
 
+import click
 import jsonschema
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from conftest import Checkout
 from documented_commands import check
 from documents import ROOT, blocks, commands_in_text, in_language, pages
 from opcost import schemas
+from opcost.commands import main
 from opcost.merging import merge
 
 LANGUAGES = {"python", "sh", "yaml", "text", "{eval-rst}"}
@@ -40,6 +42,15 @@ def test_python_on_a_page_runs_from_top_to_bottom(page, finished_study, monkeypa
             # Empty lines put the lines of a traceback where the page has them.
             source = "\n" * block.line + block.text
             exec(compile(source, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
+def test_examples_in_the_help_of_a_command_exist_with_their_options(name):
+    command = main.get_command(click.Context(main), name)
+    examples = re.findall(r"^ *(opcost .+)$", command.help, re.MULTILINE)
+    assert examples
+    for example in examples:
+        check(example)
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)

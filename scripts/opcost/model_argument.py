@@ -45,7 +45,7 @@ def find_model(
         if not inputs:
             raise OpcostError(
                 f"the inputs of {name} are not known: give each with --input, such as "
-                "--input 1x3x224x224 or --input 8x128:int64<30522 (tokens below 30522)"
+                "--input 1x3x224x224 or --input '8x128:int64<30522' (tokens below 30522)"
             )
         label = name.rpartition(":")[2]
         return ModelDefinition(label, tuple(inputs), factory=name, **given), Path.cwd()

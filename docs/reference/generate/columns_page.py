@@ -16,6 +16,7 @@ FILES = {
     "shares": "`results/shares.parquet`, `.csv`",
     "modules": "`results/modules.parquet`, `.csv`",
     "extraction": "`results/models.parquet`, `.csv`",
+    "explanation": "what `opcost explain --parquet` writes",
 }
 """Record -> where it is found. A new record needs a line here."""
 

@@ -62,7 +62,7 @@ def command(
     opcost explain resnet50
     opcost explain resnet50 --input 8x3x112x112
     opcost explain config/models/resnet34_56.yaml --json
-    opcost explain my_package.nets:tagger --input 1x128:int64<30522 --argument width=64
+    opcost explain my_package.nets:tagger --input "1x128:int64<30522" --argument width=64
     """
     from opcost import records, schemas
     from opcost.errors import OpcostError
