@@ -107,8 +107,8 @@ OVERHEAD: list[Column] = [
 """What calls cost on the target beyond their operators, measured once for the study."""
 
 CIRCUMSTANCES: list[Column] = [
-    ("protocol_version", pa.int64(), "of the measurement protocol"),
-    ("conditions_json", pa.string(), "target and settings, as JSON"),
+    ("protocol_version", pa.int64(), "of the measurement protocol; null for an imported row"),
+    ("conditions_json", pa.string(), "target and settings, or source of an imported row, as JSON"),
     ("cache_state", pa.string(), "`model`, `cold` or `warm`: what operands find in the caches"),
     ("footprint_bytes", pa.int64(), "bytes that the operands rotate through"),
     ("operand_sets", pa.int64(), "sets of operands"),

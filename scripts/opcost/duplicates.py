@@ -58,9 +58,11 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 def conditions_id(row: Mapping[str, Any]) -> str | None:
     """16 hexadecimal digits that rows share if they agree in `SAME`.
 
-    None for a row that does not say on which device it was measured.
+    None for a row that does not say on which device it was measured. Imported rows, which have no
+    protocol version, are told apart by the source in their conditions.
     """
-    if row["device_uuid_hash"] is None and row["quiet_sentinel_time_s"] is None:
+    anywhere = row["device_uuid_hash"] is None and row["quiet_sentinel_time_s"] is None
+    if anywhere and row["protocol_version"] is not None:
         return None
     text = json.dumps([row[name] for name in SAME])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -171,7 +171,7 @@ class ModelEstimate:
             "measured_tuples": len(measured),
             "failed_tuples": sum(term.row is not None and not term.measured for term in self.terms),
             "filtered_tuples": sum(term.filtered for term in self.terms),
-            "unconverged_tuples": sum(not row["converged"] for row in self.rows),
+            "unconverged_tuples": sum(row["converged"] is False for row in self.rows),
             "flag_counts": Counter(flag for row in self.rows for flag in row["flags"]),
             "flops": total_flops(self.terms),
             "parameters": self.model.parameters,

@@ -163,15 +163,16 @@ def _distinct(extraction: Extraction) -> tuple[list[TupleRecord], list[tuple[int
         position = positions.setdefault(call.operator_tuple, len(tuples))
         dependent = call.operator_tuple in extraction.value_dependent
         if position == len(tuples):
-            tuples.append(_tuple_record(call, dependent))
+            tuples.append(tuple_record(call, dependent))
         elif call.outputs != tuples[position].outputs:
-            tuples[position] = tuples[position].joined(_tuple_record(call, dependent))
+            tuples[position] = tuples[position].joined(tuple_record(call, dependent))
         tuples[position] = tuples[position].holding(call.parameters)
         calls.append((position, call.module_path, call.module_class))
     return tuples, calls
 
 
-def _tuple_record(call: Call, value_dependent: bool) -> TupleRecord:
+def tuple_record(call: Call, value_dependent: bool = False) -> TupleRecord:
+    """The tuple of a call, with its work."""
     flops: int | None = 0
     moved = 0
     if call.launches_kernel:

@@ -26,15 +26,15 @@ class Group(NamedTuple):
     device_name: str | None
     driver_version: str | None
     torch_version: str | None
-    protocol_version: int
+    protocol_version: int | None
 
     def __str__(self) -> str:
         parts = [self.target, self.device_name or "device not known"]
         parts += [f"driver {self.driver_version}"] if self.driver_version else []
         parts += [f"torch {self.torch_version}"] if self.torch_version else []
-        return (
-            f"{self.conditions_id or '-':16}  {', '.join(parts)}, protocol {self.protocol_version}"
-        )
+        measured = self.protocol_version is not None
+        parts += [f"protocol {self.protocol_version}" if measured else "imported"]
+        return f"{self.conditions_id or '-':16}  {', '.join(parts)}"
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Records that others publish, as rows of a database: a module for each layout of files."""
