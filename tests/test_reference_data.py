@@ -1,11 +1,16 @@
 """Reference data come with opcost, say what they are, and tell nothing about people."""
 
+import re
 from pathlib import Path
 
 import pytest
-from opcost.database import REFERENCE, default_databases
+from opcost import records
+from opcost.database import REFERENCE, default_databases, read_database
 
 ROOT = Path(__file__).parent.parent
+FILES = sorted((ROOT / "data" / "reference").glob("*.parquet"))
+PERSONAL = re.compile(r"(?<![\w.:/])/(?!sys/)\w|\\\\|@\w|\.local\b|\.lan\b|\bhost", re.IGNORECASE)
+"""A path outside of /sys, an address, the name of a host."""
 
 
 @pytest.fixture
@@ -17,8 +22,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 def test_in_a_clone_they_are_those_of_the_data_folder(elsewhere):
     assert REFERENCE.resolve() == ROOT / "data" / "reference"
-    expected = sorted(path.name for path in (ROOT / "data" / "reference").glob("*.parquet"))
-    assert [path.name for path in default_databases()] == expected
+    assert [path.name for path in default_databases()] == [path.name for path in FILES] != []
 
 
 def test_the_study_of_the_current_folder_comes_before_them(elsewhere):
@@ -27,3 +31,84 @@ def test_the_study_of_the_current_folder_comes_before_them(elsewhere):
     own.parent.mkdir()
     own.touch()
     assert default_databases() == [own, *reference]
+
+
+@pytest.fixture(params=FILES, ids=[path.stem for path in FILES])
+def path(request):
+    """One of the files."""
+    return request.param
+
+
+@pytest.fixture
+def rows(path):
+    """Its rows; reading them checks that they are of the present schema version."""
+    return read_database(path).to_pylist()
+
+
+def test_each_holds_results_with_intervals(rows):
+    ok = [row for row in rows if row["status"] == "ok"]
+    assert len(ok) > 0.9 * len(rows)
+    for row in ok:
+        assert 0 < row["time_ci_low_s"] <= row["time_s"] <= row["time_ci_high_s"]
+        assert row["batch_time_s"]
+        assert row["energy_reason"] or row["energy_ci_low_j"] < row["energy_j"]
+
+
+def test_each_is_small_enough_for_git(path):
+    assert path.stat().st_size < 1_000_000
+
+
+def test_each_is_described_as_it_is(path, rows):
+    """In the README's table: file, device, threads, PyTorch, protocol, day, tuples, results."""
+    [line] = [
+        line
+        for line in (path.parent / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith(f"| `{path.name}` |")
+    ]
+    ok = [row for row in rows if row["status"] == "ok"]
+    for name in ("device_name", "threads", "torch_version", "protocol_version"):
+        assert {str(row[name]) for row in ok} <= set(_cells(line)), name
+    days = {str(row["measured_at"].date()) for row in ok}
+    assert days <= set(_cells(line))
+    assert [str(len(rows)), str(len(ok))] == _cells(line)[-2:]
+    assert f"## `{path.name}`" in (path.parent / "README.md").read_text(encoding="utf-8")
+
+
+def _cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def texts(value):
+    """Every text in a value, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for element in value:
+            yield from texts(element)
+
+
+def test_none_tells_of_people_or_their_machines(path, rows):
+    for row in rows:
+        for name, value in row.items():
+            for text in texts(value):
+                assert not PERSONAL.search(text), f"{name} of {row['tuple_id']}: {text}"
+    for text in records.metadata(path).values():
+        assert not PERSONAL.search(text)
+
+
+def test_what_would_tell_of_them_is_found():
+    for text in (
+        "/home/ada/study",
+        "error in /tmp/x",
+        "ada@example.org",
+        "build.local",
+        "hostname",
+    ):
+        assert PERSONAL.search(text), text
+    for text in (
+        "float32/float64",
+        "no sensor: /sys/class/powercap lists none",
+        "a/b",
+        "torch 2.15",
+    ):
+        assert not PERSONAL.search(text), text
