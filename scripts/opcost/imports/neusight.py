@@ -69,13 +69,20 @@ def read(path: Path) -> Iterator[Published]:
 def _columns(row: Mapping[str, str]) -> dict[str, Any]:
     cuda = (row.get("CUDA Version") or "").removeprefix("cu")
     return {
-        "time_s": float(row["Latency"] or math.nan) / 1e3,
+        "time_s": _number(row["Latency"]) / 1e3,
         "device_name": row["Device"],
         "torch_version": (row.get("Torch Version") or "").removeprefix("p") or None,
         "cudnn_version": row.get("CUDNN Version") or None,
         "cuda_version": f"{cuda[:-1]}.{cuda[-1]}" if cuda else None,
         "energy_reason": "not published: these labels are times",
     }
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return math.nan
 
 
 def _find(row: Mapping[str, str]) -> TupleRecord:

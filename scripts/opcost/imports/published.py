@@ -39,12 +39,13 @@ def only_tuple(build: Callable[[], nn.Module], *shapes: Shape) -> TupleRecord:
     The module is in the mode that it is built in: in training, as a rule. Raises Undetermined if it
     executes none or several, or cannot run.
     """
-    with without_initialisation():
-        module = build()
-    name = type(module).__name__
     try:
-        extraction = extract_module(module, [torch.empty(shape) for shape in shapes], name)
-    except OpcostError as error:
+        with without_initialisation():
+            module = build()
+        inputs = [torch.empty(shape) for shape in shapes]
+        name = type(module).__name__
+        extraction = extract_module(module, inputs, name)
+    except (OpcostError, RuntimeError, ValueError) as error:
         raise Undetermined(f"it cannot run: {error}") from error
     calls = [call for call in extraction.calls if call.launches_kernel]
     if len(calls) != 1:
