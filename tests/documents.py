@@ -31,7 +31,11 @@ def pages() -> list[Path]:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The blocks of a page. Those without a language are commands (`sh`) or what they print."""
+    """The blocks of a page.
+
+    Those without a language are commands (`sh`), commands with what they print (`console`), or that
+    alone (`text`).
+    """
     for token in MarkdownIt().enable("table").parse(page.read_text(encoding="utf-8")):
         if token.type in ("fence", "code_block"):
             language = token.info.split()[0] if token.info else unnamed(token.content)
@@ -40,6 +44,8 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def unnamed(text: str) -> str:
     """The language of a block that names none."""
+    if text.startswith("$ "):
+        return "console"
     words = [word for word in text.split() if "=" not in word]
     return "sh" if words and words[0].removeprefix(".venv/bin/") in COMMANDS else "text"
 

@@ -17,7 +17,7 @@ from opcost import schemas
 from opcost.commands import main
 from opcost.merging import merge
 
-LANGUAGES = {"python", "sh", "yaml", "text", "{eval-rst}"}
+LANGUAGES = {"python", "sh", "console", "yaml", "text", "{eval-rst}"}
 PYTHON = [page for page in pages() if any(each.language == "python" for each in blocks(page))]
 SHELL = [*in_language("sh"), *(each for page in pages() for each in commands_in_text(page))]
 
@@ -56,6 +56,12 @@ def test_examples_in_the_help_of_a_command_exist_with_their_options(name):
 @pytest.mark.parametrize("block", SHELL, ids=str)
 def test_commands_on_a_page_exist_with_their_options(block):
     check(block.text)
+
+
+@pytest.mark.parametrize("block", in_language("console"), ids=str)
+def test_commands_with_what_they_print_exist_with_their_options(block):
+    for command in re.findall(r"^\$ (.+)$", block.text, re.MULTILINE):
+        check(command)
 
 
 @pytest.mark.parametrize("block", in_language("yaml"), ids=str)
