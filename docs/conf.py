@@ -21,6 +21,7 @@ exclude_patterns = ["docs/_build", "docs/README.md", ".*", "results", "logs", "t
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_heading_anchors = 4
+default_role = "code"  # what docstrings mean by one backtick
 highlight_language = "none"  # indented blocks are commands and what they print
 
 autodoc_member_order = "bysource"
