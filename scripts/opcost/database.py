@@ -14,6 +14,7 @@ from opcost.operator_tuple import id_of
 REFERENCE = Path(__file__).parent / "reference"
 """Databases that come with opcost: in a clone a link to data/reference/, whose README says more."""
 
+_REMEDY = "name a database that this version of opcost made; {path} is another file"
 _TIMES = ("target", "tuple_id", "time_s")
 
 
@@ -37,13 +38,25 @@ def read_database(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Only of merged ones there are `conditions_id` and `sources`. Raises OpcostError for a file that
     is no database of this schema version.
     """
+    schema = _schema_of(path)
+    chosen = None if columns is None else [name for name in columns if name in schema.names]
+    return records.read_all([path], schema, chosen, _REMEDY)
+
+
+def stream_database(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The columns of a database, merged or not, and its rows in batches of some hundred.
+
+    Raises OpcostError as `read_database` does, for damaged rows when they are come to.
+    """
+    schema = _schema_of(path)
+    return schema, records.stream(path, schema, remedy=_REMEDY)
+
+
+def _schema_of(path: Path) -> pa.Schema:
     if not path.is_file():
         raise OpcostError(f"there is no database {path}")
     merged = records.metadata(path).get("opcost.record") == "merged"
-    schema = schemas.MERGED if merged else schemas.DATABASE
-    chosen = None if columns is None else [name for name in columns if name in schema.names]
-    remedy = "name a database that this version of opcost made; {path} is another file"
-    return records.read_all([path], schema, chosen, remedy)
+    return schemas.MERGED if merged else schemas.DATABASE
 
 
 def default_databases() -> list[Path]:

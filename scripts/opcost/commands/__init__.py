@@ -15,6 +15,7 @@ from opcost.errors import reported
 _COMMANDS = {
     "explain": "Say what a model costs on each target of a database.",
     "import": "Make a database of the records that others publish.",
+    "export": "A database as CSV, SQLite or DuckDB.",
     "merge": "Merge databases of several machines or days into one.",
 }
 LOOK_AT_IT = 3

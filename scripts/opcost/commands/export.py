@@ -1,0 +1,32 @@
+"""`opcost export`."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("database", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+def command(database: Path, output: Path) -> None:
+    """Write DATABASE as CSV, SQLite or DuckDB: OUTPUT ends in .csv, .sqlite, .db or .duckdb.
+
+    The rows are the table "operators"; what its columns mean is in "column_descriptions". CSV and
+    SQLite have no lists: raw values and flags are JSON text there. A .db is SQLite. DuckDB is not
+    installed with opcost: python -m pip install duckdb.
+
+    \b
+    opcost export results/database.parquet operators.csv
+    opcost export results/database.parquet operators.sqlite
+    sqlite3 operators.sqlite "SELECT description, time_s FROM operators
+                              WHERE status = 'ok' ORDER BY time_s DESC LIMIT 10"
+
+    \b
+    opcost export results/database.parquet operators.duckdb
+    duckdb operators.duckdb "SELECT operator, count(*) AS tuples, median(flops / time_s) AS speed
+                             FROM operators WHERE status = 'ok' GROUP BY ALL ORDER BY tuples DESC"
+    duckdb operators.duckdb "SELECT unnest(flags) AS flag, count(*) FROM operators GROUP BY ALL"
+    """
+    from opcost.export import export
+
+    click.echo(f"{export(database, output)} rows in {output}")

@@ -1,0 +1,150 @@
+"""An exported database holds every value of the Parquet file, whole or not at all."""
+
+import csv
+import json
+import sqlite3
+import sys
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from opcost import records, schemas
+from opcost.commands import main
+from opcost.errors import OpcostError
+from opcost.export import FORMATS, export
+from opcost.merging import merge
+
+ROWS = [
+    {
+        "tuple_id": "0" * 16,
+        "operator": "aten.relu.default",
+        "description": 'relu(2x3), "quoted"\nand in two lines',
+        "target": "local",
+        "status": "ok",
+        "time_s": 1.5e-6,
+        "flops": 2**40,
+        "tf32": False,
+        "batch_time_s": [1e-6, 2e-6],
+        "batch_undisturbed": [True, False],
+        "flags": [],
+        "meter_missing": [("clock", "no sensor")],
+        "measured_at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    },
+    {"tuple_id": "1" * 16, "target": "local", "status": "timeout", "error": "gave up"},
+]
+
+
+@pytest.fixture
+def path(tmp_path):
+    records.write(tmp_path / "database.parquet", schemas.DATABASE, ROWS)
+    return tmp_path / "database.parquet"
+
+
+def test_csv_has_lists_as_json_and_nothing_for_null(path, tmp_path):
+    assert export(path, tmp_path / "out.csv") == 2
+    with (tmp_path / "out.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert list(first) == schemas.DATABASE.names
+    assert float(first["time_s"]) == 1.5e-6
+    assert first["description"] == ROWS[0]["description"]
+    assert json.loads(first["batch_time_s"]) == [1e-6, 2e-6]
+    assert json.loads(first["batch_undisturbed"]) == [True, False]
+    assert json.loads(first["meter_missing"]) == {"clock": "no sensor"}
+    assert first["measured_at"] == "2026-01-02T03:04:05+00:00"
+    assert (second["time_s"], second["flags"], second["error"]) == ("", "", "gave up")
+
+
+@pytest.mark.parametrize("ending", ["sqlite", "db"])
+def test_sqlite_can_be_asked_in_sql(path, tmp_path, ending):
+    export(path, tmp_path / f"out.{ending}")
+    connection = sqlite3.connect(tmp_path / f"out.{ending}")
+    assert connection.execute(
+        "SELECT time_s, flops, tf32, typeof(energy_j), json_extract(batch_time_s, '$[1]')"
+        "FROM operators WHERE status = 'ok'"
+    ).fetchall() == [(1.5e-6, 2**40, 0, "null", 2e-6)]
+    assert connection.execute("SELECT count(*) FROM operators").fetchone() == (2,)
+    meanings = connection.execute(
+        "SELECT column_name, description FROM column_descriptions"
+    ).fetchall()
+    assert dict(meanings) == schemas.DESCRIPTIONS["database"]
+    connection.close()
+
+
+def test_duckdb_has_lists_and_maps_as_they_are(path, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    export(path, tmp_path / "out.duckdb")
+    with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as connection:
+        rows = connection.sql("FROM operators ORDER BY tuple_id").to_arrow_table().to_pylist()
+        assert rows == records.read(path, schemas.DATABASE).to_pylist()
+        times = connection.execute("SELECT list_max(batch_time_s) FROM operators").fetchall()
+        assert (2e-6,) in times
+        [(columns,)] = connection.execute("SELECT count(*) FROM column_descriptions").fetchall()
+        assert columns == len(schemas.DATABASE)
+
+
+def test_a_merged_database_keeps_what_merging_added(path, tmp_path):
+    merge([path], tmp_path / "merged.parquet")
+    export(tmp_path / "merged.parquet", tmp_path / "out.sqlite")
+    connection = sqlite3.connect(tmp_path / "out.sqlite")
+    [(sources,), _] = connection.execute("SELECT sources FROM operators").fetchall()
+    assert len(json.loads(sources)) == 1
+    connection.close()
+
+
+def test_without_duckdb_the_error_says_what_to_install(path, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(OpcostError, match="pip install duckdb"):
+        export(path, tmp_path / "out.duckdb")
+    assert [each.name for each in tmp_path.iterdir()] == ["database.parquet"]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_an_export_is_whole_or_not_at_all(path, tmp_path, ending):
+    output = tmp_path / f"out{ending}"
+    output.write_text("an older export")
+    bad = tmp_path / "bad.parquet"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 4] ^= 0xFF  # a byte of the values
+    bad.write_bytes(content)
+    with pytest.raises(OpcostError, match=r"bad\.parquet"):
+        export(bad, output)
+    assert output.read_text() == "an older export"
+    assert {each.name for each in tmp_path.iterdir()} == {path.name, bad.name, output.name}
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_large_databases_are_exported_piece_by_piece(tmp_path, ending):
+    batch = pa.Table.from_pylist(
+        [{"tuple_id": f"{number:016x}", "flags": []} for number in range(1200)]
+    )
+    columns = [
+        batch[field.name].cast(field.type)
+        if field.name in batch.column_names
+        else pa.nulls(1200, field.type)
+        for field in schemas.DATABASE
+    ]
+    table = pa.table(columns, schema=schemas.DATABASE)
+    records.write_batches(tmp_path / "database.parquet", schemas.DATABASE, table.to_batches())
+    assert export(tmp_path / "database.parquet", tmp_path / f"out{ending}") == 1200
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out"])
+def test_another_ending_is_an_error_that_names_the_known_ones(path, tmp_path, name):
+    with pytest.raises(OpcostError, match=r"\.csv, \.sqlite, \.db, \.duckdb"):
+        export(path, tmp_path / name)
+
+
+def test_the_database_is_not_overwritten(path):
+    link = path.with_name("link.csv")
+    link.symlink_to(path)
+    with pytest.raises(OpcostError, match="is the database itself"):
+        export(path, link)
+
+
+def test_one_command_exports_and_says_how_much(path, tmp_path):
+    completed = CliRunner().invoke(main, ["export", str(path), str(tmp_path / "out.csv")])
+    assert (completed.exit_code, completed.stdout) == (0, f"2 rows in {tmp_path / 'out.csv'}\n")
+    completed = CliRunner().invoke(main, ["export", str(path), "out.xlsx"])
+    assert completed.exit_code == 1
+    assert "the ending says which format" in completed.stderr
