@@ -83,6 +83,12 @@ def write(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> N
         pq.write_table(table, temporary, **_SMALL)
 
 
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write any table, whole or not at all."""
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, **_LARGE)
+
+
 def write_with_csv(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as Parquet, and beside it as CSV."""
     write(path, schema, rows)

@@ -51,6 +51,11 @@ def with_interval(
     )
 
 
+def shortened(description: str, width: int = 64) -> str:
+    """A tuple's description, cut where it is too long for a table."""
+    return description if len(description) <= width else f"{description[: width - 3]}..."
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     """Lines of a table: the first `left` columns on the left, the others on the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]

@@ -15,8 +15,10 @@ from opcost.errors import reported
 _COMMANDS = {
     "explain": "Say what a model costs on each target of a database.",
     "import": "Make a database of the records that others publish.",
+    "query": "Rows of databases by operator, shape, type, target and more.",
     "export": "A database as CSV, SQLite or DuckDB.",
     "merge": "Merge databases of several machines or days into one.",
+    "completion": "What makes the shell complete commands, operators and targets.",
 }
 LOOK_AT_IT = 3
 """Exit code of an answer that is not the whole one, or not the expected one."""
@@ -48,7 +50,8 @@ def main() -> None:
     """What does this neural network cost, in seconds and in joules, and where does it go?
 
     Databases are measured by the Snakemake workflow (snakemake --cores 1); these commands answer
-    questions with them. Each has its own help: opcost merge --help.
+    questions with them. Each has its own help: opcost merge --help. The shell completes commands,
+    operators and targets once it is told how: opcost completion --help.
 
     Exit codes: 0 answered; 1 could not be done; 2 not understood; 3 answered, but something is
     missing or has changed.

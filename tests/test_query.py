@@ -1,0 +1,219 @@
+"""A query gives the rows that fit, by what their operators are, and says what it does not know."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost import records, schemas
+from opcost.commands import main
+from opcost.errors import OpcostError
+from opcost.merging import merge
+from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.query import Filter, query
+
+IMAGE, WEIGHT = TensorSpec((1, 64, 56, 56), "float32"), TensorSpec((32, 64, 3, 3), "float32")
+TUPLES = {
+    "conv": OperatorTuple("aten.conv2d.default", (("input", IMAGE), ("weight", WEIGHT))),
+    "half": OperatorTuple(
+        "aten.conv2d.default",
+        (("input", TensorSpec((1, 64, 56, 28), "float16")), ("weight", WEIGHT)),
+    ),
+    "cat": OperatorTuple(
+        "aten.cat.default", (("dim", 1), ("tensors", (TensorSpec((2, 5), "float32"), IMAGE)))
+    ),
+    "add": OperatorTuple(
+        "aten.add.Tensor", (("other", TensorSpec((), "float32")), ("self", IMAGE))
+    ),
+    "nms": OperatorTuple("torchvision.nms.default", (("boxes", TensorSpec((56, 4), "float32")),)),
+}
+
+
+def row(name, **changes):
+    operator_tuple = TUPLES[name]
+    return {
+        "tuple_id": operator_tuple.tuple_id,
+        "operator": operator_tuple.operator,
+        "canonical_json": operator_tuple.canonical_json,
+        "description": str(operator_tuple),
+        "target": "local",
+        "status": "ok",
+        "flags": [],
+    } | changes
+
+
+ROWS = [
+    row("conv", time_s=2e-3, time_ci_low_s=1.9e-3, time_ci_high_s=2.1e-3, flops=100),
+    row("half", time_s=1e-3, target="h200", flags=["disturbed", "launch_bound"]),
+    row("cat", time_s=3e-3, flags=["drifting"]),
+    row("add", status="timeout", flags=None),
+    row("nms", time_s=4e-3, batch_time_s=[4e-3, 5e-3], meter_missing=[("clock", "no sensor")]),
+]
+
+
+@pytest.fixture
+def path(tmp_path):
+    records.write(tmp_path / "database.parquet", schemas.DATABASE, ROWS)
+    return tmp_path / "database.parquet"
+
+
+def found(path, **wanted):
+    ids = query([path], Filter(**wanted))["tuple_id"].to_pylist()
+    return [name for name, each in TUPLES.items() if each.tuple_id in ids]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ({}, ["conv", "half", "cat", "add", "nms"]),
+        ({"operators": ["conv2d"]}, ["conv", "half"]),
+        ({"operators": ["aten.add.Tensor", "torchvision.nms"]}, ["add", "nms"]),
+        ({"operators": ["c*"]}, ["conv", "half", "cat"]),
+        ({"shapes": ["1x64x56x56"]}, ["conv", "cat", "add"]),
+        ({"shapes": ["1x64x56x*"]}, ["conv", "half", "cat", "add"]),
+        ({"shapes": ["56x*"]}, ["nms"]),
+        ({"shapes": ["scalar", "2x5"]}, ["cat", "add"]),
+        ({"dtypes": ["float16"]}, ["half"]),
+        ({"dtypes": ["float32"], "operators": ["conv2d"]}, ["conv", "half"]),
+        ({"targets": ["h200"]}, ["half"]),
+        ({"statuses": ["timeout"]}, ["add"]),
+        ({"flags": ["drifting", "disturbed"]}, ["half", "cat"]),
+        ({"unflagged": True}, ["conv", "add", "nms"]),
+        ({"text": "CONV2D(1X64X56X56"}, ["conv"]),
+        ({"tuple_ids": [TUPLES["cat"].tuple_id[:6]]}, ["cat"]),
+        ({"operators": ["conv2d"], "unflagged": True}, ["conv"]),
+        ({"flags": ["nothing_has_it"]}, []),
+    ],
+    ids=str,
+)
+def test_rows_fit_if_all_that_is_asked_fits(path, wanted, names):
+    assert found(path, **wanted) == names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"wanted": Filter(operators=["conv2"])}, "no operator 'conv2'. Did you mean 'conv2d'"),
+        ({"wanted": Filter(targets=["h20"])}, "no target 'h20'. Did you mean 'h200'"),
+        ({"wanted": Filter(dtypes=["float"])}, "no dtype 'float'. Did you mean 'float"),
+        ({"wanted": Filter(shapes=["1,64"])}, "'1,64' is not a shape"),
+        ({"columns": ["flop"]}, "no column 'flop'. Did you mean 'flops'"),
+        ({"sort": "tme_s"}, "no column 'tme_s'. Did you mean 'time_s'"),
+        ({"sort": "flags"}, "cannot be sorted"),
+    ],
+)
+def test_what_does_not_exist_is_an_error_that_names_what_is_like_it(path, arguments, message):
+    with pytest.raises(OpcostError, match=message):
+        query([path], **arguments)
+
+
+def test_the_largest_come_first_and_what_is_not_known_last(path):
+    times = query([path], sort="time", columns=["time"])["time_s"].to_pylist()
+    assert times == [4e-3, 3e-3, 2e-3, 1e-3, None]
+    least = query([path], sort="time_s", ascending=True, limit=2, columns=["time_s"])
+    assert least["time_s"].to_pylist() == [1e-3, 2e-3]
+
+
+def test_the_columns_are_those_that_were_asked_for_in_their_order(path):
+    table = query([path], columns=["flops", "time", "meter_missing"])
+    assert table.column_names == ["flops", "time_s", "meter_missing"]
+    assert isinstance(table, pa.Table)
+
+
+def test_several_databases_are_one_answer_and_rows_say_where_they_are_from(path, tmp_path):
+    merged = tmp_path / "merged.parquet"
+    merge([path], merged)
+    rows = query([path, merged], columns=["database", "conditions_id", "sources"]).to_pylist()
+    assert [each["database"] for each in rows] == [str(path)] * 5 + [str(merged)] * 5
+    assert all(each["sources"] is None for each in rows[:5])
+    assert all(each["sources"] for each in rows[5:])
+
+
+sizes = st.lists(st.integers(0, 300), min_size=1, max_size=5)
+
+
+@given(sizes, st.data())
+def test_a_shape_fits_itself_with_any_of_its_sizes_left_open(tmp_path_factory, shape, data):
+    spec = TensorSpec(tuple(shape), "float32")
+    operator_tuple = OperatorTuple("aten.relu.default", (("self", spec),))
+    path = tmp_path_factory.mktemp("shape") / "database.parquet"
+    canonical = {"canonical_json": operator_tuple.canonical_json}
+    records.write(path, schemas.DATABASE, [row("add") | canonical])
+    opened = ["*" if data.draw(st.booleans()) else str(size) for size in shape]
+    assert len(query([path], Filter(shapes=["x".join(opened)]))) == 1
+    assert len(query([path], Filter(shapes=["x".join([*opened, "*"])]))) == 0
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["query", *map(str, arguments)])
+
+
+def test_people_get_a_table_with_intervals(path):
+    completed = run(path, "--sort", "time", "--limit", "3")
+    assert completed.exit_code == 0, completed.output
+    header, *lines = completed.stdout.splitlines()
+    assert header.split() == ["tuple_id", "description", "target", "time", "flags"]
+    assert [line.split()[0] for line in lines] == [
+        TUPLES[name].tuple_id for name in ("nms", "cat", "conv")
+    ]
+    assert "2 ms ± 5.0%" in lines[2]
+
+
+def test_chosen_columns_are_shown_as_people_read_them(path):
+    completed = run(path, "--operator", "conv2d", "--columns", "description,flops,time")
+    assert completed.stdout.splitlines()[1].split()[-4:] == ["2", "ms", "±", "5.0%"]
+
+
+def test_programs_get_lines_of_json_csv_or_parquet(path, tmp_path):
+    options = ["--operator", "torchvision.nms", "--columns", "time,batch_time_s,meter_missing"]
+    expected = {
+        "time_s": 4e-3,
+        "batch_time_s": [4e-3, 5e-3],
+        "meter_missing": {"clock": "no sensor"},
+    }
+    assert json.loads(run(path, *options, "--json").stdout) == expected
+    assert run(path, *options, "--csv").stdout.splitlines() == [
+        "time_s,batch_time_s,meter_missing",
+        '0.004,"[0.004, 0.005]","{""clock"": ""no sensor""}"',
+    ]
+    assert run(path, *options, "--parquet", tmp_path / "rows.parquet").exit_code == 0
+    [again] = pq.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert again == expected | {"meter_missing": [("clock", "no sensor")]}
+
+
+def test_no_row_is_an_answer_to_look_at(path):
+    completed = run(path, "--status", "crashed")
+    assert (completed.exit_code, completed.stdout) == (3, "")
+    assert "no row fits" in completed.stderr
+    assert run(path, "--json", "--status", "crashed").stdout == ""
+
+
+def test_an_unknown_operator_exits_with_1(path):
+    completed = run(path, "--operator", "conv2")
+    assert completed.exit_code == 1
+    assert "Did you mean 'conv2d'" in completed.stderr
+
+
+def completions(monkeypatch, words):
+    monkeypatch.setenv("_OPCOST_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    result = CliRunner().invoke(main, prog_name="opcost")
+    return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
+
+
+def test_the_shell_completes_commands_operators_and_targets(path, monkeypatch):
+    assert completions(monkeypatch, "opcost que") == ["query"]
+    assert completions(monkeypatch, f"opcost query {path} --operator co") == ["conv2d"]
+    assert completions(monkeypatch, f"opcost query {path} --target h") == ["h200"]
+    assert completions(monkeypatch, "opcost query absent --target h") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_that_switches_completion_on_is_printed(shell):
+    completed = CliRunner().invoke(main, ["completion", shell])
+    assert completed.exit_code == 0
+    assert f"_OPCOST_COMPLETE={shell}_complete" in completed.stdout
