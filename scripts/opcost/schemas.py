@@ -234,3 +234,31 @@ EXTRACTION = _schema(
         ("torch_version", pa.string(), "of PyTorch"),
     ],
 )
+
+DIFFERENCE = _schema(
+    "difference",
+    [
+        ("tuple_id", pa.string(), "as in the database"),
+        ("operator", pa.string(), "as the dispatcher names it"),
+        ("description", pa.string(), "the tuple as people write it"),
+        ("target_before", pa.string(), "the target in the first database"),
+        ("target_after", pa.string(), "the target in the second database"),
+        ("status_before", pa.string(), "of the first row; null where there is none"),
+        ("status_after", pa.string(), "of the second row; null where there is none"),
+        ("flags_before", pa.list_(pa.string()), "of the first row"),
+        ("flags_after", pa.list_(pa.string()), "of the second row"),
+        *(
+            column
+            for name, unit, what in (("time", "s", "seconds"), ("energy", "j", "gross joules"))
+            for column in (
+                (f"{name}_before_{unit}", pa.float64(), f"{what} per iteration, before"),
+                (f"{name}_after_{unit}", pa.float64(), f"{what} per iteration, after"),
+                *_with_interval(f"{name}_ratio", "", "after / before; null if one is missing"),
+                (f"{name}_deviation", pa.float64(), "the ratio over what operators have in common"),
+                (f"{name}_p", pa.float64(), "of the test that the deviation is chance"),
+                (f"{name}_adjusted_p", pa.float64(), "the same for all tests together, by Holm"),
+                (f"{name}_changed", pa.bool_(), "whether that is within the level asked for"),
+            )
+        ),
+    ],
+)

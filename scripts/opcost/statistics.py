@@ -124,6 +124,43 @@ def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
     return Estimate(total, total - math.sqrt(below), total + math.sqrt(above))
 
 
+def weighted_median(values: Sequence[float], weights: Sequence[float]) -> Estimate:
+    """The value that parts the weight in two halves, with the interval of the weighted sign test.
+
+    Under the test, each value is above the median or below it, as a fair coin falls: the sum of
+    weight x sign has the variance of the sum of squared weights, and is taken as normal. No
+    interval where the limits lie beyond all values. Raises statistics.StatisticsError without data.
+    """
+    if not len(values):
+        raise statistics.StatisticsError("no values, no median")
+    order = np.argsort(values, kind="stable")
+    ordered, share = np.asarray(values)[order], np.asarray(weights)[order]
+    below = np.cumsum(share) / share.sum()
+    middle = int(np.searchsorted(below, 0.5))
+    value = float(ordered[middle])
+    if math.isclose(below[middle], 0.5) and middle + 1 < len(ordered):
+        value = float(ordered[middle] + ordered[middle + 1]) / 2
+    margin = _NORMAL_97_5 * math.sqrt((share**2).sum()) / share.sum() / 2
+    if margin >= 0.5:
+        return Estimate(value, None, None)
+    low, high = np.searchsorted(below, [0.5 - margin, 0.5 + margin])
+    return Estimate(value, float(ordered[low]), float(ordered[min(high, len(ordered) - 1)]))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values, adjusted for their number: rejecting those up to `level` errs once or more
+    often with a probability of at most `level`, however the tests depend on one another.
+
+    Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
+    Statistics 6 (1979).
+    """
+    order = np.argsort(p_values, kind="stable")
+    steps = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted.tolist()
+
+
 def _combine(value: float, *factors: tuple[Estimate, bool]) -> Estimate:
     below, above = 0.0, 0.0
     for factor, inverse in factors:

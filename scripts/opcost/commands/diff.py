@@ -1,0 +1,92 @@
+"""`opcost diff`."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="BEFORE[=AFTER]",
+    help="Compare this target only, with that of another name.",
+)
+@click.option("--before-conditions", help="Of a merged database BEFORE, the conditions_id.")
+@click.option("--after-conditions", help="Of a merged database AFTER, the conditions_id.")
+@click.option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Probability of naming anything though nothing changed.",
+)
+@click.option(
+    "--spread",
+    type=click.FloatRange(min=0),
+    help="Relative standard deviation of one measurement, where it is known: 0.01.",
+)
+@click.option("--anyway", is_flag=True, help="Compare other protocol versions and settings, too.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="How many of the changes that were not named to list.",
+)
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each operator tuple.")
+@click.option(
+    "--parquet", type=click.Path(path_type=Path), help="Write a row for each to this file."
+)
+def command(
+    before: Path,
+    after: Path,
+    targets: tuple[str, ...],
+    before_conditions: str | None,
+    after_conditions: str | None,
+    level: float,
+    spread: float | None,
+    anyway: bool,
+    limit: int,
+    as_json: bool,
+    parquet: Path | None,
+) -> None:
+    """What changed from database BEFORE to AFTER beyond its uncertainty.
+
+    Says what both were measured on, what all operators have in common, and which of them deviate
+    from that. The tests are adjusted for their number (Holm). Exits with 0 if nothing changed, with
+    3 if something did, or can be measured in one of them only.
+
+    \b
+    opcost diff old_driver/database.parquet new_driver/database.parquet
+    opcost diff a.parquet b.parquet --target h200=h200_500w --level 0.01
+    opcost diff merged.parquet merged.parquet --before-conditions f9c121f0c4b4acb9 \\
+                                              --after-conditions 02d7a4cd1a9fd1a1
+    """
+    from opcost import listing, records
+    from opcost.commands import LOOK_AT_IT
+    from opcost.difference import compare_databases
+    from opcost.difference_summary import summarise
+
+    difference = compare_databases(
+        before,
+        after,
+        targets={name.partition("=")[0]: name.partition("=")[2] or name for name in targets},
+        before_conditions=before_conditions,
+        after_conditions=after_conditions,
+        level=level,
+        spread=spread,
+        anyway=anyway,
+    )
+    if parquet is not None:
+        records.write_table(parquet, difference.to_table())
+    if as_json:
+        for line in listing.json_lines(difference.to_table()):
+            click.echo(line)
+    elif parquet is None:
+        click.echo(summarise(difference, limit))
+    if difference.changed:
+        raise SystemExit(LOOK_AT_IT)

@@ -1,0 +1,172 @@
+"""What changed between two databases beyond its uncertainty.
+
+The p-values of all tests, over targets, time and energy, single operators (`changes`) and what they
+have in common, are adjusted by Holm's method: the probability that anything is named although
+nothing changed is at most the level.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from opcost import schemas, statistics
+from opcost.changes import UNITS, Change, Quantity, changes_of
+from opcost.errors import OpcostError
+from opcost.pairing import Pairing, pair_databases
+from opcost.terms import Row
+
+
+@dataclass(frozen=True)
+class TargetDifference:
+    """What changed on one target: its rows, and `time` and `energy` where both have it."""
+
+    pairing: Pairing
+    quantities: Sequence[Quantity]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What changed between two databases, target by target."""
+
+    targets: Sequence[TargetDifference]
+    level: float
+
+    @property
+    def found(self) -> list[Change]:
+        """The operators that changed, at the level of the whole family of tests."""
+        return [each for each in self._named if isinstance(each, Change)]
+
+    @property
+    def common_found(self) -> list[Quantity]:
+        """The common factors that are not one, at the level of the whole family of tests."""
+        return [each for each in self._named if isinstance(each, Quantity)]
+
+    @property
+    def tests(self) -> int:
+        """How many p-values were adjusted together."""
+        return sum(each.adjusted_p is not None for each in self._tests)
+
+    @property
+    def failures(self) -> list[tuple[Row, Row]]:
+        """Pairs of rows, of which just one has a result."""
+        return [pair for target in self.targets for pair in target.pairing.failed]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything changed: an operator, all of them, or what can be measured at all."""
+        return bool(self.found or self.common_found or self.failures)
+
+    @property
+    def _tests(self) -> list[Quantity | Change]:
+        return list(_tests([each for target in self.targets for each in target.quantities]))
+
+    @property
+    def _named(self) -> list[Quantity | Change]:
+        adjusted = ((each, each.adjusted_p) for each in self._tests)
+        return [each for each, p in adjusted if p is not None and p <= self.level]
+
+    def to_table(self) -> pa.Table:
+        """One row for each tuple and target in either database; see schemas.DIFFERENCE."""
+        return pa.Table.from_pylist(list(self._rows()), schema=schemas.DIFFERENCE)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for target in self.targets:
+            pairing = target.pairing
+            place = {"target_before": pairing.before_target, "target_after": pairing.after_target}
+            changes = {
+                (change.before["tuple_id"], quantity.name): change
+                for quantity in target.quantities
+                for change in quantity.changes
+            }
+            for tuple_id in {**pairing.before, **pairing.after}:
+                row = place | _sides(pairing.before.get(tuple_id), pairing.after.get(tuple_id))
+                for name in UNITS:
+                    if (tuple_id, name) in changes:
+                        row |= _columns(name, changes[tuple_id, name], self.level)
+                yield row
+
+
+def compare_databases(
+    before: Path,
+    after: Path,
+    *,
+    targets: Mapping[str, str] | None = None,
+    before_conditions: str | None = None,
+    after_conditions: str | None = None,
+    level: float = 0.05,
+    spread: float | None = None,
+    anyway: bool = False,
+) -> Difference:
+    """Compare two databases, merged or not, with a family-wise error of `level`.
+
+    `spread` states the relative standard deviation of one measurement among others of the same
+    operator, where it is known better than these databases tell. Other arguments and errors are
+    those of `pair_databases`; OpcostError is also raised where rows were measured by another
+    protocol or under other settings, unless `anyway`.
+    """
+    pairings = pair_databases(before, after, targets, before_conditions, after_conditions)
+    if not anyway:
+        _refuse_incomparable(pairings)
+    targets_found = []
+    for pairing in pairings:
+        found = [changes_of(name, pairing.pairs, spread) for name in UNITS]
+        targets_found.append(TargetDifference(pairing, [each for each in found if each]))
+    _adjust([quantity for target in targets_found for quantity in target.quantities])
+    return Difference(targets_found, level)
+
+
+def _refuse_incomparable(pairings: Sequence[Pairing]) -> None:
+    reasons = [
+        f"target {pairing.before_target}: {each.name} is {each.before} before, {each.after} after"
+        for pairing in pairings
+        for each in pairing.conditions
+        if not each.comparable
+    ]
+    if reasons:
+        raise OpcostError(
+            "the databases mean different things by their numbers: "
+            f"{'; '.join(reasons)}. Measure both alike, or compare them all the same: --anyway"
+        )
+
+
+def _adjust(quantities: Sequence[Quantity]) -> None:
+    """Give every test its p-value with regard to all of them."""
+    tests = [(each, each.p) for each in _tests(quantities) if each.p is not None]
+    for (each, _), adjusted in zip(tests, statistics.holm([p for _, p in tests]), strict=True):
+        each.adjusted_p = adjusted
+
+
+def _tests(quantities: Sequence[Quantity]) -> Iterator[Quantity | Change]:
+    for quantity in quantities:
+        yield quantity
+        yield from quantity.changes
+
+
+def _sides(before: Row | None, after: Row | None) -> dict[str, Any]:
+    """What rows say of themselves; a tuple is in one of the databases, or in both."""
+    either = before or after or {}
+    row = {name: either[name] for name in ("tuple_id", "operator", "description")}
+    for side, found in (("before", before), ("after", after)):
+        if found is not None:
+            row[f"status_{side}"] = found["status"]
+            row[f"flags_{side}"] = found["flags"]
+            row |= {
+                f"{name}_{side}_{unit}": found[f"{name}_{unit}"] for name, unit in UNITS.items()
+            }
+    return row
+
+
+def _columns(name: str, change: Change, level: float) -> dict[str, Any]:
+    adjusted = change.adjusted_p
+    return {
+        f"{name}_ratio": change.ratio.value,
+        f"{name}_ratio_ci_low": change.ratio.low,
+        f"{name}_ratio_ci_high": change.ratio.high,
+        f"{name}_deviation": change.deviation,
+        f"{name}_p": change.p,
+        f"{name}_adjusted_p": adjusted,
+        f"{name}_changed": None if adjusted is None else adjusted <= level,
+    }

@@ -1,0 +1,355 @@
+"""What `opcost diff` names has changed, and what has not changed it does not name."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost import records, schemas
+from opcost.changes import changes_of
+from opcost.commands import main
+from opcost.difference import compare_databases
+from opcost.errors import OpcostError
+from opcost.merging import merge
+from opcost.scatter import Scatter
+from opcost.statistics import holm, weighted_median
+from scipy import stats
+
+ROW = {
+    "operator": "aten.relu.default",
+    "target": "local",
+    "status": "ok",
+    "converged": True,
+    "flags": [],
+    "spread": 0.02,
+    "device_name": "Simulated",
+    "device_uuid_hash": "a" * 16,
+    "driver_version": "550",
+    "protocol_version": 4,
+    "conditions_json": json.dumps({"measurement": {"cache_state": "model"}}),
+}
+
+
+def measured(number, time_s, half_width=0.01, **changes):
+    """A row of a tuple by that number, with an interval of that relative half-width."""
+    return (
+        ROW
+        | {"tuple_id": f"{number:016x}", "description": f"relu({number})", "time_s": time_s}
+        | {"time_ci_low_s": time_s * (1 - half_width), "time_ci_high_s": time_s * (1 + half_width)}
+        | changes
+    )
+
+
+def study(seed, factors=(), common=1.0, number=60, sd=0.02, **changes):
+    """Rows of a study that measured tuples of 1 to `number` ms, each off by chance.
+
+    The first tuples have changed by `factors`, and all by `common`.
+    """
+    off = np.random.default_rng(seed).normal(0, sd, number)
+    change = np.ones(number) * common
+    change[: len(factors)] *= factors
+    times = (1 + np.arange(number)) * 1e-3 * change * np.exp(off)
+    return [measured(index, float(time_s), **changes) for index, time_s in enumerate(times)]
+
+
+@pytest.fixture
+def database(tmp_path):
+    """A function that writes a database of rows, and returns its path."""
+
+    def database(name, rows):
+        path = tmp_path / f"{name}.parquet"
+        records.write(path, schemas.DATABASE, rows)
+        return path
+
+    return database
+
+
+@pytest.fixture
+def diff(database):
+    """A function that compares rows before with rows after."""
+
+    def diff(before, after, **options):
+        return compare_databases(database("before", before), database("after", after), **options)
+
+    return diff
+
+
+def names(difference):
+    return {change.before["description"] for change in difference.found}
+
+
+def test_a_study_repeated_has_changed_nothing(diff):
+    difference = diff(study(1), study(2))
+    assert not difference.changed
+    assert difference.tests == 61
+
+
+def test_operators_that_changed_are_named_and_no_others(diff):
+    difference = diff(study(1), study(2, factors=[1.4, 0.6]))
+    assert names(difference) == {"relu(0)", "relu(1)"}
+    assert not difference.common_found
+    [slower] = [each for each in difference.found if each.before["description"] == "relu(0)"]
+    assert slower.ratio.low < 1.4 < slower.ratio.high
+
+
+def test_in_a_copy_five_per_cent_are_found(diff):
+    before = study(1)
+    after = [
+        measured(index, row["time_s"] * (1.05 if index < 10 else 1))
+        for index, row in enumerate(before)
+    ]
+    assert names(diff(before, after)) == {f"relu({index})" for index in range(10)}
+
+
+def test_what_changed_for_all_is_one_finding(diff):
+    difference = diff(study(1), study(2, common=1.3, factors=[1.5]))
+    [common] = difference.common_found
+    assert common.common.low < 1.3 < common.common.high
+    assert names(difference) == {"relu(0)"}
+    [change] = difference.found
+    assert change.deviation == pytest.approx(1.5, rel=0.1)
+    assert change.ratio.value == pytest.approx(1.5 * 1.3, rel=0.1)
+
+
+def test_a_machine_that_is_slower_by_what_it_varies_has_not_changed(diff):
+    """One study may be off as a whole by what single measurements are off."""
+    assert not diff(study(1, sd=0), study(2, sd=0, common=1.02)).changed
+    assert diff(study(1, sd=0), study(2, sd=0, common=1.02), spread=0.001).common_found
+
+
+def test_doubtful_rows_are_judged_by_how_far_doubtful_rows_lie_apart(diff):
+    def studies(seed, sd):
+        doubtful = study(seed, number=30, sd=sd, flags=["disturbed"])
+        sound = [row | {"tuple_id": f"{99 + i:016x}"} for i, row in enumerate(study(seed + 10))]
+        return doubtful + sound
+
+    difference = diff(studies(1, 0.2), studies(2, 0.2))
+    assert not difference.found
+    [time] = difference.targets[0].quantities
+    assert time.scatters[True].sd > 4 * time.scatters[False].sd
+    assert sum(change.doubtful for change in time.changes) == 30
+
+
+def test_few_operators_are_judged_by_what_their_studies_know_of_the_spread(diff):
+    before, after = study(1, number=3, sd=0), study(2, number=3, sd=0, factors=[1.5, 1.01])
+    assert names(diff(before, after)) == {"relu(0)"}
+    unknown = [row | {"spread": None} for row in before]
+    difference = diff(unknown, after)
+    assert difference.tests == 0
+    assert not difference.changed
+    assert names(diff(unknown, after, spread=0.02)) == {"relu(0)"}
+
+
+def test_measurements_without_an_interval_are_not_tested(diff):
+    bare = {"time_ci_low_s": None, "time_ci_high_s": None}
+    after = [row | bare if i == 0 else row for i, row in enumerate(study(2, factors=[3.0]))]
+    difference = diff(study(1), after)
+    assert not difference.found
+    assert difference.tests == 60
+    [row] = [row for row in difference.to_table().to_pylist() if row["tuple_id"] == "0" * 16]
+    assert row["time_ratio"] == pytest.approx(3, rel=0.1)
+    assert row["time_changed"] is row["time_p"] is None
+
+
+def test_energy_is_tested_like_time_where_both_have_it(diff):
+    def with_energy(rows, factor=1.0):
+        return [
+            row
+            | {
+                f"energy{limit}_j": row[f"time{limit}_s"] * 100
+                for limit in ("", "_ci_low", "_ci_high")
+            }
+            if number
+            else row
+            | {
+                f"energy{limit}_j": row[f"time{limit}_s"] * 100 * factor
+                for limit in ("", "_ci_low", "_ci_high")
+            }
+            for number, row in enumerate(rows)
+        ]
+
+    difference = diff(with_energy(study(1)), with_energy(study(2), factor=2.0))
+    [found] = difference.found
+    assert found.before["description"] == "relu(0)"
+    [row] = [row for row in difference.to_table().to_pylist() if row["energy_changed"]]
+    assert (row["time_changed"], row["energy_after_j"] > 0.1) == (False, True)
+    assert difference.tests == 122
+
+
+def test_what_fails_now_is_a_change_and_what_is_in_one_only_is_listed(diff):
+    failed = {"status": "error", "error": "no kernel", "time_s": None, "converged": None}
+    after = study(2)
+    after[3] |= failed
+    difference = diff(study(1, number=61), [*after, measured(99, 1.0)])
+    assert difference.changed
+    assert not difference.found
+    [target] = difference.targets
+    [(before, after)] = difference.failures
+    assert (before["status"], after["status"]) == ("ok", "error")
+    assert [row["description"] for row in target.pairing.only_before] == ["relu(60)"]
+    assert [row["description"] for row in target.pairing.only_after] == ["relu(99)"]
+    assert difference.to_table().num_rows == 62
+
+
+def test_what_both_were_measured_on_is_said_first(diff):
+    difference = diff(study(1), study(2, driver_version="560", quiet_sentinel_time_s=1e-4))
+    [target] = difference.targets
+    [driver] = target.pairing.conditions
+    assert driver == ("driver_version", "550", "560", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"protocol_version": 3}, "protocol_version is 4 before, 3 after"),
+        ({"conditions_json": '{"measurement": {"cache_state": "cold"}}'}, 'cache_state is "model"'),
+    ],
+)
+def test_numbers_of_another_meaning_are_not_compared(diff, changes, message):
+    with pytest.raises(OpcostError, match=message):
+        diff(study(1), study(2, **changes))
+    assert not diff(study(1), study(2, **changes), anyway=True).changed
+
+
+def test_targets_of_different_names_are_paired_by_hand(diff):
+    after = study(2, target="h200")
+    with pytest.raises(OpcostError, match="none is in both"):
+        diff(study(1), after)
+    with pytest.raises(OpcostError, match="Did you mean 'h200'"):
+        diff(study(1), after, targets={"local": "h20"})
+    assert diff(study(1), after, targets={"local": "h200"}).tests == 61
+
+
+def test_of_a_merged_database_the_conditions_are_chosen(database, tmp_path):
+    paths = [database("old", study(1)), database("new", study(2, driver_version="560"))]
+    merged = tmp_path / "merged.parquet"
+    merge(paths, merged)
+    with pytest.raises(OpcostError, match="choose one with --before-conditions") as caught:
+        compare_databases(merged, paths[0])
+    ids = {
+        row["driver_version"]: row["conditions_id"]
+        for row in records.read(merged, schemas.MERGED).to_pylist()
+    }
+    assert all(each in str(caught.value) for each in ids.values())
+    difference = compare_databases(
+        merged, merged, before_conditions=ids["550"], after_conditions=ids["560"]
+    )
+    assert [each.name for each in difference.targets[0].pairing.conditions] == ["driver_version"]
+    with pytest.raises(OpcostError, match="has no conditions_id 'x'"):
+        compare_databases(merged, merged, before_conditions="x", after_conditions="x")
+
+
+LAWS = {
+    "normal": lambda generator, size: generator.normal(size=size),
+    "Student's t, 6 degrees of freedom": lambda generator, size: generator.standard_t(6, size),
+    "none": lambda generator, size: np.zeros(size),
+}
+
+
+def drawn_pairs(generator, law, sound=40, doubtful=20):
+    """Pairs of rows of unchanged tuples: off by 3 % beside their errors, doubtful ones by more."""
+    off = [0.03 * LAWS[law](generator, sound), 0.04 * generator.standard_t(2.5, doubtful)]
+    errors = generator.normal(0, 0.005, (2, sound + doubtful))
+    first, second = 1e-3 * np.exp(errors)
+    second *= np.exp(np.concatenate(off))
+    for index in range(sound + doubtful):
+        flags = [] if index < sound else ["disturbed"]
+        yield tuple(measured(index, float(x[index]), flags=flags) for x in (first, second))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_probability_of_a_false_alarm_is_at_most_the_level(law):
+    generator = np.random.default_rng(1)
+    studies, alarms = 700, 0
+    for _ in range(studies):
+        quantity = changes_of("time", list(drawn_pairs(generator, law)))
+        alarms += min(holm([change.p for change in quantity.changes])) <= 0.05
+    # more often than a probability of 5 % would allow once in a thousand times
+    assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
+
+
+def test_without_scatter_a_p_value_is_the_normal_one():
+    z = np.array([0.0, 1.0, 1.959964, 3.0, 6.0])
+    p = Scatter(0.0, 3.0).p_values(0.01 * z, np.full(5, 0.01))
+    assert p == pytest.approx(2 * stats.norm.sf(z), rel=1e-6)
+
+
+@pytest.mark.parametrize("tail", [2.5, 6.0])
+def test_without_error_a_p_value_is_students(tail):
+    scale = 0.02 * stats.norm.ppf(0.75) / stats.t.ppf(0.75, tail)
+    ratios = np.array([0.01, 0.05, 0.3])
+    p = Scatter(0.02, tail).p_values(ratios, np.full(3, 1e-9))
+    assert p == pytest.approx(2 * stats.t.sf(ratios / scale, tail), rel=1e-4)
+
+
+@given(st.floats(1e-6, 0.1), st.floats(0, 0.1), st.sampled_from([2.5, 6.0]))
+def test_at_the_half_width_the_p_value_is_the_level(error, sd, tail):
+    errors, scatter = np.array([error]), Scatter(sd, tail)
+    for level in (0.05, 1e-5):
+        assert scatter.p_values(scatter.half_widths(errors, level), errors) == pytest.approx(
+            level, rel=1e-3
+        )
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_holms_adjustment_rejects_what_his_procedure_rejects(p_values):
+    adjusted = holm(p_values)
+    rejected = 0
+    for index, p in enumerate(sorted(p_values)):
+        if p * (len(p_values) - index) > 0.05:
+            break
+        rejected += 1
+    assert sum(each <= 0.05 for each in adjusted) == rejected
+    assert all(each >= p for each, p in zip(adjusted, p_values, strict=True))
+
+
+def test_holms_own_arithmetic():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+
+
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=50))
+def test_the_median_of_equal_weights_is_the_median(values):
+    estimate = weighted_median(values, [2.0] * len(values))
+    assert estimate.value == pytest.approx(float(np.median(values)))
+
+
+def test_intervals_of_the_weighted_median_hold_the_truth():
+    generator = np.random.default_rng(5)
+    held = []
+    for _ in range(2000):
+        sd = generator.uniform(0.1, 2.0, 40)
+        estimate = weighted_median(generator.normal(3, sd).tolist(), (1 / sd).tolist())
+        held.append(estimate.low <= 3 <= estimate.high)
+    assert np.mean(held) > 0.94
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["diff", *map(str, arguments)])
+
+
+def test_the_command_exits_with_3_if_something_changed(database, tmp_path):
+    before, same = database("before", study(1)), database("same", study(2))
+    after = database("after", study(2, factors=[1.5], driver_version="560"))
+    quiet = run(before, same)
+    assert quiet.exit_code == 0, quiet.output
+    assert "0 of 60 operators" in quiet.stdout
+    assert "nothing beyond its uncertainty" in quiet.stdout
+    changed = run(before, after, "--parquet", tmp_path / "diff.parquet", "--json")
+    assert changed.exit_code == 3
+    lines = [json.loads(line) for line in changed.stdout.splitlines()]
+    assert [line["description"] for line in lines if line["time_changed"]] == ["relu(0)"]
+    table = pq.read_table(tmp_path / "diff.parquet")
+    assert table.schema.names == schemas.DIFFERENCE.names
+    for text in ("driver_version  550", "relu(0)", "1 of 60 operators", "Holm"):
+        assert text in run(before, after).stdout
+
+
+def test_what_cannot_be_compared_exits_with_1(database):
+    before, after = database("a", study(1)), database("b", study(1, protocol_version=3))
+    refused = run(before, after)
+    assert refused.exit_code == 1
+    assert "--anyway" in refused.stderr
+    assert run(before, after, "--anyway").exit_code == 0
