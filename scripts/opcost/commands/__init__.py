@@ -14,11 +14,11 @@ from opcost.errors import reported
 
 _COMMANDS = {
     "explain": "Say what a model costs on each target of a database.",
-    "import": "Make a database of the records that others publish.",
     "query": "Rows of databases by operator, shape, type, target and more.",
     "diff": "What changed between two databases beyond its uncertainty.",
     "export": "A database as CSV, SQLite or DuckDB.",
     "merge": "Merge databases of several machines or days into one.",
+    "import": "Make a database of the records that others publish.",
     "completion": "What makes the shell complete commands, operators and targets.",
 }
 LOOK_AT_IT = 3
