@@ -105,10 +105,12 @@ def _anything(arguments: list[str]) -> None:
 
 _CHECKS = {
     "cd": _anything,
+    "eval": _anything,
     "git": _anything,
     "make": _make,
     "opcost": _opcost,
     "pip": _pip,
     "python": _python,
     "snakemake": _snakemake,
+    "source": _anything,
 }

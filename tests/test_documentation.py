@@ -47,7 +47,7 @@ def test_python_on_a_page_runs_from_top_to_bottom(page, finished_study, monkeypa
 @pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
 def test_examples_in_the_help_of_a_command_exist_with_their_options(name):
     command = main.get_command(click.Context(main), name)
-    examples = re.findall(r"^ *(opcost .+)$", command.help, re.MULTILINE)
+    examples = re.findall(r"^ *(opcost (?:.+\\\n)*.+)$", command.help, re.MULTILINE)
     assert examples
     for example in examples:
         check(example)

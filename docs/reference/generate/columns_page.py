@@ -17,6 +17,7 @@ FILES = {
     "modules": "`results/modules.parquet`, `.csv`",
     "extraction": "`results/models.parquet`, `.csv`",
     "explanation": "what `opcost explain --parquet` writes",
+    "difference": "what `opcost diff --parquet` writes",
 }
 """Record -> where it is found. A new record needs a line here."""
 
@@ -49,13 +50,13 @@ Each file states in its metadata which record it holds (`opcost.record`) and in 
 
 
 def columns_page() -> str:
-    """Every record, column by column. Raises KeyError for a record that FILES does not place."""
+    """Every record, column by column. Raises KeyError for one that FILES does not place."""
     described = {
         str(schema.metadata[b"opcost.record"].decode()): schema
         for schema in vars(schemas).values()
         if isinstance(schema, pa.Schema)
     }
-    where = [(f"[{record}](#{anchor(record)})", FILES[record]) for record in described]
+    where = [(f"[{record}](#{anchor(record)})", _file(record)) for record in described]
     parts = [INTRODUCTION, table(("record", "where"), where)]
     known = {title: [_row(*column) for column in shared] for title, shared in SHARED.items()}
     for title, rows in known.items():
@@ -68,6 +69,12 @@ def columns_page() -> str:
     versions = [(str(version), changed) for version, changed in schemas.VERSIONS.items()]
     parts += ["## Versions of the schema", table(("version", "what changed"), versions)]
     return page("Columns", *parts)
+
+
+def _file(record: str) -> str:
+    if record not in FILES:
+        raise KeyError(f"say in FILES of {__file__} where the record {record!r} is found")
+    return FILES[record]
 
 
 def _what_is_new(rows: Sequence[Row], known: Mapping[str, Sequence[Row]]) -> Iterator[str]:
