@@ -154,8 +154,7 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     assert "No time: 1 of 3 operator tuples are not measured." in answer.output
     assert "which is no estimate" in answer.output
     assert "1 x relu(1x3x8x8)" in answer.output
-    assert "config/models/tiny_cnn.yaml" in answer.output
-    assert "factory: tiny:cnn" in answer.output
+    assert "have this in config/config.yaml:\n\n    models: [tiny_cnn]\n" in answer.output
 
 
 def test_programs_get_everything(cnn, tmp_path):
@@ -183,6 +182,8 @@ def test_an_own_module_is_explained_by_its_factory(cnn, tmp_path, monkeypatch):
     answer = run("nets_of_mine:net", "--input", "4x8", "--argument", "width=16", "-d", path)
     assert "net on 4x8: 2 calls of 2 operator tuples" in answer.output
     assert "linear(4x8, 16x8, 16)" in answer.output
+    assert "have this in config/models/net.yaml, and net in `models` of" in answer.output
+    assert "factory: nets_of_mine:net" in answer.output
     assert "width: 16" in answer.output
 
 

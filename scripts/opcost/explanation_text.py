@@ -3,6 +3,7 @@
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from opcost.definition import ModelDefinition
@@ -17,11 +18,16 @@ _WIDTH = 100
 
 
 def as_text(
-    model: ModelTuples, explanations: Sequence[Explanation], top: int, depth: int | None
+    model: ModelTuples,
+    explanations: Sequence[Explanation],
+    top: int,
+    depth: int | None,
+    config: Path | None = None,
 ) -> str:
     """The answer: the model, a table of the targets, and for each target where the cost goes.
 
-    `top` operators, modules and tuples are listed; modules are cut after `depth` names.
+    `top` operators, modules and tuples are listed; modules are cut after `depth` names. `config` is
+    the model config that the model was read from, if it was.
     """
     parts = [_model_line(model)]
     if explanations:
@@ -29,7 +35,7 @@ def as_text(
     parts += [_target(explanation, top, depth) for explanation in explanations]
     incomplete = [explanation for explanation in explanations if explanation.missing]
     if incomplete and model.definition is not None:
-        parts.append(_remedy(model.definition))
+        parts.append(_remedy(model.definition, config))
     return "\n\n".join(parts)
 
 
@@ -161,8 +167,8 @@ def _missing(explanation: Explanation) -> list[str]:
     return [*lines, *([f"    ... and {more} more (--json lists all)"] if more > 0 else [])]
 
 
-def _remedy(definition: ModelDefinition) -> str:
-    task, text = study_lines(definition)
+def _remedy(definition: ModelDefinition, config: Path | None) -> str:
+    task, text = study_lines(definition, config)
     indented = "\n".join(f"    {line}" for line in text.splitlines())
     return (
         f"To measure what is missing, and only that, {task}:\n\n{indented}\n\n"

@@ -5,8 +5,11 @@ weights need no memory. Where sizes depend on values, it runs in earnest.
 """
 
 import copy
+import logging
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -145,13 +148,24 @@ def _record(module: nn.Module, inputs: list[Any], name: str) -> Extraction:
     with module_path(module) as where:
         recorder = Recorder(where, module)
         try:
-            with inference_conditions(), recorder:
+            with inference_conditions(), _errors_said_once(), recorder:
                 module(*inputs)
         except OpcostError:
             raise
         except Exception as error:
             raise _why_not(error, name, tensors_in_tree(inputs), where()) from error
     return Extraction(tuple(recorder.calls), parameters)
+
+
+@contextmanager
+def _errors_said_once() -> Iterator[None]:
+    """PyTorch logs the traceback of what it raises, which hides the message that people need."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    disabled, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = disabled
 
 
 def _distinct(extraction: Extraction) -> tuple[list[TupleRecord], list[tuple[int, str, str]]]:
@@ -214,6 +228,6 @@ def _why_not(
         )
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return OpcostError(
-        f"model {name} cannot run on inputs of shape {shapes}: {place}: {reason}. "
-        "Check `inputs` in its config"
+        f"model {name} cannot run on inputs of shape {shapes}: {place}: {reason.rstrip('.')}. "
+        "Check its inputs"
     )

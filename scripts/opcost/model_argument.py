@@ -34,7 +34,7 @@ def find_model(
     a model config (a path that ends in .yaml; nothing else may be given then), or
     `package.module:factory` with inputs. Raises OpcostError for what is none of these.
     """
-    if name.endswith((".yaml", ".yml")):
+    if is_config(name):
         return _from_config(Path(name), bool(inputs or arguments) or batch_size != 1)
     given: dict[str, Any] = {
         "arguments": dict(arguments or {}),
@@ -59,6 +59,11 @@ def find_model(
         return ModelDefinition(name, tuple(inputs), model=name, **given), None
     [official] = zoo.select(list(zoo.official_inputs()), [name], batch_size).values()
     return replace(official, **given), None
+
+
+def is_config(name: str) -> bool:
+    """Whether a model is named by its config file."""
+    return name.endswith((".yaml", ".yml"))
 
 
 def parse_input(text: str) -> InputSpec:
@@ -87,8 +92,13 @@ def parse_argument(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def study_lines(definition: ModelDefinition) -> tuple[str, str]:
-    """How a study names this model: what to do, and the YAML to do it with."""
+def study_lines(definition: ModelDefinition, config: Path | None = None) -> tuple[str, str]:
+    """How a study names this model: what to do, and the YAML to do it with.
+
+    `config` is the model config that it was read from, if it was.
+    """
+    if config is not None:
+        return "have this in config/config.yaml", _yaml({"models": [config.stem]})
     if definition.zoo:
         batch_size = 1 if definition.inputs_in_list else definition.inputs[0].shape[0]
         chosen = {"names": [definition.model], "batch_size": batch_size}

@@ -69,7 +69,7 @@ def command(
     from opcost.explanation import explain
     from opcost.explanation_text import as_text
     from opcost.extraction import extract_model_tuples
-    from opcost.model_argument import find_model, parse_argument, parse_input
+    from opcost.model_argument import find_model, is_config, parse_argument, parse_input
 
     definition, search_path = find_model(
         model,
@@ -94,7 +94,8 @@ def command(
         }
         click.echo(json.dumps(document, indent=2, default=dict))
     else:
-        click.echo(as_text(extracted, found, top, depth))
+        config = Path(model) if is_config(model) else None
+        click.echo(as_text(extracted, found, top, depth, config))
     if any(each.estimate.time is None for each in found):
         raise SystemExit(LOOK_AT_IT)
 
