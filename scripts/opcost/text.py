@@ -66,3 +66,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
         ).rstrip()
         for cells in [header, *rows]
     ]
+
+
+def scaled(value: float, unit: str) -> str:
+    """A quantity with its SI prefix, to three digits: 3.2e12 FLOP/s is `3.2 TFLOP/s`."""
+    for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= scale:
+            return f"{value / scale:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"

@@ -1,0 +1,145 @@
+"""Does the sum explain the whole?"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import altair as alt
+
+from opcost.report.results import NOTHING, Results, Row
+from opcost.report.theme import INK, Figure, figure, targets_scale
+from opcost.text import joules, percent, seconds, with_interval
+
+_UNITS = {"time": ("s", seconds), "energy": ("j", joules)}
+_STEP = 16
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Time or energy: a sentence for each target, a table of models, and what is missing and why.
+
+    `reasons` are (targets, reason, models), each reason once.
+    """
+
+    quantity: str
+    verdicts: dict[str, str]
+    table: list[dict[str, str]] = field(default_factory=list)
+    reasons: list[tuple[str, str, str]] = field(default_factory=list)
+    figure: Figure | None = None
+
+
+def agreement(results: Results, quantity: str) -> Agreement:
+    """How sums of `time` or `energy` compare with whole models."""
+    verdicts = {
+        target: verdict(results.compared(target), quantity)
+        for target in results.targets
+        if results.compared(target)
+    }
+    known = any(row[f"{quantity}_relative_error"] is not None for row in results.comparison)
+    measured = any(row[f"reference_{quantity}_{_UNITS[quantity][0]}"] for row in results.comparison)
+    return Agreement(
+        quantity,
+        verdicts,
+        [_cells(row, quantity) for row in results.comparison] if known or measured else [],
+        missing(results, quantity),
+        _figure(results, quantity) if known else None,
+    )
+
+
+def verdict(rows: Sequence[Row], quantity: str) -> str:
+    """How far sums lie from wholes on a target, in a sentence or two."""
+    name = f"{quantity}_relative_error"
+    known = [row for row in rows if row[name] is not None]
+    if not known:
+        return f"no {quantity} of a model can be compared: the reasons are below."
+    worst = max(known, key=lambda row: abs(row[name]))
+    typical = statistics.median(abs(row[name]) for row in known)
+    text = f"{len(known)} of {len(rows)} models can be compared. "
+    text += f"The sum differs from the whole by {typical:.1%} in the median"
+    text += f", and by {worst[name]:+.1%} at most ({worst['model']})."
+    sure = [row for row in known if row[f"{name}_ci_low"] is not None]
+    if sure:
+        agree = sum(row[f"{name}_ci_low"] <= 0 <= row[f"{name}_ci_high"] for row in sure)
+        text += f" The 95 % interval of the difference contains zero for {agree} of {len(sure)}."
+    return text
+
+
+def missing(results: Results, quantity: str) -> list[tuple[str, str, str]]:
+    """(targets, reason, models) of what could not be had; each reason of the same models once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for target in results.targets:
+        rows = results.compared(target)
+        by_reason: dict[str, list[str]] = {}
+        for row in rows:
+            if row[f"{quantity}_reason"] is not None:
+                by_reason.setdefault(row[f"{quantity}_reason"], []).append(row["model"])
+        for reason, models in by_reason.items():
+            names = "all models" if len(models) == len(rows) else ", ".join(models)
+            found.setdefault((reason, names), []).append(target)
+    return [(", ".join(targets), reason, names) for (reason, names), targets in found.items()]
+
+
+def _cells(row: Row, quantity: str) -> dict[str, str]:
+    unit, show = _UNITS[quantity]
+    cells = {
+        "model": row["model"],
+        "target": row["target"],
+        "sum of operators": with_interval(row, f"estimate_{quantity}", unit, show),
+        "whole model": with_interval(row, f"reference_{quantity}", unit, show),
+        "difference": _difference(row, quantity),
+        "tuples measured": f"{row['measured_tuples']} of {row['tuples']}",
+        "of calls": percent(row["coverage_calls"]),
+        "of FLOPs": percent(row["coverage_flops"]),
+    }
+    if quantity == "time":
+        cells["of time"] = percent(row["coverage_time"])
+    return {title: _typeset(cell) for title, cell in cells.items()}
+
+
+def _typeset(cell: str) -> str:
+    return NOTHING if cell == "-" else cell.replace(" us", " µs")
+
+
+def _difference(row: Row, quantity: str) -> str:
+    name = f"{quantity}_relative_error"
+    if row[name] is None:
+        return NOTHING
+    if row[f"{name}_ci_low"] is None:
+        return f"{row[name]:+.1%}"
+    return f"{row[name]:+.1%} ± {(row[f'{name}_ci_high'] - row[f'{name}_ci_low']) / 2:.1%}"
+
+
+def _figure(results: Results, quantity: str) -> Figure:
+    """Each model's relative error with its interval, around zero."""
+    name = f"{quantity}_relative_error"
+    values = [
+        {
+            "model": row["model"],
+            "target": row["target"],
+            "difference": row[name],
+            "low": row[f"{name}_ci_low"],
+            "high": row[f"{name}_ci_high"],
+            "shown": _difference(row, quantity),
+        }
+        for row in results.comparison
+        if row[name] is not None
+    ]
+    colour, shape = targets_scale(results.targets)
+    tooltip: list[Any] = ["model:N", "target:N", alt.Tooltip("shown:N", title="difference")]
+    base = alt.Chart(alt.NamedData("models")).encode(
+        y=alt.Y("model:N", title=None, sort=None, axis=alt.Axis(grid=True, labelLimit=160)),
+        yOffset=alt.YOffset("target:N", sort=results.targets),
+    )
+    axis = alt.Axis(format="+~%", orient="top", tickCount=8)
+    x = alt.X("difference:Q", title="sum / whole - 1", axis=axis)
+    points = base.mark_point(filled=True, size=70, opacity=1)
+    points = points.encode(x=x, color=colour, shape=shape, tooltip=tooltip)
+    intervals = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q", color=colour)
+    zero = alt.Chart(alt.NamedData("zero")).mark_rule(color=INK).encode(x="at:Q")
+    chart = alt.layer(zero, intervals, points)
+    height = len({row["model"] for row in values}) * max(26, _STEP * len(results.targets) + 8)
+    title = f"Sum against whole, {quantity}"
+    label = f"For each model and target, how far the sum's {quantity} lies from the whole's."
+    datasets = {"models": values, "zero": [{"at": 0}]}
+    return figure(chart, height, title, label, datasets, tall=len(values) > 40)

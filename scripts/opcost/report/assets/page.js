@@ -1,0 +1,208 @@
+// The glue between the page's data and two libraries: Vega-Lite draws, DataTables tabulates.
+
+const CHUNK = 250;
+const details = JSON.parse(document.getElementById("details").textContent);
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+async function text(id) {
+  const packed = atob(document.getElementById(id).textContent);
+  const bytes = Uint8Array.from(packed, (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+const data = async (id) => JSON.parse(await text(id));
+
+async function library(id) {
+  const url = URL.createObjectURL(new Blob([await text(id)], { type: "text/javascript" }));
+  return import(url).finally(() => URL.revokeObjectURL(url));
+}
+
+function element(name, content = "", className = "") {
+  const made = document.createElement(name);
+  made.textContent = content;
+  made.className = className;
+  return made;
+}
+
+const draw = (place, spec) =>
+  vegaEmbed(place, spec, { renderer: "svg", actions: false, tooltip: { theme: "page" } });
+
+async function drawAll() {
+  await library("vega");
+  for (const place of document.querySelectorAll(".chart")) {
+    const figure = place.closest("figure");
+    await draw(place, JSON.parse(figure.querySelector("script").textContent));
+  }
+}
+
+// A row's details.
+
+const chunks = new Map();
+
+function chunkOf(row) {
+  const number = Math.floor(row / CHUNK);
+  if (!chunks.has(number)) chunks.set(number, data(`chunk-${number}`));
+  return chunks.get(number);
+}
+
+function result(columns, at, name, unit) {
+  const limit = (part) => columns[`${name}${part}_${unit}`]?.[at];
+  return [{ value: limit(""), low: limit("_ci_low"), high: limit("_ci_high") }];
+}
+
+function shownOf(raw, what) {
+  const shown = raw.values.length;
+  if (shown === raw.count) return `${raw.count} ${what}.`;
+  return `${shown} of ${raw.count} ${what}, at even distances; the database has all.`;
+}
+
+const value = (result, deviation) => result * (1 + deviation * details.step);
+
+function batchChart(raw, middle) {
+  const stride = raw.values.length > 1 ? (raw.count - 1) / (raw.values.length - 1) : 1;
+  const disturbed = new Set(raw.disturbed);
+  const values = raw.values.map((deviation, index) => ({
+    batch: Math.round(index * stride) + 1,
+    time_s: value(middle[0].value, deviation),
+    kind: disturbed.has(index) ? "disturbed" : "counted",
+  }));
+  return [details.charts.batches, { values, result: middle }, shownOf(raw, "batches")];
+}
+
+function powerChart(raw, middle) {
+  let passed = 0;
+  const values = raw.values.map((deviation, index) => {
+    passed += raw.gaps_ms[index];
+    return { after_s: passed / 1000, power_w: value(middle[0].value, deviation) };
+  });
+  return [details.charts.power, { values, result: middle }, shownOf(raw, "refreshes")];
+}
+
+function list(title, pairs) {
+  const part = element("div");
+  part.append(element("h4", title));
+  const found = element("dl");
+  for (const [name, shown] of pairs) {
+    const term = element("dt", name);
+    term.title = details.meanings[name] ?? "";
+    found.append(term, element("dd", shown));
+  }
+  part.append(found);
+  return part;
+}
+
+function flagList(names) {
+  const flags = element("ul", "", "flags");
+  for (const name of names.split(", ").filter(Boolean)) {
+    const item = element("li");
+    item.append(element("code", name), `: ${details.flags[name] ?? "not known"}`);
+    flags.append(item);
+  }
+  return flags;
+}
+
+async function fillDetails(place, row, cells) {
+  const chunk = await chunkOf(row);
+  const at = row % CHUNK;
+  place.append(element("h4", cells["operator tuple"]), flagList(cells.flags));
+  const charts = element("div", "", "grid");
+  place.append(charts);
+  const known = Object.entries(chunk.columns).filter(([, values]) => values[at] !== null);
+  const lists = element("div", "", "grid");
+  lists.append(
+    list("This measurement", known.map(([name, values]) => [name, values[at]])),
+    list(`All measurements on ${cells.target}`, Object.entries(details.common[cells.target])),
+  );
+  place.append(lists);
+  const drawn = [];
+  const batches = chunk.batches[at];
+  const power = chunk.power[at];
+  if (batches) drawn.push(batchChart(batches, result(chunk.columns, at, "time", "s")));
+  if (power) drawn.push(powerChart(power, result(chunk.columns, at, "power", "w")));
+  if (!drawn.length) charts.append(element("p", "There are no raw values."));
+  for (const [spec, datasets, note] of drawn) {
+    const figure = element("figure");
+    const chart = element("div", "", "chart");
+    figure.append(chart, element("figcaption", note));
+    charts.append(figure);
+    await draw(chart, { ...spec, datasets });
+  }
+  place.dataset.filled = "true";
+}
+
+// The table of operators.
+
+const shownNumber = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+
+function columnOf(kind, index, DataTable) {
+  const column = { data: index, className: kind, columnControl: [["search"]] };
+  if (kind === "choice") column.columnControl = [["searchList"]];
+  if (kind !== "number") return { ...column, render: DataTable.render.text() };
+  const display = (number) => (number === null ? "–" : shownNumber.format(number));
+  return { ...column, render: { display } };
+}
+
+const opener = {
+  data: null,
+  orderable: false,
+  searchable: false,
+  columnControl: [],
+  render: {
+    display: () =>
+      '<button type="button" class="open" aria-expanded="false" aria-label="Details">+</button>',
+  },
+};
+
+function operatorTable(DataTable, { columns, order, rows }) {
+  const titles = columns.map((column) => column.title);
+  const table = new DataTable("#operator-table", {
+    data: rows,
+    columns: [opener, ...columns.map(({ kind }, index) => columnOf(kind, index, DataTable))],
+    order: [[order + 1, "desc"]],
+    pageLength: 15,
+    lengthMenu: [15, 50, 200],
+    autoWidth: false,
+    layout: { topStart: "search", topEnd: "info", bottomStart: "pageLength", bottomEnd: "paging" },
+    language: {
+      search: "Search: ",
+      lengthMenu: "_MENU_ on a page",
+      info: "_START_ to _END_ of _TOTAL_ measurements",
+      columnControl: { dropdown: "Filter" },
+    },
+  });
+  table.on("click", "button.open", (event) => {
+    const row = table.row(event.target.closest("tr"));
+    const button = event.target.closest("button");
+    const open = !row.child.isShown();
+    if (open) {
+      const place = element("div", "", "details");
+      row.child(place, "child").show();
+      const cells = Object.fromEntries(titles.map((title, index) => [title, row.data()[index]]));
+      fillDetails(place, row.index(), cells);
+    } else {
+      row.child.hide();
+    }
+    button.setAttribute("aria-expanded", open);
+    button.textContent = open ? "−" : "+";
+  });
+}
+
+function longTables(DataTable) {
+  for (const table of document.querySelectorAll("table.long")) {
+    new DataTable(table, { pageLength: 15, lengthMenu: [15, 50, 200], order: [], autoWidth: false });
+  }
+}
+
+async function tabulate() {
+  const [{ default: DataTable }, rows] = await Promise.all([library("datatables"), data("table")]);
+  operatorTable(DataTable, rows);
+  longTables(DataTable);
+}
+
+const followTheme = () => document.documentElement.classList.toggle("dark", dark.matches);
+dark.addEventListener("change", followTheme);
+followTheme();
+await tabulate();
+await drawAll();
+document.documentElement.dataset.ready = "true";

@@ -1,0 +1,74 @@
+"""What was measured on, how, and when."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from opcost.columns import CIRCUMSTANCES
+from opcost.report.results import Results
+
+_FEW = 3
+_NOT_SHOWN = ("conditions_json", "started_at", "ended_at")
+_OF_SENSORS = (
+    "meter",
+    "sensor_source",
+    "sensor_refresh_s",
+    "sensor_averaging_s",
+    "power_limit_w",
+    "power_gain_uncertainty",
+)
+
+
+def machine(results: Results) -> list[tuple[str, str, list[str]]]:
+    """(column, what it means, its value on each target); those without any value are left out."""
+    meanings = {name: meaning for name, _, meaning in CIRCUMSTANCES}
+    names = [name for name in meanings if name not in _NOT_SHOWN]
+    frame = results.operators
+    parts = [frame[frame["target"] == target] for target in results.targets]
+    table = [
+        (name, meanings.get(name, ""), [_summary(map(_hashable, part[name])) for part in parts])
+        for name in [*names, *_OF_SENSORS]
+    ]
+    return [row for row in table if any(row[2])]
+
+
+def settings(results: Results) -> list[tuple[str, list[str]]]:
+    """(setting, its value on each target), from the conditions that rows were measured under."""
+    frame = results.operators
+    found: list[dict[str, list[Any]]] = []
+    for target in results.targets:
+        texts = frame.loc[frame["target"] == target, "conditions_json"].dropna().unique()
+        values: dict[str, list[Any]] = {}
+        for text in texts:
+            for group, entries in json.loads(text).items():
+                pairs = entries.items() if isinstance(entries, dict) else [("", entries)]
+                for name, value in pairs:
+                    values.setdefault(f"{group}.{name}".rstrip("."), []).append(value)
+        found.append(values)
+    names = dict.fromkeys(name for values in found for name in values)
+    return [(name, [_summary(values.get(name, [])) for values in found]) for name in names]
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, np.ndarray) else value
+
+
+def _summary(values: Iterable[Any]) -> str:
+    """One value, a few, or the range of many."""
+    known = [value for value in values if value is not None and value == value]
+    distinct: dict[str, None] = {}
+    for value in known:
+        distinct[_shown(value)] = None
+        if len(distinct) > _FEW:
+            return f"{_shown(min(known))} to {_shown(max(known))}"
+    return "; ".join(distinct)
+
+
+def _shown(value: Any) -> str:
+    if hasattr(value, "isoformat"):
+        return value.isoformat(sep=" ", timespec="minutes")
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

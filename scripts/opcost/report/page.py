@@ -1,0 +1,164 @@
+"""The page: every section's answer, put into one HTML file that needs nothing else."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import itables
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from opcost import __version__, schemas
+from opcost.files import replacing
+from opcost.report import power, raw_charts, roofline
+from opcost.report.agreement import agreement
+from opcost.report.flags import MEANINGS
+from opcost.report.machine import machine, settings
+from opcost.report.module_costs import by_module
+from opcost.report.operator_costs import by_operator
+from opcost.report.operator_table import operator_table
+from opcost.report.packing import packed
+from opcost.report.quality import quality
+from opcost.report.results import Results
+from opcost.report.row_details import STEP, chunks, common
+from opcost.report.theme import Figure
+
+_ASSETS = files("opcost.report") / "assets"
+
+
+def write_report(results: Results, path: Path) -> None:
+    """Write the page, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(render(results), encoding="utf-8")
+
+
+def render(results: Results) -> str:
+    """The page as HTML."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"script_json": script_json, "packed": packed}
+    return environment.get_template("page.html").render(**_sections(results), **_libraries())
+
+
+def script_json(data: Any) -> Markup:
+    """JSON that may stand inside of a script element: no text in it can end the element."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))
+
+
+@dataclass(frozen=True)
+class _Power:
+    """What the page says of a target's power: an answer with charts, or why there is none."""
+
+    answer: power.Power | None
+    reasons: list[tuple[str, int]]
+    figures: list[tuple[Figure, str]] = field(default_factory=list)
+
+
+def _sections(results: Results) -> dict[str, Any]:
+    return {
+        "targets": results.targets,
+        "summary": _summary(results),
+        "agreements": [agreement(results, quantity) for quantity in ("time", "energy")],
+        "by_operator": list(_by_operator(results)),
+        "by_module": list(_by_module(results)),
+        "rooflines": {target: roofline.drawn(results, target) for target in results.targets},
+        "powers": {target: _power(results, target) for target in results.targets},
+        "table": operator_table(results),
+        "operators": len(results.database),
+        "chunks": chunks(results.database),
+        "details": _details(results),
+        "quality": quality(results),
+        "machine": machine(results),
+        "settings": settings(results),
+    }
+
+
+def _summary(results: Results) -> dict[str, Any]:
+    """The figures at the top of the page."""
+    frame = results.operators
+    when = frame["measured_at"].dropna()
+    devices = frame.dropna(subset="device_name").groupby("target", sort=False)["device_name"]
+    return {
+        "models": len(results.models),
+        "tuples": int(frame["tuple_id"].nunique()),
+        "kinds": int(frame["name"].nunique()),
+        "devices": {target: " and ".join(names.unique()) for target, names in devices},
+        "first": None if when.empty else when.min().strftime("%Y-%m-%d %H:%M"),
+        "last": None if when.empty else when.max().strftime("%Y-%m-%d %H:%M"),
+        "versions": ", ".join(sorted(frame["opcost_version"].dropna().unique())),
+        "opcost_version": __version__,
+        "schema_version": schemas.SCHEMA_VERSION,
+    }
+
+
+def _quantities(results: Results) -> list[str]:
+    energy = any(row["energy_j"] is not None for row in results.shares)
+    return ["time", "energy"] if energy else ["time"]
+
+
+def _by_operator(results: Results) -> Iterator[Figure]:
+    for quantity, target in itertools.product(_quantities(results), results.targets):
+        found = by_operator(results, target, quantity)
+        if found is not None:
+            yield found
+
+
+def _by_module(results: Results) -> Iterator[Figure]:
+    for quantity in _quantities(results):
+        found = by_module(results, quantity)
+        if found is not None:
+            yield found
+
+
+def _power(results: Results, target: str) -> _Power:
+    frame = results.measured(target)
+    found = power.power(frame)
+    if found is None:
+        return _Power(None, power.why_not(frame))
+    spans = power.spans(frame, found.mean_power_w)
+    drawn = [
+        power.against_time(results, target, found),
+        (power.unexplained(spans, target), "Tick: median; bar: half of the tuples; line: 90 %."),
+    ]
+    return _Power(found, power.why_not(frame), drawn)
+
+
+def _details(results: Results) -> dict[str, Any]:
+    """What the page's script needs to show a row."""
+    return {
+        "common": common(results.database),
+        "meanings": schemas.DESCRIPTIONS["database"],
+        "flags": MEANINGS,
+        "step": STEP,
+        "charts": {"batches": raw_charts.batches(), "power": raw_charts.power_samples()},
+    }
+
+
+def _libraries() -> dict[str, str]:
+    """Vega for charts and DataTables for tables, as modules; and our own style."""
+    return {
+        "vega": vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"),
+        "datatables": _read(files(itables) / "html" / "dt_bundle.js"),
+        "datatables_style": Markup(_read(files(itables) / "html" / "dt_bundle.css")),
+        "style": Markup(_asset("page.css")),
+        "script": Markup(_asset("page.js")),
+    }
+
+
+def _asset(name: str) -> str:
+    return _read(_ASSETS / name)
+
+
+def _read(path: Any) -> str:
+    return path.read_text(encoding="utf-8")

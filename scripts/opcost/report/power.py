@@ -1,0 +1,137 @@
+"""Is energy more than seconds times a constant?
+
+If power were the same for all operators, energy would be time in another unit, and measuring it
+would tell nothing. The constant that fits best is all joules over all seconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from opcost.report.results import Results
+from opcost.report.roofline import launch_bound
+from opcost.report.scatter import layer, scatter
+from opcost.report.theme import INK, PALETTE, Figure, decades, figure, si_axis
+
+_MOST_OPERATORS = 12
+
+
+@dataclass(frozen=True)
+class Power:
+    """How energy differs from time x mean power, on one target.
+
+    `rms`, `low` and `high` are of energy / (time x mean power) - 1: root mean square, and the
+    limits of the middle 90 % of operators. `half_width` is the median of power's own.
+    """
+
+    operators: int
+    mean_power_w: float
+    idle_power_w: float | None
+    rms: float
+    low: float
+    high: float
+    half_width: float | None
+
+    @property
+    def sentences(self) -> str:
+        """The answer in words."""
+        own = "" if self.half_width is None else f" Power itself is known to {self.half_width:.1%}."
+        known = self.half_width if self.half_width is not None else 0.0
+        answer = "Yes" if self.rms > 2 * known else "Hardly"
+        return (
+            f"{answer}. Over {self.operators} operators, mean power is {self.mean_power_w:.4g} W. "
+            f"Seconds times that would miss an operator's energy by {self.rms:.1%} (root mean "
+            f"square); nine of ten operators need between {self.low:+.0%} and {self.high:+.0%} of "
+            f"it.{own}"
+        )
+
+
+def power(frame: pd.DataFrame) -> Power | None:
+    """Of the measured operators of one target; None where no energy was measured."""
+    rows = frame[frame["energy_j"].notna()]
+    if rows.empty:
+        return None
+    mean_w = float(rows["energy_j"].sum() / rows["time_s"].sum())
+    excess = rows["energy_j"] / (rows["time_s"] * mean_w) - 1
+    idle, half_width = rows["idle_power_w"].median(), rows["power_half_width"].median()
+    return Power(
+        len(rows),
+        mean_w,
+        None if np.isnan(idle) else float(idle),
+        float(np.sqrt((excess**2).mean())),
+        float(excess.quantile(0.05)),
+        float(excess.quantile(0.95)),
+        None if np.isnan(half_width) else float(half_width),
+    )
+
+
+def why_not(frame: pd.DataFrame) -> list[tuple[str, int]]:
+    """The reasons for which operators of one target have no energy, and how many have each."""
+    missing = frame.loc[frame["energy_j"].isna(), "energy_reason"].fillna("no reason is given")
+    return [(str(reason), int(count)) for reason, count in missing.value_counts().items()]
+
+
+def against_time(results: Results, target: str, found: Power) -> tuple[Figure, str]:
+    """Power against time, with mean and idle power; and what its marks are."""
+    frame = results.measured(target)
+    data = scatter(frame, "time_s", "power_w", launch_bound(frame))
+    scale, ticks = decades([mark["x"] for mark in data.marks])
+    x = alt.X("x:Q", scale=scale, axis=si_axis("time of an iteration", "s", values=ticks))
+    y = alt.Y("y:Q", scale=alt.Scale(zero=True), axis=si_axis("power", "W"))
+    tooltip = [
+        alt.Tooltip("x:Q", title="time (s)", format=".3~s"),
+        alt.Tooltip("y:Q", title="power (W)", format=".3~s"),
+    ]
+    levels = [{"y": found.mean_power_w, "text": f"mean {found.mean_power_w:.4g} W"}]
+    if found.idle_power_w is not None:
+        levels.append({"y": found.idle_power_w, "text": f"idle {found.idle_power_w:.4g} W"})
+    base = alt.Chart(alt.NamedData("levels")).encode(y="y:Q")
+    rules = base.mark_rule(strokeDash=[5, 3], color=INK)
+    names = base.mark_text(align="right", dy=-6, fontSize=11).encode(
+        x=alt.value("width"), text="text:N"
+    )
+    chart = alt.layer(rules, layer(data, x, y, tooltip), names)
+    label = f"Power of operators on {target} against their time, which is logarithmic."
+    datasets = {"marks": data.marks, "levels": levels}
+    return figure(chart, 300, f"{target}: power against time", label, datasets), data.note
+
+
+def spans(frame: pd.DataFrame, mean_power_w: float) -> list[dict[str, Any]]:
+    """For the operators with most tuples: quantiles of energy / (time x mean power)."""
+    rows = frame[frame["energy_j"].notna()]
+    ratio = rows["energy_j"] / (rows["time_s"] * mean_power_w)
+    found = []
+    for name in rows["name"].value_counts().index[:_MOST_OPERATORS]:
+        values = ratio[rows["name"] == name]
+        quantiles = values.quantile([0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
+        names = ("low", "quarter", "median", "three_quarters", "high")
+        spread = dict(zip(names, quantiles, strict=True))
+        found.append({"name": name, "operators": len(values), **spread})
+    return sorted(found, key=lambda row: row["median"])
+
+
+def unexplained(values: Sequence[dict[str, Any]], target: str) -> Figure:
+    """Energy by operator, in units of time x mean power."""
+    base = alt.Chart(alt.NamedData("spans")).encode(y=alt.Y("name:N", sort=None, title=None))
+    title = "energy / (time x mean power)"
+    axis = alt.Axis(title=title, format=".2~f", orient="top", tickCount=6)
+    scale = alt.Scale(zero=False, padding=10)
+    tooltip: list[Any] = ["name:N", "operators:Q"]
+    tooltip += [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("low", "median", "high")]
+    whole = base.mark_rule(strokeWidth=1.5, color=PALETTE[0]).encode(
+        x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q", tooltip=tooltip
+    )
+    half = base.mark_bar(height=9, color=PALETTE[0]).encode(
+        x="quarter:Q", x2="three_quarters:Q", tooltip=tooltip
+    )
+    middle = base.mark_tick(color=INK, thickness=3, height=15).encode(x="median:Q")
+    one = alt.Chart(alt.NamedData("one")).mark_rule(strokeDash=[5, 3]).encode(x="at:Q")
+    chart = alt.layer(one, whole, half, middle)
+    title = f"{target}: energy that time does not explain"
+    label = f"Energy of each operator on {target} in units of its time times mean power."
+    datasets = {"spans": values, "one": [{"at": 1}]}
+    return figure(chart, 24 * len(values), title, label, datasets)

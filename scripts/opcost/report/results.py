@@ -1,0 +1,86 @@
+"""What the report is made of: the final files of a study."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from opcost import records, schemas
+from opcost.database import read_database
+from opcost.operator_tuple import short_name
+
+Row = Mapping[str, Any]
+
+NOTHING = "\N{EN DASH}"
+"""Stands where there is no value."""
+
+RAW = ("batch_time_s", "batch_undisturbed", "power_sample_w", "power_sample_time_s")
+"""Columns that hold many values in each row."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The rows of a study's final files."""
+
+    database: pa.Table
+    comparison: Sequence[Row]
+    shares: Sequence[Row]
+    modules: Sequence[Row]
+    models: Sequence[Row]
+
+    @classmethod
+    def read(
+        cls, database: Path, comparison: Path, shares: Path, modules: Path, models: Path
+    ) -> "Results":
+        """Read the files. Raises OpcostError for one that is damaged or of another version."""
+        return cls(
+            read_database(database),
+            records.read(comparison, schemas.COMPARISON).to_pylist(),
+            records.read(shares, schemas.SHARES).to_pylist(),
+            records.read(modules, schemas.MODULES).to_pylist(),
+            records.read(models, schemas.EXTRACTION).to_pylist(),
+        )
+
+    @cached_property
+    def targets(self) -> list[str]:
+        """Every target that something was measured on."""
+        named = [row["target"] for row in self.comparison]
+        return list(dict.fromkeys([*named, *self.database["target"].to_pylist()]))
+
+    @cached_property
+    def operators(self) -> pd.DataFrame:
+        """The database without raw values, and what follows from each row.
+
+        `name`: the operator as people call it; `flops_per_s`, `bytes_per_s`, `flops_per_byte`;
+        `time_half_width`, `power_half_width`: half of the 95 % interval as a share of the value.
+        Null where there is nothing to divide.
+        """
+        columns = [name for name in self.database.column_names if name not in RAW]
+        frame = self.database.select(columns).to_pandas()
+        work = frame[["flops", "bytes"]].where(frame[["flops", "bytes"]] > 0)
+        return frame.assign(
+            name=frame["operator"].map(short_name),
+            flops_per_s=work["flops"] / frame["time_s"],
+            bytes_per_s=work["bytes"] / frame["time_s"],
+            flops_per_byte=work["flops"] / work["bytes"],
+            time_half_width=_half_width(frame, "time", "s"),
+            power_half_width=_half_width(frame, "power", "w"),
+        )
+
+    def measured(self, target: str) -> pd.DataFrame:
+        """The operators that have a result on a target."""
+        frame = self.operators
+        return frame[(frame["target"] == target) & (frame["status"] == "ok")]
+
+    def compared(self, target: str) -> list[Row]:
+        """The comparison's rows of a target."""
+        return [row for row in self.comparison if row["target"] == target]
+
+
+def _half_width(frame: pd.DataFrame, name: str, unit: str) -> pd.Series:
+    width = frame[f"{name}_ci_high_{unit}"] - frame[f"{name}_ci_low_{unit}"]
+    return width / 2 / frame[f"{name}_{unit}"]

@@ -1,0 +1,138 @@
+"""What limits the operators: memory, arithmetic, or launching?
+
+The roofline of Williams, Waterman and Patterson (Communications of the ACM 52(4), 2009), under
+ceilings that were observed: the highest FLOP/s and bytes/s that any operator reached on the target.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from opcost.report.results import Results
+from opcost.report.scatter import layer, scatter
+from opcost.report.theme import INK, Figure, decades, figure, si_axis
+from opcost.text import scaled
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Observed ceilings of a target, who reached them, and how many operators lie where.
+
+    `without_flops` operators have none, or none that are known: they are in no chart, and can be
+    nothing but bound by memory or launching.
+    """
+
+    flops_per_s: float
+    bytes_per_s: float
+    fastest: str
+    widest: str
+    left: int
+    right: int
+    launch_bound: int
+    without_flops: int
+
+    @property
+    def ridge(self) -> float:
+        """FLOP per byte at which the ceilings meet."""
+        return self.flops_per_s / self.bytes_per_s
+
+    @property
+    def sentences(self) -> str:
+        """What the chart says, in words."""
+        ridge = f"{self.ridge:.3g} FLOP per byte"
+        text = (
+            f"The highest observed are {scaled(self.flops_per_s, 'FLOP/s')} ({self.fastest}) and "
+            f"{scaled(self.bytes_per_s, 'B/s')} ({self.widest}); the ceilings meet at {ridge}. "
+            f"{self.left} operators lie left of that, under the memory's ceiling, and {self.right} "
+            "right of it, under that of arithmetic."
+        )
+        if self.launch_bound:
+            text += f" {self.launch_bound} are bound by launches."
+        if self.without_flops:
+            text += (
+                f" {self.without_flops} without counted FLOPs (such as activations and "
+                "normalisations) are not in the chart."
+            )
+        return text
+
+
+def roofline(frame: pd.DataFrame) -> Roofline | None:
+    """Of the measured operators of one target; None where none has FLOPs and bytes."""
+    placed = frame[frame["flops_per_byte"].notna()]
+    if placed.empty:
+        return None
+    fastest = frame.nlargest(1, "flops_per_s").iloc[0]
+    widest = frame.nlargest(1, "bytes_per_s").iloc[0]
+    ridge = fastest["flops_per_s"] / widest["bytes_per_s"]
+    launched = launch_bound(placed)
+    return Roofline(
+        float(fastest["flops_per_s"]),
+        float(widest["bytes_per_s"]),
+        fastest["description"],
+        widest["description"],
+        int((placed["flops_per_byte"] < ridge).sum()),
+        int((placed["flops_per_byte"] >= ridge).sum()),
+        int(launched.sum()),
+        len(frame) - len(placed),
+    )
+
+
+def launch_bound(frame: pd.DataFrame) -> pd.Series:
+    """Which rows are flagged `launch_bound`."""
+    return frame["flags"].map(lambda flags: flags is not None and "launch_bound" in flags)
+
+
+def drawn(results: Results, target: str) -> tuple[Roofline, Figure, str] | None:
+    """The ceilings, the chart, and what its marks are; None where there is nothing to place."""
+    frame = results.measured(target)
+    roof = roofline(frame)
+    if roof is None:
+        return None
+    data = scatter(frame, "flops_per_byte", "flops_per_s", launch_bound(frame))
+    line = _ceiling(roof, [mark["x"] for mark in data.marks])
+    across, across_ticks = decades([point["x"] for point in line])
+    up, up_ticks = decades([*(mark["y"] for mark in data.marks), roof.flops_per_s * 1.6])
+    x = alt.X(
+        "x:Q", scale=across, axis=alt.Axis(title="FLOP per byte", format="~g", values=across_ticks)
+    )
+    y = alt.Y("y:Q", scale=up, axis=si_axis("", "FLOP/s", values=up_ticks))
+    tooltip = [
+        alt.Tooltip("x:Q", title="FLOP per byte", format=".3~s"),
+        alt.Tooltip("y:Q", title="FLOP/s", format=".3~s"),
+    ]
+    points = layer(data, x, y, tooltip)
+    chart = alt.layer(*_drawn_ceiling(), points)
+    label = f"Roofline of {target}: FLOP/s of operators against FLOP per byte, logarithmic."
+    datasets = {"marks": data.marks, "ceiling": line, "names": _names(roof, line)}
+    return roof, figure(chart, 320, f"{target}: roofline", label, datasets), data.note
+
+
+def _ceiling(roof: Roofline, intensities: list[float]) -> list[dict[str, float]]:
+    """The corners of both ceilings, somewhat wider than the operators under them."""
+    left, right = min([roof.ridge, *intensities]) / 4, max([roof.ridge, *intensities]) * 2
+    return [
+        {"x": left, "y": left * roof.bytes_per_s},
+        {"x": roof.ridge, "y": roof.flops_per_s},
+        {"x": right, "y": roof.flops_per_s},
+    ]
+
+
+def _names(roof: Roofline, line: list[dict[str, float]]) -> list[dict[str, Any]]:
+    """What is written above the line, where no operator can be, and where."""
+    middle = math.sqrt(line[0]["x"] * roof.ridge)
+    bytes_per_s = {"x": middle, "y": middle * roof.bytes_per_s}
+    return [
+        {**bytes_per_s, "text": f"observed: {scaled(roof.bytes_per_s, 'B/s')}"},
+        {**line[2], "text": f"observed: {scaled(roof.flops_per_s, 'FLOP/s')}"},
+    ]
+
+
+def _drawn_ceiling() -> list[alt.Chart]:
+    lines = alt.Chart(alt.NamedData("ceiling")).mark_line(
+        color=INK, strokeWidth=1.5, strokeDash=[5, 3], clip=True
+    )
+    names = alt.Chart(alt.NamedData("names")).mark_text(align="right", dx=-6, dy=-8, fontSize=11)
+    return [lines.encode(x="x:Q", y="y:Q"), names.encode(x="x:Q", y="y:Q", text="text:N")]

@@ -1,0 +1,137 @@
+"""What a row of the table opens: its raw values, and everything else that is known of it.
+
+Raw values are deviations in steps of 0.01 % from the row's own result, and where a database is
+large some are left out, evenly: a page has to be small. The database holds all of them.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from opcost.report.operator_table import significant
+from opcost.report.results import RAW
+
+CHUNK = 250
+"""Rows that are unpacked together."""
+STEP = 1e-4
+"""Raw values are whole multiples of it, relative to the row's result."""
+_MOST_VALUES = 3_000_000  # on a page: batches, and as many power samples
+_FEWEST = 24
+_DIGITS = 5
+_IN_TABLE = ("target", "operator", "description", "status", "flags")
+_AS_JSON = ("conditions_json",)
+
+
+def chunks(database: pa.Table) -> list[dict[str, Any]]:
+    """Of each `CHUNK` rows, in order: `columns` that vary, `batches` and `power`.
+
+    A row's `batches` are None, or `count` (of all), `values` (deviations from `time_s` in `STEP`)
+    and `disturbed` (positions among the values); its `power`, `count`, `values` (from `power_w`)
+    and `gaps_ms` (milliseconds since the value before).
+    """
+    most = max(_FEWEST, _MOST_VALUES // max(len(database), 1))
+    varying = _varying(database)
+    return [
+        _chunk(database.slice(start, CHUNK), varying, most)
+        for start in range(0, len(database), CHUNK)
+    ]
+
+
+def common(database: pa.Table) -> dict[str, dict[str, Any]]:
+    """For each target, the columns that are the same in all rows, with that value."""
+    varying = {*_varying(database), *_IN_TABLE, *_AS_JSON, *RAW}
+    names = [name for name in database.column_names if name not in varying]
+    found: dict[str, dict[str, Any]] = {}
+    targets = database["target"].to_pylist()
+    for target in dict.fromkeys(targets):
+        first = database.slice(targets.index(target), 1)
+        values = {name: _plain(first[name])[0] for name in names}
+        found[target] = {name: value for name, value in values.items() if value is not None}
+    return found
+
+
+def _varying(database: pa.Table) -> list[str]:
+    """Columns that are not the same in all rows of a target."""
+    candidates = set(database.column_names) - {*RAW, *_IN_TABLE, *_AS_JSON}
+    columns = {name: database[name] for name in database.column_names if name in candidates}
+    texts = {
+        name: pa.array(map(str, column.to_pylist())) if pa.types.is_nested(column.type) else column
+        for name, column in columns.items()
+    }
+    table = pa.table({"target": database["target"], **texts})
+    all_values = pc.CountOptions(mode="all")
+    counts = table.group_by("target").aggregate(
+        [(name, "count_distinct", all_values) for name in texts]
+    )
+    return [name for name in texts if pc.max(counts[f"{name}_count_distinct"]).as_py() > 1]
+
+
+def _chunk(rows: pa.Table, varying: Sequence[str], most: int) -> dict[str, Any]:
+    raw = {name: rows[name].to_pylist() for name in (*RAW, "time_s", "power_w")}
+    batches = zip(raw["batch_time_s"], raw["batch_undisturbed"], raw["time_s"], strict=True)
+    samples = zip(raw["power_sample_w"], raw["power_sample_time_s"], raw["power_w"], strict=True)
+    return {
+        "columns": {name: _plain(rows[name]) for name in varying},
+        "batches": [_batches(*row, most) for row in batches],
+        "power": [_power(*row, most) for row in samples],
+    }
+
+
+def _batches(
+    times_s: list[float] | None, undisturbed: list[bool] | None, time_s: float | None, most: int
+) -> dict[str, Any] | None:
+    if not times_s or not time_s:
+        return None
+    kept = _kept(len(times_s), most)
+    counted = np.ones(len(times_s), bool) if undisturbed is None else np.array(undisturbed)
+    return {
+        "count": len(times_s),
+        "values": _deviations(np.array(times_s)[kept], time_s),
+        "disturbed": np.flatnonzero(~counted[kept]).tolist(),
+    }
+
+
+def _power(
+    samples_w: list[float] | None, times_s: list[float] | None, power_w: float | None, most: int
+) -> dict[str, Any] | None:
+    if not samples_w or not times_s or not power_w:
+        return None
+    kept = _kept(len(samples_w), most)
+    milliseconds = np.rint(np.array(times_s)[kept] * 1e3).astype(int)
+    return {
+        "count": len(samples_w),
+        "values": _deviations(np.array(samples_w)[kept], power_w),
+        "gaps_ms": np.diff(milliseconds, prepend=0).tolist(),
+    }
+
+
+def _kept(count: int, most: int) -> np.ndarray:
+    """Positions of the values that are kept: all, or `most` of them at even distances."""
+    return np.rint(np.linspace(0, count - 1, min(count, most))).astype(int)
+
+
+def _deviations(values: np.ndarray, result: float) -> list[int]:
+    return np.rint((values / result - 1) / STEP).astype(int).tolist()
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values as JSON data that people can read."""
+    return [_shown(value) for value in column.to_pylist()]
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, float):
+        return significant(value, _DIGITS)
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="seconds")
+    if isinstance(value, list):
+        return ", ".join(map(_item, value)) or None
+    return value
+
+
+def _item(item: Any) -> str:
+    return ": ".join(map(str, item)) if isinstance(item, tuple) else str(item)

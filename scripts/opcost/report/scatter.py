@@ -1,0 +1,115 @@
+"""Many operators in one picture: a mark for each, or, of very many, for each cell of a grid."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from opcost.report.theme import OTHERS, PALETTE, SHAPES
+
+MOST_MARKS = 600
+"""More marks than these are slow to draw and lie on top of one another."""
+_GRIDS = (64, 48, 36, 28, 20, 14, 10)
+_OTHERS = "other operators"
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Marks of a scatter plot, `x`, `y`, `name`, `hollow`, `operators` and `example` in each.
+
+    `grid` is the number of cells on each axis, or None if every operator has its own mark.
+    """
+
+    marks: list[dict[str, Any]]
+    names: list[str]
+    grid: int | None
+
+    @property
+    def note(self) -> str:
+        """What a reader must know of the marks."""
+        if self.grid is None:
+            return "Each mark is an operator tuple."
+        return (
+            f"Too many operators to draw each: a mark is a cell of a grid of {self.grid} x "
+            f"{self.grid}, larger for more operators, at their median."
+        )
+
+
+def scatter(frame: pd.DataFrame, x: str, y: str, hollow: pd.Series) -> Scatter:
+    """The rows that have both `x` and `y` above zero, for logarithmic axes.
+
+    `hollow` says which marks are drawn so.
+    """
+    usable = (frame[x] > 0) & (frame[y] > 0)
+    rows = frame.loc[usable, ["name", "description"]].assign(
+        x=frame[x], y=frame[y], hollow=hollow.astype(bool), operators=1
+    )
+    names = rows["name"].value_counts().index.tolist()
+    if len(names) > len(PALETTE):
+        names = [*names[: len(PALETTE) - 1], _OTHERS]
+        rows["name"] = rows["name"].where(rows["name"].isin(names), _OTHERS)
+    rows = rows.rename(columns={"description": "example"})
+    if len(rows) <= MOST_MARKS:
+        return Scatter(_records(rows), names, None)
+    for grid in _GRIDS:
+        cells = _joined(rows, grid)
+        if len(cells) <= MOST_MARKS:
+            break
+    return Scatter(_records(cells), names, grid)
+
+
+def layer(data: Scatter, x: alt.X, y: alt.Y, tooltip: list[Any]) -> alt.Chart:
+    """Of data named `marks`: colour and shape tell the operator."""
+    colours = [
+        OTHERS if name == _OTHERS else PALETTE[index] for index, name in enumerate(data.names)
+    ]
+    legend = alt.Legend(title=None)
+    scale = alt.Scale(domain=data.names, range=colours)
+    shapes = alt.Scale(domain=data.names, range=list(SHAPES[: len(data.names)]))
+    size = (
+        alt.value(40)
+        if data.grid is None
+        else alt.Size("operators:Q", scale=alt.Scale(range=[20, 260]), legend=None)
+    )
+    return (
+        alt.Chart(alt.NamedData("marks"))
+        .mark_point(strokeWidth=1.4)
+        .encode(
+            x=x,
+            y=y,
+            size=size,
+            stroke=alt.Stroke("name:N", scale=scale, legend=legend),
+            fill=alt.Fill("name:N", scale=scale, legend=legend),
+            shape=alt.Shape("name:N", scale=shapes, legend=legend),
+            fillOpacity=alt.condition("datum.hollow", alt.value(0), alt.value(0.55)),
+            tooltip=["example:N", "operators:Q", *tooltip],
+        )
+    )
+
+
+def _joined(rows: pd.DataFrame, grid: int) -> pd.DataFrame:
+    """One row for each occupied cell, operator and kind of mark."""
+    cells = {axis: _cell(rows[axis], grid) for axis in ("x", "y")}
+    groups = rows.assign(column=cells["x"], row=cells["y"]).groupby(
+        ["name", "hollow", "column", "row"], sort=False
+    )
+    joined = groups.agg(x=("x", "median"), y=("y", "median"), operators=("x", "size"))
+    joined["example"] = groups["example"].first()
+    joined = joined.reset_index()
+    others = joined["operators"] - 1
+    more = " and " + others.astype(str) + " more"
+    joined["example"] = joined["example"] + more.where(others > 0, "")
+    return joined.sort_values("operators", ascending=False)
+
+
+def _cell(values: pd.Series, grid: int) -> np.ndarray:
+    logarithms = np.log10(values)
+    span = max(logarithms.max() - logarithms.min(), 1e-9)
+    return np.floor((logarithms - logarithms.min()) / span * (grid - 1e-6)).astype(int)
+
+
+def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    columns = ["name", "x", "y", "hollow", "operators", "example"]
+    return [dict(zip(columns, row, strict=True)) for row in rows[columns].itertuples(index=False)]

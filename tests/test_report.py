@@ -1,0 +1,285 @@
+"""What the report says follows from the study's files; without a browser."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.errors import OpcostError
+from opcost.report import power, roofline
+from opcost.report.agreement import agreement, missing
+from opcost.report.flags import MEANINGS
+from opcost.report.machine import machine, settings
+from opcost.report.module_costs import module_groups
+from opcost.report.operator_costs import stacks
+from opcost.report.operator_table import operator_table
+from opcost.report.packing import packed, unpacked
+from opcost.report.page import render, script_json
+from opcost.report.quality import quality
+from opcost.report.results import Results
+from opcost.report.row_details import CHUNK, STEP, chunks, common
+from opcost.report.scatter import MOST_MARKS, scatter
+from synthetic_study import NO_SENSOR, TARGETS, make_study
+
+FILES = ("database", "comparison", "shares", "modules", "models")
+
+
+def read(folder):
+    return Results.read(**{name: folder / f"{name}.parquet" for name in FILES})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_study(tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture(scope="module")
+def results(folder):
+    return read(folder)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Two thousand operators on one target."""
+    folder = tmp_path_factory.mktemp("many")
+    return read(make_study(folder, operators=2000, targets=TARGETS[:1], batches=400, samples=20))
+
+
+def test_a_file_of_another_kind_is_refused(folder):
+    with pytest.raises(OpcostError, match="comparison"):
+        Results.read(*[folder / "database.parquet"] * 5)
+
+
+def test_the_verdict_counts_the_models_that_can_be_compared(results):
+    found = agreement(results, "time")
+    assert found.verdicts["large_gpu"].startswith("2 of 3 models can be compared.")
+    rows = {(row["model"], row["target"]): row for row in found.table}
+    assert rows["first", "large_gpu"]["sum of operators"] == "\N{EN DASH}"
+    assert rows["first", "large_gpu"]["tuples measured"] == "19 of 20"
+
+
+def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):
+    [failed] = missing(results, "time")
+    assert failed[0] == "large_gpu, small_gpu, processor"
+    assert failed[1].startswith("1 of 20 operator tuples failed")
+    assert failed[2] == "first"
+    assert ("processor", NO_SENSOR, "second, third") in missing(results, "energy")
+
+
+def test_a_stack_adds_up_to_the_sum_over_the_operators(results):
+    parts = stacks(results, "large_gpu", "time")
+    for row in results.compared("large_gpu"):
+        if row["estimate_time_s"] is None:
+            continue
+        mine = [part for part in parts if part["model"] == row["model"]]
+        stacked = sum(part["value"] for part in mine if part["part"] == "sum")
+        [whole] = [part["value"] for part in mine if part["part"] == "whole"]
+        assert stacked == pytest.approx(row["estimate_time_s"])
+        assert whole == row["reference_time_s"]
+
+
+def test_an_incomplete_stack_says_so(results):
+    parts = stacks(results, "large_gpu", "time")
+    notes = {part["model"]: part["note"] for part in parts if part["part"] == "sum"}
+    assert notes == {"first": "19 of 20 tuples", "second": "", "third": ""}
+
+
+paths = st.lists(st.sampled_from("abc"), max_size=3).map(".".join)
+
+
+@given(st.lists(st.tuples(paths, st.floats(1e-6, 1)), min_size=1, max_size=40))
+def test_groups_of_modules_hold_every_call_once_and_all_of_the_time(calls):
+    rows = [
+        {"target": "t", "module_path": path, "module_class": "C", "calls": 1, "time_s": time_s}
+        for path, time_s in dict(calls).items()
+    ]
+    groups = module_groups(rows)
+    assert sum(group["calls"] for group in groups) == len(rows)
+    assert sum(group["value"] for group in groups) == pytest.approx(
+        sum(row["time_s"] for row in rows)
+    )
+    assert len({group["module"] for group in groups}) == len(groups)
+
+
+def test_a_group_of_modules_with_an_unmeasured_operator_has_no_time():
+    row = {"target": "t", "module_class": "C", "calls": 1}
+    rows = [
+        {**row, "module_path": "a", "time_s": 1.0},
+        {**row, "module_path": "b", "time_s": None},
+    ]
+    assert [(group["module"], group["value"]) for group in module_groups(rows)] == [("a", 1.0)]
+
+
+def test_ceilings_are_the_highest_that_an_operator_reached(results):
+    frame = results.measured("large_gpu")
+    roof = roofline.roofline(frame)
+    ok = frame[frame["flops"] > 0]
+    assert roof.flops_per_s == (ok["flops"] / ok["time_s"]).max()
+    assert roof.bytes_per_s == (frame["bytes"] / frame["time_s"]).max()
+    assert roof.left + roof.right == len(ok)
+    assert roof.without_flops == len(frame) - len(ok)
+    assert roof.launch_bound == sum("launch_bound" in flags for flags in ok["flags"])
+
+
+def test_without_flops_there_is_no_roofline(results):
+    frame = results.measured("large_gpu")
+    assert roofline.roofline(frame[frame["name"] == "relu_"]) is None
+
+
+def test_few_operators_have_a_mark_each_and_many_share_one(results, many):
+    def marks(results):
+        frame = results.measured("large_gpu")
+        return scatter(frame, "time_s", "power_w", roofline.launch_bound(frame)), len(frame)
+
+    few, count = marks(results)
+    assert (few.grid, len(few.marks)) == (None, count)
+    joined, count = marks(many)
+    assert joined.grid is not None
+    assert len(joined.marks) <= MOST_MARKS
+    assert sum(mark["operators"] for mark in joined.marks) == count
+    assert "cell of a grid" in joined.note
+
+
+def test_energy_that_is_time_times_a_constant_is_found_to_be_so(results):
+    frame = results.measured("large_gpu").copy()
+    frame["energy_j"] = 100.0 * frame["time_s"]
+    found = power.power(frame)
+    assert found.mean_power_w == pytest.approx(100.0)
+    assert found.rms == pytest.approx(0.0, abs=1e-9)
+    assert found.sentences.startswith("Hardly.")
+
+
+def test_energy_that_is_more_than_that_is_found_to_be_so(results):
+    found = power.power(results.measured("large_gpu"))
+    assert found.sentences.startswith("Yes.")
+    assert found.low < 0 < found.high
+
+
+def test_without_energy_there_is_a_reason_for_each_operator(results):
+    frame = results.measured("processor")
+    assert power.power(frame) is None
+    assert power.why_not(frame) == [(NO_SENSOR, len(frame))]
+
+
+def test_the_table_has_every_row_of_the_database_and_null_where_nothing_was_measured(results):
+    table = operator_table(results)
+    assert len(table["rows"]) == len(results.database)
+    titles = [column["title"] for column in table["columns"]]
+    by_title = [dict(zip(titles, row, strict=True)) for row in table["rows"]]
+    first = results.database.slice(0, 1).to_pylist()[0]
+    assert by_title[0]["time (µs)"] == pytest.approx(first["time_s"] * 1e6, rel=1e-3)
+    failed = [row for row in by_title if row["status"] == "out_of_memory"]
+    assert [row["time (µs)"] for row in failed] == [None] * 3
+
+
+def raw(chunk, kind, at, middle):
+    return np.array(chunk[kind][at]["values"]) * STEP * middle + middle
+
+
+def test_the_details_of_a_row_give_back_its_raw_values(results):
+    rows = results.database.to_pylist()
+    for index in (0, 61, len(rows) - 1):
+        row, chunk = rows[index], chunks(results.database)[index // CHUNK]
+        at = index % CHUNK
+        assert raw(chunk, "batches", at, row["time_s"]) == pytest.approx(
+            row["batch_time_s"], rel=STEP
+        )
+        counted = np.ones(len(row["batch_time_s"]), bool)
+        counted[chunk["batches"][at]["disturbed"]] = False
+        assert counted.tolist() == row["batch_undisturbed"]
+        if row["power_w"] is None:
+            assert chunk["power"][at] is None
+            continue
+        assert raw(chunk, "power", at, row["power_w"]) == pytest.approx(
+            row["power_sample_w"], rel=STEP
+        )
+        times_s = np.cumsum(chunk["power"][at]["gaps_ms"]) / 1e3
+        assert times_s == pytest.approx(row["power_sample_time_s"], abs=5e-4)
+
+
+def test_a_row_that_failed_has_no_raw_values_and_keeps_its_error(results):
+    index = results.database["status"].to_pylist().index("out_of_memory")
+    chunk = chunks(results.database)[index // CHUNK]
+    assert chunk["batches"][index % CHUNK] is None
+    assert chunk["columns"]["error"][index % CHUNK] == "synthetic: tried to allocate 80 GiB"
+
+
+def test_of_a_large_database_raw_values_are_thinned_and_their_count_is_kept(many, monkeypatch):
+    monkeypatch.setattr("opcost.report.row_details._MOST_VALUES", 100 * len(many.database))
+    batches = chunks(many.database)[0]["batches"][0]
+    assert batches["count"] == 400
+    assert len(batches["values"]) == 100
+
+
+def test_columns_that_never_vary_are_told_once_for_each_target(results):
+    found = common(results.database)
+    assert found["large_gpu"]["device_name"] == "synthetic large_gpu"
+    varying = chunks(results.database)[0]["columns"]
+    assert not set(found["large_gpu"]) & set(varying)
+    assert {"time_s", "canonical_json", "temperature_end_c"} <= set(varying)
+
+
+def test_quality_counts_failures_and_flags(results):
+    found = quality(results)
+    facts = {title: cells for title, *cells in found.facts}
+    assert facts["operator tuples"] == ["60"] * 3
+    assert facts["failed"] == ["1"] * 3
+    assert [failure[:4] for failure in found.failures] == [
+        (target.name, "out_of_memory", "synthetic: tried to allocate 80 GiB", 1)
+        for target in TARGETS
+    ]
+    flags = {name: counts for name, _, *counts in found.flags}
+    drifting = sum("drifting" in flags for flags in results.measured("processor")["flags"])
+    assert flags["drifting"][2].startswith(f"{drifting} (")
+
+
+def test_every_flag_of_the_documents_is_explained():
+    docs = Path(__file__).parent.parent / "docs"
+    for name in ("time", "energy"):
+        text = (docs / f"{name}.md").read_text().partition("## Flags")[2].partition("\n## ")[0]
+        documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+        assert documented
+        assert documented <= set(MEANINGS)
+
+
+def test_the_machine_is_told_for_each_target(results):
+    rows = {name: cells for name, _, cells in machine(results)}
+    assert rows["device_name"] == [f"synthetic {target.name}" for target in TARGETS]
+    assert "driver_version" not in rows
+    assert dict(settings(results))["measurement.batch_s"] == ["0.01"] * 3
+
+
+def test_the_page_names_no_address_to_fetch_from(results):
+    page = render(results)
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+    assert "@import" not in page
+    assert page.count('<script type="application/octet-stream" id="vega">') == 1
+
+
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.lists(JSON))
+def test_data_survive_packing_and_cannot_end_a_script(data):
+    assert unpacked(packed(data)) == data
+    assert "<" not in script_json(data)
+    assert json.loads(script_json(data)) == data
+
+
+def test_the_smallest_study_makes_a_page(tmp_path):
+    """One operator, one model, nothing but a time."""
+    results = read(make_study(tmp_path, operators=1, models=("one",), targets=TARGETS[2:]))
+    assert "1 model," in render(results)
+
+
+def test_a_database_whose_rows_all_failed_makes_a_page(results):
+    failed = results.database.filter(pa.compute.not_equal(results.database["status"], "ok"))
+    page = render(Results(failed, [], [], [], results.models))
+    assert "tried to allocate 80 GiB" in page
