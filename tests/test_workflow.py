@@ -57,7 +57,7 @@ def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
         + ["collect", "identify_target", "characterize_sensor"]
         + ["benchmark_operator"] * 6
         + ["benchmark_model"] * 2
-        + ["database", "compare", "models"]
+        + ["database", "compare", "models", "report"]
     )
 
 
@@ -108,7 +108,7 @@ def test_models_are_tabulated_alone_and_one_that_is_refused_stops_nothing(done):
 
 def test_some_operators_are_measured_again_last_of_all(done):
     configure(done, measured_again=2)
-    assert done.started() == ["benchmark_operator_again"] * 2 + ["compare", "database"]
+    assert done.started() == ["benchmark_operator_again"] * 2 + ["compare", "database", "report"]
     again = sorted((done.root / "results/local/again").glob("*.parquet"))
     assert [path.name for path in again] == sorted(stamps(done))[:2]
     assert done.started() == []
@@ -138,7 +138,7 @@ def test_a_new_model_measures_only_its_new_tuples(done):
     configure(done, models=["tiny_mlp", "tiny_cnn", "square"])
     before = stamps(done)
     assert done.started() == sorted(
-        ["extract", "models", "collect", "benchmark_model", "database", "compare"]
+        ["extract", "models", "collect", "benchmark_model", "database", "compare", "report"]
         # linear 4x8 to 8 (once, though called twice) and relu 4x8
         + ["benchmark_operator"] * 2
     )
@@ -147,7 +147,7 @@ def test_a_new_model_measures_only_its_new_tuples(done):
 
 def test_a_removed_model_measures_nothing(done):
     configure(done, models=["tiny_cnn"])
-    assert done.started() == ["collect", "compare", "database", "models"]
+    assert done.started() == ["collect", "compare", "database", "models", "report"]
     assert len(pq.read_table(done.root / "results/database.parquet")) == 3
 
 
@@ -156,7 +156,7 @@ def test_a_changed_model_config_extracts_that_model_alone(done):
     edit(done.root / "tests/study/models/tiny_cnn.yaml", lambda model: model.update(change))
     before = stamps(done)
     assert done.started() == sorted(
-        ["extract", "models", "collect", "benchmark_model", "database", "compare"]
+        ["extract", "models", "collect", "benchmark_model", "database", "compare", "report"]
         + ["benchmark_operator"] * 3
     )
     assert before.items() <= stamps(done).items()
@@ -191,12 +191,12 @@ def test_where_a_cluster_would_send_jobs_measures_nothing_again(done):
 
 def test_a_deleted_measurement_is_measured_again(done):
     next(done.root.glob(MEASUREMENTS)).unlink()
-    assert done.started() == ["benchmark_operator", "compare", "database"]
+    assert done.started() == ["benchmark_operator", "compare", "database", "report"]
 
 
 def test_filtered_operators_are_counted_and_leave_no_smaller_sum(done):
     configure(done, operators=["conv2d", "linear"])
-    assert done.started() == ["collect", "compare", "database"]
+    assert done.started() == ["collect", "compare", "database", "report"]
     comparison = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
     for row in comparison:
         assert row["estimate_time_s"] is None

@@ -14,7 +14,7 @@ rule database:
         operators=operator_measurements,
         again=measurements_again,
     output:
-        report("results/database.parquet", category="Operators"),
+        report("results/database.parquet", caption="../report/database.rst", category="Operators"),
     log:
         "logs/database.log",
     conda:
@@ -35,13 +35,21 @@ rule compare:
         models=model_measurements,
     output:
         comparison="results/comparison.parquet",
-        comparison_csv=report("results/comparison.csv", category="Comparison"),
+        comparison_csv=report(
+            "results/comparison.csv", caption="../report/comparison.rst", category="Comparison"
+        ),
         shares="results/shares.parquet",
-        shares_csv=report("results/shares.csv", category="Comparison"),
+        shares_csv=report(
+            "results/shares.csv", caption="../report/shares.rst", category="Comparison"
+        ),
         modules="results/modules.parquet",
-        modules_csv=report("results/modules.csv", category="Comparison"),
-        summary=report("results/summary.txt", category="Comparison"),
-        figure=report("results/cost.svg", category="Comparison"),
+        modules_csv=report(
+            "results/modules.csv", caption="../report/modules.rst", category="Comparison"
+        ),
+        summary=report(
+            "results/summary.txt", caption="../report/summary.rst", category="Comparison"
+        ),
+        figure=report("results/cost.svg", caption="../report/cost.rst", category="Comparison"),
     log:
         "logs/compare.log",
     conda:

@@ -32,8 +32,8 @@ rule models:
         tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
     output:
         table="results/models.parquet",
-        csv=report("results/models.csv", category="Models"),
-        text=report("results/models.txt", category="Models"),
+        csv=report("results/models.csv", caption="../report/models.rst", category="Models"),
+        text=report("results/models.txt", caption="../report/models.rst", category="Models"),
     log:
         "logs/models.log",
     conda:

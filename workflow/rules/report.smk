@@ -1,0 +1,25 @@
+# What a person looks at.
+#
+#   in:  results/database.parquet, comparison.parquet, shares.parquet, modules.parquet, models.parquet
+#   out: results/report.html   charts and tables of all of it, in one file that opens offline
+
+
+rule report:
+    input:
+        database="results/database.parquet",
+        comparison="results/comparison.parquet",
+        shares="results/shares.parquet",
+        modules="results/modules.parquet",
+        models="results/models.parquet",
+    output:
+        report("results/report.html", caption="../report/report.rst", category="Report"),
+    log:
+        "logs/report.log",
+    conda:
+        "../../envs/opcost.yaml"
+    resources:
+        processor=1,
+    message:
+        "Writing the report"
+    script:
+        "../../scripts/report.py"
