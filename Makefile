@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run plan retry test test-slurm check validate format docs clean
+.PHONY: help run plan retry test test-slurm test-browser check validate format docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/run ## Set up .venv if needed, and run the study in config/config.yaml
 	@$(BIN)/snakemake --cores 1
@@ -24,6 +24,9 @@ test: $(VENV)/dev ## Set up .venv if needed, and run the tests
 
 test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this machine; installs Slurm if it may
 	@$(BIN)/python -m pytest -m slurm
+
+test-browser: $(VENV)/dev ## The report in Chromium; installs it if it may
+	@$(BIN)/python -m pytest -m browser
 
 check: $(VENV)/dev ## All that CI and reviewers ask for: linters, formatters, types, tests
 	$(BIN)/ruff check

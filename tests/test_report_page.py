@@ -1,0 +1,237 @@
+"""The report in a real browser: what people see of it, and what they can do."""
+
+import re
+
+import chromium
+import pytest
+from chromium import Watched
+from opcost.report.page import write_report
+from opcost.report.results import Results
+from synthetic_study import NO_SENSOR, TARGETS, make_study
+
+pytestmark = pytest.mark.browser
+
+NAMES = ("database", "comparison", "shares", "modules", "models")
+HOSTILE = "<b>x</b><script>document.title='taken'</script>"
+
+
+def report_of(folder, **study):
+    make_study(folder, **study)
+    path = folder / "report.html"
+    write_report(Results.read(**{name: folder / f"{name}.parquet" for name in NAMES}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    problem = chromium.install()
+    if problem is not None:
+        pytest.skip(problem)
+    with chromium.running() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A study of three targets, with failures, flags and a target without energy."""
+    return report_of(tmp_path_factory.mktemp("report"), models=("first", HOSTILE, "third"))
+
+
+@pytest.fixture
+def opened(browser, path):
+    """Open the report, or another; each page is closed at the end of the test."""
+    contexts = []
+
+    def opened(other=None, **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        return Watched(context.new_page()).open(other or path)
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def page(opened):
+    return opened().page
+
+
+def shown_rows(page):
+    return page.locator("#operator-table tbody tr:has(button.open)")
+
+
+def numbers(text):
+    return [int(number.replace(",", "")) for number in re.findall(r"[\d,]+", text)]
+
+
+def test_it_asks_for_nothing_but_itself_and_nothing_goes_wrong(opened, path):
+    watched = opened()
+    fetched = [url for url in watched.requests if not url.startswith(("blob:", "data:"))]
+    assert fetched == [path.resolve().as_uri()]
+    assert watched.problems == []
+
+
+def test_every_chart_has_marks(page):
+    charts = page.locator(".chart")
+    assert charts.count() >= 10
+    for index in range(charts.count()):
+        marks = charts.nth(index).locator("svg .role-mark path")
+        assert marks.count() > 0, charts.nth(index).evaluate("chart => chart.innerHTML")
+
+
+def test_every_chart_says_what_it_shows(page):
+    for svg in page.locator(".chart svg").all():
+        assert svg.get_attribute("aria-label") or svg.locator("[aria-label]").count()
+
+
+def test_the_search_filters(page):
+    info = page.locator(".dt-info").last
+    assert numbers(info.inner_text())[-1] == 180
+    page.locator("#operators .dt-search input").fill("relu_ small_gpu")
+    page.wait_for_function("document.querySelector('#operators .dt-info').innerText.includes('12')")
+    assert set(shown_rows(page).locator("td.choice:nth-child(2)").all_inner_texts()) == {"relu_"}
+
+
+def test_a_column_can_be_filtered_by_its_values(page):
+    page.locator("#operator-table thead th", has_text="status").locator("button").last.click()
+    page.locator(".dtcc-dropdown").get_by_role("button", name="out_of_memory").click()
+    page.keyboard.press("Escape")
+    assert shown_rows(page).count() == 3
+    assert "out_of_memory" in shown_rows(page).first.inner_text()
+
+
+def test_a_title_sorts(page):
+    def times():
+        texts = shown_rows(page).locator("td:nth-child(5)").all_inner_texts()
+        return [float(text.replace(",", "")) for text in texts if text != "\N{EN DASH}"]
+
+    assert times() == sorted(times(), reverse=True)
+    title = page.locator("#operator-table thead th", has_text="time")
+    while title.get_attribute("aria-sort") != "ascending":
+        title.locator(".dt-column-order").click()
+        page.wait_for_timeout(100)
+    assert len(times()) > 3
+    assert times() == sorted(times())
+
+
+def test_a_row_opens_its_raw_batches_power_and_conditions(page):
+    page.locator("#operators .dt-search input").fill("conv2d large_gpu")
+    shown_rows(page).first.locator("button.open").click()
+    details = page.locator(".details[data-filled]")
+    details.wait_for()
+    assert details.locator(".chart").count() == 2
+    assert details.locator(".chart").first.locator("svg .mark-symbol.role-mark path").count() == 40
+    assert details.locator(".chart").last.locator("svg .mark-symbol.role-mark path").count() == 60
+    text = details.inner_text()
+    assert "40 batches." in text
+    assert "60 refreshes." in text
+    assert "canonical_json" in text
+    assert "torch_version\n2.15.0" in text
+
+
+def test_a_row_that_failed_opens_its_error(page):
+    page.locator("#operators .dt-search input").fill("out_of_memory")
+    shown_rows(page).first.locator("button.open").click()
+    page.locator(".details[data-filled]").wait_for()
+    text = page.locator(".details").inner_text()
+    assert "There are no raw values." in text
+    assert "tried to allocate 80 GiB" in text
+
+
+def test_flags_are_explained_where_a_row_has_them(page):
+    page.locator("#operators .dt-search input").fill("drifting")
+    shown_rows(page).first.locator("button.open").click()
+    page.locator(".details[data-filled]").wait_for()
+    assert "drifting: the first and the second half" in page.locator(".details").inner_text()
+
+
+def test_the_keyboard_reaches_the_table_and_opens_a_row(page):
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('#operator-table button.open')"):
+            break
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    page.keyboard.press("Enter")
+    page.locator(".details[data-filled]").wait_for()
+    assert page.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
+    page.keyboard.press("Enter")
+    assert page.locator(".details").count() == 0
+
+
+def test_another_model_can_be_chosen(page):
+    chart = page.locator("figure", has=page.locator(".vega-bind")).first
+    before = chart.locator("svg .mark-rect.role-mark path").count()
+    bars = chart.locator("svg").inner_html()
+    chart.locator("select").select_option("third")
+    page.wait_for_timeout(300)
+    assert before > 0
+    assert chart.locator("svg").inner_html() != bars
+
+
+def luminance(colour):
+    return sum(map(int, re.findall(r"\d+", colour)[:3]))
+
+
+def colours(page):
+    return (
+        page.evaluate("getComputedStyle(document.documentElement).backgroundColor"),
+        page.evaluate("getComputedStyle(document.querySelector('.chart text')).fill"),
+    )
+
+
+def test_light_is_light_and_dark_is_dark_charts_included(opened):
+    light = colours(opened(color_scheme="light").page)
+    dark = colours(opened(color_scheme="dark").page)
+    assert luminance(light[0]) > luminance(light[1]) + 300
+    assert luminance(dark[1]) > luminance(dark[0]) + 300
+
+
+def test_paper_is_light_and_has_no_controls(opened):
+    page = opened(color_scheme="dark").page
+    controls = "#operators .dt-search, #operators .dt-paging, .vega-bind, nav, button.open"
+    assert page.locator(controls).first.is_visible()
+    page.emulate_media(media="print", color_scheme="dark")
+    visible = [control for control in page.locator(controls).all() if control.is_visible()]
+    assert visible == []
+    background, text = colours(page)
+    assert luminance(background) > luminance(text) + 300
+    assert page.locator("#operator-table tbody tr").first.is_visible()
+
+
+def test_a_phone_need_not_scroll_sideways(opened):
+    page = opened(viewport={"width": 375, "height": 800}).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+def test_failures_are_told(page):
+    quality = page.locator("#quality").inner_text()
+    assert "out_of_memory" in quality
+    assert "tried to allocate 80 GiB" in quality
+    agreement = page.locator("#agreement").inner_text()
+    assert "1 of 20 operator tuples failed" in agreement
+
+
+def test_a_target_without_energy_says_why(page):
+    assert NO_SENSOR in page.locator("#power").inner_text()
+    assert NO_SENSOR in page.locator("#agreement").inner_text()
+
+
+def test_a_study_without_any_energy_has_no_charts_of_it_and_says_why(opened, tmp_path):
+    [processor] = [target for target in TARGETS if target.idle_power_w is None]
+    watched = opened(report_of(tmp_path, targets=[processor], faulty=False))
+    assert watched.problems == []
+    assert NO_SENSOR in watched.page.locator("#power").inner_text()
+    assert watched.page.locator("#power .chart").count() == 0
+    assert "energy" not in watched.page.locator("#operator-table thead").inner_text()
+    assert "No measurement failed." in watched.page.locator("#quality").inner_text()
+
+
+def test_names_are_text_whatever_they_contain(page):
+    assert page.title() != "taken"
+    assert page.locator("b", has_text="x").filter(has_not_text="_").all_inner_texts() == []
+    assert HOSTILE in page.locator("#agreement").inner_text()
