@@ -32,14 +32,19 @@ UNITS = {"time": "s", "energy": "j"}
 
 _RESOLUTION = 1e-6  # relative: no interval is narrower than clocks tell
 _NORMAL_97_5 = float(special.ndtri(0.975))
-_LASTING = {
+_HARMLESS = {
     "assumed_sensor",
     "degenerate_values",
+    "disturbed",
     "footprint_within_cache",
     "launch_bound",
     "value_dependent",
 }
-"""Flags that say what a row means, and not that it is worse measured than others."""
+"""Flags of rows that reproduce as well as others: what a row means, or what was noticed in time.
+
+A disturbed row that converged did so on its undisturbed batches, and reproduces as well as others
+do (docs/query.md); one that had too few of them has not converged.
+"""
 
 
 @dataclass
@@ -60,8 +65,13 @@ class Change:
 
     @property
     def doubtful(self) -> bool:
-        """Whether one of the rows says of itself that it is badly measured."""
+        """Whether one of the rows is doubtful."""
         return is_doubtful(self.before) or is_doubtful(self.after)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether one of the rows has a flag, or has not converged."""
+        return any(row["flags"] or not row["converged"] for row in (self.before, self.after))
 
 
 @dataclass
@@ -103,8 +113,8 @@ class _Logs(NamedTuple):
 
 
 def is_doubtful(row: Row) -> bool:
-    """Whether a row says of itself that it is badly measured."""
-    return bool(set(row["flags"] or ()) - _LASTING) or not row["converged"]
+    """Whether a row reproduces worse than others: it drifted, has not converged, or the like."""
+    return bool(set(row["flags"] or ()) - _HARMLESS) or not row["converged"]
 
 
 def changes_of(
@@ -116,7 +126,7 @@ def changes_of(
     others of the same operator.
     """
     column = f"{name}_{UNITS[name]}"
-    pairs = [pair for pair in pairs if all(row[column] is not None for row in pair)]
+    pairs = [pair for pair in pairs if all((row[column] or 0) > 0 for row in pair)]
     if not pairs:
         return None
     logs = _Logs(

@@ -51,10 +51,14 @@ def _quantity(quantity: Quantity, difference: Difference, limit: int) -> Iterato
         deviate = "changed otherwise than that" if quantity.common else "changed"
         yield f"  {len(found)} of {len(tested)} operators {deviate}" + (":" if found else ".")
         yield from _changes(quantity, found)
-    others = [each for each in quantity.changes if each not in found]
+    others = [
+        each for each in quantity.changes if each.adjusted_p is None or each.adjusted_p > level
+    ]
     if others and limit:
         yield "  Largest of the others, which may be chance:"
         yield from _changes(quantity, _largest(others)[:limit])
+    if any(each.flagged for each in quantity.changes):
+        yield "  *: flagged or not converged, before or after."
 
 
 def _common(quantity: Quantity, level: float) -> str:
@@ -85,7 +89,7 @@ def _reproduction(quantity: Quantity, difference: Difference) -> Iterator[str]:
     yield (
         "Beyond their intervals, the two measurements of an operator differ by "
         f"{sound.sd:.1%} (standard deviation), "
-        f"by {doubtful.sd:.1%} where one is flagged or did not converge (*)."
+        f"by {doubtful.sd:.1%} where one drifted or did not converge."
     )
     detectable = quantity.detectable(difference.level / max(difference.tests, 1))
     if detectable is not None:
@@ -106,7 +110,7 @@ def _changes(quantity: Quantity, changes: Sequence[Change]) -> Iterator[str]:
     header = ["operator tuple", "before", "after", "change", "95 % interval", "own change", "p"]
     rows = [
         [
-            shortened(each.before["description"]) + (" *" if each.doubtful else ""),
+            shortened(each.before["description"]) + (" *" if each.flagged else ""),
             *(_SHOW[name](row[f"{name}_{unit}"]) for row in (each.before, each.after)),
             _percent(each.ratio.value),
             _interval(each.ratio),

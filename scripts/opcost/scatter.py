@@ -26,14 +26,14 @@ Array: TypeAlias = NDArray[np.float64]
 FEWEST_PAIRS = 10
 """Fewer say too little of how far measurements lie apart."""
 
-SOUND_TAIL, DOUBTFUL_TAIL = 6.0, 2.5
+SOUND_TAIL, DOUBTFUL_TAIL = 5.0, 2.0
 """Degrees of freedom, of pairs of sound rows and of others (docs/query.md has the figures)."""
 
 _NORMAL_75 = float(special.ndtri(0.75))
 # Student's t is a normal law whose variance is divided by W ~ chi^2 / degrees of freedom. The
 # integral over ln W is its trapezoidal sum, nearly exact: what is summed vanishes at both ends.
 _STEP = 0.25
-_LOG_W = np.arange(-16.0, 3.0, _STEP)
+_LOG_W = np.arange(-20.0, 3.0, _STEP)
 
 
 @dataclass(frozen=True)

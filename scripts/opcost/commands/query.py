@@ -90,7 +90,11 @@ def command(
     from opcost.query import DEFAULT_COLUMNS, Filter, column_named, query
 
     paths = databases or (_DATABASE,)
-    chosen = [column_named(name) for name in columns.split(",")] if columns else [*DEFAULT_COLUMNS]
+    chosen = (
+        [column_named(name.strip()) for name in columns.split(",")]
+        if columns
+        else [*DEFAULT_COLUMNS]
+    )
     if columns is None and len(paths) > 1:
         chosen.append("database")
     rows = query(

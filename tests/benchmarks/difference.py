@@ -1,0 +1,177 @@
+"""Does `opcost diff` name what changed, and nothing else? On repeated studies and on drawn ones.
+
+Databases of one study that was repeated on one machine, any number of them. For every two: false
+alarms, and how many of ten operators are found whose time has been multiplied, in a copy of the
+first database and in the second one. Over all of them: the tails of measurements that are repeated.
+With --simulate: how often anything is named in as many drawn pairs of studies in which
+nothing changed, their scatter drawn from several laws, one of them the pairs of the databases.
+
+    PYTHONPATH=scripts python tests/benchmarks/difference.py FIRST SECOND... [--simulate 2000]
+"""
+
+import argparse
+import itertools
+from pathlib import Path
+
+import numpy as np
+from opcost import statistics
+from opcost.changes import changes_of
+from opcost.pairing import pair_databases
+from opcost.scatter import DOUBTFUL_TAIL, SOUND_TAIL
+from scipy import stats
+
+LEVEL = 0.05
+CHANGES = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
+CHANGED = 10
+DRAWS = 20
+LIMITS = ("", "_ci_low", "_ci_high")
+TAILS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 30, 100)
+LAWS = {
+    "nothing": lambda generator, size: np.zeros(size),
+    "normal": lambda generator, size: generator.normal(size=size),
+    "Student's t, 5": lambda generator, size: generator.standard_t(5, size),
+    "Student's t, 4": lambda generator, size: generator.standard_t(4, size),
+    "Student's t, 3": lambda generator, size: generator.standard_t(3, size),
+    "1 in 20 four times as far": lambda generator, size: (
+        generator.normal(size=size) * np.where(generator.random(size) < 0.05, 4, 1)
+    ),
+}
+
+
+def named(pairs):
+    """The tuple ids that are named, and whether the common factor is."""
+    quantity = changes_of("time", pairs)
+    tests = [quantity, *quantity.changes]
+    adjusted = statistics.holm([each.p for each in tests])
+    ids = {
+        change.before["tuple_id"]
+        for change, p in zip(quantity.changes, adjusted[1:], strict=True)
+        if p <= LEVEL
+    }
+    return ids, adjusted[0] <= LEVEL, quantity
+
+
+def multiplied(pairs, chosen, factor):
+    """The pairs, the second times of the chosen tuples multiplied."""
+    return [
+        (first, scaled(second, factor) if second["tuple_id"] in chosen else second)
+        for first, second in pairs
+    ]
+
+
+def scaled(row, factor):
+    return row | {f"time{limit}_s": row[f"time{limit}_s"] * factor for limit in LIMITS}
+
+
+def found(pairs, factor, generator):
+    """Of ten tuples, the mean of how many are found, and of how many others are named."""
+    ids = [before["tuple_id"] for before, _ in pairs]
+    hits, others = [], []
+    for _ in range(DRAWS):
+        chosen = set(generator.choice(ids, CHANGED, replace=False))
+        names, _, _ = named(multiplied(pairs, chosen, factor))
+        hits.append(len(names & chosen))
+        others.append(len(names - chosen))
+    return np.mean(hits), np.mean(others)
+
+
+def standardised(quantity):
+    """Log ratios over their standard deviation, by doubtful or not; the middle is that of one."""
+    result = {}
+    for doubtful in (False, True):
+        chosen = [each for each in quantity.changes if each.doubtful == doubtful]
+        if len(chosen) < 10:
+            continue
+        logs = np.log([each.deviation for each in chosen])
+        result[doubtful] = logs / (np.median(np.abs(logs)) / stats.norm.ppf(0.75))
+    return result
+
+
+def tail(values):
+    """The degrees of freedom that fit best, and the least and most that fit (95 %, likelihood)."""
+    scales = [stats.norm.ppf(0.75) / stats.t.ppf(0.75, each) for each in TAILS]
+    likelihoods = np.array(
+        [
+            stats.t.logpdf(values, each, scale=scale).sum()
+            for each, scale in zip(TAILS, scales, strict=True)
+        ]
+    )
+    fitting = np.array(TAILS)[likelihoods >= likelihoods.max() - stats.chi2.ppf(0.95, 1) / 2]
+    return TAILS[int(likelihoods.argmax())], fitting.min(), fitting.max()
+
+
+def drawn(pairs, off, generator):
+    """Pairs of unchanged tuples: times and intervals of the first rows, off by log ratios."""
+    for (first, second), each in zip(pairs, off, strict=True):
+        errors = [
+            np.log(row["time_ci_high_s"] / row["time_ci_low_s"]) / 2 / 1.96
+            for row in (first, second)
+        ]
+        within = generator.normal(0, np.hypot(*errors))
+        yield first, scaled(second, np.exp(each + within) * first["time_s"] / second["time_s"])
+
+
+def simulate(pairs, studies, generator):
+    """For each law, how often anything is named in pairs of studies in which nothing changed."""
+    quantity = named(pairs)[2]
+    doubtful = np.array([change.doubtful for change in quantity.changes])
+    by_kind = standardised(quantity)
+    laws = dict(LAWS)
+    if False in by_kind:
+        laws["the pairs themselves"] = lambda g, size: (
+            g.choice(by_kind[False], size) * g.choice([-1, 1], size)
+        )
+    for name, law in laws.items():
+        alarms = 0
+        for _ in range(studies):
+            off = 0.027 * law(generator, len(pairs))
+            off[doubtful] = 0.04 * generator.standard_t(DOUBTFUL_TAIL, doubtful.sum())
+            names, common, _ = named(list(drawn(pairs, off, generator)))
+            alarms += bool(names) or common
+        error = np.sqrt(alarms * (studies - alarms) / studies) / studies
+        print(f"| {name} | {alarms / studies:.1%} ± {1.96 * error:.1%} |", flush=True)
+
+
+def main():
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("databases", type=Path, nargs="+")
+    parser.add_argument("--simulate", type=int, default=0, metavar="STUDIES")
+    arguments = parser.parse_args()
+    generator = np.random.default_rng(1)
+    kinds = {False: [], True: []}
+    factors = " | ".join(f"{factor - 1:+.0%}" for factor in CHANGES)
+    print(f"| first, second | pairs (doubtful) | false alarms | {CHANGED} changed by | {factors} |")
+    print("|---" * (4 + len(CHANGES)) + "|")
+    for first, second in itertools.combinations(arguments.databases, 2):
+        [pairing] = pair_databases(first, second)
+        names, common, quantity = named(pairing.pairs)
+        for kind, values in standardised(quantity).items():
+            kinds[kind].append(values)
+        count = sum(change.doubtful for change in quantity.changes)
+        alarms = f"{len(names)}{' and the common factor' if common else ''}"
+        copies = [(before, before) for before, _ in pairing.pairs]
+        for where, pairs in (("a copy", copies), ("the second", pairing.pairs)):
+            cells = [found(pairs, factor, generator) for factor in CHANGES]
+            text = " | ".join(f"{hits:.1f}" for hits, _ in cells)
+            others = max(wrong for _, wrong in cells)
+            print(
+                f"| {first.stem}, {second.stem} | {len(pairing.pairs)} ({count}) | {alarms} "
+                f"| in {where} (others: {others:g}) | {text} |",
+                flush=True,
+            )
+    print("\nDegrees of freedom of Student's t that fit, by likelihood:\n")
+    for kind, values in kinds.items():
+        if values:
+            best, least, most = tail(np.concatenate(values))
+            used = DOUBTFUL_TAIL if kind else SOUND_TAIL
+            label = "doubtful" if kind else "sound"
+            number = sum(map(len, values))
+            print(f"{label} pairs ({number}): {best} ({least} to {most}); used: {used:g}")
+    if arguments.simulate:
+        print("\n| scatter of sound rows | anything named |\n|---|---|")
+        simulate(pairing.pairs, arguments.simulate, generator)
+
+
+if __name__ == "__main__":
+    main()
