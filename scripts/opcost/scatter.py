@@ -27,7 +27,7 @@ FEWEST_PAIRS = 10
 """Fewer say too little of how far measurements lie apart."""
 
 SOUND_TAIL, DOUBTFUL_TAIL = 5.0, 2.0
-"""Degrees of freedom, of pairs of sound rows and of others (docs/query.md has the figures)."""
+"""Degrees of freedom, of pairs of sound rows and of others (figures in docs/how_to/query.md)."""
 
 _NORMAL_75 = float(special.ndtri(0.75))
 # Student's t is a normal law whose variance is divided by W ~ chi^2 / degrees of freedom. The
