@@ -15,7 +15,7 @@ from opcost.difference import compare_databases
 from opcost.errors import OpcostError
 from opcost.merging import merge
 from opcost.scatter import Scatter
-from opcost.statistics import holm, weighted_median
+from opcost.statistics import holm, spread_of_pairs, weighted_median
 from scipy import stats
 
 ROW = {
@@ -268,6 +268,21 @@ def test_the_probability_of_a_false_alarm_is_at_most_the_level(law):
         quantity = changes_of("time", list(drawn_pairs(generator, law)))
         alarms += min(holm([change.p for change in quantity.changes])) <= 0.05
     # more often than a probability of 5 % would allow once in a thousand times
+    assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
+
+
+def test_nor_is_it_for_a_handful_of_operators_whose_studies_know_their_spread():
+    generator = np.random.default_rng(2)
+    studies, alarms = 700, 0
+    for _ in range(studies):
+        repeated = np.exp(0.03 * generator.standard_t(5, (2, 10)))
+        first, second = (spread_of_pairs([(1.0, each) for each in study]) for study in repeated)
+        pairs = [
+            (before | {"spread": first}, after | {"spread": second})
+            for before, after in drawn_pairs(generator, "normal", sound=3, doubtful=0)
+        ]
+        quantity = changes_of("time", pairs)
+        alarms += min(holm([change.p for change in quantity.changes])) <= 0.05
     assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from opcost import schemas, statistics
-from opcost.changes import UNITS, Change, Quantity, changes_of
+from opcost.changes import Change, Quantity, changes_of
 from opcost.errors import OpcostError
+from opcost.log_ratios import UNITS
 from opcost.pairing import Pairing, pair_databases
 from opcost.terms import Row
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from opcost.changes import UNITS, Change, Quantity
+from opcost.changes import Change, Quantity
 from opcost.difference import Difference, TargetDifference
+from opcost.log_ratios import UNITS
 from opcost.scatter import FEWEST_PAIRS
 from opcost.statistics import Estimate
 from opcost.terms import Row

@@ -1,41 +1,13 @@
-"""Which rows of two databases are measurements of the same, and what they were measured on."""
+"""Which rows of two databases are measurements of the same."""
 
-import json
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
+from opcost.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.database import read_database
 from opcost.errors import OpcostError, closest
 from opcost.terms import Row
-
-_NAMED = (
-    "protocol_version",
-    "launch_mode",
-    "worker",
-    "device_name",
-    "device_uuid_hash",
-    "driver_version",
-    "cuda_version",
-    "cudnn_version",
-    "torch_version",
-    "torchvision_version",
-    "python_version",
-    "opcost_version",
-    "os",
-    "cpu_count",
-    "last_level_cache_bytes",
-    "core_cache_bytes",
-    "allocator",
-    "meter",
-    "sensor_source",
-    "power_limit_w",
-)
-_MEASURED = ("sm_clock_mhz", "memory_clock_mhz", "temperature_end_c", "quiet_sentinel_time_s")
-_MUST_AGREE = ("protocol_version", "launch_mode")
-_LEAST = 0.005  # what is measured is never quite the same
 
 _COLUMNS = (
     "tuple_id",
@@ -51,26 +23,11 @@ _COLUMNS = (
     "energy_ci_low_j",
     "energy_ci_high_j",
     "converged",
-    "power_converged",
     "flags",
     "spread",
-    "conditions_json",
     "conditions_id",
-    *_NAMED,
-    *_MEASURED,
+    *CONDITION_COLUMNS,
 )
-
-
-class Condition(NamedTuple):
-    """Something that the two databases were not measured under alike, as text.
-
-    `comparable` is false where numbers mean something else because of it.
-    """
-
-    name: str
-    before: str
-    after: str
-    comparable: bool
 
 
 @dataclass(frozen=True)
@@ -81,7 +38,7 @@ class Pairing:
     after_target: str
     before: Mapping[str, Row]
     after: Mapping[str, Row]
-    conditions: Sequence[Condition] = field(default=())
+    conditions: Sequence[Condition]
 
     @property
     def pairs(self) -> list[tuple[Row, Row]]:
@@ -129,7 +86,7 @@ def pair_databases(
     chosen = targets or {name: name for name in first if name in second}
     if not chosen:
         raise OpcostError(
-            f"{before} has targets {_list(first)}, {after} {_list(second)}: none is in both. "
+            f"{before} has targets {listed(first)}, {after} {listed(second)}: none is in both. "
             "Name those to compare: --target BEFORE=AFTER"
         )
     for path, names, found in ((before, chosen.keys(), first), (after, chosen.values(), second)):
@@ -137,7 +94,13 @@ def pair_databases(
             if name not in found:
                 raise OpcostError(f"{path} has no target {name!r}. {closest(name, found)}")
     return [
-        Pairing(old, new, first[old], second[new], _conditions(first[old], second[new]))
+        Pairing(
+            old,
+            new,
+            first[old],
+            second[new],
+            conditions_between(first[old].values(), second[new].values()),
+        )
         for old, new in chosen.items()
     ]
 
@@ -173,57 +136,3 @@ def _ambiguous(path: Path, target: str, rows: Iterable[Row], side: str) -> str:
         f"{path} has rows of target {target!r} under several conditions: choose one with "
         f"--{side}-conditions: {'; '.join(groups.values())}"
     )
-
-
-def _conditions(before: Mapping[str, Row], after: Mapping[str, Row]) -> list[Condition]:
-    """What the results of both were not measured under alike."""
-    first, second = (
-        [row for row in rows.values() if row["status"] == "ok"] for rows in (before, after)
-    )
-    found = [
-        _difference(name, _values(first, name), _values(second, name), name not in _MUST_AGREE)
-        for name in _NAMED
-    ]
-    settings = _settings(first), _settings(second)
-    for name in sorted({*settings[0], *settings[1]}):
-        old, new = (document.get(name, {"not set"} if document else set()) for document in settings)
-        found.append(_difference(name, old, new, comparable=False))
-    found += [_measured_difference(name, first, second) for name in _MEASURED]
-    return [each for each in found if each is not None]
-
-
-def _values(rows: Iterable[Row], name: str) -> set[str]:
-    return {"not known" if row[name] is None else str(row[name]) for row in rows}
-
-
-def _settings(rows: Iterable[Row]) -> dict[str, set[str]]:
-    """Target and settings by name: `measurement.cache_state`."""
-    result: dict[str, set[str]] = {}
-    for text in {row["conditions_json"] for row in rows if row["conditions_json"]}:
-        for section, content in json.loads(text).items():
-            for name, value in content.items() if isinstance(content, dict) else ():
-                result.setdefault(f"{section}.{name}", set()).add(json.dumps(value))
-    return result
-
-
-def _difference(name: str, before: set[str], after: set[str], comparable: bool) -> Condition | None:
-    if before == after or not (before and after):
-        return None
-    return Condition(name, _list(before), _list(after), comparable)
-
-
-def _measured_difference(
-    name: str, before: Iterable[Row], after: Iterable[Row]
-) -> Condition | None:
-    values = [[row[name] for row in rows if row[name] is not None] for rows in (before, after)]
-    if not all(values):
-        return None
-    first, second = map(statistics.median, values)
-    if abs(second - first) <= _LEAST * abs(first):
-        return None
-    change = f" ({second / first - 1:+.1%})" if first else ""
-    return Condition(name, f"{first:.4g}", f"{second:.4g}{change}", True)
-
-
-def _list(names: Iterable[Any]) -> str:
-    return ", ".join(sorted(map(str, names)))

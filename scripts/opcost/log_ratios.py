@@ -1,0 +1,141 @@
+"""Pairs of measurements as log ratios: their errors, and what they show together."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from opcost import statistics
+from opcost.scatter import DOUBTFUL_TAIL, FEWEST_PAIRS, SOUND_TAIL, Array, Scatter
+from opcost.statistics import Estimate
+from opcost.terms import Row
+
+Pair = tuple[Row, Row]
+
+UNITS = {"time": "s", "energy": "j"}
+
+_RESOLUTION = 1e-6  # relative: no interval is narrower than clocks tell
+_NORMAL_97_5 = float(special.ndtri(0.975))
+_HARMLESS = {
+    "assumed_sensor",
+    "degenerate_values",
+    "disturbed",
+    "footprint_within_cache",
+    "launch_bound",
+    "value_dependent",
+}
+"""Flags of rows that reproduce as well as others: what a row means, or what was noticed in time.
+
+A disturbed row that converged did so on its undisturbed batches, and reproduces as well as others
+do (docs/query.md); one that had too few of them has not converged.
+"""
+
+
+class LogRatios(NamedTuple):
+    """Of each pair ln(after / before), the standard deviation of its error, whether it is doubtful.
+
+    The error is infinite where a measurement has no interval.
+    """
+
+    ratio: Array
+    error: Array
+    doubtful: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, pairs: Sequence[Pair], name: str) -> Self:
+        """Those of "time" or "energy", which all rows have."""
+        column = f"{name}_{UNITS[name]}"
+        return cls(
+            np.array([math.log(after[column] / before[column]) for before, after in pairs]),
+            np.array([math.hypot(*(_log_error(row, name) for row in pair)) for pair in pairs]),
+            np.array([any(map(is_doubtful, pair)) for pair in pairs]),
+        )
+
+    def where(self, chosen: NDArray[np.bool_]) -> "LogRatios":
+        """Those of some pairs."""
+        return LogRatios(self.ratio[chosen], self.error[chosen], self.doubtful[chosen])
+
+
+def is_doubtful(row: Row) -> bool:
+    """Whether a row reproduces worse than others: it drifted, has not converged, or the like."""
+    return bool(set(row["flags"] or ()) - _HARMLESS) or not row["converged"]
+
+
+def spread_of_ratio(pair: Pair, stated: float | None) -> float | None:
+    """The standard deviation of the log ratio of two measurements, as the studies know it."""
+    spreads = [row["spread"] if stated is None else stated for row in pair]
+    return None if None in spreads else math.hypot(*spreads)
+
+
+def fit(
+    logs: LogRatios, apart: float | None, stated: bool
+) -> tuple[Estimate | None, dict[bool, Scatter]]:
+    """What the log ratios have in common, and how sound (False) and doubtful ones lie around it.
+
+    Fewer than ten have nothing in common (None), and scatter by `apart`, as all do where that is
+    `stated`: the standard deviation of a log ratio, None if not known.
+    """
+    # What a study knows of its spread, it knows from a few pairs: as uncertain as heavy tails are.
+    tails = {False: SOUND_TAIL if stated else DOUBTFUL_TAIL, True: DOUBTFUL_TAIL}
+    given = {kind: Scatter(apart, tail) for kind, tail in tails.items() if apart is not None}
+    if logs.ratio.size < FEWEST_PAIRS:
+        return None, given
+    weights = np.ones(logs.ratio.size)
+    for _ in range(2):  # the weights of the second round are from the scatter of the first
+        centre = statistics.weighted_median(logs.ratio.tolist(), weights.tolist())
+        scatters = given if stated else _scatters(logs, centre.value)
+        sd = np.where(logs.doubtful, scatters[True].sd, scatters[False].sd)
+        weights = 1 / np.hypot(logs.error, sd)
+    return centre, scatters
+
+
+def _log_error(row: Row, name: str) -> float:
+    """The standard deviation of the logarithm, by the row's interval; infinite if it has none."""
+    unit = UNITS[name]
+    low, high = row[f"{name}_ci_low_{unit}"], row[f"{name}_ci_high_{unit}"]
+    if low is None or high is None or low <= 0:
+        return math.inf
+    return max(math.log(high / low) / 2 / _NORMAL_97_5, _RESOLUTION)
+
+
+def _scatters(logs: LogRatios, centre: float) -> dict[bool, Scatter]:
+    """Of sound pairs and of doubtful ones; where one kind is rare, all pairs speak for it."""
+    result = {}
+    for kind, tail in ((False, SOUND_TAIL), (True, DOUBTFUL_TAIL)):
+        chosen = logs.where(logs.doubtful == kind)
+        if chosen.ratio.size >= FEWEST_PAIRS:
+            result[kind] = Scatter.of(chosen.ratio - centre, chosen.error, tail)
+        else:
+            result[kind] = Scatter.of(logs.ratio - centre, logs.error, DOUBTFUL_TAIL)
+    return result
+
+
+def widened(log: Estimate, sd: float) -> Estimate:
+    """With an independent error of that standard deviation added in quadrature."""
+    if log.low is None or log.high is None:
+        return log
+    margin = _NORMAL_97_5 * sd
+    return Estimate(
+        log.value,
+        log.value - math.hypot(log.value - log.low, margin),
+        log.value + math.hypot(log.high - log.value, margin),
+    )
+
+
+def p_of(log: Estimate) -> float | None:
+    """Of the test that the logarithm is zero, by the side of its interval on which zero lies."""
+    limit = log.low if log.value > 0 else log.high
+    if limit is None or log.value == 0:
+        return None if limit is None else 1.0
+    sd = max(abs(log.value - limit) / _NORMAL_97_5, _RESOLUTION)
+    return float(2 * special.ndtr(-abs(log.value) / sd))
+
+
+def exponential(log: Estimate) -> Estimate:
+    """The ratio of which that is the logarithm."""
+    if log.low is None or log.high is None:
+        return Estimate(math.exp(log.value), None, None)
+    return Estimate(math.exp(log.value), math.exp(log.low), math.exp(log.high))
