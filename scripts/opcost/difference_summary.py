@@ -58,7 +58,7 @@ def _quantity(quantity: Quantity, difference: Difference, limit: int) -> Iterato
     if others and limit:
         yield "  Largest of the others, which may be chance:"
         yield from _changes(quantity, _largest(others)[:limit])
-    if any(each.flagged for each in quantity.changes):
+    if any(each.flagged for each in [*found, *_largest(others)[:limit]]):
         yield "  *: flagged or not converged, before or after."
 
 

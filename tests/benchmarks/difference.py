@@ -143,7 +143,8 @@ def main():
     factors = " | ".join(f"{factor - 1:+.0%}" for factor in CHANGES)
     print(f"| first, second | pairs (doubtful) | false alarms | {CHANGED} changed by | {factors} |")
     print("|---" * (4 + len(CHANGES)) + "|")
-    for first, second in itertools.combinations(arguments.databases, 2):
+    numbered = enumerate(arguments.databases, 1)
+    for (number, first), (other, second) in itertools.combinations(numbered, 2):
         [pairing] = pair_databases(first, second)
         names, common, quantity = named(pairing.pairs)
         for kind, values in standardised(quantity).items():
@@ -156,7 +157,7 @@ def main():
             text = " | ".join(f"{hits:.1f}" for hits, _ in cells)
             others = max(wrong for _, wrong in cells)
             print(
-                f"| {first.stem}, {second.stem} | {len(pairing.pairs)} ({count}) | {alarms} "
+                f"| {number}, {other} | {len(pairing.pairs)} ({count}) | {alarms} "
                 f"| in {where} (others: {others:g}) | {text} |",
                 flush=True,
             )
