@@ -29,6 +29,9 @@ def finished_study(tmp_path_factory):
     study.started()
     database = study.root / "results" / "database.parquet"
     shutil.copy(database, study.root / "other.parquet")
+    for day in ("monday", "tuesday"):
+        (study.root / day).mkdir()
+        shutil.copy(database, study.root / day)
     merge([database, study.root / "other.parquet"], study.root / "merged.parquet")
     return study.root
 

@@ -30,7 +30,7 @@ _HARMLESS = {
 """Flags of rows that reproduce as well as others: what a row means, or what was noticed in time.
 
 A disturbed row that converged did so on its undisturbed batches, and reproduces as well as others
-do (docs/query.md); one that had too few of them has not converged.
+do (docs/how_to/query.md); one that had too few of them has not converged.
 """
 
 

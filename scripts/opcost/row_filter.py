@@ -24,7 +24,7 @@ class Filter:
 
     operators: `conv2d`, `aten.conv2d.default`, or with wildcards, `*norm*`.
     shapes: of any tensor argument, lists of tensors included: `1x64x56x56`, with `*` for any size
-        of one dimension: `*x64x56x56`; `scalar` for a tensor without dimensions.
+    of one dimension: `*x64x56x56`; `scalar` for a tensor without dimensions.
     dtypes: of any tensor argument: `float32`.
     targets, statuses, tuple_ids: as in the columns; a tuple id may be shortened.
     flags: the row has one of them. unflagged: it has none at all.

@@ -1,5 +1,7 @@
-"""What the flags of measurements mean, in a sentence each; docs/time.md and docs/energy.md say
-what to do about them."""
+"""What the flags of measurements mean, in a sentence each.
+
+docs/explanation/time.md and docs/explanation/energy.md say what to do about them.
+"""
 
 MEANINGS = {
     "disturbed": "more than half of the batches were disturbed, or disturbed ones had to count",
