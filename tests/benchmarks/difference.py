@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 from opcost import statistics
-from opcost.changes import changes_of
-from opcost.pairing import pair_databases
-from opcost.scatter import DOUBTFUL_TAIL, SOUND_TAIL
+from opcost.difference.changes import changes_of
+from opcost.difference.pairing import pair_databases
+from opcost.difference.scatter import DOUBTFUL_TAIL, SOUND_TAIL
 from scipy import stats
 
 LEVEL = 0.05

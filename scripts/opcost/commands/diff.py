@@ -68,8 +68,8 @@ def command(
     """
     from opcost import listing, records
     from opcost.commands import LOOK_AT_IT
-    from opcost.difference import compare_databases
-    from opcost.difference_summary import summarise
+    from opcost.difference.databases import compare_databases
+    from opcost.difference.summary import summarise
 
     difference = compare_databases(
         before,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opcost.log_ratios import (
+from opcost.difference.log_ratios import (
     UNITS,
     LogRatios,
     Pair,
@@ -31,7 +31,7 @@ from opcost.log_ratios import (
     spread_of_ratio,
     widened,
 )
-from opcost.scatter import Scatter
+from opcost.difference.scatter import Scatter
 from opcost.statistics import Estimate
 from opcost.terms import Row
 

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from opcost import schemas, statistics
-from opcost.changes import Change, Quantity, changes_of
+from opcost.difference.changes import Change, Quantity, changes_of
+from opcost.difference.log_ratios import UNITS
+from opcost.difference.pairing import Pairing, pair_databases
 from opcost.errors import OpcostError
-from opcost.log_ratios import UNITS
-from opcost.pairing import Pairing, pair_databases
 from opcost.terms import Row
 
 

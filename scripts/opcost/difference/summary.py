@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from opcost.changes import Change, Quantity
-from opcost.difference import Difference, TargetDifference
-from opcost.log_ratios import UNITS
-from opcost.scatter import FEWEST_PAIRS
+from opcost.difference.changes import Change, Quantity
+from opcost.difference.databases import Difference, TargetDifference
+from opcost.difference.log_ratios import UNITS
+from opcost.difference.scatter import FEWEST_PAIRS
 from opcost.statistics import Estimate
 from opcost.terms import Row
 from opcost.text import joules, seconds, shortened, table

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from opcost import statistics
-from opcost.scatter import DOUBTFUL_TAIL, FEWEST_PAIRS, SOUND_TAIL, Array, Scatter
+from opcost.difference.scatter import DOUBTFUL_TAIL, FEWEST_PAIRS, SOUND_TAIL, Array, Scatter
 from opcost.statistics import Estimate
 from opcost.terms import Row
 

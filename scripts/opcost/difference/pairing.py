@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opcost.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.database import read_database
+from opcost.difference.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.errors import OpcostError, closest
 from opcost.terms import Row
 

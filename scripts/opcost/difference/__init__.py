@@ -1,0 +1,1 @@
+"""What changed between two databases, beyond its uncertainty: pairs of rows, and what they show."""
