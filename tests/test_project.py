@@ -97,6 +97,20 @@ def test_documents_that_other_files_name_exist():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     for name in listed.stdout.splitlines():
         path = ROOT / name
-        if path.suffix not in (".md", ".svg", ".parquet") and path.is_file():
+        if path.suffix not in (".md", ".svg", ".png", ".parquet") and path.is_file():
             for document in re.findall(r"\bdocs/[\w/]+\.md", path.read_text(encoding="utf-8")):
                 assert (ROOT / document).exists(), f"{name} names {document}"
+
+
+def test_every_final_file_has_a_caption():
+    used = set()
+    for rules in (ROOT / "workflow/rules").glob("*.smk"):
+        text = re.sub(r"\s+", " ", rules.read_text())
+        for arguments in re.findall(r"report\((.*?)\)", text):
+            caption = re.search(r'caption="(.*?)"', arguments)
+            assert caption, f"{rules.name}: report({arguments}) has no caption"
+            used.add((rules.parent / caption.group(1)).resolve())
+    captions = set((ROOT / "workflow/report").glob("*.rst")) - {
+        ROOT / "workflow/report/workflow.rst"
+    }
+    assert used == captions

@@ -25,6 +25,7 @@ from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MOST_MARKS, scatter
 from synthetic_study import NO_SENSOR, TARGETS, make_study
 
+MANY = [f"model_{number:02}" for number in range(20)]
 FILES = ("database", "comparison", "shares", "modules", "models")
 
 
@@ -46,7 +47,7 @@ def results(folder):
 def many(tmp_path_factory):
     """Two thousand operators on one target."""
     folder = tmp_path_factory.mktemp("many")
-    return read(make_study(folder, operators=2000, targets=TARGETS[:1], batches=400, samples=20))
+    return read(make_study(folder, 2000, MANY, TARGETS[:1], batches=400, samples=20))
 
 
 def test_a_file_of_another_kind_is_refused(folder):
@@ -71,7 +72,7 @@ def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):
 
 
 def test_a_stack_adds_up_to_the_sum_over_the_operators(results):
-    parts = stacks(results, "large_gpu", "time")
+    parts = stacks(results, "large_gpu", "time").bars
     for row in results.compared("large_gpu"):
         if row["estimate_time_s"] is None:
             continue
@@ -82,10 +83,29 @@ def test_a_stack_adds_up_to_the_sum_over_the_operators(results):
         assert whole == row["reference_time_s"]
 
 
-def test_an_incomplete_stack_says_so(results):
-    parts = stacks(results, "large_gpu", "time")
-    notes = {part["model"]: part["note"] for part in parts if part["part"] == "sum"}
-    assert notes == {"first": "19 of 20 tuples", "second": "", "third": ""}
+def test_an_incomplete_stack_says_so_at_its_end(results):
+    found = stacks(results, "large_gpu", "time")
+    [note] = found.notes
+    assert (note["model"], note["part"], note["note"]) == ("first", "sum", "19 of 20 tuples")
+    ends = [bar["end"] for bar in found.bars if (bar["model"], bar["part"]) == ("first", "sum")]
+    assert note["end"] == max(ends)
+
+
+def test_a_stack_has_the_interval_of_the_sum_and_none_if_there_is_no_sum(results):
+    found = stacks(results, "large_gpu", "time").intervals
+    limits = {(row["model"], row["part"]): (row["low"], row["high"]) for row in found}
+    rows = {row["model"]: row for row in results.compared("large_gpu")}
+    second = rows["second"]
+    low, high = second["estimate_time_ci_low_s"], second["estimate_time_ci_high_s"]
+    assert limits["second", "sum"] == (low, high)
+    assert ("first", "sum") not in limits
+    assert ("first", "whole") in limits
+
+
+def test_many_models_are_shown_in_shares_of_the_whole(many):
+    assert stacks(many, "large_gpu", "time").relative
+    wholes = [bar for bar in stacks(many, "large_gpu", "time").bars if bar["part"] == "whole"]
+    assert [bar["value"] for bar in wholes] == pytest.approx([1.0] * 20)
 
 
 paths = st.lists(st.sampled_from("abc"), max_size=3).map(".".join)

@@ -1,7 +1,10 @@
 """Numbers and tables as people read them."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+_PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 
 
 def seconds(value: float) -> str:
@@ -68,9 +71,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
     ]
 
 
-def scaled(value: float, unit: str) -> str:
-    """A quantity with its SI prefix, to three digits: 3.2e12 FLOP/s is `3.2 TFLOP/s`."""
-    for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(value) >= scale:
-            return f"{value / scale:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}"
+def scaled(value: float, unit: str, digits: int = 3) -> str:
+    """A quantity with its SI prefix: 3.2e12 FLOP/s is `3.2 TFLOP/s`."""
+    value = float(f"{value:.{digits}g}")
+    power = math.floor(math.log10(abs(value)) / 3) if value else 0
+    power = min(max(power, -3), 5)
+    return f"{value / 1000**power:.{digits}g} {_PREFIXES[power]}{unit}"

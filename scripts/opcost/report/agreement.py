@@ -3,15 +3,16 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import altair as alt
 
 from opcost.report.results import NOTHING, Results, Row
-from opcost.report.theme import INK, Figure, figure, targets_scale
-from opcost.text import joules, percent, seconds, with_interval
+from opcost.report.theme import INK, SYMBOLS, Figure, figure, targets_scale
+from opcost.text import percent, scaled, with_interval
 
-_UNITS = {"time": ("s", seconds), "energy": ("j", joules)}
+_UNITS = {"time": "s", "energy": "j"}
 _STEP = 16
 
 
@@ -37,7 +38,7 @@ def agreement(results: Results, quantity: str) -> Agreement:
         if results.compared(target)
     }
     known = any(row[f"{quantity}_relative_error"] is not None for row in results.comparison)
-    measured = any(row[f"reference_{quantity}_{_UNITS[quantity][0]}"] for row in results.comparison)
+    measured = any(row[f"reference_{quantity}_{_UNITS[quantity]}"] for row in results.comparison)
     return Agreement(
         quantity,
         verdicts,
@@ -81,7 +82,8 @@ def missing(results: Results, quantity: str) -> list[tuple[str, str, str]]:
 
 
 def _cells(row: Row, quantity: str) -> dict[str, str]:
-    unit, show = _UNITS[quantity]
+    unit = _UNITS[quantity]
+    show = partial(scaled, unit=SYMBOLS[quantity], digits=4)
     cells = {
         "model": row["model"],
         "target": row["target"],
@@ -94,11 +96,7 @@ def _cells(row: Row, quantity: str) -> dict[str, str]:
     }
     if quantity == "time":
         cells["of time"] = percent(row["coverage_time"])
-    return {title: _typeset(cell) for title, cell in cells.items()}
-
-
-def _typeset(cell: str) -> str:
-    return NOTHING if cell == "-" else cell.replace(" us", " µs")
+    return {title: NOTHING if cell == "-" else cell for title, cell in cells.items()}
 
 
 def _difference(row: Row, quantity: str) -> str:

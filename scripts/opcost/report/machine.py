@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from opcost.columns import CIRCUMSTANCES
+from opcost.columns import CIRCUMSTANCES, RESULT
 from opcost.report.results import Results
 
 _FEW = 3
+_FIRST = ("device_name", "device", "driver_version", "torch_version", "os", "cpu_count", "threads")
 _NOT_SHOWN = ("conditions_json", "started_at", "ended_at")
 _OF_SENSORS = (
     "meter",
@@ -23,12 +24,17 @@ _OF_SENSORS = (
 
 def machine(results: Results) -> list[tuple[str, str, list[str]]]:
     """(column, what it means, its value on each target); those without any value are left out."""
-    meanings = {name: meaning for name, _, meaning in CIRCUMSTANCES}
-    names = [name for name in meanings if name not in _NOT_SHOWN]
+    meanings = {name: meaning for name, _, meaning in (*CIRCUMSTANCES, *RESULT)}
+    known = [name for name, _, _ in CIRCUMSTANCES]
+    names = [*_FIRST, *(name for name in known if name not in (*_FIRST, *_NOT_SHOWN))]
     frame = results.operators
     parts = [frame[frame["target"] == target] for target in results.targets]
     table = [
-        (name, meanings.get(name, ""), [_summary(map(_hashable, part[name])) for part in parts])
+        (
+            name,
+            meanings[name].replace("`", ""),
+            [_summary(map(_hashable, part[name])) for part in parts],
+        )
         for name in [*names, *_OF_SENSORS]
     ]
     return [row for row in table if any(row[2])]

@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import altair as alt
@@ -10,6 +12,8 @@ from opcost.operator_tuple import short_name
 from opcost.report.results import Results, Row
 from opcost.report.theme import (
     EDGE,
+    INK,
+    LIGHT,
     OTHERS,
     OVERHEAD,
     PALETTE,
@@ -22,90 +26,143 @@ from opcost.report.theme import (
 
 _OTHERS, _OVERHEAD, _WHOLE = "other operators", "overhead of calls", "whole model"
 _ABSOLUTE = 12  # more models than these do not share an axis of seconds
-_MODEL_HEIGHT = 34
+_WIDE_ENOUGH = 0.13  # as a share of the axis, for a name to be written into a bar
+_HEIGHT = 40
 _UNITS = {"time": "s", "energy": "j"}
+_ENDS = ("low", "high")
 
 
-def stacks(results: Results, target: str, quantity: str) -> list[dict[str, Any]]:
-    """The parts of the chart by operator: a stack of operators and a whole for each model.
+@dataclass(frozen=True)
+class Stacks:
+    """Bars from `start` to `end` (`what`, `value`), and the 95 % interval of each whole bar.
 
-    With more than a dozen models, in shares of the whole: those without one are left out.
+    A model has two bars, `part` "sum" and "whole". In seconds or joules, or, if `relative`, in
+    shares of the whole. `notes` stand at the end of a stack that is not complete.
     """
-    unit = _UNITS[quantity]
-    coloured = _costliest(results, quantity)
-    relative = _relative(results, target)
-    parts: list[dict[str, Any]] = []
-    for row in results.compared(target):
-        whole = row[f"reference_{quantity}_{unit}"]
-        scale = (1 / whole if whole else None) if relative else 1.0
-        if scale is None:
+
+    bars: list[dict[str, Any]]
+    intervals: list[dict[str, Any]]
+    notes: list[dict[str, Any]]
+    names: list[str]
+    relative: bool
+
+
+def stacks(results: Results, target: str, quantity: str) -> Stacks:
+    """The models of a target; in shares if there are many, those without a whole left out."""
+    compared = results.compared(target)
+    names = _costliest(results, quantity)
+    found = Stacks([], [], [], names, len(compared) > _ABSOLUTE)
+    for row in compared:
+        whole = row[f"reference_{quantity}_{_UNITS[quantity]}"]
+        if found.relative and not whole:
             continue
-        amounts: dict[str, float] = defaultdict(float)
-        for share in results.shares:
-            if share["model"] == row["model"] and share["target"] == target:
-                name = short_name(share["operator"])
-                amounts[name if name in coloured else _OTHERS] += share[f"{quantity}_{unit}"] or 0
-        if quantity == "time":
-            amounts[_OVERHEAD] = row["overhead_time_s"] or 0
-        order = [*coloured, _OTHERS, _OVERHEAD]
-        place = {"model": row["model"], "part": "sum", "note": _incomplete(row)}
-        parts += [
-            {**place, "what": name, "order": order.index(name), "value": amounts[name] * scale}
-            for name in order
-            if amounts.get(name)
-        ]
+        scale = 1 / whole if found.relative else 1.0
+        amounts = _amounts(results, row, quantity, names)
+        known = [(name, amount * scale) for name, amount in amounts.items() if amount]
+        _add(found, row, "sum", known)
         if whole:
-            part = {"model": row["model"], "part": "whole", "what": _WHOLE}
-            parts.append({**part, "order": 0, "value": whole * scale})
-    return parts
+            _add(found, row, "whole", [(_WHOLE, whole * scale)])
+        for part, column in (("sum", "estimate"), ("whole", "reference")):
+            limits = [row[f"{column}_{quantity}_ci_{end}_{_UNITS[quantity]}"] for end in _ENDS]
+            if None not in limits:
+                low, high = (limit * scale for limit in limits)
+                place = {"model": row["model"], "part": part}
+                found.intervals.append({**place, "low": low, "high": high})
+        if known and row["measured_tuples"] < row["tuples"]:
+            note = f"{row['measured_tuples']} of {row['tuples']} tuples"
+            found.notes.append({**found.bars[-2 if whole else -1], "note": note})
+    return found
+
+
+def _add(found: Stacks, row: Row, part: str, amounts: Sequence[tuple[str, float]]) -> None:
+    ends = list(accumulate(amount for _, amount in amounts))
+    for (what, value), end in zip(amounts, ends, strict=True):
+        place = {"model": row["model"], "part": part, "what": what, "value": value}
+        found.bars.append({**place, "start": end - value, "end": end})
+
+
+def _amounts(
+    results: Results, row: Row, quantity: str, names: Sequence[str]
+) -> Mapping[str, float]:
+    """What each named operator, the others and the overhead take in a model."""
+    amounts = dict.fromkeys([*names, _OTHERS, _OVERHEAD], 0.0)
+    for share in results.shares:
+        if share["model"] == row["model"] and share["target"] == row["target"]:
+            name = short_name(share["operator"])
+            value = share[f"{quantity}_{_UNITS[quantity]}"]
+            amounts[name if name in names else _OTHERS] += value or 0.0
+    if quantity == "time":
+        amounts[_OVERHEAD] = row["overhead_time_s"] or 0.0
+    return amounts
 
 
 def by_operator(results: Results, target: str, quantity: str) -> Figure | None:
     """Operators and overhead, stacked, above the measured whole of each model."""
-    values = stacks(results, target, quantity)
-    if not values:
+    found = stacks(results, target, quantity)
+    if not found.bars:
         return None
-    coloured = _costliest(results, quantity)
-    names = [*coloured, _OTHERS, _OVERHEAD, _WHOLE]
-    colours = [*PALETTE[: len(coloured)], OTHERS, OVERHEAD, WHOLE]
-    shown = {row["what"] for row in values}
-    pairs = [pair for pair in zip(names, colours, strict=True) if pair[0] in shown]
-    scale = alt.Scale(domain=[name for name, _ in pairs], range=[colour for _, colour in pairs])
-    relative = _relative(results, target)
+    widest = max(bar["end"] for bar in found.bars)
+    datasets = {
+        "bars": [_labelled(bar, widest, found.names) for bar in found.bars],
+        "intervals": found.intervals,
+        "notes": found.notes,
+    }
     axis = (
         alt.Axis(format="%", title=f"share of the whole model's {quantity}", orient="top")
-        if relative
+        if found.relative
         else si_axis(f"{quantity} of an iteration", SYMBOLS[quantity], orient="top", tickCount=5)
     )
-    tooltip = alt.Tooltip("value:Q", format=".1%" if relative else ".3~s", title=quantity)
-    bars = (
-        alt.Chart(alt.NamedData("parts"))
-        .mark_bar(stroke=EDGE, strokeWidth=0.7)
-        .encode(
-            y=alt.Y("model:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
-            yOffset=alt.YOffset("part:N", sort=["sum", "whole"]),
-            x=alt.X("value:Q", axis=axis, stack="zero"),
-            color=alt.Color("what:N", scale=scale, legend=alt.Legend(title=None)),
-            order="order:Q",
-            tooltip=["model:N", alt.Tooltip("what:N", title="part"), tooltip],
-        )
-    )
-    notes = (
-        alt.Chart(alt.NamedData("ends"))
-        .mark_text(align="left", dx=4, fontSize=11)
-        .encode(
-            y=alt.Y("model:N", sort=None),
-            yOffset=alt.YOffset("part:N", sort=["sum", "whole"]),
-            x="value:Q",
-            text="note:N",
-        )
-    )
-    datasets = {"parts": values, "ends": _ends(values)}
-    chart = alt.layer(bars, notes) if datasets["ends"] else bars
-    height = _MODEL_HEIGHT * len({row["model"] for row in values})
+    domain = [0, widest * (1.4 if found.notes else 1.04)]
+    x = alt.X("start:Q", axis=axis, scale=alt.Scale(domain=domain, nice=False))
+    tooltip = alt.Tooltip("value:Q", format=".1%" if found.relative else ".3~s", title=quantity)
+    height = _HEIGHT * len({bar["model"] for bar in found.bars})
     title = f"{target}: {quantity} by operator"
     label = f"{quantity} of each model on {target} by operator, beside that of the whole model."
-    return figure(chart, height, title, label, datasets, tall=relative)
+    layers = _layers(x, _colours(found), tooltip, bool(found.notes))
+    return figure(alt.layer(*layers), height, title, label, datasets, tall=found.relative)
+
+
+def _layers(x: alt.X, colour: alt.Color, tooltip: alt.Tooltip, notes: bool) -> list[alt.Chart]:
+    """Bars, names in those that are wide enough, intervals, and notes if there are any."""
+
+    def of(name: str) -> alt.Chart:
+        return alt.Chart(alt.NamedData(name)).encode(
+            y=alt.Y("model:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
+            yOffset=alt.YOffset("part:N", sort=["sum", "whole"]),
+        )
+
+    what = alt.Tooltip("what:N", title="part")
+    bars = of("bars").mark_bar(stroke=EDGE, strokeWidth=0.7)
+    bars = bars.encode(x=x, x2="end:Q", color=colour, tooltip=["model:N", what, tooltip])
+    names = of("bars").mark_text(align="left", dx=5, fontSize=10.5)
+    names = names.encode(x=x, text="name:N", color=alt.Color("ink:N", scale=None))
+    intervals = of("intervals").mark_rule(color=INK, strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
+    layers = [bars, names, intervals]
+    if notes:
+        said = of("notes").mark_text(align="left", dx=5, fontSize=11)
+        layers.append(said.encode(x="end:Q", text="note:N"))
+    return layers
+
+
+def _colours(found: Stacks) -> alt.Color:
+    """Of the parts that there are: names in the order in which they are stacked."""
+    names = [*found.names, _OTHERS, _OVERHEAD, _WHOLE]
+    colours = [*PALETTE[: len(found.names)], OTHERS, OVERHEAD, WHOLE]
+    shown = {bar["what"] for bar in found.bars}
+    pairs = [pair for pair in zip(names, colours, strict=True) if pair[0] in shown]
+    scale = alt.Scale(domain=[name for name, _ in pairs], range=[colour for _, colour in pairs])
+    return alt.Color("what:N", scale=scale, legend=alt.Legend(title=None))
+
+
+def _labelled(bar: Mapping[str, Any], widest: float, names: Sequence[str]) -> dict[str, Any]:
+    """The bar with its name if that fits into it, in an ink that can be read on its colour."""
+    fits = bar["what"] in names and bar["value"] >= _WIDE_ENOUGH * widest
+    light = bar["what"] in names and PALETTE[names.index(bar["what"])] in LIGHT
+    return {
+        **bar,
+        "name": bar["what"] if fits else "",
+        "ink": "#000000" if light else "#ffffff",
+    }
 
 
 def _costliest(results: Results, quantity: str) -> list[str]:
@@ -117,23 +174,3 @@ def _costliest(results: Results, quantity: str) -> list[str]:
         totals[short_name(row["operator"])] += value or 0.0
     ranked = sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
     return ranked[: len(PALETTE)]
-
-
-def _relative(results: Results, target: str) -> bool:
-    return len(results.compared(target)) > _ABSOLUTE
-
-
-def _incomplete(row: Row) -> str:
-    if row["measured_tuples"] == row["tuples"]:
-        return ""
-    return f"{row['measured_tuples']} of {row['tuples']} tuples"
-
-
-def _ends(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Where each incomplete stack ends, and what is to be said of it."""
-    ends: dict[str, dict[str, Any]] = {}
-    for row in values:
-        if row.get("note"):
-            end = ends.setdefault(row["model"], {**row, "value": 0.0})
-            end["value"] += row["value"]
-    return list(ends.values())

@@ -43,7 +43,7 @@ class Power:
         known = self.half_width if self.half_width is not None else 0.0
         answer = "Yes" if self.rms > 2 * known else "Hardly"
         return (
-            f"{answer}. Over {self.operators} operators, mean power is {self.mean_power_w:.4g} W. "
+            f"{answer}. Mean power over {self.operators:,} operators is {self.mean_power_w:.4g} W. "
             f"Seconds times that would miss an operator's energy by {self.rms:.1%} (root mean "
             f"square); nine of ten operators need between {self.low:+.0%} and {self.high:+.0%} of "
             f"it.{own}"

@@ -46,14 +46,14 @@ class Roofline:
         text = (
             f"The highest observed are {scaled(self.flops_per_s, 'FLOP/s')} ({self.fastest}) and "
             f"{scaled(self.bytes_per_s, 'B/s')} ({self.widest}); the ceilings meet at {ridge}. "
-            f"{self.left} operators lie left of that, under the memory's ceiling, and {self.right} "
-            "right of it, under that of arithmetic."
+            f"{self.left:,} operators lie left of that, under the memory's ceiling, and "
+            f"{self.right:,} right of it, under that of arithmetic."
         )
         if self.launch_bound:
-            text += f" {self.launch_bound} are bound by launches."
+            text += f" {self.launch_bound:,} are bound by launches."
         if self.without_flops:
             text += (
-                f" {self.without_flops} without counted FLOPs (such as activations and "
+                f" {self.without_flops:,} without counted FLOPs (such as activations and "
                 "normalisations) are not in the chart."
             )
         return text

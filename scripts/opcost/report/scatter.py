@@ -32,8 +32,8 @@ class Scatter:
         if self.grid is None:
             return "Each mark is an operator tuple."
         return (
-            f"Too many operators to draw each: a mark is a cell of a grid of {self.grid} x "
-            f"{self.grid}, larger for more operators, at their median."
+            "Too many operators to draw each: a mark is one of those in its cell of a grid of "
+            f"{self.grid} x {self.grid}, and larger for more of them."
         )
 
 
@@ -90,14 +90,14 @@ def layer(data: Scatter, x: alt.X, y: alt.Y, tooltip: list[Any]) -> alt.Chart:
 
 
 def _joined(rows: pd.DataFrame, grid: int) -> pd.DataFrame:
-    """One row for each occupied cell, operator and kind of mark."""
+    """For each occupied cell, operator and kind of mark: the first row, and how many there are."""
     cells = {axis: _cell(rows[axis], grid) for axis in ("x", "y")}
     groups = rows.assign(column=cells["x"], row=cells["y"]).groupby(
         ["name", "hollow", "column", "row"], sort=False
     )
-    joined = groups.agg(x=("x", "median"), y=("y", "median"), operators=("x", "size"))
-    joined["example"] = groups["example"].first()
-    joined = joined.reset_index()
+    joined = groups.agg(
+        x=("x", "first"), y=("y", "first"), operators=("x", "size"), example=("example", "first")
+    ).reset_index()
     others = joined["operators"] - 1
     more = " and " + others.astype(str) + " more"
     joined["example"] = joined["example"] + more.where(others > 0, "")

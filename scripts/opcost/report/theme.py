@@ -13,6 +13,8 @@ import altair as alt
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""
+LIGHT = frozenset(("#E69F00", "#CC79A7", "#56B4E9", "#F0E442"))
+"""Those of them on which text has to be black."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
 """A shape for each colour: nothing is told by colour alone."""
 SYMBOLS = {"time": "s", "energy": "J"}
