@@ -4,8 +4,8 @@ Makes the results of a synthetic study (tests/synthetic_study.py: made-up number
 devices, one of them without a power sensor) of so many operators on three targets, or takes a
 folder of real ones; then prints the page's MiB, seconds to build it (reading and imports included,
 in a process of its own; and those of the processor alone), and seconds in Chromium until the table
-of operators can be used and until everything is drawn (the median of five times). With `--screenshots`, writes pictures to
-that folder.
+of operators can be used and until everything is drawn (the median of five times). With
+`--screenshots`, writes pictures to that folder.
 
     PYTHONPATH=scripts:tests:tests/browser python tests/benchmarks/report.py [--operators 10000]
         [--results results] [--screenshots folder]
