@@ -179,6 +179,12 @@ def test_energy_that_is_more_than_that_is_found_to_be_so(results):
     assert found.low < 0 < found.high
 
 
+def test_without_intervals_of_power_there_is_no_answer(results):
+    frame = results.measured("large_gpu").copy()
+    frame["power_half_width"] = np.nan
+    assert power.power(frame).sentences.startswith("Not known.")
+
+
 def test_without_energy_there_is_a_reason_for_each_operator(results):
     frame = results.measured("processor")
     assert power.power(frame) is None

@@ -39,14 +39,16 @@ class Power:
     @property
     def sentences(self) -> str:
         """The answer in words."""
-        own = "" if self.half_width is None else f" Power itself is known to {self.half_width:.1%}."
-        known = self.half_width if self.half_width is not None else 0.0
-        answer = "Yes" if self.rms > 2 * known else "Hardly"
+        if self.half_width is None:
+            answer, own = "Not known", "How well power itself is known, is not."
+        else:
+            answer = "Yes" if self.rms > 2 * self.half_width else "Hardly"
+            own = f"Power itself is known to {self.half_width:.1%}."
         return (
             f"{answer}. Mean power over {self.operators:,} operators is {self.mean_power_w:.4g} W. "
             f"Seconds times that would miss an operator's energy by {self.rms:.1%} (root mean "
-            f"square); nine of ten operators need between {self.low:+.0%} and {self.high:+.0%} of "
-            f"it.{own}"
+            f"square); nine of ten operators differ by {self.low:+.0%} to {self.high:+.0%}. "
+            f"{own}"
         )
 
 
