@@ -62,7 +62,7 @@ def test_failures_are_shown_as_what_they_are():
 
 
 def test_energy_is_shown_where_there_is_some():
-    assert result({**ROW, "energy_j": 1.375}).endswith("1.38e+03 mJ")
+    assert result({**ROW, "energy_j": 1.375}).endswith("1.375 J")
 
 
 @pytest.mark.parametrize(

@@ -120,4 +120,4 @@ def print_summary():
     """If this run has made it."""
     summary = Path("results/summary.txt")
     if summary.exists() and summary.stat().st_mtime > BEGAN:
-        print(f"\n{summary.read_text(encoding='utf-8')}")
+        print(f"\n{summary.read_text(encoding='utf-8')}\nMore on one page: results/report.html")

@@ -11,7 +11,7 @@ from opcost.explanation import Explanation
 from opcost.manifest import ModelTuples
 from opcost.model_argument import study_lines
 from opcost.operator_tuple import short_name
-from opcost.text import joules, percent, quantity, seconds, table, with_interval
+from opcost.text import joules, percent, scaled, seconds, table, with_interval
 
 _MISSING = 10
 _WIDTH = 100
@@ -47,12 +47,12 @@ def _model_line(model: ModelTuples) -> str:
     work = "FLOPs not known for all operators"
     if None not in flops:
         total = sum(counts[key] * (record.flops or 0) for key, record in kernels.items())
-        work = quantity(total, "FLOPs")
+        work = scaled(total, "FLOPs", 4)
     inputs = ", ".join(map(str, model.definition.inputs)) if model.definition else ""
     return (
         f"{model.model}{f' on {inputs}' if inputs else ''}: {calls} calls of {len(kernels)} "
         f"operator tuples, {len(model.calls) - calls} calls of views; {work}, "
-        f"{quantity(model.parameters or 0, '').strip()} parameters"
+        f"{scaled(model.parameters or 0, '', 4).strip()} parameters"
     )
 
 

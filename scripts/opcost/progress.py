@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from opcost.manifest import ModelTuples
-from opcost.text import duration, seconds
+from opcost.text import duration, joules, seconds
 
 _RECENT = 20
 _EVERY_S = 30.0
@@ -75,5 +75,5 @@ def result(row: Mapping[str, Any]) -> str:
         half_width = (row["time_ci_high_s"] - row["time_ci_low_s"]) / 2 / row["time_s"]
         text += f" ± {half_width:4.1%}"
     if row.get("energy_j") is not None:
-        text += f"  {row['energy_j'] * 1e3:.3g} mJ"
+        text += f"  {joules(row['energy_j'])}"
     return text

@@ -16,21 +16,13 @@ def seconds(value: float) -> str:
 
 
 def joules(value: float) -> str:
-    """An energy in millijoules, to four digits."""
-    return f"{value * 1e3:.4g} mJ"
+    """An energy in the unit that suits it, to four digits."""
+    return scaled(value, "J", 4)
 
 
 def duration(value: float) -> str:
     """Seconds or minutes, as a person would say them."""
     return f"{value:.0f} s" if value < 100 else f"{value / 60:.0f} min"
-
-
-def quantity(value: float, unit: str) -> str:
-    """A number of many with its decimal prefix, to four digits: `3.664 GFLOPs`."""
-    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= scale:
-            return f"{value / scale:.4g} {prefix}{unit}"
-    return f"{value:.4g} {unit}"
 
 
 def percent(share: float | None) -> str:
