@@ -1,7 +1,15 @@
 """Every measurement of a study is in the database, and none that is not what it says."""
 
+import contextlib
+import tempfile
+import time
+from pathlib import Path
+from unittest import mock
+
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from opcost import records, schemas
 from opcost.database import write_database
 from opcost.errors import OpcostError
@@ -54,6 +62,75 @@ def test_a_large_database_is_written_piece_by_piece(measured, tmp_path):
 def test_a_study_without_measurements_has_a_database_without_rows(tmp_path):
     write_database([], tmp_path / "database.parquet")
     assert len(records.read(tmp_path / "database.parquet", schemas.DATABASE)) == 0
+
+
+def studied(folder, numbers, **changes):
+    """The files of these tuples, as a study has them, in the order of their names."""
+    paths = []
+    for each in map(row, numbers):
+        path = folder / "results" / "local" / "operators" / f"{each['tuple_id']}.parquet"
+        if changes or not path.exists():
+            records.write(path, schemas.OPERATOR, [each | changes])
+        paths.append(path)
+    return sorted(paths)
+
+
+@contextlib.contextmanager
+def settled():
+    """A minute passes while a database is written: clocks may differ by less."""
+    with mock.patch("time.time_ns", return_value=time.time_ns() + 60 * 10**9):
+        yield
+
+
+@contextlib.contextmanager
+def reading():
+    """The paths of the files that are read."""
+    paths, real = [], records.stream
+
+    def stream(path, *arguments, **options):
+        paths.append(path)
+        return real(path, *arguments, **options)
+
+    with mock.patch.object(records, "stream", stream):
+        yield paths
+
+
+@given(st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)))
+@settings(max_examples=20, deadline=None)
+def test_of_what_an_earlier_database_has_no_file_is_read(before, after):
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        output, fresh = here / "database.parquet", here / "fresh.parquet"
+        paths = studied(here, before)
+        with settled():
+            write_database(paths, output)
+        paths = studied(here, after)
+        write_database(paths, fresh)
+        with reading() as read:
+            write_database(paths, output)
+        assert set(read) - {output} == set(studied(here, after - before))
+        assert records.read(output, schemas.DATABASE).equals(records.read(fresh, schemas.DATABASE))
+
+
+def test_a_file_that_was_written_since_is_read(tmp_path):
+    output = tmp_path / "database.parquet"
+    paths = studied(tmp_path, range(5))
+    with settled():
+        write_database(paths, output)
+    time.sleep(0.05)  # the file system's clock has steps
+    [changed] = studied(tmp_path, [3], time_s=2.0)
+    with reading() as read:
+        write_database(paths, output)
+    assert set(read) - {output} == {changed}
+    assert records.read(output, schemas.DATABASE)["time_s"].to_pylist().count(2.0) == 1
+
+
+def test_files_as_old_as_the_database_are_read(tmp_path):
+    paths = studied(tmp_path, range(5))
+    write_database(paths, tmp_path / "database.parquet")
+    with reading() as read:
+        write_database(paths, tmp_path / "database.parquet")
+    assert set(read) >= set(paths)
 
 
 def spreads(tmp_path, measured, *factors):

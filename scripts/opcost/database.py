@@ -1,5 +1,7 @@
 """Every operator measurement of a study in one file, each row checked; and reading such a file."""
 
+import itertools
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ import pyarrow as pa
 from opcost import records, schemas, statistics
 from opcost.errors import OpcostError
 from opcost.operator_tuple import id_of
+from opcost.unchanged import RowsByNumber, begun_at, unchanged
 
 REFERENCE = Path(__file__).parent / "reference"
 """Databases that come with opcost: in a clone a link to data/reference/, whose README says more."""
@@ -21,15 +24,30 @@ _TIMES = ("target", "tuple_id", "time_s")
 def write_database(paths: Sequence[Path], output: Path, again: Sequence[Path] = ()) -> None:
     """Write the rows of all measurement files, in their order, into one, in bounded memory.
 
-    `again` are second measurements of some tuples: from how far they differ, each row learns its
-    target's `spread`. Raises OpcostError, with the file to delete, for one that cannot be read, has
-    no row, or has a row that is not of the tuple that it names; and for two rows of one tuple on
-    one target.
+    Where `output` exists, rows of files that have not changed since come from it. `again` are
+    second measurements of some tuples: from how far they differ, each row learns its target's
+    `spread`. Raises OpcostError, with the file to delete, for one that cannot be read, has no row,
+    or has a row that is not of the tuple that it names; and for two rows of one tuple on one
+    target.
     """
+    schema = begun_at(schemas.DATABASE, time.time_ns())
     spreads = _spreads(paths, again)
     records.write_batches(
-        output, schemas.DATABASE, (_with_spread(batch, spreads) for batch in _checked(paths))
+        output, schema, (_with_spread(batch, spreads) for batch in _rows(paths, output))
     )
+
+
+def _rows(paths: Sequence[Path], earlier: Path) -> Iterator[pa.RecordBatch]:
+    numbers = unchanged(earlier, paths)
+    known = RowsByNumber(earlier, schemas.OPERATOR) if numbers else None
+    seen: dict[tuple[str, str], Path] = {}
+    for is_known, group in itertools.groupby(paths, key=numbers.__contains__):
+        if is_known and known is not None:
+            same = list(group)
+            seen |= {(path.parent.parent.name, path.stem): path for path in same}
+            yield from known.take([numbers[path] for path in same])
+        else:
+            yield from _checked(group, seen)
 
 
 def read_database(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -92,8 +110,7 @@ def _with_spread(batch: pa.RecordBatch, spreads: dict[str, float | None]) -> pa.
     return pa.RecordBatch.from_arrays([*batch.columns, column], schema=schemas.DATABASE)
 
 
-def _checked(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
-    seen: dict[tuple[str, str], Path] = {}
+def _checked(paths: Iterable[Path], seen: dict[tuple[str, str], Path]) -> Iterator[pa.RecordBatch]:
     for path in paths:
         empty = True
         for batch in records.stream(path, schemas.OPERATOR):

@@ -14,7 +14,12 @@ rule database:
         operators=operator_measurements,
         again=measurements_again,
     output:
-        report("results/database.parquet", caption="../report/database.rst", category="Operators"),
+        # `update`: rows of files that have not changed since come from the earlier database.
+        report(
+            update("results/database.parquet"),
+            caption="../report/database.rst",
+            category="Operators",
+        ),
     log:
         "logs/database.log",
     conda:
