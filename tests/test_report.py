@@ -309,3 +309,11 @@ def test_a_database_whose_rows_all_failed_makes_a_page(results):
     failed = results.database.filter(pa.compute.not_equal(results.database["status"], "ok"))
     page = render(Results(failed, [], [], [], results.models))
     assert "tried to allocate 80 GiB" in page
+
+
+def test_a_study_without_any_operator_measured_makes_a_page(results):
+    """As with a budget that whole models alone use up."""
+    comparison = [{**row, "measured_tuples": 0} for row in results.comparison]
+    nothing = results.database.slice(0, 0)
+    page = render(Results(nothing, comparison, results.shares, results.modules, results.models))
+    assert results.comparison[0]["model"] in page

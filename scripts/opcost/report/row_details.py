@@ -56,6 +56,8 @@ def common(database: pa.Table) -> dict[str, dict[str, Any]]:
 
 def _varying(database: pa.Table) -> list[str]:
     """Columns that are not the same in all rows of a target."""
+    if not database.num_rows:
+        return []
     candidates = set(database.column_names) - {*RAW, *_IN_TABLE, *_AS_JSON}
     columns = {name: database[name] for name in database.column_names if name in candidates}
     texts = {
