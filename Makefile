@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Two at a time: most of them wait for Snakemake to start.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run plan retry test test-slurm test-browser check validate format docs clean
@@ -20,7 +22,7 @@ retry: $(VENV)/run ## Forget the measurements that failed, and run again
 	@$(BIN)/snakemake --cores 1
 
 test: $(VENV)/dev ## Set up .venv if needed, and run the tests
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 
 test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this machine; installs Slurm if it may
 	@$(BIN)/python -m pytest -m slurm
@@ -34,7 +36,7 @@ check: $(VENV)/dev ## All that CI and reviewers ask for: linters, formatters, ty
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 validate: $(VENV)/dev ## Minutes: published FLOPs of every model, replay of whole models
 	@$(BIN)/python -m pytest -m slow tests/validation

@@ -106,7 +106,7 @@ def test_every_final_file_has_a_caption():
     used = set()
     for rules in (ROOT / "workflow/rules").glob("*.smk"):
         text = re.sub(r"\s+", " ", rules.read_text())
-        for arguments in re.findall(r"report\((.*?)\)", text):
+        for arguments in re.findall(r"report\(((?:[^()]|\([^()]*\))*)\)", text):
             caption = re.search(r'caption="(.*?)"', arguments)
             assert caption, f"{rules.name}: report({arguments}) has no caption"
             used.add((rules.parent / caption.group(1)).resolve())
