@@ -147,3 +147,18 @@ CIRCUMSTANCES: list[Column] = [
 """Under which conditions, on what, and when."""
 
 MEASUREMENT = [*RESULT, *CIRCUMSTANCES]
+
+ANSWER = (
+    "status",
+    "error",
+    "time_s",
+    "time_ci_low_s",
+    "time_ci_high_s",
+    "energy_j",
+    "energy_ci_low_j",
+    "energy_ci_high_j",
+    "energy_reason",
+    "converged",
+    "flags",
+)
+"""Names of the columns that are a row's answer, and how far to trust it; no raw values."""

@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Any
 
 from opcost import statistics
+from opcost.columns import ANSWER, OVERHEAD
 from opcost.displacement import displaced_calls
 from opcost.manifest import ModelTuples
 from opcost.statistics import Estimate
@@ -40,24 +41,10 @@ SAME_CONDITIONS = (
 OPERATOR_COLUMNS = (
     "tuple_id",
     "target",
-    "status",
-    "error",
-    "time_s",
-    "time_ci_low_s",
-    "time_ci_high_s",
-    "energy_j",
-    "energy_ci_low_j",
-    "energy_ci_high_j",
-    "energy_reason",
-    "converged",
-    "flags",
+    *ANSWER,
     "core_cache_bytes",
     "spread",
-    *(
-        f"{kind}_overhead{limit}_s"
-        for kind in ("call", "displaced_call", "view_call")
-        for limit in ("", "_ci_low", "_ci_high")
-    ),
+    *(name for name, _, _ in OVERHEAD),
     *SAME_CONDITIONS,
 )
 """What an estimate asks of an operator's row: raw values are not among it."""

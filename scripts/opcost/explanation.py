@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opcost.columns import ANSWER
 from opcost.database import read_database
 from opcost.errors import OpcostError, closest
 from opcost.estimate import OPERATOR_COLUMNS, ModelEstimate
@@ -125,10 +126,6 @@ def _rows(
 
 def _tuple_row(term: Term) -> dict[str, Any]:
     operator_tuple = term.record.operator_tuple
-    measured = (
-        "status", "error", "time_s", "time_ci_low_s", "time_ci_high_s", "energy_j",
-        "energy_ci_low_j", "energy_ci_high_j", "energy_reason", "converged", "flags",
-    )  # fmt: skip
     return {
         "tuple_id": operator_tuple.tuple_id,
         "operator": operator_tuple.operator,
@@ -138,5 +135,5 @@ def _tuple_row(term: Term) -> dict[str, Any]:
         "bytes": term.record.bytes,
         "status": "missing",
         "error": "not in the database" if term.row is None else None,
-        **({name: term.row[name] for name in measured} if term.row else {}),
+        **({name: term.row[name] for name in ANSWER} if term.row else {}),
     }

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opcost.operator_tuple import short_name
-from opcost.text import joules, percent, seconds, table, with_interval
+from opcost.text import difference, joules, percent, seconds, table, with_interval
 
 Row = Mapping[str, Any]
 
@@ -66,7 +66,7 @@ def _comparison_cells(row: Row) -> list[str]:
         row["model"],
         with_interval(row, "estimate_time", "s", seconds),
         with_interval(row, "reference_time", "s", seconds),
-        _difference(row, "time"),
+        difference(row, "time"),
         percent(row["coverage_calls"]),
         percent(row["coverage_flops"]),
         f"{row['measured_tuples']}/{row['tuples']}",
@@ -78,7 +78,7 @@ def _energy_cells(row: Row) -> list[str]:
         row["model"],
         with_interval(row, "estimate_energy", "j", joules),
         with_interval(row, "reference_energy", "j", joules),
-        _difference(row, "energy"),
+        difference(row, "energy"),
     ]
 
 
@@ -140,12 +140,3 @@ def _costliest(model: str, shares: Sequence[Row]) -> str:
         for row in known[:_COSTLIEST]
     ]
     return ", ".join(parts) or "not measured"
-
-
-def _difference(row: Row, quantity: str) -> str:
-    name = f"{quantity}_relative_error"
-    if row[name] is None:
-        return "-"
-    if row[f"{name}_ci_low"] is None:
-        return f"{row[name]:+.1%}"
-    return f"{row[name]:+.1%} ± {(row[f'{name}_ci_high'] - row[f'{name}_ci_low']) / 2:.1%}"

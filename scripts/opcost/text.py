@@ -51,6 +51,16 @@ def shortened(description: str, width: int = 64) -> str:
     return description if len(description) <= width else f"{description[: width - 3]}..."
 
 
+def difference(row: Mapping[str, Any], quantity: str) -> str:
+    """By how much a sum differs from the whole, with half of its 95 % interval, or a dash."""
+    name = f"{quantity}_relative_error"
+    if row[name] is None:
+        return "-"
+    if row[f"{name}_ci_low"] is None:
+        return f"{row[name]:+.1%}"
+    return f"{row[name]:+.1%} ± {(row[f'{name}_ci_high'] - row[f'{name}_ci_low']) / 2:.1%}"
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     """Lines of a table: the first `left` columns on the left, the others on the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]

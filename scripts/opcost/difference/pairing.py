@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opcost.columns import ANSWER
 from opcost.database import read_database
 from opcost.difference.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.errors import OpcostError, closest
@@ -14,16 +15,7 @@ _COLUMNS = (
     "operator",
     "description",
     "target",
-    "status",
-    "error",
-    "time_s",
-    "time_ci_low_s",
-    "time_ci_high_s",
-    "energy_j",
-    "energy_ci_low_j",
-    "energy_ci_high_j",
-    "converged",
-    "flags",
+    *ANSWER,
     "spread",
     "conditions_id",
     *CONDITION_COLUMNS,

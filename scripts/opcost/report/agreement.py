@@ -10,7 +10,7 @@ import altair as alt
 
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, SYMBOLS, Figure, figure, targets_scale
-from opcost.text import percent, scaled, with_interval
+from opcost.text import difference, percent, scaled, with_interval
 
 _UNITS = {"time": "s", "energy": "j"}
 _STEP = 16
@@ -89,7 +89,7 @@ def _cells(row: Row, quantity: str) -> dict[str, str]:
         "target": row["target"],
         "sum of operators": with_interval(row, f"estimate_{quantity}", unit, show),
         "whole model": with_interval(row, f"reference_{quantity}", unit, show),
-        "difference": _difference(row, quantity),
+        "difference": difference(row, quantity),
         "tuples measured": f"{row['measured_tuples']} of {row['tuples']}",
         "of calls": percent(row["coverage_calls"]),
         "of FLOPs": percent(row["coverage_flops"]),
@@ -97,15 +97,6 @@ def _cells(row: Row, quantity: str) -> dict[str, str]:
     if quantity == "time":
         cells["of time"] = percent(row["coverage_time"])
     return {title: NOTHING if cell == "-" else cell for title, cell in cells.items()}
-
-
-def _difference(row: Row, quantity: str) -> str:
-    name = f"{quantity}_relative_error"
-    if row[name] is None:
-        return NOTHING
-    if row[f"{name}_ci_low"] is None:
-        return f"{row[name]:+.1%}"
-    return f"{row[name]:+.1%} ± {(row[f'{name}_ci_high'] - row[f'{name}_ci_low']) / 2:.1%}"
 
 
 def _figure(results: Results, quantity: str) -> Figure:
@@ -118,7 +109,7 @@ def _figure(results: Results, quantity: str) -> Figure:
             "difference": row[name],
             "low": row[f"{name}_ci_low"],
             "high": row[f"{name}_ci_high"],
-            "shown": _difference(row, quantity),
+            "shown": difference(row, quantity),
         }
         for row in results.comparison
         if row[name] is not None
