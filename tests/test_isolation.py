@@ -1,6 +1,7 @@
 """A measurement has its device and its process to itself, and its death is recorded."""
 
 import dataclasses
+import faulthandler
 import hashlib
 import json
 import os
@@ -131,7 +132,11 @@ def one_tuple(tiny_tuples, tmp_path):
 
 
 def test_a_tuple_that_kills_its_process_is_a_row(place, one_tuple, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "_expected_device", lambda *_: os.abort())
+    def abort(*_):
+        faulthandler.disable()  # pytest's would print where
+        os.abort()
+
+    monkeypatch.setattr(job, "_expected_device", abort)
     tuple_id, path = one_tuple
     operator_job(tuple_id, path, place, tmp_path / "row.parquet")
     [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
