@@ -30,8 +30,13 @@ def test_the_childs_memory_is_its_own():
     assert values == []
 
 
+def crash(signal_number):
+    faulthandler.disable()  # pytest's would print where
+    os.kill(os.getpid(), signal_number)
+
+
 def test_a_crash_is_an_answer():
-    status, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGSEGV), timeout_s=10)
+    status, message = run_isolated(lambda: crash(signal.SIGSEGV), timeout_s=10)
     assert (status, message) == ("crashed", "killed by SIGSEGV")
 
 
@@ -132,11 +137,7 @@ def one_tuple(tiny_tuples, tmp_path):
 
 
 def test_a_tuple_that_kills_its_process_is_a_row(place, one_tuple, tmp_path, monkeypatch):
-    def abort(*_):
-        faulthandler.disable()  # pytest's would print where
-        os.abort()
-
-    monkeypatch.setattr(job, "_expected_device", abort)
+    monkeypatch.setattr(job, "_expected_device", lambda *_: crash(signal.SIGABRT))
     tuple_id, path = one_tuple
     operator_job(tuple_id, path, place, tmp_path / "row.parquet")
     [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
