@@ -1,6 +1,7 @@
 """What several test files share: a CPU device, a quick protocol, and copies of the repository."""
 
 import dataclasses
+import os
 import re
 import shutil
 import subprocess
@@ -127,8 +128,20 @@ class Checkout:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run(
-            self.command(*arguments), cwd=self.root, capture_output=True, text=True, timeout=300
+            self.command(*arguments),
+            cwd=self.root,
+            env=os.environ | {"PYTHONPATH": str(self.other_package())},
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
+
+    def other_package(self) -> Path:
+        """Where another opcost is installed, which is not to be used."""
+        package = self.root / "elsewhere" / "opcost"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "__init__.py").write_text("raise ImportError('another opcost')\n")
+        return package.parent
 
     def started(self, *arguments: str) -> list[str]:
         """Run, and name the rule of each job."""

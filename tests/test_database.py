@@ -77,8 +77,8 @@ def studied(folder, numbers, **changes):
 
 @contextlib.contextmanager
 def settled():
-    """A minute passes while a database is written: clocks may differ by less."""
-    with mock.patch("time.time_ns", return_value=time.time_ns() + 60 * 10**9):
+    """Ten seconds pass while a database is written: clocks may differ by less."""
+    with mock.patch("time.time_ns", return_value=time.time_ns() + 10 * 10**9):
         yield
 
 

@@ -25,9 +25,11 @@ except OpcostError as error:
 
 # Shell commands find these in their environment: as part of a command's text or parameters, a
 # moved repository or another Python would count as changed and measure everything again.
-# Jobs run on the Python that runs Snakemake, or on that of the rule's conda environment.
+# Jobs run on the Python that runs Snakemake, or on that of the rule's conda environment, and on the
+# package of this repository, though another one be installed there.
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 os.environ.update(
+    PYTHONPATH=os.pathsep.join(filter(None, [str(SCRIPTS), os.environ.get("PYTHONPATH")])),
     OPCOST_PYTHON="python" if CONDA else sys.executable,
     OPCOST_SCRIPTS=str(SCRIPTS),
     OPCOST_MODELS=str(STUDY.model_directory),

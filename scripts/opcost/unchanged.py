@@ -16,7 +16,7 @@ from opcost import records, schemas
 BEGUN = "opcost.begun_ns"
 """Metadata of a database: when its writing began, in nanoseconds since 1970."""
 
-_MARGIN_NS = 60 * 10**9
+_MARGIN_NS = 10 * 10**9
 _KEY = ("target", "tuple_id")
 
 
