@@ -138,7 +138,7 @@ class Checkout:
 
     def other_package(self) -> Path:
         """Where another opcost is installed, which is not to be used."""
-        package = self.root / "elsewhere" / "opcost"
+        package = self.root / "installed" / "opcost"
         package.mkdir(parents=True, exist_ok=True)
         (package / "__init__.py").write_text("raise ImportError('another opcost')\n")
         return package.parent
