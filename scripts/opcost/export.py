@@ -61,7 +61,7 @@ def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch])
         writer = csv.writer(file)
         writer.writerow(schema.names)
         for batch in batches:
-            writer.writerows(_tuples(flat(batch)))
+            writer.writerows(_tuples(batch))
 
 
 def _write_sqlite(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -72,7 +72,7 @@ def _write_sqlite(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
         connection.execute(f"CREATE TABLE operators ({columns})")
         marks = ", ".join("?" * len(schema))
         for batch in batches:
-            rows = _tuples(flat(batch))
+            rows = _tuples(batch)
             connection.executemany(f"INSERT INTO operators VALUES ({marks})", rows)
         connection.execute(_DESCRIBED)
         connection.executemany(
