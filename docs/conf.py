@@ -30,7 +30,8 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!opcost\.).*"),  # names of other projects: the build asks no network
     # Named by what is described, and not described themselves.
-    ("py:class", r"opcost\.(operator_tuple\.Constant|merging\.Group|difference\.changes\.\w+)"),
+    ("py:class", r"opcost\.(tuples\.operator_tuple\.Constant|databases\.merging\.Group)"),
+    ("py:class", r"opcost\.difference\.changes\.\w+"),
     ("py:class", r"opcost\.difference\.databases\.TargetDifference"),
     # Folders, which a Git host lists: here they are text.
     ("myst", r"(\.\./)*(config/models|docs|models|scripts/opcost|workflow/schemas)"),

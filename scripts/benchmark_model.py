@@ -9,7 +9,7 @@ def main() -> None:
     from pathlib import Path
 
     from opcost.errors import reported
-    from opcost.job import Place, model_job
+    from opcost.measuring.job import Place, model_job
     from opcost.study import Conditions, ModelDefinition
 
     parser = argparse.ArgumentParser(description=__doc__)

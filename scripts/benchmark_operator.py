@@ -9,7 +9,7 @@ def main() -> None:
     from pathlib import Path
 
     from opcost.errors import reported
-    from opcost.job import Place, operator_job
+    from opcost.measuring.job import Place, operator_job
     from opcost.study import Conditions
 
     parser = argparse.ArgumentParser(description=__doc__)

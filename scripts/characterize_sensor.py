@@ -9,7 +9,7 @@ def main() -> None:
     from pathlib import Path
 
     from opcost.errors import reported
-    from opcost.job import sensor_job
+    from opcost.measuring.job import sensor_job
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", required=True)

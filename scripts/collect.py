@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from opcost.errors import reported
-from opcost.manifest import collect, read_model_tuples, refusals, write_manifest
+from opcost.tuples.manifest import collect, write_manifest
+from opcost.tuples.model_tuples import read_model_tuples, refusals
 
 with reported(snakemake.log[0]):
     models = [read_model_tuples(Path(path)) for path in snakemake.input.tuples]

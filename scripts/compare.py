@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from opcost import records, schemas
-from opcost.comparison import compare_study
+from opcost.costs.comparison import compare_study
+from opcost.costs.estimate import OPERATOR_COLUMNS
+from opcost.costs.figure import draw
+from opcost.costs.summary import summarise
 from opcost.errors import reported
-from opcost.estimate import OPERATOR_COLUMNS
-from opcost.figure import draw
 from opcost.files import replacing
-from opcost.manifest import read_manifest, read_model_tuples, refusals
-from opcost.summary import summarise
+from opcost.rows import records, schemas
+from opcost.tuples.manifest import read_manifest
+from opcost.tuples.model_tuples import read_model_tuples, refusals
 
 files, outputs = snakemake.input, snakemake.output
 with reported(snakemake.log[0]):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from opcost.database import write_database
+from opcost.databases.database import write_database
 from opcost.errors import reported
 
 with reported(snakemake.log[0]):

@@ -8,7 +8,7 @@ def main() -> None:
     import argparse
     from pathlib import Path
 
-    from opcost.cores import work_anywhere
+    from opcost.devices.cores import work_anywhere
     from opcost.errors import reported
     from opcost.study import ModelDefinition
 
@@ -19,9 +19,9 @@ def main() -> None:
     arguments = parser.parse_args()
     work_anywhere()
     with reported():
-        from opcost.extraction import extract_model_tuples
-        from opcost.manifest import write_model_tuples
-        from opcost.progress import extraction_line
+        from opcost.planning.progress import extraction_line
+        from opcost.tuples.extraction import extract_model_tuples
+        from opcost.tuples.model_tuples import write_model_tuples
 
         tuples = extract_model_tuples(arguments.definition, arguments.search_path)
         write_model_tuples(arguments.output, tuples)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from opcost import records, schemas
 from opcost.errors import reported
+from opcost.rows import records, schemas
 
 if __name__ == "__main__":
     with reported():

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from opcost import records, schemas
 from opcost.errors import reported
 from opcost.files import replacing
-from opcost.manifest import collect, read_model_tuples, to_benchmark
-from opcost.model_table import as_text, rows_of
+from opcost.rows import records, schemas
+from opcost.tuples.manifest import collect, to_benchmark
+from opcost.tuples.model_table import as_text, rows_of
+from opcost.tuples.model_tuples import read_model_tuples
 
 with reported(snakemake.log[0]):
     models = [read_model_tuples(Path(path)) for path in snakemake.input.tuples]

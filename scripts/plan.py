@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from opcost.devices.target_device import open_device
 from opcost.errors import reported
+from opcost.planning.target_plan import describe_plans
 from opcost.study import load_study
-from opcost.target_device import open_device
-from opcost.target_plan import describe_plans
 
 with reported(snakemake.log[0]):
     study = load_study(snakemake.config, Path(snakemake.params.schemas))

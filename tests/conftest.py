@@ -12,10 +12,10 @@ import pynvml
 import pytest
 import torch
 from card import Card, build
-from opcost.disturbance import find_quiet_s
-from opcost.extraction import extract_model_tuples
+from opcost.devices.disturbance import find_quiet_s
+from opcost.devices.target_device import open_device
 from opcost.study import Conditions, MeasurementSettings, Target, load_model
-from opcost.target_device import open_device
+from opcost.tuples.extraction import extract_model_tuples
 
 REPOSITORY = Path(__file__).parent.parent
 STUDY = REPOSITORY / "tests" / "study"

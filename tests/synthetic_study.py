@@ -14,11 +14,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from opcost import __version__, comparison, manifest, model_table, records, schemas
-from opcost.definition import InputSpec, ModelDefinition
-from opcost.estimate import OPERATOR_COLUMNS
-from opcost.manifest import ModelTuples, TupleRecord
-from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost import __version__
+from opcost.costs import comparison
+from opcost.costs.estimate import OPERATOR_COLUMNS
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.rows import records, schemas
+from opcost.tuples import manifest, model_table
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.tuple_record import TupleRecord
 
 NO_SENSOR = "synthetic: this target has no power sensor"
 

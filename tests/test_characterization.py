@@ -12,8 +12,8 @@ from opcost.energy.nvml import NvmlMeter
 from opcost.energy.rapl import RaplMeter
 from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.energy.sensor_fit import correlated_share, fit_response, noise, refresh_period_s
-from opcost.energy.target_sensor import characterise_target
 from opcost.errors import OpcostError
+from opcost.measuring.target_sensor import characterise_target
 from simulated_processor import Cores
 
 LOAD_S, LOAD_W = 1e-3, 400.0

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from opcost.comparison import compare_study
-from opcost.figure import draw
-from opcost.manifest import collect
-from opcost.summary import summarise
+from opcost.costs.comparison import compare_study
+from opcost.costs.figure import draw
+from opcost.costs.summary import summarise
+from opcost.tuples.manifest import collect
 
 CONDITIONS = {
     "device_name": "Simulated",

@@ -12,7 +12,7 @@ FEW = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
 
 def printed(code, **variables):
     """What Python prints that runs this code, in a process of its own."""
-    code = f"import os; from opcost import cores; {code}"
+    code = f"import os; from opcost.devices import cores; {code}"
     environment = {"PYTHONPATH": "scripts", **variables}
     completed = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
@@ -34,7 +34,7 @@ def test_what_measures_and_what_does_not_share_no_core():
 
 @FEW
 def test_a_started_process_finds_the_reserved_cores():
-    start = "import os; from opcost import cores; "
+    start = "import os; from opcost.devices import cores; "
     for move, expected in (("", CORES[:-1]), ("cores.measure_here('cpu'); ", CORES[-1:])):
         command = f"[sys.executable, '-c', {start + move + SHOW!r}]"
         child = f"import subprocess, sys; subprocess.run({command})"

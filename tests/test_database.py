@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opcost import records, schemas
-from opcost.database import write_database
+from opcost.databases.database import write_database
 from opcost.errors import OpcostError
-from opcost.operator_tuple import id_of
+from opcost.rows import records, schemas
+from opcost.tuples.operator_tuple import id_of
 
 
 def row(number=0, target="local"):

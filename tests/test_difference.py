@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost import records, schemas
 from opcost.commands import main
+from opcost.databases.merging import merge
 from opcost.difference.changes import changes_of
 from opcost.difference.databases import compare_databases
 from opcost.difference.scatter import Scatter
 from opcost.errors import OpcostError
-from opcost.merging import merge
+from opcost.rows import records, schemas
 from opcost.statistics import holm, spread_of_pairs, weighted_median
 from scipy import stats
 

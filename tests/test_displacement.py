@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from opcost.displacement import displaced_calls
-from opcost.manifest import ModelTuples, TupleRecord
+from opcost.costs.displacement import displaced_calls
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.tuple_record import TupleRecord
 
 KIB = 1024
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from opcost.disturbance import CoreWatch, elapsed_and_waited_s, find_quiet_s
+from opcost.devices.disturbance import CoreWatch, elapsed_and_waited_s, find_quiet_s
 
 QUIET_S = 1e-3
 

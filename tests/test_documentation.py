@@ -13,9 +13,9 @@ from configuration_page import configuration_page
 from conftest import Checkout
 from documented_commands import check
 from documents import ROOT, blocks, commands_in_text, in_language, pages
-from opcost import schemas
 from opcost.commands import main
-from opcost.merging import merge
+from opcost.databases.merging import merge
+from opcost.rows import schemas
 
 LANGUAGES = {"python", "sh", "console", "yaml", "text", "{eval-rst}"}
 PYTHON = [page for page in pages() if any(each.language == "python" for each in blocks(page))]

@@ -7,16 +7,16 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from conftest import STUDY
-from opcost import records, schemas
 from opcost.commands import LOOK_AT_IT, main
-from opcost.comparison import compare_study
-from opcost.database import read_database
-from opcost.definition import InputSpec, ModelDefinition
+from opcost.costs.comparison import compare_study
+from opcost.costs.explanation import explain
+from opcost.databases.database import read_database
+from opcost.databases.merging import merge
 from opcost.errors import OpcostError
-from opcost.explanation import explain
-from opcost.extraction import extract_model_tuples
-from opcost.manifest import collect
-from opcost.merging import merge
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.rows import records, schemas
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.manifest import collect
 from test_comparison import CONDITIONS, FAILED, OVERHEAD
 
 ON_A_GPU = {"device_name": "Other GPU", "device_uuid_hash": "a" * 16}

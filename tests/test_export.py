@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from opcost import records, schemas
 from opcost.commands import main
+from opcost.databases.merging import merge
 from opcost.errors import OpcostError
-from opcost.export import FORMATS, export
-from opcost.merging import merge
+from opcost.queries.export import FORMATS, export
+from opcost.rows import records, schemas
 
 ROWS = [
     {

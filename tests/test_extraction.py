@@ -7,14 +7,14 @@ import pytest
 import torch
 import torchvision
 from opcost.errors import OpcostError
-from opcost.extraction import (
+from opcost.models.construction import example_inputs
+from opcost.study import InputSpec, ModelDefinition
+from opcost.tuples.extraction import (
     extract,
     extract_model_tuples,
     extract_module,
     extract_module_tuples,
 )
-from opcost.models import example_inputs
-from opcost.study import InputSpec, ModelDefinition
 from torch import nn
 
 

@@ -7,18 +7,18 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost import records, schemas
 from opcost.commands import main
-from opcost.database import read_database
+from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate, conflict
+from opcost.costs.terms import Term
+from opcost.databases.database import read_database
+from opcost.databases.merging import merge
 from opcost.errors import OpcostError
-from opcost.estimate import OPERATOR_COLUMNS, ModelEstimate, conflict
-from opcost.extraction import extract_module
 from opcost.imports.importer import import_records
 from opcost.imports.operator_profiling import module_of
 from opcost.imports.published import Undetermined
-from opcost.merging import merge
+from opcost.rows import records, schemas
 from opcost.study import PROTOCOL_VERSION
-from opcost.terms import Term
+from opcost.tuples.extraction import extract_module
 from torch import empty, nn
 
 FOLDER = Path(__file__).parent / "imports"

@@ -12,12 +12,14 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
-from opcost import job, manifest, records, schemas
+from opcost.devices.lock import exclusive
+from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
-from opcost.isolation import run_isolated
-from opcost.job import Place, operator_job
-from opcost.lock import exclusive
-from opcost.processor import CpuDevice
+from opcost.measuring import job
+from opcost.measuring.isolation import run_isolated
+from opcost.measuring.job import Place, operator_job
+from opcost.rows import records, schemas
+from opcost.tuples import manifest
 
 
 def test_a_child_that_ends_well_is_no_news():
@@ -60,7 +62,7 @@ def test_a_fault_of_the_harness_is_no_result(capfd):
 def test_a_child_does_not_outlive_its_killed_parent(tmp_path):
     note = tmp_path / "pid"
     program = (
-        "import os, time, pathlib; from opcost.isolation import run_isolated\n"
+        "import os, time, pathlib; from opcost.measuring.isolation import run_isolated\n"
         "def work():\n"
         f"    pathlib.Path({str(note)!r}).write_text(str(os.getpid()))\n"
         "    time.sleep(60)\n"
@@ -96,7 +98,7 @@ def test_a_second_measurement_waits_and_says_for_whom(tmp_path):
     key = f"test-{os.getpid()}"
     note = tmp_path / "held"
     program = (
-        "import sys, time, pathlib; from opcost.lock import exclusive\n"
+        "import sys, time, pathlib; from opcost.devices.lock import exclusive\n"
         f"with exclusive({key!r}, 'operator tuple 7'):\n"
         f"    pathlib.Path({str(note)!r}).touch()\n"
         "    time.sleep(1)\n"

@@ -5,18 +5,17 @@ import pickle
 
 import pytest
 from opcost.errors import OpcostError
-from opcost.manifest import (
+from opcost.tuples.manifest import (
     SCHEMA_VERSION,
     collect,
     read_manifest,
-    read_model_tuples,
     read_record,
     read_refused,
     to_benchmark,
     write_manifest,
-    write_model_tuples,
 )
-from opcost.operator_tuple import TensorSpec
+from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
+from opcost.tuples.operator_tuple import TensorSpec
 
 
 def names(manifest, excluded):

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opcost import records, schemas
 from opcost.commands import main
-from opcost.duplicates import SAME, conditions_id
-from opcost.environment import describe_environment
+from opcost.databases.duplicates import SAME, conditions_id
+from opcost.databases.merging import merge
+from opcost.devices.environment import describe_environment
 from opcost.errors import OpcostError
-from opcost.merging import merge
+from opcost.rows import records, schemas
 
 GPU = {"device_name": "Simulated", "device_uuid_hash": "a" * 16, "torch_version": "2.15.0"}
 ROW = {

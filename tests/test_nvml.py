@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from card import UUID, build
+from opcost.devices.target_device import open_device
 from opcost.energy.meter import MeterUnavailable, open_meter
 from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
 from opcost.study import Target
-from opcost.target_device import open_device
 
 HERE = Path(__file__).parent
 NOT_SUPPORTED, NO_PERMISSION, LOST = 3, 4, 15

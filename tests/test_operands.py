@@ -5,12 +5,12 @@ import itertools
 import pytest
 import torch
 import torchvision  # noqa: F401  registers its operators
-from opcost.description import describe, describe_tensor
-from opcost.device import OutOfMemory
-from opcost.operands import Rotation, degenerate, operand_sets
-from opcost.operator_tuple import OperatorTuple, TensorSpec
-from opcost.processor import CpuDevice
-from opcost.replay import tensors_in_tree
+from opcost.devices.device import OutOfMemory
+from opcost.devices.processor import CpuDevice
+from opcost.measuring.operands import Rotation, degenerate, operand_sets
+from opcost.tuples.description import describe, describe_tensor
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.replay import tensors_in_tree
 
 aten, vision = torch.ops.aten, torch.ops.torchvision
 STILL = Rotation(0)

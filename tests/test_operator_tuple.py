@@ -10,8 +10,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.description import describe, describe_tensor
-from opcost.operator_tuple import ELEMENT_BYTES, Constant, OperatorTuple, TensorSpec
+from opcost.tuples.description import describe, describe_tensor
+from opcost.tuples.operator_tuple import ELEMENT_BYTES, Constant, OperatorTuple, TensorSpec
 
 conv2d = torch.ops.aten.conv2d.default
 IMAGE, WEIGHT = torch.empty(1, 3, 8, 8), torch.empty(4, 3, 3, 3)
@@ -74,7 +74,7 @@ def test_the_id_is_the_beginning_of_the_sha256_of_the_canonical_json():
 
 def test_ids_do_not_depend_on_the_process():
     program = (
-        "import torch; from opcost.description import describe;"
+        "import torch; from opcost.tuples.description import describe;"
         "x = torch.empty(1, 3, 8, 8); w = torch.empty(4, 3, 3, 3);"
         "print(describe(torch.ops.aten.conv2d.default, (x, w), {'padding': [1, 1]}).tuple_id)"
     )

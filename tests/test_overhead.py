@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from opcost.disturbance import NoWatch
-from opcost.overhead import measure_overhead
+from opcost.devices.disturbance import NoWatch
+from opcost.measuring.overhead import measure_overhead
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.manifest import ModelTuples, TupleRecord
-from opcost.operator_tuple import OperatorTuple, TensorSpec
-from opcost.planning import explained_shares, memory_bytes, plan, predicted_times_s
+from opcost.planning.plan import explained_shares, memory_bytes, plan, predicted_times_s
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.tuple_record import TupleRecord
 
 GIGA = 10**9
 

@@ -9,15 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 from card import UUID, CardDevice, CardLoad
-from opcost import protocol, schemas
-from opcost.benchmark import trial_columns
-from opcost.disturbance import NoWatch
+from opcost.devices.disturbance import NoWatch
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.phase import measure_power
 from opcost.energy.rapl import RaplMeter
 from opcost.energy.sampling import SystemClock
 from opcost.energy.sensor import Sensor
+from opcost.measuring import protocol
+from opcost.measuring.benchmark import trial_columns
+from opcost.rows import schemas
 from opcost.study import MeasurementSettings
 from simulated_processor import Cores
 

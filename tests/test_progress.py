@@ -1,7 +1,7 @@
 """A person sees which tuple, how many are left, and for how long."""
 
 import pytest
-from opcost.progress import Pace, model_line, operator_line, result
+from opcost.planning.progress import Pace, model_line, operator_line, result
 from opcost.text import seconds
 
 ROW = {

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 from conftest import QUICK
-from opcost import protocol
-from opcost.device import BatchTime
-from opcost.disturbance import NoWatch
+from opcost.devices.device import BatchTime
+from opcost.devices.disturbance import NoWatch
 from opcost.energy.meter import MeterUnavailable
+from opcost.measuring import protocol
 
 
 class SimulatedDevice:

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost import records, schemas
 from opcost.commands import main
+from opcost.databases.merging import merge
 from opcost.errors import OpcostError
-from opcost.merging import merge
-from opcost.operator_tuple import OperatorTuple, TensorSpec
-from opcost.query import Filter, query
+from opcost.queries.query import Filter, query
+from opcost.rows import records, schemas
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 
 IMAGE, WEIGHT = TensorSpec((1, 64, 56, 56), "float32"), TensorSpec((32, 64, 3, 3), "float32")
 TUPLES = {

@@ -7,12 +7,12 @@ import statistics
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from opcost import records, schemas
-from opcost.benchmark import benchmark_model, benchmark_operator
 from opcost.errors import OpcostError
-from opcost.manifest import TupleRecord
-from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.measuring.benchmark import benchmark_model, benchmark_operator
+from opcost.rows import records, schemas
 from opcost.study import InputSpec, ModelDefinition
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.tuple_record import TupleRecord
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from opcost import records
-from opcost.database import REFERENCE, default_databases, read_database
+from opcost.databases.database import REFERENCE, default_databases, read_database
+from opcost.rows import records
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "data" / "reference").glob("*.parquet"))

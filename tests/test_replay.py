@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.description import describe, describe_tensor
-from opcost.extraction import extract_module
-from opcost.operator_tuple import OperatorTuple, TensorSpec
-from opcost.replay import (
+from opcost.tuples.description import describe, describe_tensor
+from opcost.tuples.extraction import extract_module
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.replay import (
     ReplayMismatch,
     UnsupportedOperator,
     check_outputs,

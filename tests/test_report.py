@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.report import power, roofline
-from opcost.report.agreement import agreement, missing
+from opcost.report.agreement import agreement, flagged_wholes, missing
 from opcost.report.flags import MEANINGS
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import module_groups
@@ -69,6 +70,17 @@ def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):
     assert failed[1].startswith("1 of 20 operator tuples failed")
     assert failed[2] == "first"
     assert ("processor", NO_SENSOR, "second, third") in missing(results, "energy")
+
+
+def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
+    assert flagged_wholes(results) == []
+    rows = [
+        {**row, "reference_flags": ["disturbed"] if row["model"] in ("first", "third") else []}
+        for row in results.compared("processor")
+    ]
+    [(target, flag, meaning, models)] = flagged_wholes(replace(results, comparison=rows))
+    assert (target, flag, models) == ("processor", "disturbed", "first, third")
+    assert "batches were disturbed" in meaning
 
 
 def test_a_stack_adds_up_to_the_sum_over_the_operators(results):

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from opcost.description import describe, describe_tensor
-from opcost.extraction import extract_model_tuples
 from opcost.study import InputSpec, ModelDefinition
-from opcost.work import flops, minimal_bytes
+from opcost.tuples.description import describe, describe_tensor
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.work import flops, minimal_bytes
 from torchvision.models import get_model_weights, get_weight
 
 aten = torch.ops.aten

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from conftest import Checkout
-from opcost.schemas import SCHEMA_VERSION
+from opcost.rows.schemas import SCHEMA_VERSION
 
 MEASUREMENTS = "results/local/operators/*.parquet"
 
@@ -362,8 +362,7 @@ def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(checkout):
     wait_until(lambda: (results / "local/sensor.json").exists())
     wait_until(lambda: (results / "operator_tuples.json").exists())
     for kind in ("measurement", "job", "server"):
-        wait_until(lambda: len(processes(run.pid)) == 3)
-        killed = processes(run.pid)[kind]
+        killed = wait_until(lambda: processes(run.pid))[kind]
         os.kill(killed, signal.SIGKILL)
         wait_until(lambda killed=killed: killed not in processes(run.pid).values())
     output = b"".join(run.communicate(timeout=300)).decode()
@@ -379,7 +378,7 @@ def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(checkout):
 
 
 def processes(run: int) -> dict[str, int]:
-    """The processes that a run's measurements come from: server, its job, its measurement."""
+    """What a measurement of a run consists of: a server, its job, and the measurement itself."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -390,17 +389,15 @@ def processes(run: int) -> dict[str, int]:
                 state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
                 if state != "Z":
                     parents[int(path.name)] = int(parent)
-    found = {}
-    for name in ("server", "job", "measurement"):
-        parent = next(reversed(found.values()), None)
-        for process, its_parent in parents.items():
-            if its_parent == parent or (parent is None and its_parent not in parents):
-                found[name] = process
-    return found
+    for measurement, job in parents.items():
+        if parents.get(job) in parents:
+            return {"server": parents[job], "job": job, "measurement": measurement}
+    return {}
 
 
 def wait_until(condition, timeout_s=120):
     deadline = time.monotonic() + timeout_s
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
+    return found

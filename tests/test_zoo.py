@@ -3,20 +3,21 @@
 from pathlib import Path
 
 import pytest
-from opcost import records, schemas
-from opcost.benchmark import benchmark_model, benchmark_operator
+from opcost.costs.figure import draw
+from opcost.costs.summary import summarise
 from opcost.errors import OpcostError
-from opcost.extraction import extract_model_tuples
-from opcost.figure import draw
-from opcost.manifest import collect, read_model_tuples, refusals, to_benchmark, write_model_tuples
-from opcost.model_table import as_text, rows_of
-from opcost.models import build, example_inputs, inference_conditions
-from opcost.recorder import Recorder
+from opcost.measuring.benchmark import benchmark_model, benchmark_operator
+from opcost.measuring.workload import model_workload
+from opcost.models.construction import build, example_inputs, inference_conditions
+from opcost.models.torchvision_models import installed
+from opcost.models.zoo import official_inputs
+from opcost.rows import records, schemas
 from opcost.study import load_study
-from opcost.summary import summarise
-from opcost.torchvision_models import installed
-from opcost.workload import model_workload
-from opcost.zoo import official_inputs
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.manifest import collect, to_benchmark
+from opcost.tuples.model_table import as_text, rows_of
+from opcost.tuples.model_tuples import read_model_tuples, refusals, write_model_tuples
+from opcost.tuples.recorder import Recorder
 
 SCHEMAS = Path("workflow/schemas")
 TARGETS = {"local": {"device": "cpu"}}
@@ -31,7 +32,7 @@ def chosen(**selection):
 
 
 def test_the_inputs_are_those_of_the_installed_torchvision():
-    remedy = "PYTHONPATH=scripts python -m opcost.torchvision_models writes them anew"
+    remedy = "PYTHONPATH=scripts python -m opcost.models.torchvision_models writes them anew"
     assert official_inputs() == installed(), remedy
 
 

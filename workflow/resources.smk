@@ -4,7 +4,7 @@
 
 import math
 
-from opcost import cores
+from opcost.devices import cores
 
 GPUS = sorted(
     {

@@ -13,7 +13,7 @@ SCRIPTS = REPOSITORY / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 from opcost.errors import OpcostError
-from opcost.manifest import read_manifest, read_refused, to_benchmark
+from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 from opcost.study import load_study
 
 BEGAN = time.time()
@@ -95,7 +95,7 @@ def tuples_to_measure(target):
 
 @cache
 def plan(target):
-    from opcost.target_plan import plan_target  # not each start of Snakemake needs it
+    from opcost.planning.target_plan import plan_target  # not each start of Snakemake needs it
 
     return plan_target(STUDY, target, Path("results"))
 

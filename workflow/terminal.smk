@@ -9,7 +9,7 @@ import time
 from snakemake.logging import get_event, logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from opcost.progress import Pace
+from opcost.planning.progress import Pace
 
 ANNOUNCEMENT = re.compile(r"Select jobs to execute\.\.\.|Execute \d+ jobs\.\.\.")
 

@@ -14,9 +14,9 @@ from typing import Any, Self
 import jsonschema
 import yaml
 
-from opcost import zoo
-from opcost.definition import InputSpec, ModelDefinition
 from opcost.errors import OpcostError, closest
+from opcost.models import zoo
+from opcost.models.definition import InputSpec, ModelDefinition
 
 PROTOCOL_VERSION = 4
 """Bumped by hand when the same settings come to mean another measurement; measures all again."""

@@ -22,11 +22,14 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from opcost import comparison, estimate, manifest, records, schemas
-from opcost.database import write_database
-from opcost.manifest import ModelTuples, TupleRecord
-from opcost.merging import merge
-from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.costs import comparison, estimate
+from opcost.databases.database import write_database
+from opcost.databases.merging import merge
+from opcost.rows import records, schemas
+from opcost.tuples import manifest, model_tuples
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.tuple_record import TupleRecord
 
 BATCHES, SAMPLES = 40, 200
 CALLS_PER_TUPLE = 3
@@ -152,14 +155,14 @@ def tuple_steps(folder: Path, tuples: int) -> dict[str, Callable[[], None]]:
 
     def extract() -> None:
         for model, pickle in zip(models, pickles, strict=True):
-            manifest.write_model_tuples(pickle, model)
+            model_tuples.write_model_tuples(pickle, model)
 
     def collect() -> None:
-        found = manifest.collect(map(manifest.read_model_tuples, pickles), None)
+        found = manifest.collect(map(model_tuples.read_model_tuples, pickles), None)
         manifest.write_manifest(path, found)
 
     def compare() -> None:
-        read = [manifest.read_model_tuples(pickle) for pickle in pickles]
+        read = [model_tuples.read_model_tuples(pickle) for pickle in pickles]
         comparison.compare_study(read, rows, wholes, manifest.read_manifest(path))
 
     return {"write extractions": extract, "collect": collect, "compare": compare}

@@ -12,9 +12,11 @@ import random
 import statistics
 from pathlib import Path
 
-from opcost import records, schemas
-from opcost.manifest import TupleRecord, read_manifest, read_model_tuples, to_benchmark
-from opcost.planning import explained_shares, predicted_times_s
+from opcost.planning.plan import explained_shares, predicted_times_s
+from opcost.rows import records, schemas
+from opcost.tuples.manifest import read_manifest, to_benchmark
+from opcost.tuples.model_tuples import read_model_tuples
+from opcost.tuples.tuple_record import TupleRecord
 
 ORDERS = 200
 

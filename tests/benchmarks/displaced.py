@@ -17,12 +17,12 @@ import subprocess
 import sys
 
 import torch
-from opcost.models import inference_conditions
-from opcost.operands import Rotation, operand_sets
-from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.devices.target_device import open_device
+from opcost.measuring.operands import Rotation, operand_sets
+from opcost.measuring.workload import OperatorWorkload
+from opcost.models.construction import inference_conditions
 from opcost.study import Target
-from opcost.target_device import open_device
-from opcost.workload import OperatorWorkload
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from sum_and_whole import SETTINGS, seconds
 
 ROUNDS = 15

@@ -15,13 +15,13 @@ import time
 from collections import defaultdict
 
 import torch
-from opcost import models
-from opcost.description import describe
-from opcost.extraction import extract_model_tuples
-from opcost.processor import CpuDevice
+from opcost.devices.processor import CpuDevice
+from opcost.devices.target_device import open_device
+from opcost.measuring.workload import CACHES_PER_FOOTPRINT, operator_workload
+from opcost.models import construction
 from opcost.study import InputSpec, ModelDefinition, Target
-from opcost.target_device import open_device
-from opcost.workload import CACHES_PER_FOOTPRINT, operator_workload
+from opcost.tuples.description import describe
+from opcost.tuples.extraction import extract_model_tuples
 from sum_and_whole import MODELS, SETTINGS, STATES, OneBlock, seconds
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -105,7 +105,7 @@ class RotatingWeights:
 
 def time_in_context(definition, device, watch, footprint_bytes):
     """Seconds of the whole model, and of each call in a row: medians of undisturbed passes."""
-    module, inputs = models.build(definition), models.example_inputs(definition)
+    module, inputs = construction.build(definition), construction.example_inputs(definition)
     weights = RotatingWeights(module, footprint_bytes)
     with Recorder() as recorder:
         module(*inputs)
@@ -146,7 +146,7 @@ def main():
             for record in extract_model_tuples(definition).tuples
         }
         table = defaultdict(lambda: defaultdict(float))
-        with models.inference_conditions():
+        with construction.inference_conditions():
             torch.manual_seed(0)
             whole_s, calls = time_in_context(definition, device, watch, footprint)
             for tuple_id, value in calls:

@@ -79,8 +79,12 @@ import sys, yaml
 from pathlib import Path
 from unittest.mock import patch
 
-from opcost import benchmark, manifest, records, schemas, study
-from opcost.processor import CpuDevice
+from opcost.measuring import benchmark
+from opcost.tuples import manifest
+from opcost.tuples.tuple_record import TupleRecord
+from opcost.rows import records, schemas
+from opcost import study
+from opcost.devices.processor import CpuDevice
 
 config = yaml.safe_load(Path("study.yaml").read_text())
 loaded = study.load_study(config, Path("workflow/schemas"))
@@ -95,7 +99,7 @@ with patch("time.sleep"), patch("os.fsync"):
         for tuple_id in tuple_ids:
             path = results / folder / f"{tuple_id}.parquet"
             if not path.exists():
-                record = manifest.TupleRecord.from_document(entries[tuple_id])
+                record = TupleRecord.from_document(entries[tuple_id])
                 row = benchmark.benchmark_operator(record, device, watch, conditions, "local")
                 records.write(path, schemas.OPERATOR, [row])
     for name, definition in loaded.models.items():
@@ -131,7 +135,7 @@ class Study:
             shutil.copytree(REPOSITORY / name, root / name, ignore=ignore)
         shutil.copy(REPOSITORY / "Snakefile", root)
         (root / "config" / "models").mkdir(parents=True)
-        with (root / "scripts/opcost/benchmark.py").open("a") as file:
+        with (root / "scripts/opcost/measuring/benchmark.py").open("a") as file:
             file.write(STUB.format(stub_s=stub_s))
         (root / "config/models/many.py").write_text(FACTORY)
         self.config = yaml.safe_load((REPOSITORY / "tests/study/config.yaml").read_text())

@@ -22,9 +22,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "simulated_nvml"))
 
 from card import UUID, Card, CardDevice, CardLoad, build
-from opcost import protocol
-from opcost.disturbance import NoWatch
+from opcost.devices.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
+from opcost.measuring import protocol
 from opcost.study import default_measurement
 
 SCHEMAS = Path("workflow/schemas")

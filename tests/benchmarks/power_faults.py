@@ -14,10 +14,10 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(__file__).parent.parent / "simulated_nvml"))
 
 from card import UUID, Card, CardDevice, CardLoad, build
-from opcost import protocol
-from opcost.disturbance import NoWatch
+from opcost.devices.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
+from opcost.measuring import protocol
 from opcost.study import default_measurement
 from power_accuracy import SCHEMAS
 

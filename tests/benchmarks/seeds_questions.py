@@ -22,13 +22,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from opcost import protocol, records, schemas
-from opcost.models import inference_conditions
-from opcost.operands import Rotation, operand_sets
-from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.devices.target_device import open_device
+from opcost.measuring import protocol
+from opcost.measuring.operands import Rotation, operand_sets
+from opcost.measuring.workload import CACHES_PER_FOOTPRINT, OperatorWorkload
+from opcost.models.construction import inference_conditions
+from opcost.rows import records, schemas
 from opcost.study import Target
-from opcost.target_device import open_device
-from opcost.workload import CACHES_PER_FOOTPRINT, OperatorWorkload
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 
 CONV = OperatorTuple(
     "aten.conv2d.default",

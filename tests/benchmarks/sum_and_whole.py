@@ -22,13 +22,14 @@ import sys
 from pathlib import Path
 
 import torch
-from opcost import models, protocol, workload
-from opcost.displacement import displaced_calls
-from opcost.extraction import extract_model_tuples
-from opcost.overhead import measure_overhead
-from opcost.processor import CpuDevice
+from opcost.costs.displacement import displaced_calls
+from opcost.devices.processor import CpuDevice
+from opcost.devices.target_device import open_device
+from opcost.measuring import protocol, workload
+from opcost.measuring.overhead import measure_overhead
+from opcost.models import construction
 from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
-from opcost.target_device import open_device
+from opcost.tuples.extraction import extract_model_tuples
 
 MODELS = [
     "alexnet",
@@ -101,7 +102,7 @@ def in_a_fork(function, *arguments):
 
 def operator_seconds(record, device, watch, state):
     """Seconds per call of an operator tuple, and whether enough batches were undisturbed."""
-    with models.inference_conditions():
+    with construction.inference_conditions():
         iterated = workload.operator_workload(record, device, state, SETTINGS.seed)
         return seconds(iterated, device, watch, SETTINGS)
 
@@ -135,9 +136,9 @@ def serve(definition, quiet_s, cache_state):
     """Answer each line with a measurement of the whole model in that cache state."""
     device = open_device(Target("cpu", 1, False))
     watch = device.watch(quiet_s)
-    with models.inference_conditions():
+    with construction.inference_conditions():
         torch.manual_seed(0)
-        module, inputs = models.build(definition), models.example_inputs(definition)
+        module, inputs = construction.build(definition), construction.example_inputs(definition)
         iterated = workload.model_workload(module, inputs, device, cache_state)
         for _ in sys.stdin:
             print(json.dumps(seconds(iterated, device, watch, WHOLE)), flush=True)

@@ -21,17 +21,17 @@ import time
 from pathlib import Path
 
 import torch
-from opcost import protocol
-from opcost.description import describe_tensor
-from opcost.manifest import TupleRecord
-from opcost.models import inference_conditions
-from opcost.operands import Rotation, operand_sets
-from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.devices.target_device import open_device
+from opcost.measuring import protocol
+from opcost.measuring.operands import Rotation, operand_sets
+from opcost.measuring.workload import operator_workload
+from opcost.models.construction import inference_conditions
 from opcost.statistics import Estimate, median, spread_of_pairs
 from opcost.study import Target, default_measurement
-from opcost.target_device import open_device
-from opcost.work import minimal_bytes
-from opcost.workload import operator_workload
+from opcost.tuples.description import describe_tensor
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.tuple_record import TupleRecord
+from opcost.tuples.work import minimal_bytes
 from torch.utils.benchmark import Timer
 
 OPERATORS = {

@@ -16,8 +16,8 @@ import warnings
 from collections import Counter, defaultdict
 
 import torch
-from opcost import zoo
-from opcost.extraction import extract_model_tuples
+from opcost.models import zoo
+from opcost.tuples.extraction import extract_model_tuples
 
 ROW = "{:<40}{:>8}{:>8}{:>8}{:>10}{:>10}"
 

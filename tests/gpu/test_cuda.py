@@ -8,15 +8,15 @@ import json
 
 import pytest
 import torch
-from opcost import job
-from opcost.benchmark import benchmark_model, benchmark_operator
-from opcost.disturbance import NoWatch
+from opcost.devices.disturbance import NoWatch
+from opcost.devices.target_device import open_device
 from opcost.energy.meter import open_meter, sensor_of
-from opcost.energy.target_sensor import characterise_target
-from opcost.manifest import TupleRecord
-from opcost.operator_tuple import OperatorTuple, TensorSpec
+from opcost.measuring import job
+from opcost.measuring.benchmark import benchmark_model, benchmark_operator
+from opcost.measuring.target_sensor import characterise_target
 from opcost.study import Conditions, InputSpec, ModelDefinition, Target
-from opcost.target_device import open_device
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.tuple_record import TupleRecord
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import torch
-from opcost.device import BatchTime
+from opcost.devices.device import BatchTime
 
 UUID = "GPU-simulated"
 SOURCE = Path(__file__).parent / "nvml.c"

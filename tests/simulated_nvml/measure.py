@@ -9,12 +9,12 @@ import sys
 import time
 
 from conftest import QUICK
-from opcost import protocol
-from opcost.benchmark import trial_columns
-from opcost.disturbance import NoWatch
+from opcost.devices.disturbance import NoWatch
+from opcost.devices.target_device import open_device
 from opcost.energy.nvml import NvmlMeter
+from opcost.measuring import protocol
+from opcost.measuring.benchmark import trial_columns
 from opcost.study import Target
-from opcost.target_device import open_device
 
 ITERATION_S = 1e-3
 

@@ -3,7 +3,7 @@
 import pytest
 from opcost.imports.operator_profiling import module_of
 from opcost.imports.published import Undetermined
-from opcost.models import without_initialisation
+from opcost.models.construction import without_initialisation
 from torch import nn
 from torchvision import models
 

@@ -8,9 +8,9 @@ torchvision by name. Of detection only the parameters are compared: its sizes de
 import inspect
 
 import pytest
-from opcost import zoo
-from opcost.extraction import extract_model_tuples
+from opcost.models import zoo
 from opcost.study import InputSpec, ModelDefinition
+from opcost.tuples.extraction import extract_model_tuples
 from torchvision import models
 
 pytestmark = pytest.mark.slow

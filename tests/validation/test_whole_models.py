@@ -6,13 +6,13 @@ import sys
 
 import pytest
 import torch
-from opcost.extraction import extract_model_tuples
-from opcost.models import inference_conditions
-from opcost.operands import Rotation, operand_sets
-from opcost.operator_tuple import OperatorTuple
-from opcost.replay import check_outputs
+from opcost.measuring.operands import Rotation, operand_sets
+from opcost.models.construction import inference_conditions
+from opcost.models.zoo import select
 from opcost.study import InputSpec, ModelDefinition
-from opcost.zoo import select
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.operator_tuple import OperatorTuple
+from opcost.tuples.replay import check_outputs
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ def test_every_tuple_replays_with_the_recorded_outputs(name, cpu):
 IDS = """
 import sys
 from test_whole_models import BY_NAME
-from opcost.extraction import extract_model_tuples
+from opcost.tuples.extraction import extract_model_tuples
 for name in sys.argv[1:]:
     for record in extract_model_tuples(BY_NAME[name]).tuples:
         print(name, record.launches_kernel, record.operator_tuple.tuple_id, record.operator_tuple)

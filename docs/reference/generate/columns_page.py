@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from layout import Row, anchor, page, table
-from opcost import columns, schemas
+from opcost.rows import columns, schemas
 
 FILES = {
     "operator": "`results/{target}/operators/{tuple_id}.parquet`, and `again/` beside it",

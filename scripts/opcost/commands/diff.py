@@ -66,10 +66,11 @@ def command(
     opcost diff merged.parquet merged.parquet --before-conditions f9c121f0c4b4acb9 \\
                                               --after-conditions 02d7a4cd1a9fd1a1
     """
-    from opcost import listing, records
     from opcost.commands import LOOK_AT_IT
     from opcost.difference.databases import compare_databases
     from opcost.difference.summary import summarise
+    from opcost.queries import listing
+    from opcost.rows import records
 
     difference = compare_databases(
         before,

@@ -64,12 +64,12 @@ def command(
     opcost explain config/models/resnet34_56.yaml --json
     opcost explain my_package.nets:tagger --input "1x128:int64<30522" --argument width=64
     """
-    from opcost import records, schemas
+    from opcost.costs.explanation import explain
+    from opcost.costs.explanation_text import as_text
+    from opcost.costs.model_argument import find_model, is_config, parse_argument, parse_input
     from opcost.errors import OpcostError
-    from opcost.explanation import explain
-    from opcost.explanation_text import as_text
-    from opcost.extraction import extract_model_tuples
-    from opcost.model_argument import find_model, is_config, parse_argument, parse_input
+    from opcost.rows import records, schemas
+    from opcost.tuples.extraction import extract_model_tuples
 
     definition, search_path = find_model(
         model,
@@ -101,7 +101,7 @@ def command(
 
 
 def _default_databases() -> list[Path]:
-    from opcost.database import default_databases
+    from opcost.databases.database import default_databases
     from opcost.errors import OpcostError
 
     found = default_databases()

@@ -27,6 +27,6 @@ def command(database: Path, output: Path) -> None:
                              FROM operators WHERE status = 'ok' GROUP BY ALL ORDER BY tuples DESC"
     duckdb operators.duckdb "SELECT unnest(flags) AS flag, count(*) FROM operators GROUP BY ALL"
     """
-    from opcost.export import export
+    from opcost.queries.export import export
 
     click.echo(f"{export(database, output)} rows in {output}")

@@ -18,6 +18,6 @@ def command(databases: tuple[Path, ...], output: Path) -> None:
     \b
     opcost merge lab_a/database.parquet lab_b/database.parquet --output merged.parquet
     """
-    from opcost.merging import merge
+    from opcost.databases.merging import merge
 
     click.echo(str(merge(databases, output)))

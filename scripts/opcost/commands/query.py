@@ -21,8 +21,8 @@ class _Value(click.ParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         from opcost.errors import OpcostError
-        from opcost.operator_tuple import short_name
-        from opcost.query import values_of
+        from opcost.queries.query import values_of
+        from opcost.tuples.operator_tuple import short_name
 
         # While an option has no value yet, click has not taken the arguments for what they are.
         databases = ctx.params.get("databases") or ctx.args or [_DATABASE]
@@ -85,9 +85,10 @@ def command(
     opcost query --operator '*norm*' --columns description,time,flops --csv > norms.csv
     opcost query merged.parquet --target h200 --text 'stride=[2,2]' --sort energy --json
     """
-    from opcost import listing, records
     from opcost.commands import LOOK_AT_IT
-    from opcost.query import DEFAULT_COLUMNS, Filter, column_named, query
+    from opcost.queries import listing
+    from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, query
+    from opcost.rows import records
 
     paths = databases or (_DATABASE,)
     chosen = (

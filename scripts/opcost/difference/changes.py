@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opcost.costs.terms import Row
 from opcost.difference.log_ratios import (
     UNITS,
     LogRatios,
@@ -33,7 +34,6 @@ from opcost.difference.log_ratios import (
 )
 from opcost.difference.scatter import Scatter
 from opcost.statistics import Estimate
-from opcost.terms import Row
 
 
 @dataclass

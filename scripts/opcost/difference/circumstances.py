@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from opcost.terms import Row
+from opcost.costs.terms import Row
 
 _NAMED = (
     "protocol_version",

@@ -12,12 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from opcost import schemas, statistics
+from opcost import statistics
+from opcost.costs.terms import Row
 from opcost.difference.changes import Change, Quantity, changes_of
 from opcost.difference.log_ratios import UNITS
 from opcost.difference.pairing import Pairing, pair_databases
 from opcost.errors import OpcostError
-from opcost.terms import Row
+from opcost.rows import schemas
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from opcost import statistics
+from opcost.costs.terms import Row
 from opcost.difference.scatter import DOUBTFUL_TAIL, FEWEST_PAIRS, SOUND_TAIL, Array, Scatter
 from opcost.statistics import Estimate
-from opcost.terms import Row
 
 Pair = tuple[Row, Row]
 

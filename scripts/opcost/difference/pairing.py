@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opcost.columns import ANSWER
-from opcost.database import read_database
+from opcost.costs.terms import Row
+from opcost.databases.database import read_database
 from opcost.difference.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.errors import OpcostError, closest
-from opcost.terms import Row
+from opcost.rows.columns import ANSWER
 
 _COLUMNS = (
     "tuple_id",

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from opcost.costs.terms import Row
 from opcost.difference.changes import Change, Quantity
 from opcost.difference.databases import Difference, TargetDifference
 from opcost.difference.log_ratios import UNITS
 from opcost.difference.scatter import FEWEST_PAIRS
 from opcost.statistics import Estimate
-from opcost.terms import Row
 from opcost.text import joules, seconds, shortened, table
 
 _SHOW = {"time": seconds, "energy": joules}

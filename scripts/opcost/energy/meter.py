@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opcost.device import Device
+from opcost.devices.device import Device
 from opcost.energy.sensor import Sensor, read_sensor
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from opcost.device import Pending
+from opcost.devices.device import Pending
 from opcost.energy.meter import Meter
 from opcost.energy.sensor import Sensor
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from opcost import records, schemas
 from opcost.errors import OpcostError
 from opcost.imports import neusight, operator_profiling
 from opcost.imports.published import Published, Undetermined
+from opcost.rows import records, schemas
 
 LAYOUTS: dict[str, ModuleType] = {
     "operator-profiling": operator_profiling,

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from opcost.imports.published import Published, Shape, Undetermined, only_tuple
-from opcost.manifest import TupleRecord
+from opcost.tuples.tuple_record import TupleRecord
 
 _Build = Callable[[], nn.Module]
 _HEADER = ["OPName", "Latency", "Device"]

@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from opcost.imports.published import Published, Undetermined, only_tuple
-from opcost.manifest import TupleRecord
+from opcost.tuples.tuple_record import TupleRecord
 
 _NUMBER = r"-?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)"
 _RECORD = re.compile(

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from opcost.errors import OpcostError
-from opcost.extraction import extract_module, tuple_record
-from opcost.manifest import TupleRecord
-from opcost.models import without_initialisation
+from opcost.models.construction import without_initialisation
+from opcost.tuples.extraction import extract_module, tuple_record
+from opcost.tuples.tuple_record import TupleRecord
 
 Shape = tuple[int, ...]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from opcost.report.flags import meaning
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, SYMBOLS, Figure, figure, targets_scale
 from opcost.text import difference, percent, scaled, with_interval
@@ -79,6 +80,18 @@ def missing(results: Results, quantity: str) -> list[tuple[str, str, str]]:
             names = "all models" if len(models) == len(rows) else ", ".join(models)
             found.setdefault((reason, names), []).append(target)
     return [(", ".join(targets), reason, names) for (reason, names), targets in found.items()]
+
+
+def flagged_wholes(results: Results) -> list[tuple[str, str, str, str]]:
+    """(target, flag, its meaning, models) of measurements of whole models that have a flag."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in results.comparison:
+        for flag in row["reference_flags"] or ():
+            found.setdefault((row["target"], flag), []).append(row["model"])
+    return [
+        (target, flag, meaning(flag), ", ".join(models))
+        for (target, flag), models in sorted(found.items())
+    ]
 
 
 def _cells(row: Row, quantity: str) -> dict[str, str]:

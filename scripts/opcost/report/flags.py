@@ -23,3 +23,8 @@ MEANINGS = {
     "pace_differs": "iterations took another time under power than when timed",
     "assumed_sensor": "the power sensor was not, or not wholly, characterised",
 }
+
+
+def meaning(flag: str) -> str:
+    """What a flag means, in a sentence."""
+    return MEANINGS.get(flag, "a flag that this version does not know")

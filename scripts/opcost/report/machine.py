@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from opcost.columns import CIRCUMSTANCES, RESULT
 from opcost.report.results import Results
+from opcost.rows.columns import CIRCUMSTANCES, RESULT
 
 _FEW = 3
 _FIRST = ("device_name", "device", "driver_version", "torch_version", "os", "cpu_count", "threads")

@@ -8,7 +8,6 @@ from typing import Any
 
 import altair as alt
 
-from opcost.operator_tuple import short_name
 from opcost.report.results import Results, Row
 from opcost.report.theme import (
     EDGE,
@@ -23,6 +22,7 @@ from opcost.report.theme import (
     figure,
     si_axis,
 )
+from opcost.tuples.operator_tuple import short_name
 
 _OTHERS, _OVERHEAD, _WHOLE = "other operators", "overhead of calls", "whole model"
 _ABSOLUTE = 12  # more models than these do not share an axis of seconds

@@ -13,10 +13,10 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from opcost import __version__, schemas
+from opcost import __version__
 from opcost.files import replacing
 from opcost.report import power, raw_charts, roofline
-from opcost.report.agreement import agreement
+from opcost.report.agreement import agreement, flagged_wholes
 from opcost.report.flags import MEANINGS
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import by_module
@@ -27,6 +27,7 @@ from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import STEP, chunks, common
 from opcost.report.theme import Figure
+from opcost.rows import schemas
 
 _ASSETS = files("opcost.report") / "assets"
 
@@ -70,6 +71,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "targets": results.targets,
         "summary": _summary(results),
         "agreements": [agreement(results, quantity) for quantity in ("time", "energy")],
+        "flagged_wholes": flagged_wholes(results),
         "by_operator": list(_by_operator(results)),
         "by_module": list(_by_module(results)),
         "rooflines": {target: roofline.drawn(results, target) for target in results.targets},

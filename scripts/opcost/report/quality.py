@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from opcost.report.flags import MEANINGS
+from opcost.report.flags import meaning
 from opcost.report.results import NOTHING, Results
 from opcost.report.theme import Figure, decades, figure, targets_scale
 from opcost.text import percent
@@ -95,7 +95,7 @@ def _flags(results: Results) -> list[list[str]]:
     return [
         [
             name,
-            MEANINGS.get(name, "a flag that this version does not know"),
+            meaning(name),
             *(
                 f"{found[name]} ({percent(found[name] / total)})" if found[name] else NOTHING
                 for found, total in counts

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from opcost import records, schemas
-from opcost.database import read_database
-from opcost.operator_tuple import short_name
+from opcost.databases.database import read_database
+from opcost.rows import records, schemas
+from opcost.tuples.operator_tuple import short_name
 
 Row = Mapping[str, Any]
 

@@ -19,7 +19,9 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 _SETTING = "OPCOST_WORKERS"
-_OF_A_SHELL = {"_", "PWD", "OLDPWD", "SHLVL"}
+_WITHOUT_EFFECT = {"_", "PWD", "OLDPWD", "SHLVL", "_RJEM_MALLOC_CONF"}
+"""What shells set for each command, and polars in a process that imports it, as Snakemake may."""
+
 _ATTEMPTS = 2
 
 
@@ -126,6 +128,6 @@ def _kind() -> str:
     """A digest of the interpreter, its packages, this code and the environment variables."""
     code = [(str(path), path.stat().st_mtime_ns) for path in sorted(_PACKAGE.rglob("*.py"))]
     packages = Path(sysconfig.get_path("purelib"))
-    environment = {key: os.environ[key] for key in sorted(os.environ.keys() - _OF_A_SHELL)}
+    environment = {key: os.environ[key] for key in sorted(os.environ.keys() - _WITHOUT_EFFECT)}
     kind = [sys.executable, sys.version, packages.stat().st_mtime_ns, code, environment]
     return hashlib.sha256(json.dumps(kind).encode()).hexdigest()[:16]

@@ -27,12 +27,12 @@ _FOR_JOBS = (
     "pyarrow.parquet",
     "scipy.stats",
     "torchvision",
-    "opcost.benchmark",
-    "opcost.extraction",
-    "opcost.job",
-    "opcost.overhead",
-    "opcost.progress",
-    "opcost.target_device",
+    "opcost.measuring.benchmark",
+    "opcost.tuples.extraction",
+    "opcost.measuring.job",
+    "opcost.measuring.overhead",
+    "opcost.planning.progress",
+    "opcost.devices.target_device",
 )
 _IDLE_S = 600.0
 _REQUEST_TIMEOUT_S = 5.0

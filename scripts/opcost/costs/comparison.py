@@ -1,0 +1,103 @@
+"""Sums over operators against whole models, model by model and target by target."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from opcost import statistics
+from opcost.costs.estimate import ModelEstimate, conflict, interval_columns, measured_value
+from opcost.costs.shares import module_shares, operator_shares
+from opcost.costs.terms import Row, terms_of
+from opcost.statistics import Estimate
+from opcost.tuples.model_tuples import ModelTuples
+
+_CONDITIONS = ("cache_state", "device_name", "torch_version", "protocol_version")
+
+
+class Tables(NamedTuple):
+    """Rows of the comparison, of each model's cost by operator, and of its cost by module."""
+
+    comparison: list[dict[str, Any]]
+    shares: list[dict[str, Any]]
+    modules: list[dict[str, Any]]
+
+
+def compare_study(
+    models: Sequence[ModelTuples],
+    operator_rows: Sequence[Row],
+    model_rows: Sequence[Row],
+    manifest: Mapping[str, Mapping[str, Any]],
+) -> Tables:
+    """Every measured model on every target.
+
+    Operator rows have `estimate.OPERATOR_COLUMNS` at least.
+    """
+    filtered = {tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] == "filtered"}
+    rows: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in operator_rows:
+        rows[row["target"]][row["tuple_id"]] = row
+    by_name = {model.model: model for model in models}
+    tables = Tables([], [], [])
+    for reference in model_rows:
+        model, target = by_name[reference["model"]], reference["target"]
+        terms = terms_of(model, rows[target], filtered)
+        place = {"model": model.model, "target": target}
+        tables.comparison.append(place | compare(ModelEstimate(model, terms), reference))
+        tables.shares.extend(
+            place | row | {"share_of_reference_time": _share(row["time_s"], reference["time_s"])}
+            for row in operator_shares(model, terms)
+        )
+        tables.modules.extend(place | row for row in module_shares(model, terms))
+    return tables
+
+
+def compare(estimate: ModelEstimate, reference: Row) -> dict[str, Any]:
+    """The comparison row of one model on one target; `reference` is the whole model's row."""
+    columns = estimate.columns()
+    time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
+    mixed = conflict([*estimate.rows, reference])
+    if mixed is not None:
+        columns |= interval_columns("estimate_time", "s", None)
+        columns |= interval_columns("estimate_energy", "j", None)
+        columns |= {"operators_time_s": None, "overhead_time_s": None}
+        time_reason = energy_reason = mixed
+    reference_time = measured_value(reference, "time", "s", estimate.spread)
+    reference_energy = measured_value(reference, "energy", "j", estimate.spread)
+    if reference_time is None:
+        failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
+        time_reason = f"{time_reason}; {failure}" if time_reason else failure
+        energy_reason = time_reason
+    known = mixed is None
+    return {
+        **columns,
+        **interval_columns("reference_time", "s", reference_time),
+        "reference_converged": reference["converged"],
+        "reference_flags": reference["flags"],
+        **_relative_error("time", estimate.time if known else None, reference_time),
+        "time_reason": time_reason,
+        **interval_columns("reference_energy", "j", reference_energy),
+        **_relative_error("energy", estimate.energy if known else None, reference_energy),
+        "energy_reason": energy_reason or reference["energy_reason"],
+        "coverage_time": columns["partial_time_s"] / reference_time.value
+        if reference_time
+        else None,
+        **{name: reference[name] for name in _CONDITIONS},
+    }
+
+
+def _share(part_s: float | None, whole_s: float | None) -> float | None:
+    return part_s / whole_s if part_s and whole_s else None
+
+
+def _relative_error(
+    quantity: str, estimate: Estimate | None, reference: Estimate | None
+) -> dict[str, Any]:
+    name = f"{quantity}_relative_error"
+    if estimate is None or reference is None:
+        return {name: None, f"{name}_ci_low": None, f"{name}_ci_high": None}
+    ratio = statistics.ratio(estimate, reference)
+    return {
+        name: ratio.value - 1,
+        f"{name}_ci_low": None if ratio.low is None else ratio.low - 1,
+        f"{name}_ci_high": None if ratio.high is None else ratio.high - 1,
+    }

@@ -1,0 +1,219 @@
+"""What a model costs by the sum over its operators.
+
+A sum is an answer only if it is complete: with a tuple missing, time and energy are null and say
+why. What could be measured is there all the same, named `partial`.
+
+On a processor, a call costs more than its operator's own time: the estimate adds this overhead, as
+measured for the target, at the mean power of the operators.
+
+A measurement made again later, in another process, gives another number, by more than its interval
+says: memory lies elsewhere, the machine's own speed varies. A study measures some operators twice
+to know by how much (`spread`). Intervals here hold both errors: the one within a measurement and,
+independent for each, this one.
+"""
+
+# ASSUME that all measurements reproduce as well as those that are made twice.
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from opcost import statistics
+from opcost.costs.displacement import displaced_calls
+from opcost.costs.terms import Row, Term, total_flops, why_incomplete
+from opcost.rows.columns import ANSWER, OVERHEAD
+from opcost.statistics import Estimate
+from opcost.tuples.model_tuples import ModelTuples
+
+SAME_CONDITIONS = (
+    "device_name",
+    "device_uuid_hash",
+    "driver_version",
+    "torch_version",
+    "protocol_version",
+    "conditions_json",
+)
+"""Rows that differ in one of these are not added up."""
+
+OPERATOR_COLUMNS = (
+    "tuple_id",
+    "target",
+    *ANSWER,
+    "core_cache_bytes",
+    "spread",
+    *(name for name, _, _ in OVERHEAD),
+    *SAME_CONDITIONS,
+)
+"""What an estimate asks of an operator's row: raw values are not among it."""
+
+
+@dataclass(frozen=True)
+class ModelEstimate:
+    """The sum over a model's operators on one target, and what it rests on.
+
+    `terms` are the model's kernel-launching tuples, each with its row, if any.
+    """
+
+    model: ModelTuples
+    terms: Sequence[Term]
+
+    @property
+    def measured(self) -> list[Term]:
+        """The terms that have a result."""
+        return [term for term in self.terms if term.measured]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The results."""
+        return [term.row for term in self.measured if term.row]
+
+    @property
+    def calls(self) -> int:
+        """Calls that launch kernels."""
+        return sum(term.calls for term in self.terms)
+
+    @property
+    def spread(self) -> float | None:
+        """The relative standard deviation of one measurement among others of the same."""
+        return next((row["spread"] for row in self.rows), None)
+
+    @cached_property
+    def time_reason(self) -> str | None:
+        """Why there is no time, or None."""
+        return conflict(self.rows) or why_incomplete(self.terms)
+
+    @property
+    def energy_reason(self) -> str | None:
+        """Why there is no energy, or None."""
+        return self.time_reason or next(
+            (row["energy_reason"] for row in self.rows if row["energy_reason"] is not None), None
+        )
+
+    @cached_property
+    def overhead(self) -> dict[str, tuple[int, Estimate]]:
+        """How many calls of each kind, and what each costs beyond its operator.
+
+        Empty where the device, not its host, sets the pace.
+        """
+        row = next(iter(self.rows), None)
+        if row is None or row["call_overhead_s"] is None:
+            return {}
+        displaced = displaced_calls(self.model, row["core_cache_bytes"])
+        views = len(self.model.calls) - self.calls
+        counts = {
+            "call": self.calls - displaced + views,
+            "displaced_call": displaced,
+            "view_call": views,
+        }
+        return {
+            kind: (count, _with_limits(row, f"{kind}_overhead", "s"))
+            for kind, count in counts.items()
+        }
+
+    @cached_property
+    def operators_time(self) -> Estimate | None:
+        """Seconds of an iteration, those of the operators alone."""
+        if self.time_reason is not None:
+            return None
+        return statistics.weighted_sum(self._weighted("time", "s"))
+
+    @cached_property
+    def time(self) -> Estimate | None:
+        """Seconds of an iteration."""
+        if self.operators_time is None:
+            return None
+        return statistics.weighted_sum([(1, self.operators_time), *self.overhead.values()])
+
+    @cached_property
+    def energy(self) -> Estimate | None:
+        """Gross joules of an iteration."""
+        if self.energy_reason is not None or self.operators_time is None or self.time is None:
+            return None
+        operators = statistics.weighted_sum(self._weighted("energy", "j"))
+        if not self.overhead:
+            return operators
+        stretch = self.time.value / self.operators_time.value
+        return statistics.weighted_sum([(stretch, operators)])
+
+    def columns(self) -> dict[str, Any]:
+        """All of it as columns of the comparison's schema."""
+        calls, measured = self.calls, self.measured
+        return {
+            **interval_columns("estimate_time", "s", self.time),
+            "operators_time_s": self.operators_time.value if self.operators_time else None,
+            "overhead_time_s": sum(count * each.value for count, each in self.overhead.values())
+            if self.operators_time
+            else None,
+            **interval_columns("estimate_energy", "j", self.energy),
+            "partial_time_s": sum(term.calls * term.row["time_s"] for term in measured if term.row),
+            "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
+            "coverage_flops": _flops_coverage(self.terms),
+            "calls": calls,
+            "displaced_calls": self.overhead["displaced_call"][0] if self.overhead else None,
+            "view_calls": len(self.model.calls) - calls,
+            "tuples": len(self.terms),
+            "measured_tuples": len(measured),
+            "failed_tuples": sum(term.row is not None and not term.measured for term in self.terms),
+            "filtered_tuples": sum(term.filtered for term in self.terms),
+            "unconverged_tuples": sum(row["converged"] is False for row in self.rows),
+            "flag_counts": Counter(flag for row in self.rows for flag in row["flags"]),
+            "flops": total_flops(self.terms),
+            "parameters": self.model.parameters,
+            "spread": self.spread,
+        }
+
+    def _weighted(self, quantity: str, unit: str) -> Iterable[tuple[float, Estimate]]:
+        for term in self.measured:
+            estimate = measured_value(term.row or {}, quantity, unit, self.spread)
+            if estimate is not None:
+                yield term.calls, estimate
+
+
+def measured_value(
+    row: Row, quantity: str, unit: str, spread: float | None = None
+) -> Estimate | None:
+    """A row's `time` or `energy`, its interval widened by the spread; None if it has none."""
+    if row[f"{quantity}_{unit}"] is None:
+        return None
+    return _with_limits(row, quantity, unit).widened(spread or 0.0)
+
+
+def interval_columns(name: str, unit: str, estimate: Estimate | None) -> dict[str, Any]:
+    """The three columns of a value and the limits of its interval."""
+    return {
+        f"{name}_{unit}": estimate.value if estimate else None,
+        f"{name}_ci_low_{unit}": estimate.low if estimate else None,
+        f"{name}_ci_high_{unit}": estimate.high if estimate else None,
+    }
+
+
+def conflict(rows: Sequence[Row]) -> str | None:
+    """What rows differ in that must not be added up, or None."""
+    ok = [row for row in rows if row["status"] == "ok"]
+    for name in SAME_CONDITIONS:
+        values = {row[name] for row in ok}
+        may_differ = name == "device_uuid_hash" and all(_any_of_kind(row) for row in ok)
+        if len(values) > 1 and not may_differ:
+            found = " and ".join(sorted(map(str, values)))
+            return f"measured under different conditions: {name} {found}"
+    return None
+
+
+def _any_of_kind(row: Mapping[str, Any]) -> bool:
+    target = json.loads(row["conditions_json"]).get("target", {})
+    return bool(target.get("any_of_kind"))
+
+
+def _with_limits(row: Row, quantity: str, unit: str) -> Estimate:
+    low, high = row[f"{quantity}_ci_low_{unit}"], row[f"{quantity}_ci_high_{unit}"]
+    return Estimate(row[f"{quantity}_{unit}"], low, high)
+
+
+def _flops_coverage(terms: Sequence[Term]) -> float | None:
+    total = total_flops(terms)
+    if not total:
+        return None
+    return sum(term.calls * (term.record.flops or 0) for term in terms if term.measured) / total

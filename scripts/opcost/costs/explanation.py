@@ -1,0 +1,139 @@
+"""What a model costs on each target of a database, by the operators that were measured there."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
+from opcost.costs.shares import module_shares, operator_shares
+from opcost.costs.terms import Row, Term, terms_of
+from opcost.databases.database import read_database
+from opcost.errors import OpcostError, closest
+from opcost.rows.columns import ANSWER
+from opcost.tuples.model_tuples import ModelTuples
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A model's cost on one target of one database.
+
+    `conditions_id` tells targets of one name apart in a merged database; others have none.
+    """
+
+    database: Path
+    target: str
+    conditions_id: str | None
+    estimate: ModelEstimate
+
+    @property
+    def device_name(self) -> str | None:
+        """The device's model, if any of the tuples was measured."""
+        return next((row["device_name"] for row in self.estimate.rows), None)
+
+    @property
+    def missing(self) -> list[Term]:
+        """The tuples without a result, the most often called first."""
+        terms = [term for term in self.estimate.terms if not term.measured]
+        return sorted(terms, key=lambda term: -term.calls)
+
+    def operators(self) -> list[dict[str, Any]]:
+        """The cost by operator, costliest first, views last."""
+        return operator_shares(self.estimate.model, self.estimate.terms)
+
+    def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
+        """The cost by module path, cut after `depth` names if given, costliest first."""
+        return module_shares(self.estimate.model, self.estimate.terms, depth)
+
+    def tuples(self) -> list[dict[str, Any]]:
+        """A row of `schemas.EXPLANATION` for each tuple that launches a kernel."""
+        place = {
+            "model": self.estimate.model.model,
+            "target": self.target,
+            "conditions_id": self.conditions_id,
+            "device_name": self.device_name,
+        }
+        return [place | _tuple_row(term) for term in self.estimate.terms]
+
+    def to_document(self) -> dict[str, Any]:
+        """All of it as JSON data."""
+        columns = self.estimate.columns()
+        return {
+            "database": str(self.database),
+            "target": self.target,
+            "conditions_id": self.conditions_id,
+            "device_name": self.device_name,
+            **columns,
+            "time_reason": self.estimate.time_reason,
+            "energy_reason": self.estimate.energy_reason,
+            "operators": self.operators(),
+            "modules": self.modules(),
+            "missing": [
+                {key: row[key] for key in ("tuple_id", "description", "calls", "status", "error")}
+                for row in map(_tuple_row, self.missing)
+            ],
+        }
+
+
+def explain(
+    model: ModelTuples, databases: Sequence[Path], targets: Collection[str] = ()
+) -> list[Explanation]:
+    """What a model costs on every target of these databases, or on those of these names.
+
+    The operators of a model are never summed over two targets, nor over two sets of conditions.
+    Raises OpcostError for a file that is no database, and for a target that none of them has.
+    """
+    found = []
+    known: set[str] = set()
+    for path in databases:
+        table = read_database(path, [*OPERATOR_COLUMNS, "conditions_id"])
+        known |= set(table["target"].unique().to_pylist())
+        if targets:
+            table = table.filter(pc.is_in(table["target"], pa.array(targets, pa.string())))
+        for target, conditions_id in _groups(table):
+            rows = _rows(table, target, conditions_id, model)
+            estimate = ModelEstimate(model, terms_of(model, rows, set()))
+            found.append(Explanation(path, target, conditions_id, estimate))
+    for target in sorted(set(targets) - known):
+        raise OpcostError(f"no database has a target {target!r}. {closest(target, known)}")
+    return found
+
+
+def _groups(table: pa.Table) -> list[tuple[str, str | None]]:
+    """Targets; in a merged database, with each of the conditions that they were measured under."""
+    if "conditions_id" not in table.column_names:
+        return [(target, None) for target in table["target"].unique().to_pylist()]
+    pairs = table.group_by(["target", "conditions_id"], use_threads=False).aggregate([])
+    known = pairs.filter(pc.is_valid(pairs["conditions_id"]))
+    return list(zip(known["target"].to_pylist(), known["conditions_id"].to_pylist(), strict=True))
+
+
+def _rows(
+    table: pa.Table, target: str, conditions_id: str | None, model: ModelTuples
+) -> dict[str, Row]:
+    """The rows of a group that the model needs, by tuple id."""
+    wanted = pc.and_(
+        pc.equal(table["target"], target),
+        pc.is_in(table["tuple_id"], pa.array(model.by_id, pa.string())),
+    )
+    if conditions_id is not None:
+        wanted = pc.and_(wanted, pc.equal(table["conditions_id"], conditions_id))
+    return {row["tuple_id"]: row for row in table.filter(wanted).to_pylist()}
+
+
+def _tuple_row(term: Term) -> dict[str, Any]:
+    operator_tuple = term.record.operator_tuple
+    return {
+        "tuple_id": operator_tuple.tuple_id,
+        "operator": operator_tuple.operator,
+        "description": str(operator_tuple),
+        "calls": term.calls,
+        "flops": term.record.flops,
+        "bytes": term.record.bytes,
+        "status": "missing",
+        "error": "not in the database" if term.row is None else None,
+        **({name: term.row[name] for name in ANSWER} if term.row else {}),
+    }

@@ -1,0 +1,176 @@
+"""What a model costs, as a person reads it."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from opcost.costs.explanation import Explanation
+from opcost.costs.model_argument import study_lines
+from opcost.models.definition import ModelDefinition
+from opcost.text import joules, percent, scaled, seconds, table, with_interval
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.operator_tuple import short_name
+
+_MISSING = 10
+_WIDTH = 100
+
+
+def as_text(
+    model: ModelTuples,
+    explanations: Sequence[Explanation],
+    top: int,
+    depth: int | None,
+    config: Path | None = None,
+) -> str:
+    """The answer: the model, a table of the targets, and for each target where the cost goes.
+
+    `top` operators, modules and tuples are listed; modules are cut after `depth` names. `config` is
+    the model config that the model was read from, if it was.
+    """
+    parts = [_model_line(model)]
+    if explanations:
+        parts.append(_targets(explanations))
+    parts += [_target(explanation, top, depth) for explanation in explanations]
+    incomplete = [explanation for explanation in explanations if explanation.missing]
+    if incomplete and model.definition is not None:
+        parts.append(_remedy(model.definition, config))
+    return "\n\n".join(parts)
+
+
+def _model_line(model: ModelTuples) -> str:
+    counts = model.call_counts()
+    kernels = {key: record for key, record in model.by_id.items() if record.launches_kernel}
+    flops = [record.flops for record in kernels.values()]
+    calls = sum(counts[key] for key in kernels)
+    work = "FLOPs not known for all operators"
+    if None not in flops:
+        total = sum(counts[key] * (record.flops or 0) for key, record in kernels.items())
+        work = scaled(total, "FLOPs", 4)
+    inputs = ", ".join(map(str, model.definition.inputs)) if model.definition else ""
+    return (
+        f"{model.model}{f' on {inputs}' if inputs else ''}: {calls} calls of {len(kernels)} "
+        f"operator tuples, {len(model.calls) - calls} calls of views; {work}, "
+        f"{scaled(model.parameters or 0, '', 4).strip()} parameters"
+    )
+
+
+def _targets(explanations: Sequence[Explanation]) -> str:
+    header = ["target", "device", "time", "energy", "calls", "FLOPs", "tuples"]
+    rows = []
+    for explanation in explanations:
+        row = explanation.estimate.columns()
+        rows.append(
+            [
+                explanation.target,
+                explanation.device_name or "-",
+                with_interval(row, "estimate_time", "s", seconds),
+                with_interval(row, "estimate_energy", "j", joules),
+                percent(row["coverage_calls"]),
+                percent(row["coverage_flops"]),
+                f"{row['measured_tuples']}/{row['tuples']}",
+            ]
+        )
+    return "\n".join(table(header, rows, left=2))
+
+
+def _target(explanation: Explanation, top: int, depth: int | None) -> str:
+    estimate = explanation.estimate
+    columns = estimate.columns()
+    name = f"{explanation.target} ({explanation.conditions_id})"
+    lines = [f"Target {name if explanation.conditions_id else explanation.target}, "]
+    lines[0] += f"of {explanation.database}"
+    if not estimate.rows:
+        return "\n".join([*lines, *_missing(explanation)])
+    for note in _notes(explanation, columns):
+        lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    total_s = estimate.time.value if estimate.time else columns["partial_time_s"]
+    known = "of the sum" if estimate.time else "of what is measured"
+    operators = [row for row in explanation.operators() if row["launches_kernel"]]
+    lines += ["", *_costs(f"operator ({known})", operators, _operator, total_s, top)]
+    modules = explanation.modules(depth)
+    lines += ["", *_costs(f"module ({known})", modules, _module, total_s, top)]
+    lines += _missing(explanation)
+    return "\n".join(lines)
+
+
+def _notes(explanation: Explanation, columns: Mapping[str, Any]) -> list[str]:
+    """What must be known to read the numbers."""
+    estimate = explanation.estimate
+    notes = []
+    if estimate.time_reason:
+        notes.append(f"No time: {estimate.time_reason}.")
+        notes.append(
+            f"What is measured takes {seconds(columns['partial_time_s'])}, which is no estimate."
+        )
+    if estimate.energy_reason and estimate.energy_reason != estimate.time_reason:
+        notes.append(f"No energy: {estimate.energy_reason}.")
+    if columns["overhead_time_s"]:
+        notes.append(
+            f"{seconds(columns['overhead_time_s'])} of the time are the overhead of calls (Python, "
+            "dispatch, code that the core's cache has lost)."
+        )
+    if estimate.spread is not None:
+        notes.append(
+            f"±: half of the 95 % interval, with a spread of {estimate.spread:.1%} between "
+            "measurements."
+        )
+    else:
+        notes.append("±: half of the 95 % interval, without the spread between measurements.")
+    if columns["unconverged_tuples"]:
+        notes.append(
+            f"{columns['unconverged_tuples']} tuples have a wider interval than asked for."
+        )
+    flags = Counter(columns["flag_counts"])
+    notes += [f"{count} tuples are flagged {flag}." for flag, count in sorted(flags.items())]
+    return notes
+
+
+def _operator(row: Mapping[str, Any]) -> str:
+    return short_name(row["operator"])
+
+
+def _module(row: Mapping[str, Any]) -> str:
+    kind = f" ({row['module_class']})" if row["module_class"] else ""
+    return f"{row['module_path'] or 'the model itself'}{kind}"
+
+
+def _costs(
+    title: str, rows: Sequence[Mapping[str, Any]], name: Any, total_s: float, top: int
+) -> list[str]:
+    """The costliest rows; those that are not measured in full come last and have no time."""
+    cells = [
+        [
+            name(row),
+            str(row["calls"]),
+            "-" if row["time_s"] is None else seconds(row["time_s"]),
+            "-" if row["time_s"] is None or not total_s else f"{row['time_s'] / total_s:.1%}",
+            "-" if row["energy_j"] is None else joules(row["energy_j"]),
+        ]
+        for row in rows[:top]
+    ]
+    lines = table([title, "calls", "time", "share", "energy"], cells)
+    more = len(rows) - top
+    return [f"  {line}" for line in lines] + ([f"  ... and {more} more"] if more > 0 else [])
+
+
+def _missing(explanation: Explanation) -> list[str]:
+    missing = explanation.missing
+    if not missing:
+        return []
+    lines = ["", f"  Missing: {len(missing)} of {len(explanation.estimate.terms)} tuples"]
+    for term in missing[:_MISSING]:
+        why = "" if term.row is None else f": {term.row['status']}: {term.row['error']}"
+        lines.append(f"    {term.calls} x {term.record.operator_tuple}{why}")
+    more = len(missing) - _MISSING
+    return [*lines, *([f"    ... and {more} more (--json lists all)"] if more > 0 else [])]
+
+
+def _remedy(definition: ModelDefinition, config: Path | None) -> str:
+    task, text = study_lines(definition, config)
+    indented = "\n".join(f"    {line}" for line in text.splitlines())
+    return (
+        f"To measure what is missing, and only that, {task}:\n\n{indented}\n\n"
+        "and run: snakemake --cores 1"
+    )

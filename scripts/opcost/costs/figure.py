@@ -1,0 +1,102 @@
+"""The comparison as a picture."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from opcost.files import replacing
+from opcost.tuples.operator_tuple import short_name
+
+Row = Mapping[str, Any]
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+_PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+_OTHERS = ("other operators", "#BBBBBB")
+_OVERHEAD = ("overhead of calls", "#E4E4E4")
+_WHOLE = ("whole model", "#444444")
+_BAR = 0.36
+
+
+def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
+    """Write the figure (SVG): each model's operators, stacked, above the whole model.
+
+    A row of panels for each target: time, with the overhead of calls, and, where any was measured,
+    energy. Error bars are 95 %
+    intervals. A stack that is not complete says how many of its tuples it holds.
+    """
+    targets = list(dict.fromkeys(row["target"] for row in comparison)) or ["nothing measured"]
+    quantities = [("time", "s", "time per iteration (ms)")]
+    if any(row["reference_energy_j"] is not None for row in comparison):
+        quantities.append(("energy", "j", "energy per iteration (mJ)"))
+    models = len({row["model"] for row in comparison})
+    size = (8.5 * len(quantities), (1.2 + 0.75 * models) * len(targets) + 0.4)
+    with matplotlib.rc_context({"svg.hashsalt": "opcost", "svg.fonttype": "none"}):
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(targets), len(quantities), squeeze=False)
+        for target, row_of_panels in zip(targets, panels, strict=True):
+            compared = [row for row in comparison if row["target"] == target]
+            parts = [row for row in shares if row["target"] == target and row["launches_kernel"]]
+            for (quantity, unit, label), axes in zip(quantities, row_of_panels, strict=True):
+                _panel(axes, compared, parts, quantity, unit)
+                axes.set_xlabel(label)
+                axes.set_title(f"{target}: operators, stacked, above the whole model", loc="left")
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format="svg", metadata={"Date": None})
+
+
+def _panel(
+    axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity: str, unit: str
+) -> None:
+    layers = _layers(shares, f"{quantity}_{unit}")
+    overheads = {row["model"]: row["overhead_time_s"] or 0.0 for row in comparison}
+    if quantity == "time" and any(overheads.values()):
+        layers.append((*_OVERHEAD, overheads))
+    above = [position - _BAR / 2 - 0.02 for position in range(len(comparison))]
+    below = [position + _BAR / 2 + 0.02 for position in range(len(comparison))]
+    ends = [0.0] * len(comparison)
+    for name, colour, values in layers:
+        widths = [values.get(row["model"], 0.0) * 1e3 for row in comparison]
+        axes.barh(above, widths, _BAR, ends, color=colour, label=name)
+        ends = [end + width for end, width in zip(ends, widths, strict=True)]
+    for upper, end, row in zip(above, ends, comparison, strict=True):
+        _error_bar(axes, upper, row, f"estimate_{quantity}", unit)
+        if row["measured_tuples"] < row["tuples"]:
+            note = f" {row['measured_tuples']} of {row['tuples']} tuples"
+            axes.text(end, upper, note, va="center", fontsize=8)
+    wholes = [(row[f"reference_{quantity}_{unit}"] or 0.0) * 1e3 for row in comparison]
+    axes.barh(below, wholes, _BAR, color=_WHOLE[1], label=_WHOLE[0])
+    for lower, row in zip(below, comparison, strict=True):
+        _error_bar(axes, lower, row, f"reference_{quantity}", unit)
+    axes.set_yticks(range(len(comparison)), [row["model"] for row in comparison])
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+
+
+def _layers(shares: Sequence[Row], column: str) -> list[tuple[str, str, dict[str, float]]]:
+    """(name, colour, value by model) of each operator of the stack; the smallest are joined."""
+    totals: dict[str, float] = defaultdict(float)
+    for row in shares:
+        totals[row["operator"]] += row[column] or 0.0
+    coloured = sorted(totals, key=lambda operator: -totals[operator])[: len(_PALETTE)]
+    layers: list[tuple[str, str, dict[str, float]]] = [
+        (short_name(operator), colour, {})
+        for operator, colour in zip(coloured, _PALETTE, strict=False)
+    ]
+    layers.append((*_OTHERS, {}))
+    for row in shares:
+        position = coloured.index(row["operator"]) if row["operator"] in coloured else -1
+        values = layers[position][2]
+        values[row["model"]] = values.get(row["model"], 0.0) + (row[column] or 0.0)
+    return [layer for layer in layers if any(layer[2].values())]
+
+
+def _error_bar(axes: Any, position: float, row: Row, name: str, unit: str) -> None:
+    value, low, high = (row[f"{name}{part}_{unit}"] for part in ("", "_ci_low", "_ci_high"))
+    if low is not None:
+        margins = [[(value - low) * 1e3], [(high - value) * 1e3]]
+        axes.errorbar(value * 1e3, position, xerr=margins, color="black", capsize=3, linewidth=1)

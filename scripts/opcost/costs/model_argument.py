@@ -1,0 +1,140 @@
+"""A model as people name one on the command line."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from opcost.errors import OpcostError, closest
+from opcost.models import zoo
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.study import load_model
+
+MODEL_SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "model.schema.yaml"
+
+_INPUT = re.compile(r"(\d+(?:x\d+)*)(?::([a-z]+\d*))?(?:<(\d+))?")
+_DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "bool")
+
+
+def find_model(
+    name: str,
+    inputs: Sequence[InputSpec] = (),
+    batch_size: int = 1,
+    arguments: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
+    memory_format: str = "contiguous",
+) -> tuple[ModelDefinition, Path | None]:
+    """What a model is, and the folder in which to look for its code first.
+
+    `name` is a torchvision model (at its official inputs of `batch_size` if no `inputs` are given),
+    a model config (a path that ends in .yaml; nothing else may be given then), or
+    `package.module:factory` with inputs. Raises OpcostError for what is none of these.
+    """
+    if is_config(name):
+        return _from_config(Path(name), bool(inputs or arguments) or batch_size != 1)
+    given: dict[str, Any] = {
+        "arguments": dict(arguments or {}),
+        "dtype": dtype,
+        "memory_format": memory_format,
+    }
+    if ":" in name:
+        if not inputs:
+            raise OpcostError(
+                f"the inputs of {name} are not known: give each with --input, such as "
+                "--input 1x3x224x224 or --input '8x128:int64<30522' (tokens below 30522)"
+            )
+        label = name.rpartition(":")[2]
+        return ModelDefinition(label, tuple(inputs), factory=name, **given), Path.cwd()
+    if zoo.family(name) is None:
+        models = [model for family in zoo.official_inputs().values() for model in family]
+        raise OpcostError(
+            f"{name!r} is no torchvision model, no config file (NAME.yaml) and no factory "
+            f"(package.module:callable). {closest(name, models)}".strip()
+        )
+    if inputs:
+        return ModelDefinition(name, tuple(inputs), model=name, **given), None
+    [official] = zoo.select(list(zoo.official_inputs()), [name], batch_size).values()
+    return replace(official, **given), None
+
+
+def is_config(name: str) -> bool:
+    """Whether a model is named by its config file."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def parse_input(text: str) -> InputSpec:
+    """`8x3x224x224`, `8x128:int64`, or `8x128:int64<30522` for integers below that.
+
+    Raises OpcostError for anything else.
+    """
+    match = _INPUT.fullmatch(text)
+    if match is None or (match[2] is not None and match[2] not in _DTYPES):
+        raise OpcostError(
+            f"{text!r} is no input: give its sizes, and a type if it is not the model's, such as "
+            f"1x3x224x224 or 8x128:int64<30522. Types: {', '.join(_DTYPES)}"
+        )
+    shape = tuple(map(int, match[1].split("x")))
+    return InputSpec(shape, match[2], int(match[3]) if match[3] else None)
+
+
+def parse_argument(text: str) -> tuple[str, Any]:
+    """`NAME=VALUE`, the value being JSON or else text. Raises OpcostError without a `=`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise OpcostError(f"{text!r} is no argument: give NAME=VALUE, such as width=64")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def study_lines(definition: ModelDefinition, config: Path | None = None) -> tuple[str, str]:
+    """How a study names this model: what to do, and the YAML to do it with.
+
+    `config` is the model config that it was read from, if it was.
+    """
+    if config is not None:
+        return "have this in config/config.yaml", _yaml({"models": [config.stem]})
+    if definition.zoo:
+        batch_size = 1 if definition.inputs_in_list else definition.inputs[0].shape[0]
+        chosen = {"names": [definition.model], "batch_size": batch_size}
+        return "have this in config/config.yaml", _yaml({"torchvision": chosen})
+    document: dict[str, Any] = {
+        key: value
+        for key in ("model", "factory", "arguments")
+        if (value := getattr(definition, key))
+    }
+    defaults = ModelDefinition("", ())
+    for key in ("dtype", "memory_format", "inputs_in_list"):
+        if getattr(definition, key) != getattr(defaults, key):
+            document[key] = getattr(definition, key)
+    document["inputs"] = [
+        {
+            "shape": list(spec.shape),
+            **({"dtype": spec.dtype} if spec.dtype else {}),
+            **({"high": spec.high} if spec.high else {}),
+        }
+        for spec in definition.inputs
+    ]
+    name = definition.name
+    task = f"have this in config/models/{name}.yaml, and {name} in `models` of config/config.yaml"
+    return task, _yaml(document)
+
+
+def _yaml(document: Any) -> str:
+    return yaml.safe_dump(document, sort_keys=False, default_flow_style=None).rstrip()
+
+
+def _from_config(path: Path, more_given: bool) -> tuple[ModelDefinition, Path]:
+    if more_given:
+        raise OpcostError(f"{path} says what its inputs and arguments are: give no others")
+    if not MODEL_SCHEMA.is_file():
+        raise OpcostError(
+            "config files are read in a clone of the repository only: name the model or its "
+            "factory, with --input"
+        )
+    return load_model(path.stem, path.parent, MODEL_SCHEMA), path.parent

@@ -1,0 +1,91 @@
+"""Where a model's cost goes: by operator, and by module."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from opcost.costs.terms import Term, total_flops
+from opcost.tuples.model_tuples import ModelTuples
+
+
+def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str, Any]]:
+    """A model's cost by operator, costliest first, views last."""
+    groups: dict[str, list[Term]] = defaultdict(list)
+    for term in terms:
+        groups[term.record.operator_tuple.operator].append(term)
+    table = [
+        {"operator": operator, "launches_kernel": True, **_costs(group)}
+        for operator, group in groups.items()
+    ]
+    return [*_costliest_first(table), *_views(model)]
+
+
+def module_shares(
+    model: ModelTuples, terms: Sequence[Term], depth: int | None = None
+) -> list[dict[str, Any]]:
+    """A model's cost by the module in which its operators are called, costliest first.
+
+    With `depth`, a module stands for all that it contains below so many names of its path; then no
+    class is stated.
+    """
+    by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
+    ids = list(model.by_id)
+    calls: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for index, path, kind in model.calls:
+        if ids[index] in by_id:
+            place = (path, kind) if depth is None else (".".join(path.split(".")[:depth]), None)
+            calls[place][ids[index]] += 1
+    return _costliest_first(
+        [
+            {
+                "module_path": path,
+                "module_class": kind,
+                **_costs([by_id[tuple_id].called(count) for tuple_id, count in counts.items()]),
+            }
+            for (path, kind), counts in calls.items()
+        ]
+    )
+
+
+def _costs(terms: Sequence[Term]) -> dict[str, Any]:
+    complete = all(term.measured for term in terms)
+    return {
+        "calls": sum(term.calls for term in terms),
+        "tuples": len(terms),
+        "measured_tuples": sum(term.measured for term in terms),
+        "time_s": _sum(terms, "time_s") if complete else None,
+        "energy_j": _sum(terms, "energy_j") if complete else None,
+        "flops": total_flops(terms),
+        "bytes": sum(term.calls * term.record.bytes for term in terms),
+    }
+
+
+def _costliest_first(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(table, key=lambda row: row["time_s"] or 0, reverse=True)
+
+
+def _views(model: ModelTuples) -> list[dict[str, Any]]:
+    counts: dict[str, list[int]] = defaultdict(list)
+    for tuple_id, calls in model.call_counts().items():
+        record = model.by_id[tuple_id]
+        if not record.launches_kernel:
+            counts[record.operator_tuple.operator].append(calls)
+    return [
+        {
+            "operator": operator,
+            "launches_kernel": False,
+            "calls": sum(calls),
+            "tuples": len(calls),
+            "measured_tuples": 0,
+            **dict.fromkeys(("time_s", "energy_j")),
+        }
+        for operator, calls in sorted(counts.items())
+    ]
+
+
+def _sum(terms: Sequence[Term], column: str) -> float | None:
+    values = [(term.calls, term.row[column]) for term in terms if term.row]
+    if any(value is None for _, value in values):
+        return None
+    return math.fsum(calls * value for calls, value in values)

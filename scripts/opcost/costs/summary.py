@@ -1,0 +1,133 @@
+"""The comparison as people read it: a page of text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opcost.text import difference, joules, percent, seconds, table, with_interval
+from opcost.tuples.model_table import not_extracted
+from opcost.tuples.operator_tuple import short_name
+
+Row = Mapping[str, Any]
+
+_COSTLIEST = 5
+_REMEDIES = {
+    "disturbed": " (something else slowed the core all the time: their differences say nothing; "
+    "delete their files in results and run again on a quiet machine)"
+}
+
+
+def summarise(
+    comparison: Sequence[Row], shares: Sequence[Row], refused: Mapping[str, str] | None = None
+) -> str:
+    """The comparison of every target as text, and which models were refused for which reason."""
+    targets = dict.fromkeys(row["target"] for row in comparison)
+    parts = [
+        _target_summary(
+            [row for row in comparison if row["target"] == target],
+            [row for row in shares if row["target"] == target],
+        )
+        for target in targets
+    ]
+    return "\n\n".join([*parts, *(["\n".join(not_extracted(refused))] if refused else [])])
+
+
+def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
+    first = comparison[0]
+    lines = [
+        f"Target {first['target']}: {first['device_name']}, torch {first['torch_version']}, "
+        f"cache state {first['cache_state']}",
+        "",
+        *table(
+            ["model", "sum of operators", "whole model", "difference", "calls", "FLOPs", "tuples"],
+            [_comparison_cells(row) for row in comparison],
+        ),
+    ]
+    if any(row["reference_energy_j"] is not None for row in comparison):
+        header = ["model", "energy of operators", "whole model", "difference"]
+        lines += ["", *table(header, [_energy_cells(row) for row in comparison])]
+    lines += ["", *_notes(comparison)]
+    lines += ["", "Where the time goes (share of the whole model's time):"]
+    for row in comparison:
+        lines.append(f"  {row['model']}: {_costliest(row['model'], shares)}")
+    return "\n".join(lines)
+
+
+def _comparison_cells(row: Row) -> list[str]:
+    return [
+        row["model"],
+        with_interval(row, "estimate_time", "s", seconds),
+        with_interval(row, "reference_time", "s", seconds),
+        difference(row, "time"),
+        percent(row["coverage_calls"]),
+        percent(row["coverage_flops"]),
+        f"{row['measured_tuples']}/{row['tuples']}",
+    ]
+
+
+def _energy_cells(row: Row) -> list[str]:
+    return [
+        row["model"],
+        with_interval(row, "estimate_energy", "j", joules),
+        with_interval(row, "reference_energy", "j", joules),
+        difference(row, "energy"),
+    ]
+
+
+def _notes(comparison: Sequence[Row]) -> list[str]:
+    """What must be known to read the table, each reason once."""
+    notes = [
+        "calls, FLOPs: the share that the measured operators account for.",
+        "±: half of the 95 % interval.",
+    ]
+    overheads = [
+        f"{seconds(row['overhead_time_s'])} of {row['model']}"
+        for row in comparison
+        if row["overhead_time_s"]
+    ]
+    if overheads:
+        notes.append(
+            "The sum contains the overhead of calls (Python, dispatch, code that the core's cache "
+            f"has lost): {', '.join(overheads)}."
+        )
+    spread = comparison[0]["spread"]
+    if spread is not None:
+        notes[1] += (
+            " It contains how well measurements reproduce: operators measured again at the end "
+            f"differed by {spread:.1%} (standard deviation of one measurement)."
+        )
+    for quantity in ("time", "energy"):
+        reasons: dict[str, list[str]] = {}
+        for row in comparison:
+            if row[f"{quantity}_reason"] is not None:
+                reasons.setdefault(row[f"{quantity}_reason"], []).append(row["model"])
+        for reason, models in reasons.items():
+            names = "all models" if len(models) == len(comparison) else ", ".join(models)
+            notes.append(f"No {quantity} for {names}: {reason}.")
+    unconverged = [
+        f"{row['unconverged_tuples']} of {row['model']}"
+        for row in comparison
+        if row["unconverged_tuples"]
+    ]
+    if unconverged:
+        notes.append(f"Tuples with a wider interval than asked for: {', '.join(unconverged)}.")
+    for flag in sorted({flag for row in comparison for flag in row["reference_flags"] or ()}):
+        models = [row["model"] for row in comparison if flag in (row["reference_flags"] or ())]
+        notes.append(f"Whole models flagged {flag}: {', '.join(models)}{_REMEDIES.get(flag, '')}.")
+    for flag in sorted({flag for row in comparison for flag in row["flag_counts"]}):
+        counts = [
+            f"{row['flag_counts'][flag]} of {row['model']}"
+            for row in comparison
+            if flag in row["flag_counts"]
+        ]
+        notes.append(f"Tuples flagged {flag}: {', '.join(counts)}.")
+    return notes
+
+
+def _costliest(model: str, shares: Sequence[Row]) -> str:
+    rows = [row for row in shares if row["model"] == model and row["launches_kernel"]]
+    known = [row for row in rows if row["share_of_reference_time"] is not None]
+    parts = [
+        f"{short_name(row['operator'])} {row['share_of_reference_time']:.0%} ({row['calls']} calls)"
+        for row in known[:_COSTLIEST]
+    ]
+    return ", ".join(parts) or "not measured"

@@ -1,0 +1,71 @@
+"""A model's operators, joined with what was measured of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.tuple_record import TupleRecord
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One kernel-launching tuple of a model, how often it is called, and its row if any."""
+
+    record: TupleRecord
+    calls: int
+    row: Row | None
+    filtered: bool
+
+    @property
+    def measured(self) -> bool:
+        """Whether it has a result."""
+        return self.row is not None and self.row["status"] == "ok"
+
+    def called(self, calls: int) -> Self:
+        """The same tuple, called that often."""
+        return replace(self, calls=calls)
+
+
+def terms_of(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) -> list[Term]:
+    """The kernel-launching tuples of a model, each with its row among `rows` (by tuple id).
+
+    `filtered` are the ids of the tuples that the study does not benchmark.
+    """
+    return [
+        Term(model.by_id[tuple_id], calls, rows.get(tuple_id), tuple_id in filtered)
+        for tuple_id, calls in model.call_counts().items()
+        if model.by_id[tuple_id].launches_kernel
+    ]
+
+
+def why_incomplete(terms: Sequence[Term]) -> str | None:
+    """Why the sum is not an answer, or None if every tuple is measured."""
+    missing = [term for term in terms if not term.measured]
+    if not missing:
+        return None
+    parts = []
+    filtered = sum(term.filtered for term in missing)
+    if filtered:
+        parts.append(f"{filtered} of {len(terms)} operator tuples are filtered out")
+    failed = [term for term in missing if term.row is not None and not term.filtered]
+    if failed:
+        example = failed[0]
+        assert example.row is not None
+        parts.append(
+            f"{len(failed)} of {len(terms)} operator tuples failed "
+            f"({example.record.operator_tuple}: {example.row['status']}: {example.row['error']})"
+        )
+    absent = len(missing) - filtered - len(failed)
+    if absent:
+        parts.append(f"{absent} of {len(terms)} operator tuples are not measured")
+    return "; ".join(parts)
+
+
+def total_flops(terms: Sequence[Term]) -> int | None:
+    """FLOPs of all calls, or None if those of one tuple are not known."""
+    if any(term.record.flops is None for term in terms):
+        return None
+    return sum(term.calls * (term.record.flops or 0) for term in terms)

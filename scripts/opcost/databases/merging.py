@@ -1,0 +1,148 @@
+"""Databases of several machines, or of several days, in one. Rows are chosen, never combined.
+
+Of the rows of one thing (`duplicates`) the best is kept; a row that several databases hold is one
+row. The result does not depend on the order of the databases, nor on which were merged before.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from opcost.databases.duplicates import JUDGED, conditions_id, digests, quality, thing
+from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
+from opcost.errors import OpcostError
+from opcost.rows import records, schemas
+
+
+class Group(NamedTuple):
+    """What people tell the rows of a merged database apart by."""
+
+    conditions_id: str | None
+    target: str
+    device_name: str | None
+    driver_version: str | None
+    torch_version: str | None
+    protocol_version: int | None
+
+    def __str__(self) -> str:
+        parts = [self.target, self.device_name or "device not known"]
+        parts += [f"driver {self.driver_version}"] if self.driver_version else []
+        parts += [f"torch {self.torch_version}"] if self.torch_version else []
+        measured = self.protocol_version is not None
+        parts += [f"protocol {self.protocol_version}" if measured else "imported"]
+        return f"{self.conditions_id or '-':16}  {', '.join(parts)}"
+
+
+@dataclass
+class Merge:
+    """What a merge did: rows in each database, distinct ones among all, and those kept by status.
+
+    As text, the lines that a person reads.
+    """
+
+    rows: Counter[Path] = field(default_factory=Counter)
+    distinct: int = 0
+    kept: dict[Group, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def __str__(self) -> str:
+        total = self.rows.total()
+        kept = sum(statuses.total() for statuses in self.kept.values())
+        lines = [f"{rows:>8} rows in {path}" for path, rows in self.rows.items()]
+        lines.append(f"{total - self.distinct:>8} of them copies of others")
+        lines.append(f"{self.distinct - kept:>8} superseded by a better or newer row")
+        lines.append(f"{kept:>8} rows kept:")
+        for group in sorted(self.kept, key=str):
+            statuses = self.kept[group]
+            failed = statuses.total() - statuses["ok"]
+            lines.append(
+                f"{statuses.total():>8} {group}" + (f", {failed} of them failed" if failed else "")
+            )
+        for target, count in sorted(Counter(group.target for group in self.kept).items()):
+            if count > 1:
+                lines.append(
+                    f"Target {target!r} has {count} conditions_ids: add up no rows of two of them."
+                )
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class _Best:
+    """The best row of one thing so far: how good it is, where it stands, and its sources."""
+
+    rank: tuple[Any, ...]
+    place: tuple[int, int]
+    sources: frozenset[str]
+
+
+def merge(paths: Sequence[Path], output: Path) -> Merge:
+    """Merge databases, merged ones among them, into `output`, whole or not at all.
+
+    Each is read twice, piece by piece: memory holds less than a kilobyte for each row, and no raw
+    values. Raises OpcostError for a file that is no database of this schema version, or is the
+    output.
+    """
+    sources = [sources_of(path) for path in paths]
+    for path in paths:
+        if output.exists() and output.samefile(path):
+            raise OpcostError(f"the output {output} is one of the databases: name another file")
+    done = Merge()
+    best = _choose(paths, sources, done)
+    schema = stating(schemas.MERGED, united(sources))
+    records.write_batches(output, schema, _kept(paths, sources, best, done))
+    return done
+
+
+def _choose(
+    paths: Sequence[Path], sources: Sequence[Sources], done: Merge
+) -> dict[tuple[int, int], _Best]:
+    """The best row of each thing, by its place: number of the database, number of the row."""
+    best: dict[bytes, _Best] = {}
+    distinct = set()
+    for number, path in enumerate(paths):
+        for batch, origins in rows_of(path, sources[number]):
+            rows = zip(_judged(batch), digests(batch), origins, strict=True)
+            for index, (row, digest, origin) in enumerate(rows, done.rows[path]):
+                distinct.add(digest)
+                found = _Best((*quality(row), digest), (number, index), origin)
+                held = best.setdefault(key := thing(row) or digest, found)
+                if found.rank > held.rank:
+                    best[key] = found
+                elif found.rank == held.rank and not origin <= held.sources:
+                    held.sources |= origin
+            done.rows[path] += len(batch)
+    done.distinct = len(distinct)
+    return {each.place: each for each in best.values()}
+
+
+def _kept(
+    paths: Sequence[Path],
+    sources: Sequence[Sources],
+    best: Mapping[tuple[int, int], _Best],
+    done: Merge,
+) -> Iterator[pa.RecordBatch]:
+    """The best rows with the columns that a merge adds, counted."""
+    origins_type = schemas.MERGED.field("sources").type
+    for number, path in enumerate(paths):
+        index = 0
+        for batch, _ in rows_of(path, sources[number]):
+            chosen = [best.get((number, index + offset)) for offset in range(len(batch))]
+            index += len(batch)
+            batch = batch.filter(pa.array([each is not None for each in chosen], pa.bool_()))
+            groups = [_group(row) for row in _judged(batch)]
+            for group, status in zip(groups, batch["status"].to_pylist(), strict=True):
+                done.kept[group][status] += 1
+            ids = pa.array([group.conditions_id for group in groups], pa.string())
+            origins = pa.array([sorted(each.sources) for each in chosen if each], origins_type)
+            yield pa.RecordBatch.from_arrays([*batch.columns, ids, origins], schema=schemas.MERGED)
+
+
+def _judged(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    return batch.select(JUDGED).to_pylist()
+
+
+def _group(row: Mapping[str, Any]) -> Group:
+    return Group(conditions_id(row), *(row[name] for name in Group._fields[1:]))

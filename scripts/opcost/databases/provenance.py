@@ -1,0 +1,75 @@
+"""Which databases the rows of a merged one come from."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from opcost.errors import OpcostError
+from opcost.rows import records, schemas
+
+Sources = dict[str, dict[str, Any]]
+"""Databases by id: `rows` that each has, and the `names` under which it was merged."""
+
+_KEY = "opcost.sources"
+_REMEDY = (
+    "merge results/database.parquet of studies made with this version of opcost, or what "
+    "`opcost merge` made of them; make {path} anew where it was measured"
+)
+
+
+def sources_of(path: Path) -> Sources:
+    """The database itself, or, of a merged one, those that it was made of.
+
+    A database's id is the first 16 hexadecimal digits of the SHA-256 of its file. Raises
+    OpcostError for a file that does not exist; one that is no database is told by its rows.
+    """
+    if not path.is_file():
+        raise OpcostError(f"there is no database {path}")
+    metadata = records.metadata(path)
+    if _KEY in metadata:
+        return json.loads(metadata[_KEY])
+    with path.open("rb") as file:
+        source = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    rows = pq.read_metadata(path).num_rows if metadata else 0
+    return {source: {"names": [str(path)], "rows": rows}}
+
+
+def united(documents: Iterable[Sources]) -> Sources:
+    """The databases of all; one merged under several names has them all."""
+    result: Sources = {}
+    for document in documents:
+        for source, entry in document.items():
+            names = {*entry["names"], *result.get(source, entry)["names"]}
+            result[source] = {"names": sorted(names), "rows": entry["rows"]}
+    return result
+
+
+def stating(schema: pa.Schema, sources: Sources) -> pa.Schema:
+    """The schema of a file that names its sources."""
+    return schema.with_metadata(
+        {**schema.metadata, _KEY.encode(): json.dumps(sources, sort_keys=True).encode()}
+    )
+
+
+def rows_of(path: Path, sources: Sources) -> Iterator[tuple[pa.RecordBatch, list[frozenset[str]]]]:
+    """The measured columns of a database, merged or not, in batches; and each row's sources.
+
+    Raises OpcostError for a file that is no database of this schema version.
+    """
+    if records.metadata(path).get("opcost.record") != "merged":
+        origin = frozenset(sources)
+        for batch in records.stream(path, schemas.DATABASE, remedy=_REMEDY):
+            yield batch, [origin] * len(batch)
+        return
+    known: dict[tuple[str, ...], frozenset[str]] = {}  # few differ: one object for equal ones
+    for batch in records.stream(path, schemas.MERGED, remedy=_REMEDY):
+        rows = map(tuple, batch["sources"].to_pylist())
+        yield (
+            batch.select(schemas.DATABASE.names),
+            [known.setdefault(row, frozenset(row)) for row in rows],
+        )

@@ -1,0 +1,1 @@
+"""How a measurement is made: what runs, under which conditions, for how long."""

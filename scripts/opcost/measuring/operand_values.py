@@ -1,0 +1,195 @@
+"""What the tensors of a replayed operator hold.
+
+Power depends on data (arXiv 2409.18324), and time may: values are drawn from a seed, normal where
+the operator allows it, never zeros or uninitialised memory. Where the size of a result depends on
+values, they are such that it is the recorded one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, tensors_in
+from opcost.tuples.replay import strides
+
+Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
+"""Makes that many values of that type on the generator's device."""
+
+
+def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Iterator[Draw]:
+    """How to fill each tensor of a tuple, in the order of `OperatorTuple.tensors`.
+
+    `outputs` are the recorded results, none if they do not matter.
+    """
+    arguments = dict(operator_tuple.arguments)
+    base = operator_tuple.name.removesuffix("_")
+    in_place = operator_tuple.name.endswith("_")
+    for name, value in operator_tuple.arguments:
+        for position, spec in enumerate(tensors_in(value)):
+            limit = _index_limit(base, name, position, arguments)
+            special = _special(base, name, spec, arguments, outputs)
+            if special is not None:
+                yield special
+            elif limit is not None:
+                yield _integers(limit)
+            elif spec.dtype == "bool" or not spec.dtype.startswith(("float", "bfloat", "complex")):
+                yield _integers(2)
+            elif name in ("running_var", "var") or base in _POSITIVE_DOMAIN:
+                yield _positive
+            elif base in _BRANCHING:
+                yield _rectified
+            elif base == "grid_sampler" and name == "grid":
+                yield _unit_interval
+            elif in_place and base in _SHRINKING and name == "self":
+                yield _far_from_zero
+            elif in_place and base in ("mul", "div") and name == "other":
+                yield _signs
+            else:
+                yield _normal
+
+
+_POSITIVE_DOMAIN = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow"}
+
+_BRANCHING = {"max_pool1d", "max_pool2d", "max_pool3d"}
+"""On a CPU these branch on values: normal ones take 2.8 times as long as zeros (3.2 and 1.1 ms for
+1x512x14x14). They get what a ReLU leaves, the usual input of a pooling."""
+
+_SHRINKING = {"silu", "hardswish", "mish", "gelu", "elu", "celu"}
+"""In place, these drive small values towards zero; far from zero they leave values as they are."""
+
+
+def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | None:
+    """The number that an index argument must stay below, or None if it is no index."""
+    match base, name:
+        case "embedding", "indices":
+            return arguments["weight"].shape[0]
+        case (("index" | "index_put" | "_index_put_impl"), "indices"):
+            # The list holds None for a dimension that is not indexed.
+            axes = [axis for axis, value in enumerate(arguments["indices"]) if value is not None]
+            return arguments["self"].shape[axes[position]]
+        case (
+            ("gather" | "scatter" | "scatter_add" | "index_select" | "index_add" | "index_fill"),
+            "index",
+        ):
+            return arguments["self"].shape[arguments["dim"]]
+        case "take", "index":
+            return arguments["self"].elements
+    return None
+
+
+def _normal(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    # Drawn in float32 at the narrowest: not every device draws in float16.
+    drawn = dtype if dtype in (torch.float64, torch.complex64, torch.complex128) else torch.float32
+    return torch.randn(count, dtype=drawn, device=generator.device, generator=generator).to(dtype)
+
+
+def _positive(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return _normal(count, dtype, generator).abs() + 0.5
+
+
+def _rectified(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return _normal(count, dtype, generator).relu()
+
+
+def _unit_interval(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    uniform = torch.rand(count, device=generator.device, generator=generator)
+    return (uniform * 2 - 1).to(dtype)
+
+
+def _far_from_zero(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    drawn = _normal(count, dtype, generator)
+    return drawn + 20 * drawn.sign()
+
+
+def _signs(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return _normal(count, dtype, generator).sign()
+
+
+def _integers(limit: int) -> Draw:
+    def draw(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        drawn = torch.randint(limit, (count,), device=generator.device, generator=generator)
+        return drawn.to(dtype)
+
+    return draw
+
+
+_REGIONS = {
+    f"torchvision.{name}" for name in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
+}
+
+
+def _special(
+    base: str, name: str, spec: TensorSpec, arguments: dict, outputs: Sequence[TensorSpec]
+) -> Draw | None:
+    """The values of an argument on whose values sizes depend, or that holds boxes; else None."""
+    if base in _REGIONS and name == "rois":
+        return _placed(spec, lambda generator: _regions(spec, arguments, generator))
+    if base == "torchvision.nms" and name == "dets":
+        kept = outputs[0].shape[0] if outputs else spec.shape[0]
+        return _placed(spec, lambda generator: _boxes(spec.shape[0], kept, generator))
+    if base == "_unique2" and name == "self" and outputs:
+        distinct = max(outputs[0].elements, 1)
+        return _placed(spec, lambda generator: _shuffled(spec, generator) % distinct)
+    found = _found(base, name, spec, arguments, outputs)
+    if found is not None:
+        return _placed(spec, lambda generator: _shuffled(spec, generator) < found)
+    return None
+
+
+def _found(
+    base: str, name: str, spec: TensorSpec, arguments: dict, outputs: Sequence[TensorSpec]
+) -> int | None:
+    """How many elements of a mask are true, so that as many are found as were recorded."""
+    if base in ("index_put", "_index_put_impl") and spec.dtype == "bool":
+        outputs = [arguments["values"]] if arguments["values"].shape else []
+    if not outputs:
+        return None
+    match base, name:
+        case ("where", "condition") if "self" not in arguments:
+            return outputs[0].shape[0]
+        case (("nonzero" | "argwhere"), "self"):
+            return outputs[0].shape[0]
+        case "masked_select", "mask":
+            return outputs[0].elements
+        case (("index" | "index_put" | "_index_put_impl"), "indices") if spec.dtype == "bool":
+            before = arguments["indices"].index(spec)
+            return outputs[0].shape[before]
+    return None
+
+
+def _placed(spec: TensorSpec, values: Callable[[torch.Generator], torch.Tensor]) -> Draw:
+    """Puts values of the tensor's shape to where its layout has them in memory."""
+
+    def draw(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        storage = torch.zeros(count, dtype=dtype, device=generator.device)
+        storage.as_strided(spec.shape, strides(spec)).copy_(values(generator))
+        return storage
+
+    return draw
+
+
+def _shuffled(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    """The numbers below the number of elements, each once, in random order."""
+    order = torch.randperm(spec.elements, device=generator.device, generator=generator)
+    return order.reshape(spec.shape)
+
+
+def _boxes(count: int, kept: int, generator: torch.Generator) -> torch.Tensor:
+    """`count` boxes (x1, y1, x2, y2): `kept` that do not touch, and copies of these."""
+    place: dict[str, Any] = {"device": generator.device, "generator": generator}
+    copies = torch.randint(max(kept, 1), (count - kept,), **place)
+    distinct = torch.arange(kept, device=generator.device)
+    corner = 2 * torch.cat([distinct, copies])[torch.randperm(count, **place)]
+    return torch.stack([corner, corner, corner + 1, corner + 1], dim=1)
+
+
+def _regions(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> torch.Tensor:
+    """Rows of (image, x1, y1, x2, y2), the boxes within the images that the features are of."""
+    images, _, height, width = arguments["input"].shape
+    size = torch.tensor([width, height], device=generator.device) / arguments["spatial_scale"]
+    place: dict[str, Any] = {"device": generator.device, "generator": generator}
+    image = torch.randint(images, (spec.shape[0], 1), **place)
+    first = torch.rand((spec.shape[0], 2), **place) / 2
+    extent = 0.1 + 0.4 * torch.rand((spec.shape[0], 2), **place)
+    return torch.cat([image, first * size, (first + extent) * size], dim=1)

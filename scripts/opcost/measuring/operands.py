@@ -1,0 +1,134 @@
+"""The tensors that a replayed operator works on, and how they rotate through memory."""
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from opcost.devices.device import Device, OutOfMemory
+from opcost.measuring.operand_values import Draw, draws
+from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, tensors_in
+from opcost.tuples.replay import ReplayCall, on_device, rebuild, storage_elements, strides
+
+_ALIGNMENT_BYTES = 512  # what CUDA's allocator gives, and a multiple of a CPU's cache line
+_MOST_SETS = 2**14
+MEMORY_SHARE = 0.7
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Through how many bytes of memory a call's tensors rotate, from one iteration to the next.
+
+    `parameters` names the arguments that rotate through `footprint_bytes`; None means all of them.
+    The other arguments and the results rotate through `activation_bytes`. Zero bytes mean that
+    the same memory is used each time.
+    """
+
+    footprint_bytes: int
+    parameters: Collection[str] | None = None
+    activation_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class OperandSets:
+    """Calls of one tuple on distinct tensors of equal values, to be used in turn.
+
+    `footprint_bytes` is the memory of all arguments together. Keeping the latest `kept_results`
+    results makes each call write to other memory than the one before.
+    """
+
+    calls: tuple[ReplayCall, ...]
+    footprint_bytes: int
+    kept_results: int
+
+
+def operand_sets(
+    operator_tuple: OperatorTuple,
+    device: Device,
+    rotation: Rotation,
+    seed: int,
+    outputs: Sequence[TensorSpec] = (),
+) -> OperandSets:
+    """Sets of operands that rotate as asked for.
+
+    `outputs` are the results: their memory rotates too, and where their sizes depend on values, the
+    values are such that they come out at these sizes. The device's memory and the time to set up
+    limit the number of sets: the result's footprint tells what was reached. Raises
+    OutOfMemory if not even one set fits.
+    """
+    names = [name for name, value in operator_tuple.arguments for _ in tensors_in(value)]
+    specs = [spec for _, spec in operator_tuple.tensors]
+    sizes = [_slot_bytes(spec) for spec in specs]
+    held = [rotation.parameters is None or name in rotation.parameters for name in names]
+    room = int(device.free_memory_bytes() * MEMORY_SHARE)
+    if sum(sizes) > room:
+        raise OutOfMemory(
+            f"the arguments need {sum(sizes) / 2**20:.0f} MiB; {device.name} has "
+            f"{room / 2**20:.0f} MiB to spare"
+        )
+    held_bytes = sum(itertools.compress(sizes, held))
+    result_bytes = 0 if operator_tuple.name.endswith("_") else sum(map(_slot_bytes, outputs))
+    activation_bytes = sum(sizes) - held_bytes + result_bytes
+    held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
+    activation_sets = _sets(rotation.activation_bytes, activation_bytes, room)
+    counts = [held_sets if is_held else activation_sets for is_held in held]
+    generator = torch.Generator(device.torch_device).manual_seed(seed)
+    columns = [
+        _copies(spec, draw, count, device, generator)
+        for spec, draw, count in zip(specs, draws(operator_tuple, outputs), counts, strict=True)
+    ]
+    calls = []
+    for row in range(max(counts, default=1)):
+        call = rebuild(operator_tuple, [column[row % len(column)] for column in columns])
+        calls.append(on_device(call, device.torch_device))
+    footprint = sum(size * count for size, count in zip(sizes, counts, strict=True))
+    kept_results = activation_sets if result_bytes and activation_sets > 1 else 0
+    return OperandSets(tuple(calls), footprint, kept_results)
+
+
+def _sets(footprint_bytes: int, set_bytes: int, room: int) -> int:
+    """How many sets of that size fill the footprint, within the room that there is."""
+    if not footprint_bytes or not set_bytes:
+        return 1
+    return max(1, min(math.ceil(footprint_bytes / set_bytes), _MOST_SETS, room // set_bytes))
+
+
+def degenerate(call: ReplayCall) -> bool:
+    """Whether an argument that the operator changes in place ran off to infinity or NaN."""
+    return any(
+        isinstance(value, torch.Tensor)
+        and value.is_floating_point()
+        and not bool(torch.isfinite(value).all())
+        for argument, value in zip(call.operator._schema.arguments, call.args, strict=False)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+def _slot_bytes(spec: TensorSpec) -> int:
+    return _slot_elements(spec) * ELEMENT_BYTES[spec.dtype]
+
+
+def _slot_elements(spec: TensorSpec) -> int:
+    """Elements that a tensor occupies when the next one starts on an aligned address."""
+    alignment = _ALIGNMENT_BYTES // ELEMENT_BYTES[spec.dtype]
+    return math.ceil(storage_elements(spec) / alignment) * alignment
+
+
+def _copies(
+    spec: TensorSpec, draw: Draw, count: int, device: Device, generator: torch.Generator
+) -> tuple[torch.Tensor, ...]:
+    """`count` tensors of one block in random order, all holding the same drawn values.
+
+    In random order, because a processor that sees one after the other fetches the next ahead.
+    """
+    dtype = getattr(torch, spec.dtype)
+    slot = _slot_elements(spec)
+    if slot == 0:
+        return (torch.empty(spec.shape, dtype=dtype, device=device.torch_device),) * count
+    block = device.allocate(count * slot, dtype)
+    block.view(count, slot).copy_(draw(slot, dtype, generator).expand(count, -1))
+    tensors = block.as_strided((count, *spec.shape), (slot, *strides(spec))).unbind(0)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(generator.initial_seed()))
+    return tuple(tensors[index] for index in order.tolist())

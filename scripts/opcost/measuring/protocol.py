@@ -1,0 +1,257 @@
+"""The trial: how a workload's time and power are measured.
+
+    calibrate -> warm up -> time (batches) -> idle -> lead-in -> window -> idle
+                            |  time_s     |  |    without a meter: none       |
+
+Time and power are measured in separate phases of the same steady loop, so that reading a sensor
+costs no time that is measured. Energy per iteration is time per iteration x mean power
+(energy/phase.py). A trial that a passing physical cause spoilt is repeated.
+"""
+
+import gc
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol
+
+from opcost import statistics
+from opcost.devices.device import Device, Pending
+from opcost.devices.disturbance import Watch
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.phase import SPOILT, PowerMeasurement, measure_power
+from opcost.energy.sampling import SYSTEM_CLOCK, Clock
+from opcost.energy.sensor import Sensor
+from opcost.statistics import Estimate
+from opcost.study import MeasurementSettings
+
+_LAUNCH_BOUND_SHARE = 0.95
+
+
+class Workload(Protocol):
+    """What is measured: something that can be iterated, each time on the next of its operands."""
+
+    rotation: int
+    """Iterations until the first operands come again."""
+
+    def run(self, iterations: int) -> None:
+        """Start that many iterations, without waiting for the device."""
+
+
+@dataclass(frozen=True)
+class TimeMeasurement:
+    """Seconds per iteration, and the batches behind them.
+
+    The estimate is that of the undisturbed batches, or of all if they are fewer than
+    `min_batches`: `counts_disturbed` says so.
+    """
+
+    estimate: Estimate
+    batch_times_s: tuple[float, ...]
+    undisturbed: tuple[bool, ...]
+    counts_disturbed: bool
+    batch_iterations: int
+    enqueue_s: float
+    stop_reason: str
+
+    @property
+    def converged(self) -> bool:
+        """Whether the confidence interval is as narrow as was asked for."""
+        return self.stop_reason == "converged"
+
+
+@dataclass
+class Trial:
+    """The result of measuring one workload. `power` is None where `power_reason` says why.
+
+    It `started_at` and `ended_at` with its repeats.
+    """
+
+    time: TimeMeasurement
+    power: PowerMeasurement | None
+    power_reason: str | None
+    flags: list[str] = field(default_factory=list)
+    repeats: int = 0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def energy(self) -> Estimate | None:
+        """Gross joules per iteration."""
+        if self.power is None:
+            return None
+        return statistics.product(self.time.estimate, self.power.estimate)
+
+
+def run_trial(
+    workload: Workload,
+    device: Device,
+    watch: Watch,
+    settings: MeasurementSettings,
+    open_meter: Callable[[Device], Meter],
+    find_sensor: Callable[[Meter], Sensor] = lambda meter: meter.assumed,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Trial:
+    """Measure a workload's time and, where the device has a meter, its power.
+
+    `find_sensor` says what is known of the meter's sensor. A spoilt trial is repeated up to
+    `max_repeats` times; the last one counts.
+    """
+    repeats, started_at = 0, datetime.now(UTC)
+    with _no_garbage_collection():
+        while True:
+            trial = _one_trial(workload, device, watch, settings, open_meter, find_sensor, clock)
+            trial.repeats = repeats
+            spoilt = trial.time.counts_disturbed or bool(SPOILT & set(trial.flags))
+            if repeats == settings.max_repeats or not spoilt:
+                trial.started_at, trial.ended_at = started_at, datetime.now(UTC)
+                return trial
+            repeats += 1
+            clock.sleep(settings.repeat_pause_s)
+
+
+def _one_trial(
+    workload: Workload,
+    device: Device,
+    watch: Watch,
+    settings: MeasurementSettings,
+    open_meter: Callable[[Device], Meter],
+    find_sensor: Callable[[Meter], Sensor],
+    clock: Clock,
+) -> Trial:
+    meter, began, power, reason = None, DeviceState(), None, None
+    try:
+        meter = open_meter(device)
+        began = meter.state()
+    except MeterUnavailable as unavailable:
+        meter, reason = None, str(unavailable)
+    iteration_s = calibrate(workload, device, settings.batch_s)
+    iterations = max(1, round(settings.batch_s / iteration_s))
+    warm_up(workload, device, iterations, settings.warm_up_s)
+    timing = measure_time(workload, device, watch, iterations, settings)
+    if meter is not None:
+        load = WorkloadLoad(workload, device, timing.estimate.value)
+        try:
+            power = measure_power(load, meter, find_sensor(meter), settings, clock, began)
+        except MeterUnavailable as unavailable:
+            reason = str(unavailable)
+    return Trial(timing, power, reason, find_flags(timing, power, device))
+
+
+@dataclass(frozen=True)
+class WorkloadLoad:
+    """A workload as the load of a power measurement."""
+
+    workload: Workload
+    device: Device
+    iteration_s: float
+
+    def start(self, iterations: int) -> Pending:
+        """Start that many iterations on the device."""
+        return self.device.start(lambda: self.workload.run(iterations))
+
+
+def calibrate(workload: Workload, device: Device, batch_s: float) -> float:
+    """Seconds per iteration, roughly: double the iterations until half a batch is filled."""
+    device.time(lambda: workload.run(1))  # the first call also loads and chooses kernels
+    iterations = 1
+    while True:
+        seconds = device.time(partial(workload.run, iterations)).device_s
+        if seconds >= batch_s / 2:
+            return seconds / iterations
+        iterations *= 2
+
+
+def warm_up(workload: Workload, device: Device, iterations: int, warm_up_s: float) -> None:
+    """Iterate, unmeasured, for `warm_up_s` seconds and at least once over all operands.
+
+    Memory is slow when it is used for the first time.
+    """
+    start = time.monotonic()
+    done = 0
+    while time.monotonic() - start < warm_up_s or done < workload.rotation:
+        device.time(lambda: workload.run(iterations))
+        done += iterations
+
+
+def measure_time(
+    workload: Workload,
+    device: Device,
+    watch: Watch,
+    iterations: int,
+    settings: MeasurementSettings,
+) -> TimeMeasurement:
+    """Time batches until the median is known well enough or the budget is spent.
+
+    A batch during which the watch noticed a disturbance is kept, and does not count.
+    """
+    times_s: list[float] = []
+    enqueue_s: list[float] = []
+    undisturbed: list[bool] = []
+    watch.look()
+    start = time.monotonic()
+    stop_reason = ""
+    while not stop_reason:
+        batch = device.time(lambda: workload.run(iterations))
+        times_s.append(batch.device_s / iterations)
+        enqueue_s.append(batch.enqueue_s / iterations)
+        undisturbed.append(watch.look())
+        counted = list(itertools.compress(times_s, undisturbed))
+        stop_reason = _why_stop(counted, len(times_s), time.monotonic() - start, settings)
+    if len(counted) < settings.min_batches:
+        counted = times_s
+    return TimeMeasurement(
+        statistics.median(counted),
+        tuple(times_s),
+        tuple(undisturbed),
+        len(counted) > sum(undisturbed),
+        iterations,
+        statistics.median(enqueue_s).value,
+        stop_reason,
+    )
+
+
+def _why_stop(
+    times_s: list[float], batches: int, elapsed_s: float, settings: MeasurementSettings
+) -> str:
+    """The reason to stop timing, or "" to go on; `times_s` are those of undisturbed batches."""
+    if len(times_s) >= settings.min_batches and elapsed_s >= settings.min_time_s:
+        half_width = statistics.median(times_s).relative_half_width
+        if half_width is not None and half_width <= settings.time_relative_ci:
+            return "converged"
+    spent = elapsed_s >= settings.max_time_s and batches >= settings.min_batches
+    return "time_budget" if spent else ""
+
+
+def find_flags(
+    timing: TimeMeasurement, power: PowerMeasurement | None, device: Device
+) -> list[str]:
+    """What a reader should know before trusting the numbers."""
+    flags = []
+    counted = list(itertools.compress(timing.batch_times_s, timing.undisturbed))
+    few = len(counted) < len(timing.undisturbed) / 2
+    if few or timing.counts_disturbed:
+        flags.append("disturbed")
+    if statistics.drifts(counted):
+        flags.append("drifting")
+    on_gpu = device.torch_device.type == "cuda"
+    if on_gpu and timing.enqueue_s >= _LAUNCH_BOUND_SHARE * timing.estimate.value:
+        flags.append("launch_bound")
+    if power is not None:
+        flags += power.flags
+    return flags
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

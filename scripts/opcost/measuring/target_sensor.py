@@ -1,0 +1,80 @@
+"""The sensor file of a target: its device is opened, kept busy and characterised."""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import opcost
+from opcost.devices.device import Device
+from opcost.devices.environment import describe_environment
+from opcost.energy.characterization import characterise, idle_power_w
+from opcost.energy.meter import MeterUnavailable, open_meter
+from opcost.energy.sensor import SCHEMA_VERSION
+from opcost.files import replacing
+from opcost.measuring.protocol import WorkloadLoad, calibrate
+
+
+def characterise_target(name: str, open_device: Callable[[], Device], output: Path) -> None:
+    """Write the sensor file of a target's device; without a meter it says so, and why.
+
+    `name` is the device as the target gives it. Raises what `open_device` raises.
+    """
+    before_w = _idle_without_context_w(name)
+    device = open_device()
+    environment = describe_environment(device)
+    described = ("device", "device_name", "device_uuid_hash", "driver_version", "torch_version")
+    head: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "opcost_version": opcost.__version__,
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **{name: environment[name] for name in described},
+    }
+    try:
+        meter = open_meter(device)
+        uuid, idle_w = before_w
+        body = characterise(
+            meter,
+            _matrix_product(device),
+            idle_without_context_w=idle_w if uuid == device.uuid else None,
+        )
+    except MeterUnavailable as unavailable:
+        body = {"meter": None, "meter_reason": str(unavailable)}
+    with replacing(output) as temporary:
+        temporary.write_text(json.dumps({**head, **body}, indent=2) + "\n", encoding="utf-8")
+
+
+def _matrix_product(device: Device) -> WorkloadLoad:
+    """A load that keeps the device busy: one matrix product after the other."""
+    size = 4096 if device.torch_device.type == "cuda" else 256
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(size, size, generator=generator).to(device.torch_device)
+    product = torch.empty_like(matrix)
+
+    class Products:
+        rotation = 1
+
+        def run(self, iterations: int) -> None:
+            for _ in range(iterations):
+                torch.mm(matrix, matrix, out=product)
+
+    workload = Products()
+    return WorkloadLoad(workload, device, calibrate(workload, device, batch_s=0.1))
+
+
+def _idle_without_context_w(device: str) -> tuple[str | None, float | None]:
+    """(UUID, watts) of a GPU that this process has not touched yet; None where there is none."""
+    if device == "cpu":
+        return None, None
+    from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
+
+    index = device.partition(":")[2] or "0"
+    try:
+        uuid = visible_uuid(index, device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return uuid, idle_power_w(NvmlMeter(uuid))
+    except MeterUnavailable:
+        return None, None

@@ -1,0 +1,139 @@
+"""What is measured: an operator or a model, iterated under the conditions of a cache state."""
+
+import copy
+import itertools
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from opcost.devices.device import Device
+from opcost.measuring.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
+from opcost.tuples.replay import check_outputs, tensors_in_tree
+from opcost.tuples.tuple_record import TupleRecord
+
+CACHES_PER_FOOTPRINT = 3
+"""A footprint of that many last-level caches leaves nothing in the cache between two uses."""
+
+CORE_CACHES_PER_ACTIVATION = 2
+"""Activations that rotate through twice the core's own cache are found in the next one, as they are
+inside a model: docs/explanation/context.md has the experiment."""
+
+_ASSUMED_CACHE_BYTES = 64 * 2**20
+_MOST_INPUT_SETS = 2**12
+_MOST_COPIES = 2**8
+
+
+class OperatorWorkload:
+    """A replayed operator, iterated over its operand sets."""
+
+    def __init__(self, operands: OperandSets) -> None:
+        self.operands = operands
+        self.rotation = len(operands.calls)
+        self._operator = operands.calls[0].operator
+        self._results: deque[Any] = deque(maxlen=operands.kept_results)
+        self._next = itertools.cycle([(call.args, call.kwargs) for call in operands.calls])
+
+    def run(self, iterations: int) -> None:
+        """Call the operator, each time on the next set."""
+        operator, keep = self._operator, self._results.append
+        for args, kwargs in itertools.islice(self._next, iterations):
+            keep(operator(*args, **kwargs))
+
+
+class ModelWorkload:
+    """A whole model, iterated over copies of it, and over copies of its inputs."""
+
+    def __init__(self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[Any]]) -> None:
+        self.rotation = len(modules)
+        self._once = modules[0], inputs[0]
+        self.footprint_bytes = len(modules) * _held_bytes(modules[0]) + len(inputs) * sum(
+            tensor.nbytes for tensor in tensors_in_tree(inputs[0])
+        )
+        self._next = zip(itertools.cycle(modules), itertools.cycle(inputs), strict=False)
+
+    def run(self, iterations: int) -> None:
+        """Run the model, each time the next copy on the next inputs."""
+        for module, inputs in itertools.islice(self._next, iterations):
+            module(*inputs)
+
+    def output(self) -> Any:
+        """What the model makes of its inputs."""
+        module, inputs = self._once
+        return module(*inputs)
+
+
+def operator_workload(
+    record: TupleRecord, device: Device, cache_state: str, seed: int
+) -> OperatorWorkload:
+    """An operator tuple whose operands and results lie where the cache state has them.
+
+    In state model a call finds what it would find inside a model: weights were last used a whole
+    pass ago, and activations by an operator or two before, since when the core's own cache has
+    seen other data. Raises what `operand_sets` and `check_outputs` raise.
+    """
+    rotation = _rotation(record, device, cache_state)
+    operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
+    check_outputs(operands.calls[0](), record.outputs)
+    return OperatorWorkload(operands)
+
+
+def model_workload(
+    module: nn.Module, inputs: Sequence[Any], device: Device, cache_state: str
+) -> ModelWorkload:
+    """A model under the conditions of its operators; inputs are tensors, or lists of them.
+
+    But in state warm there are so many copies of it that its weights come from memory each time,
+    as those of an operator do: a model that fits the last-level cache would keep them there, as far
+    as other tenants of the cache let it, and be faster than the sum over its operators.
+    """
+    footprint_bytes = 0 if cache_state == "warm" else footprint(device)
+    modules = _copies(module, device, footprint_bytes)
+    sets = _input_sets(inputs, device, footprint_bytes if cache_state == "cold" else 0)
+    return ModelWorkload(modules, sets)
+
+
+def footprint(device: Device) -> int:
+    """Bytes that leave nothing in the device's caches between two uses."""
+    return CACHES_PER_FOOTPRINT * (device.last_level_cache_bytes or _ASSUMED_CACHE_BYTES)
+
+
+def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation:
+    match cache_state:
+        case "cold":
+            return Rotation(footprint(device))
+        case "model":
+            recent = CORE_CACHES_PER_ACTIVATION * device.core_cache_bytes
+            return Rotation(footprint(device), record.parameters, recent)
+        case _:
+            return Rotation(0)
+
+
+def _copies(module: nn.Module, device: Device, footprint_bytes: int) -> list[nn.Module]:
+    held_bytes = _held_bytes(module)
+    if not held_bytes:
+        return [module]
+    room = int(device.free_memory_bytes() * MEMORY_SHARE) // held_bytes
+    count = min(math.ceil(footprint_bytes / held_bytes), _MOST_COPIES, room + 1)
+    return [module, *(copy.deepcopy(module) for _ in range(count - 1))]
+
+
+def _held_bytes(module: nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
+
+
+def _input_sets(inputs: Sequence[Any], device: Device, footprint_bytes: int) -> list[Sequence[Any]]:
+    tensors, structure = tree_flatten(list(inputs))
+    set_bytes = sum(tensor.nbytes for tensor in tensors)
+    count = max(1, min(footprint_bytes // set_bytes, _MOST_INPUT_SETS))
+    columns = []
+    for tensor in tensors:
+        block = device.allocate(count * tensor.numel(), tensor.dtype)
+        strides = (tensor.numel(), *tensor.stride())
+        copies = block.as_strided((count, *tensor.shape), strides)
+        copies.copy_(tensor.to(device.torch_device).expand_as(copies))
+        columns.append(copies.unbind(0))
+    return [tree_unflatten(row, structure) for row in zip(*columns, strict=True)]

@@ -1,0 +1,169 @@
+"""From a model definition to a module and example inputs."""
+
+import functools
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import nn
+
+from opcost.errors import OpcostError, closest
+from opcost.models.definition import ModelDefinition
+
+
+def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Module:
+    """The module in eval mode, in the definition's dtype and memory format, on the CPU.
+
+    `search_path` is where a factory's module is looked for first. Nothing is downloaded: weights
+    are random, the same for the same definition. Raises OpcostError when the model cannot be built.
+    """
+    constructor, arguments = _constructor(definition, search_path)
+    architecture = _weights_left_out() if definition.zoo else nullcontext()
+    try:
+        with architecture, torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(definition.seed)
+            module = constructor(**arguments)
+    except Exception as error:
+        raise OpcostError(
+            f"model {definition.name}: {definition.model or definition.factory} cannot be built "
+            f"with arguments {arguments}: {error}"
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise OpcostError(
+            f"model {definition.name}: {definition.factory} returned a {type(module).__name__}; "
+            "it must return an nn.Module"
+        )
+    module = module.eval().requires_grad_(False).to(getattr(torch, definition.dtype))
+    if definition.memory_format == "channels_last":
+        module = module.to(memory_format=torch.channels_last)
+    return module
+
+
+def example_inputs(definition: ModelDefinition) -> list[Any]:
+    """The model's arguments on the CPU: tensors, or one list of them, drawn from its seed.
+
+    Floats are normal, integers uniform.
+    """
+    generator = torch.Generator().manual_seed(definition.seed)
+    tensors = []
+    for spec in definition.inputs:
+        dtype = getattr(torch, spec.dtype or definition.dtype)
+        if dtype.is_floating_point:
+            tensor = torch.randn(spec.shape, generator=generator).to(dtype)
+        else:
+            tensor = torch.randint(spec.high or 2, spec.shape, generator=generator).to(dtype)
+        if definition.memory_format == "channels_last" and tensor.dim() == 4:
+            tensor = tensor.contiguous(memory_format=torch.channels_last)
+        tensors.append(tensor)
+    return [tensors] if definition.inputs_in_list else tensors
+
+
+@contextmanager
+def inference_conditions() -> Iterator[None]:
+    """What extraction and every measurement have in common.
+
+    The fast path of multi-head attention is off: it exists on some devices only, so that with it
+    the operators of a model would depend on where they are counted.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def without_initialisation() -> Iterator[None]:
+    """Build modules without drawing their weights: memory that is never touched costs nothing."""
+
+    def untouched(original: Any) -> Any:
+        @functools.wraps(original)
+        def initialise(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+            return tensor
+
+        return initialise
+
+    # Attention has imported its functions by name.
+    with ExitStack() as patches:
+        for module in (nn.init, nn.modules.activation):
+            for name, function in inspect.getmembers(module, inspect.isfunction):
+                if (
+                    function.__module__ == nn.init.__name__
+                    and name.endswith("_")
+                    and name[0] != "_"
+                ):
+                    patches.enter_context(mock.patch.object(module, name, untouched(function)))
+        yield
+
+
+@contextmanager
+def _weights_left_out() -> Iterator[None]:
+    """Constructors of torchvision that are asked for weights neither fetch nor load them.
+
+    What they build is all the same what these weights belong to: with frozen batch norms, with
+    auxiliary heads or without, at their image size.
+    """
+    from torchvision.models import WeightsEnum
+
+    with (
+        mock.patch.object(WeightsEnum, "get_state_dict", return_value={}),
+        mock.patch.object(nn.Module, "load_state_dict"),
+    ):
+        yield
+
+
+def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple[Any, dict]:
+    arguments = dict(definition.arguments or {})
+    if definition.factory is not None:
+        return _factory(definition, search_path), arguments
+    name = str(definition.model)
+    import torchvision.models  # seconds, and a factory may not need it
+
+    if name not in torchvision.models.list_models():
+        raise OpcostError(
+            f"model {definition.name}: torchvision has no model {name!r}. "
+            f"{closest(name, torchvision.models.list_models())}"
+        )
+    if name in torchvision.models.list_models(module=torchvision.models.quantization):
+        raise OpcostError(
+            f"model {definition.name}: quantised models are not supported: opcost describes "
+            "tensors of plain types, and what torchvision builds by default under this name is a "
+            "float model"
+        )
+    constructor = torchvision.models.get_model_builder(name)
+    if definition.zoo:
+        return constructor, {"weights": "DEFAULT", **arguments}
+    for argument in ("weights", "weights_backbone"):
+        if argument in inspect.signature(constructor).parameters:
+            arguments.setdefault(argument, None)
+    return constructor, arguments
+
+
+def _factory(definition: ModelDefinition, search_path: Path | None) -> Any:
+    module_name, _, attribute = str(definition.factory).partition(":")
+    if search_path is not None and str(search_path.resolve()) not in sys.path:
+        sys.path.insert(0, str(search_path.resolve()))
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise OpcostError(
+            f"model {definition.name}: cannot import {module_name!r} for factory "
+            f"{definition.factory!r}: {error}. Put its file beside the model config"
+            f"{f' ({search_path})' if search_path else ''} or install it"
+        ) from error
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        callables = [name for name, value in vars(module).items() if callable(value)]
+        raise OpcostError(
+            f"model {definition.name}: module {module_name!r} has no callable {attribute!r}. "
+            f"{closest(attribute, callables)}"
+        )
+    return factory

@@ -1,0 +1,77 @@
+"""What the installed torchvision offers, written to a file that comes with opcost.
+
+An official input has the size that the default weights' transforms produce. Where they leave the
+size to the model (detection), it is the model's own; where they leave it to the user (optical flow,
+and the frames of a video), it is the one for which torchvision states FLOPs.
+"""
+
+from typing import Any
+
+import torchvision
+from torchvision import models
+
+from opcost.models.construction import build, without_initialisation
+from opcost.models.definition import ModelDefinition
+from opcost.models.zoo import INPUTS_FILE, Shapes
+
+_FRAMES = 16
+_FLOW_SIZE = 512
+
+FAMILIES = {
+    "classification": models,
+    "segmentation": models.segmentation,
+    "detection": models.detection,
+    "video": models.video,
+    "optical_flow": models.optical_flow,
+    "quantization": models.quantization,
+}
+
+
+def installed() -> dict[str, dict[str, Shapes]]:
+    """family -> model -> the shapes of its inputs, without the batch dimension."""
+    return {
+        family: {name: _shapes(family, name) for name in models.list_models(module=module)}
+        for family, module in FAMILIES.items()
+    }
+
+
+def _shapes(family: str, name: str) -> Shapes:
+    transforms = models.get_model_weights(name).DEFAULT.transforms()
+    match family:
+        case "segmentation":
+            return [_image(*transforms.resize_size)]
+        case "detection":
+            return [_image(_detection_size(name))]
+        case "video":
+            return [[3, _FRAMES, *transforms.crop_size]]
+        case "optical_flow":
+            return [_image(_FLOW_SIZE)] * 2
+        case _:
+            return [_image(*transforms.crop_size)]
+
+
+def _image(size: int) -> list[int]:
+    return [3, size, size]
+
+
+def _detection_size(name: str) -> int:
+    """The side to which the model scales a square image."""
+    with without_initialisation():
+        transform: Any = build(ModelDefinition(name, (), model=name, zoo=True)).transform
+    return transform.fixed_size[0] if transform.fixed_size else transform.min_size[-1]
+
+
+def as_yaml(inputs: dict[str, dict[str, Shapes]]) -> str:
+    """The text of the file, a line for each model."""
+    lines = [
+        f"# Inputs of the models of torchvision {torchvision.__version__.partition('+')[0]}, "
+        "without the batch dimension.",
+        "# Written by `python -m opcost.models.torchvision_models`.",
+    ]
+    for family, shapes in inputs.items():
+        lines += [f"{family}:", *(f"  {name}: {shapes[name]}" for name in shapes)]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    INPUTS_FILE.write_text(as_yaml(installed()), encoding="utf-8")

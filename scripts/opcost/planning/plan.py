@@ -1,0 +1,161 @@
+"""What is still to be measured, how long that will take, and what to measure if time is short.
+
+Before anything is measured, the time of an operator is guessed from its work; with each row, the
+guess becomes a fit. Guesses decide an order and a plan, never a result.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from opcost.study import MeasurementSettings
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.operator_tuple import tensors_in
+from opcost.tuples.tuple_record import TupleRecord
+
+Row = Mapping[str, Any]
+
+_GUESSED_RATES = (5e-6, 1e-11, 1e-10)
+"""Seconds for a call, a FLOP and a byte: of the order of one core. Their ratios decide an order."""
+
+_LEAST_S = 1e-7
+_FEWEST_ROWS = 8
+_JOB_S = 0.3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tuples of one target in the order of their importance, and what measuring them takes.
+
+    `known` are measured, `chosen` are to be measured, `beyond` are not, for want of device time.
+    `explained` is the share of the models' time that a tuple is expected to explain: the mean over
+    the models. `needed_s` of device time are expected: `job_s` for each tuple, and the models.
+    """
+
+    known: tuple[str, ...]
+    chosen: tuple[str, ...]
+    beyond: tuple[str, ...]
+    explained: Mapping[str, float]
+    spent_s: float
+    needed_s: float
+    job_s: float
+
+    def expected_coverage(self) -> float:
+        """The share of the models' time that known and chosen tuples are expected to explain."""
+        return sum(self.explained[tuple_id] for tuple_id in (*self.known, *self.chosen))
+
+
+def plan(
+    models: Sequence[ModelTuples],
+    tuples: Mapping[str, TupleRecord],
+    rows: Sequence[Row],
+    settings: MeasurementSettings,
+    max_device_time_s: float | None,
+    other_spent_s: float = 0.0,
+    models_to_measure: int = 0,
+) -> Plan:
+    """Which of `tuples` to measure on a target whose `rows` are there already.
+
+    With `max_device_time_s`, those come first that explain most, as long as the time lasts that
+    `rows`, other measurements (`other_spent_s`) and the whole models still to measure leave.
+    """
+    known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
+    explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
+    spent_s = other_spent_s + sum(row["device_time_s"] or 0.0 for row in rows)
+    job_s = _job_s(rows, settings)
+    for_models_s = models_to_measure * (job_s + settings.model_time_s)
+    new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
+    count = len(new)
+    if max_device_time_s is not None:
+        room_s = max(0.0, max_device_time_s - spent_s - for_models_s)
+        count = min(count, int(room_s / job_s))
+    return Plan(
+        tuple(sorted(known)),
+        tuple(new[:count]),
+        tuple(new[count:]),
+        explained,
+        spent_s,
+        for_models_s + count * job_s,
+        job_s,
+    )
+
+
+def explained_shares(
+    models: Sequence[ModelTuples],
+    tuples: Mapping[str, TupleRecord],
+    times_s: Mapping[str, float],
+) -> dict[str, float]:
+    """The share of the models' time that each tuple accounts for: the mean over the models."""
+    shares: dict[str, float] = dict.fromkeys(tuples, 0.0)
+    for model in models:
+        costs = {
+            tuple_id: calls * times_s[tuple_id]
+            for tuple_id, calls in model.call_counts().items()
+            if tuple_id in tuples
+        }
+        total = sum(costs.values())
+        for tuple_id, cost in costs.items():
+            shares[tuple_id] += cost / total / len(models)
+    return shares
+
+
+def predicted_times_s(tuples: Mapping[str, TupleRecord], rows: Iterable[Row]) -> dict[str, float]:
+    """Seconds of each tuple: as measured, else predicted from FLOPs and bytes.
+
+    Seconds for a call, a FLOP and a byte are fitted to the rows of the same operator, or of all
+    operators where it has few; the relative error's square is minimised (non-negative least
+    squares, Lawson and Hanson 1974).
+    """
+    measured = {row["tuple_id"]: row["time_s"] for row in rows if row["time_s"] is not None}
+    by_operator: dict[str, list[str]] = defaultdict(list)
+    for tuple_id in measured.keys() & tuples.keys():
+        by_operator[tuples[tuple_id].operator_tuple.operator].append(tuple_id)
+    everything = [tuple_id for ids in by_operator.values() for tuple_id in ids]
+    general = _fit(tuples, everything, measured, np.array(_GUESSED_RATES))
+    rates = {
+        operator: _fit(tuples, ids, measured, general) for operator, ids in by_operator.items()
+    }
+    return {
+        tuple_id: measured.get(tuple_id)
+        or max(_LEAST_S, float(_work(record) @ rates.get(record.operator_tuple.operator, general)))
+        for tuple_id, record in tuples.items()
+    }
+
+
+def memory_bytes(record: TupleRecord) -> int:
+    """What a call needs at least: its arguments and results, without workspaces."""
+    arguments = sum(
+        spec.bytes for _, value in record.operator_tuple.arguments for spec in tensors_in(value)
+    )
+    return arguments + sum(spec.bytes for spec in record.outputs)
+
+
+def _fit(
+    tuples: Mapping[str, TupleRecord],
+    ids: Sequence[str],
+    measured: Mapping[str, float],
+    otherwise: np.ndarray,
+) -> np.ndarray:
+    if len(ids) < _FEWEST_ROWS:
+        return otherwise
+    relative = np.array([_work(tuples[tuple_id]) / measured[tuple_id] for tuple_id in ids])
+    scale = relative.max(axis=0)
+    scale[scale == 0] = 1
+    fitted, _ = nnls(relative / scale, np.ones(len(ids)))
+    return fitted / scale
+
+
+def _work(record: TupleRecord) -> np.ndarray:
+    return np.array([1.0, record.flops or 0, record.bytes])
+
+
+def _job_s(rows: Sequence[Row], settings: MeasurementSettings) -> float:
+    """Seconds for which a job holds the device: the mean so far, else by the settings."""
+    spent = [row["device_time_s"] for row in rows if row["device_time_s"] is not None]
+    if spent:
+        return float(np.mean(spent))
+    return _JOB_S + settings.warm_up_s + (settings.min_time_s + settings.max_time_s) / 2

@@ -1,0 +1,79 @@
+"""What a person sees while a study runs."""
+
+import itertools
+import math
+import statistics
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from opcost.text import duration, joules, seconds
+from opcost.tuples.model_tuples import ModelTuples
+
+_RECENT = 20
+_EVERY_S = 30.0
+
+
+class Pace:
+    """How far a run is, and how long it will still take, from when its latest jobs finished."""
+
+    def __init__(self) -> None:
+        self._latest: deque[tuple[float, int]] = deque(maxlen=_RECENT)
+        self._said_s = -math.inf
+
+    def line(self, done: int, total: int, now_s: float) -> str | None:
+        """What to say now, or None: something was said less than half a minute ago.
+
+        `done` and `total` count the run's jobs; `now_s` is any clock. The time needed is the median
+        time per job of late, times the jobs still missing.
+        """
+        if not self._latest or done > self._latest[-1][1]:
+            self._latest.append((now_s, done))
+        per_job_s = [
+            (later_s - earlier_s) / (after - before)
+            for (earlier_s, before), (later_s, after) in itertools.pairwise(self._latest)
+        ]
+        if done >= total or not per_job_s or now_s - self._said_s < _EVERY_S:
+            return None
+        self._said_s = now_s
+        left_s = statistics.median(per_job_s) * (total - done)
+        return f"[{done}/{total}] about {duration(left_s)} left"
+
+
+def extraction_line(tuples: ModelTuples) -> str:
+    """One extracted model, or why it was not."""
+    if tuples.refusal is not None:
+        return f"[refused] {tuples.model}: {tuples.refusal}"
+    kernels = sum(record.launches_kernel for record in tuples.tuples)
+    return (
+        f"[extracted] {tuples.model}: {len(tuples.calls)} operator calls, "
+        f"{len(tuples.tuples)} distinct tuples, {kernels} of them more than views"
+    )
+
+
+def operator_line(row: Mapping[str, Any]) -> str:
+    """One measured operator tuple."""
+    return f"[operator] {row['target']}  {result(row)}  {row['description']}"
+
+
+def again_line(row: Mapping[str, Any]) -> str:
+    """One operator tuple, measured a second time."""
+    return f"[again] {row['target']}  {result(row)}  {row['description']}"
+
+
+def model_line(row: Mapping[str, Any]) -> str:
+    """One measured whole model."""
+    return f"[model] {row['target']}  {result(row)}  {row['model']}"
+
+
+def result(row: Mapping[str, Any]) -> str:
+    """The result of a row: time with its uncertainty, energy if there is one, or the failure."""
+    if row["status"] != "ok":
+        return f"{row['status']}: {row['error']}"
+    text = f"{seconds(row['time_s']):>9}"
+    if row.get("time_ci_low_s") is not None:
+        half_width = (row["time_ci_high_s"] - row["time_ci_low_s"]) / 2 / row["time_s"]
+        text += f" ± {half_width:4.1%}"
+    if row.get("energy_j") is not None:
+        text += f"  {joules(row['energy_j'])}"
+    return text

@@ -1,0 +1,128 @@
+"""A database as CSV, SQLite or DuckDB, for people who do not read Parquet.
+
+CSV and SQLite know no lists: raw values and flags are JSON text there. SQLite and DuckDB files have
+two tables: `operators`, the rows, and `column_descriptions`, what their columns mean.
+"""
+
+import csv
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from opcost.databases.database import stream_database
+from opcost.errors import OpcostError
+from opcost.files import replacing
+from opcost.queries.nested import flat, plain_rows
+from opcost.rows import schemas
+
+_DESCRIBED = "CREATE TABLE column_descriptions (column_name TEXT, type TEXT, description TEXT)"
+
+
+def export(database: Path, output: Path) -> int:
+    """Write a database, merged or not, in the format that `output` ends in; return its rows.
+
+    The endings are those of FORMATS. The file is written whole or not at all, and replaces one of
+    its name; the database is read piece by piece. Raises OpcostError for another ending, for what
+    is no database, and where DuckDB is not installed.
+    """
+    write = FORMATS.get(output.suffix)
+    if write is None:
+        raise OpcostError(
+            f"{output} ends in {output.suffix or 'nothing'!r}: the ending says which format is "
+            f"wanted, one of {', '.join(FORMATS)}"
+        )
+    schema, batches = stream_database(database)
+    if output.exists() and output.samefile(database):
+        raise OpcostError(f"the output {output} is the database itself: name another file")
+    counted = _Counted(batches)
+    with replacing(output) as temporary:
+        write(temporary, schema, counted)
+    return counted.rows
+
+
+class _Counted:
+    """Batches, and how many rows they had."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self.rows = 0
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.rows += len(batch)
+            yield batch
+
+
+def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(schema.names)
+        for batch in batches:
+            writer.writerows(_tuples(batch))
+
+
+def _write_sqlite(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    columns = ", ".join(f'"{field.name}" {_sqlite_type(field.type)}' for field in schema)
+    connection = sqlite3.connect(path)
+    try:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute(f"CREATE TABLE operators ({columns})")
+        marks = ", ".join("?" * len(schema))
+        for batch in batches:
+            rows = _tuples(batch)
+            connection.executemany(f"INSERT INTO operators VALUES ({marks})", rows)
+        connection.execute(_DESCRIBED)
+        connection.executemany(
+            "INSERT INTO column_descriptions VALUES (?, ?, ?)", _meanings(schema)
+        )
+        connection.execute("CREATE INDEX operators_by_tuple ON operators (tuple_id, target)")
+        connection.commit()
+    finally:
+        connection.close()
+
+
+def _write_duckdb(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    try:
+        import duckdb  # optional: all else works without it
+    except ModuleNotFoundError:
+        raise OpcostError(
+            "DuckDB is not installed: python -m pip install duckdb, or name an output that ends in "
+            ".sqlite"
+        ) from None
+    with duckdb.connect(str(path)) as connection:
+        connection.register("empty", schema.empty_table())
+        connection.execute("CREATE TABLE operators AS FROM empty")
+        for batch in batches:
+            connection.register("batch", pa.Table.from_batches([batch]))
+            connection.execute("INSERT INTO operators FROM batch")
+        connection.execute(_DESCRIBED)
+        connection.executemany(
+            "INSERT INTO column_descriptions VALUES (?, ?, ?)", _meanings(schema)
+        )
+
+
+FORMATS: Mapping[str, Callable[[Path, pa.Schema, Iterable[pa.RecordBatch]], None]] = {
+    ".csv": _write_csv,
+    ".sqlite": _write_sqlite,
+    ".db": _write_sqlite,
+    ".duckdb": _write_duckdb,
+}
+"""How to write, by the ending of the file: `.db` is SQLite."""
+
+
+def _tuples(batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
+    return (tuple(row.values()) for row in plain_rows(flat(batch)))
+
+
+def _sqlite_type(kind: pa.DataType) -> str:
+    if pa.types.is_floating(kind):
+        return "REAL"
+    return "INTEGER" if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else "TEXT"
+
+
+def _meanings(schema: pa.Schema) -> list[tuple[str, str, str]]:
+    meanings = schemas.DESCRIPTIONS[schema.metadata[b"opcost.record"].decode()]
+    return [(field.name, str(field.type), meanings[field.name]) for field in schema]

@@ -1,0 +1,102 @@
+"""Choosing rows and columns of databases. Only the columns that are asked for are read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from opcost.databases.database import read_database
+from opcost.errors import OpcostError, closest
+from opcost.queries.row_filter import ASKED, Filter, matching
+from opcost.rows import schemas
+
+DEFAULT_COLUMNS = (
+    "tuple_id",
+    "operator",
+    "description",
+    "target",
+    "status",
+    *("time_s", "time_ci_low_s", "time_ci_high_s"),
+    *("energy_j", "energy_ci_low_j", "energy_ci_high_j"),
+    "flops",
+    "bytes",
+    "flags",
+)
+"""What a query gives where nothing else is asked for."""
+
+ALIASES = {
+    "time": "time_s",
+    "energy": "energy_j",
+    "power": "power_w",
+    "clock": "sm_clock_mhz",
+}
+"""Short names of columns."""
+
+_COLUMNS = (*schemas.MERGED.names, "database")
+
+
+def query(
+    databases: Sequence[Path],
+    wanted: Filter | None = None,
+    *,
+    columns: Sequence[str] = DEFAULT_COLUMNS,
+    sort: str | None = None,
+    ascending: bool = False,
+    limit: int | None = None,
+) -> pa.Table:
+    """The rows of databases, merged or not, that a filter wants, as a pyarrow Table.
+
+    `columns` are those of the database (schemas.DATABASE, of merged ones schemas.MERGED), short
+    names (ALIASES), and `database`, the file that a row is from. `sort` is one of them: largest
+    first unless `ascending`, null always last; without it rows keep their order. `.to_pandas()`
+    makes a data frame of the result. Raises OpcostError for an operator, target, column, dtype or
+    shape that does not exist, and for what is no database.
+
+        query([Path("results/database.parquet")], Filter(operators=["conv2d"]), sort="time")
+    """
+    wanted = wanted or Filter()
+    chosen = [column_named(name) for name in columns]
+    order = column_named(sort) if sort else None
+    needed = dict.fromkeys([*ASKED, *chosen, *([order] if order else [])])
+    table = _read(databases, list(needed))
+    table = table.filter(pa.array(matching(table, wanted), pa.bool_()))
+    if order is not None:
+        table = table.take(_order(table[order], ascending))
+    return table.slice(0, limit).select(list(dict.fromkeys(chosen)))
+
+
+def column_named(name: str) -> str:
+    """The column that a name or a short name means. Raises OpcostError, with the closest names."""
+    column = ALIASES.get(name, name)
+    if column not in _COLUMNS:
+        raise OpcostError(
+            f"there is no column {name!r}. {closest(name, [*_COLUMNS, *ALIASES])}".rstrip()
+        )
+    return column
+
+
+def values_of(databases: Sequence[Path], column: str) -> list[str]:
+    """The different texts in a column of databases, sorted."""
+    values = _read(databases, [column])[column]
+    return sorted(value for value in pc.unique(values).to_pylist() if value is not None)
+
+
+def _read(databases: Sequence[Path], columns: Sequence[str]) -> pa.Table:
+    tables = []
+    for path in databases:
+        table = read_database(path, [name for name in columns if name != "database"])
+        names = pa.array([str(path)] * len(table), pa.string())
+        for name in columns:  # of a database that is not merged
+            if name not in table.column_names and name != "database":
+                kind = schemas.MERGED.field(name).type
+                table = table.append_column(name, pa.nulls(len(table), kind))
+        tables.append(table.append_column("database", names).replace_schema_metadata(None))
+    return pa.concat_tables(tables, promote_options="default").select([*columns])
+
+
+def _order(column: pa.ChunkedArray, ascending: bool) -> pa.Array:
+    direction = "ascending" if ascending else "descending"
+    if pa.types.is_nested(column.type):
+        raise OpcostError("rows cannot be sorted by a column of lists: name another one")
+    return pc.array_sort_indices(column.combine_chunks(), order=direction, null_placement="at_end")

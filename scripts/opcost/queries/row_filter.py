@@ -1,0 +1,141 @@
+"""Which rows are wanted: by what their operators are, and by how they were measured.
+
+What an operator is, is asked of the tuple itself (`operator_tuple`), never of its text.
+"""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from opcost.errors import OpcostError, closest
+from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, short_name
+
+ASKED = ("tuple_id", "operator", "canonical_json", "description", "target", "status", "flags")
+"""The columns that a filter asks for."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which rows are wanted. Of each field, one of the given values must fit; none given: all do.
+
+    operators: `conv2d`, `aten.conv2d.default`, or with wildcards, `*norm*`.
+    shapes: of any tensor argument, lists of tensors included: `1x64x56x56`, with `*` for any size
+    of one dimension: `*x64x56x56`; `scalar` for a tensor without dimensions.
+    dtypes: of any tensor argument: `float32`.
+    targets, statuses, tuple_ids: as in the columns; a tuple id may be shortened.
+    flags: the row has one of them. unflagged: it has none at all.
+    text: a part of the description, in capitals or not.
+    """
+
+    operators: Sequence[str] = ()
+    shapes: Sequence[str] = ()
+    dtypes: Sequence[str] = ()
+    targets: Sequence[str] = ()
+    statuses: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    unflagged: bool = False
+    tuple_ids: Sequence[str] = ()
+    text: str | None = None
+
+
+def matching(table: pa.Table, wanted: Filter) -> list[bool]:
+    """For each row, whether it is wanted. The table has the columns ASKED at least.
+
+    Raises OpcostError for an operator, target, dtype or shape that does not exist.
+    """
+    tests = list(_tests(table, wanted))
+    rows = table.select(ASKED).to_pylist()
+    return [all(test(row) for test in tests) for row in rows]
+
+
+def _tests(table: pa.Table, wanted: Filter) -> Iterable[Callable[[Mapping[str, Any]], bool]]:
+    if wanted.targets:
+        _check("target", wanted.targets, set(table["target"].to_pylist()))
+        yield lambda row: row["target"] in wanted.targets
+    if wanted.statuses:
+        yield lambda row: row["status"] in wanted.statuses
+    if wanted.operators:
+        operators = _operators(wanted.operators, set(table["operator"].to_pylist()))
+        yield lambda row: row["operator"] in operators
+    if wanted.tuple_ids:
+        yield lambda row: row["tuple_id"].startswith(tuple(wanted.tuple_ids))
+    if wanted.text is not None:
+        text = wanted.text.lower()
+        yield lambda row: text in row["description"].lower()
+    if wanted.unflagged:
+        yield lambda row: not row["flags"]
+    if wanted.flags:
+        flags = set(wanted.flags)
+        yield lambda row: bool(flags & set(row["flags"] or ()))
+    if wanted.shapes or wanted.dtypes:
+        fits = _tensor_test(wanted)
+        known: dict[str, bool] = {}
+        yield lambda row: _remembered(known, row["canonical_json"], fits)
+
+
+def _remembered(known: dict[str, bool], text: str, fits: Callable[[str], bool]) -> bool:
+    if text not in known:
+        known[text] = fits(text)
+    return known[text]
+
+
+def _operators(names: Sequence[str], found: set[str]) -> set[str]:
+    """The full names that names, short names and wildcards mean."""
+    result = set()
+    for name in names:
+        matches = {
+            full
+            for full in found
+            if any(fnmatch.fnmatchcase(each, name) for each in _names_of(full))
+        }
+        if not matches:
+            _check("operator", [name], {short_name(full) for full in found})
+        result |= matches
+    return result
+
+
+def _names_of(operator: str) -> tuple[str, str, str]:
+    return operator, operator.rpartition(".")[0], short_name(operator)
+
+
+def _tensor_test(wanted: Filter) -> Callable[[str], bool]:
+    """Whether one tensor of a tuple has one of the shapes, and one has one of the dtypes."""
+    _check("dtype", wanted.dtypes, set(ELEMENT_BYTES))
+    shapes = [_shape_pattern(shape) for shape in wanted.shapes]
+
+    def fits(canonical_json: str) -> bool:
+        tensors = [spec for _, spec in OperatorTuple.from_json(canonical_json).tensors]
+        of_shape = not shapes or any(_has(spec, shape) for spec in tensors for shape in shapes)
+        return of_shape and (
+            not wanted.dtypes or any(spec.dtype in wanted.dtypes for spec in tensors)
+        )
+
+    return fits
+
+
+def _shape_pattern(text: str) -> list[int | None]:
+    """Sizes; None is any."""
+    if text == "scalar":
+        return []
+    if not re.fullmatch(r"(\d+|\*)(x(\d+|\*))*", text):
+        raise OpcostError(
+            f"{text!r} is not a shape: sizes with x between them, * for any size of a dimension "
+            "(1x64x*x*), or scalar"
+        )
+    return [None if size == "*" else int(size) for size in text.split("x")]
+
+
+def _has(spec: TensorSpec, shape: Sequence[int | None]) -> bool:
+    return len(spec.shape) == len(shape) and all(
+        wanted in (None, size) for wanted, size in zip(shape, spec.shape, strict=True)
+    )
+
+
+def _check(kind: str, names: Iterable[str], allowed: set[str]) -> None:
+    for name in names:
+        if name not in allowed:
+            raise OpcostError(f"there is no {kind} {name!r}. {closest(name, allowed)}".rstrip())

@@ -1,0 +1,1 @@
+"""What is written: the columns of every record, and Parquet files of them."""

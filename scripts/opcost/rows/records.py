@@ -1,0 +1,188 @@
+"""Rows: their columns, and reading and writing them as Parquet, with checks."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from opcost import workers
+from opcost.errors import OpcostError
+from opcost.files import replacing
+from opcost.rows.columns import OVERHEAD
+from opcost.study import Conditions, ModelDefinition
+from opcost.tuples.tuple_record import TupleRecord
+
+_REMEDY = "delete {path} and run again to make it anew"
+# Raw values make a row some kilobytes: a row group, and a reader's batch, are a few megabytes.
+_ROWS = 500
+# A file of one row is mostly its description of a hundred columns, which compression, dictionaries
+# and statistics would make longer to write and to read.
+_SMALL = {
+    "compression": "none",
+    "use_dictionary": False,
+    "write_statistics": False,
+    "write_page_checksum": True,
+}
+_LARGE = {"compression": "zstd", "write_page_checksum": True}
+
+
+def operator_columns(record: TupleRecord) -> dict[str, Any]:
+    """The columns that say which tuple a row is about."""
+    operator_tuple = record.operator_tuple
+    return {
+        "tuple_id": operator_tuple.tuple_id,
+        "operator": operator_tuple.operator,
+        "canonical_json": operator_tuple.canonical_json,
+        "description": str(operator_tuple),
+        "flops": record.flops,
+        "bytes": record.bytes,
+    }
+
+
+def model_columns(definition: ModelDefinition) -> dict[str, Any]:
+    """The columns that say which model a row is about."""
+    return {"model": definition.name, "definition_json": definition.to_json()}
+
+
+def overhead_columns(document: Mapping[str, Sequence[float | None]] | None) -> dict[str, Any]:
+    """The columns of what calls cost beyond their operators, from what `Overhead` wrote."""
+    values = itertools.chain.from_iterable((document or {}).values())
+    return {name: value for (name, _, _), value in zip(OVERHEAD, values, strict=False)}
+
+
+def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:
+    """The columns that say how a row was to be measured."""
+    return {
+        "target": target,
+        "protocol_version": conditions.protocol_version,
+        "conditions_json": conditions.to_json(),
+        "cache_state": conditions.measurement.cache_state,
+        "launch_mode": "eager",
+        "worker": workers.kind,
+        "threads": conditions.target.threads,
+        "tf32": conditions.target.tf32,
+    }
+
+
+def write(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a few rows, whole or not at all.
+
+    A column that a row lacks is null; an unknown one raises ValueError.
+    """
+    complete = []
+    for row in rows:
+        unknown = row.keys() - set(schema.names)
+        if unknown:
+            raise ValueError(f"not in the schema: {sorted(unknown)}")
+        complete.append({name: row.get(name) for name in schema.names})
+    table = pa.Table.from_pylist(complete, schema=schema)
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, **_SMALL)
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write any table, whole or not at all."""
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, **_LARGE)
+
+
+def write_with_csv(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as Parquet, and beside it as CSV."""
+    write(path, schema, rows)
+    with replacing(path.with_suffix(".csv")) as temporary:
+        read(path, schema).to_pandas().to_csv(temporary, index=False)
+
+
+def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write batches of that schema as they come, whole or not at all, in bounded memory."""
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, **_LARGE) as writer:
+        for row_group in _row_groups(batches):
+            writer.write_table(row_group.replace_schema_metadata(schema.metadata))
+
+
+def read(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a file of that schema, or some of its columns.
+
+    Raises OpcostError for a damaged, foreign or outdated one.
+    """
+    return read_all([path], schema, columns)
+
+
+def read_all(
+    paths: Iterable[Path],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    remedy: str = _REMEDY,
+) -> pa.Table:
+    """The rows of many files of one schema, in the order of the paths, as `stream` reads them."""
+    batches = itertools.chain.from_iterable(stream(path, schema, columns, remedy) for path in paths)
+    chosen = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    return pa.Table.from_batches(batches, chosen)
+
+
+def stream(
+    path: Path,
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    remedy: str = _REMEDY,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in batches of some hundred, checked as `read` does.
+
+    `remedy` is what the user is told to do about a file that cannot be read.
+    """
+    remedy = remedy.format(path=path)
+    try:
+        # pre_buffer would read all row groups ahead, and the whole file would be in memory.
+        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
+            _check(file.schema_arrow, schema, path, remedy)
+            yield from file.iter_batches(_ROWS, columns=columns, use_threads=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise OpcostError(f"{path} is not a readable Parquet file ({error}): {remedy}") from error
+
+
+def metadata(path: Path) -> dict[str, str]:
+    """What a Parquet file says of itself; nothing if it cannot be read."""
+    try:
+        found = pq.read_schema(path).metadata or {}
+    except (pa.ArrowInvalid, OSError):
+        return {}
+    return {key.decode(): value.decode() for key, value in found.items()}
+
+
+def _check(found: pa.Schema, schema: pa.Schema, path: Path, remedy: str) -> None:
+    stated, expected = found.metadata or {}, schema.metadata
+    for key in (b"opcost.record", b"opcost.schema_version"):
+        if stated.get(key) != expected[key]:
+            value = stated[key].decode() if key in stated else "none"
+            raise OpcostError(
+                f"{path} has {key.decode()} {value}; this opcost reads {expected[key].decode()}: "
+                f"{remedy}"
+            )
+    if found != schema:
+        raise OpcostError(f"{path} does not have the columns of its schema version: {remedy}")
+
+
+def measured_under(
+    conditions: Conditions, directory: Path, schema: pa.Schema, columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Some columns of the rows in a folder's files that were measured under those conditions."""
+    table = read_all(sorted(directory.glob("*.parquet")), schema, [*columns, "conditions_json"])
+    wanted = conditions.to_json()
+    return [row for row in table.to_pylist() if row.pop("conditions_json") == wanted]
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches joined until they hold `_ROWS` rows: one row group is in memory at a time."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += len(batch)
+        if rows >= _ROWS:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)

@@ -1,0 +1,239 @@
+"""What a model executes: every operator call, with the module it happens in.
+
+The model runs once on fake tensors, which have shapes and no values: nothing is computed, and the
+weights need no memory. Where sizes depend on values, it runs in earnest.
+"""
+
+import copy
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map
+
+from opcost.errors import OpcostError
+from opcost.models.construction import (
+    build,
+    example_inputs,
+    inference_conditions,
+    without_initialisation,
+)
+from opcost.models.definition import ModelDefinition
+from opcost.tuples import work
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.recorder import Call, Recorder, module_path
+from opcost.tuples.replay import tensors_in_tree
+from opcost.tuples.tuple_record import TupleRecord
+
+
+class SizesDependOnValues(OpcostError):
+    """A model executes an operator whose output sizes fake tensors cannot tell."""
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """A model's calls and the number of its parameters.
+
+    `value_dependent` are the tuples whose sizes, or those of their results, depend on values: they
+    do not occur with another seed of weights and inputs.
+    """
+
+    calls: tuple[Call, ...]
+    parameters: int
+    value_dependent: frozenset[OperatorTuple] = frozenset()
+
+
+def extract_model_tuples(
+    definition: ModelDefinition, search_path: Path | None = None
+) -> ModelTuples:
+    """What a model executes, each distinct tuple once, with its work.
+
+    Raises OpcostError like `extract`; but for a model of the zoo, the reason is in the result.
+    """
+    if definition.model is not None:
+        import torchvision  # noqa: F401  seconds that are not the model's
+    started = time.perf_counter()
+    refusal = None
+    try:
+        extraction = extract(definition, search_path)
+    except OpcostError as error:
+        if not definition.zoo:
+            raise
+        extraction = Extraction((), 0)
+        refusal = str(error).removeprefix(f"model {definition.name}: ")
+    tuples, calls = _distinct(extraction)
+    return ModelTuples(
+        definition.name,
+        tuple(tuples),
+        tuple(calls),
+        extraction.parameters if refusal is None else None,
+        str(torch.__version__),
+        definition,
+        time.perf_counter() - started,
+        refusal,
+    )
+
+
+def extract_module_tuples(module: nn.Module, inputs: list[Any], name: str) -> ModelTuples:
+    """What a live module executes in eval mode, each distinct tuple once, with its work.
+
+    `inputs` are its positional arguments: tensors, or lists of them. The module is left as it is,
+    and nothing is computed. Raises OpcostError when it cannot run on these inputs, or executes an
+    operator whose output sizes depend on values.
+    """
+    started = time.perf_counter()
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    held = [*module.parameters(), *module.buffers()]
+    # To copy a module whose tensors are known already copies none of them.
+    fake = {id(tensor): fake_mode.from_tensor(tensor.data) for tensor in held}
+    copied = copy.deepcopy(module, fake).eval()
+    with fake_mode:
+        extraction = _record(copied, tree_map(fake_mode.from_tensor, inputs), name)
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    tuples, calls = _distinct(extraction)
+    return ModelTuples(
+        name,
+        tuple(tuples),
+        tuple(calls),
+        parameters,
+        str(torch.__version__),
+        extraction_s=time.perf_counter() - started,
+    )
+
+
+def extract(definition: ModelDefinition, search_path: Path | None = None) -> Extraction:
+    """Run a model on fake tensors, or on real ones if need be, and record its calls.
+
+    Raises OpcostError when the model cannot be built or cannot run on its inputs.
+    """
+    with without_initialisation():
+        module = build(definition, search_path)
+    try:
+        return extract_module(module, example_inputs(definition), definition.name)
+    except SizesDependOnValues:
+        return _extract_by_running(definition, search_path)
+
+
+def extract_module(module: nn.Module, inputs: list[Any], name: str) -> Extraction:
+    """Record the calls of a built module in eval mode; its parameters become fake tensors.
+
+    `inputs` are its positional arguments: tensors, or lists of them. Raises SizesDependOnValues.
+    """
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    _make_fake(module, fake_mode)
+    fake_inputs = tree_map(fake_mode.from_tensor, inputs)
+    with fake_mode:
+        return _record(module, fake_inputs, name)
+
+
+def _extract_by_running(definition: ModelDefinition, search_path: Path | None) -> Extraction:
+    """Run with the definition's seed and with another one, to see what depends on values."""
+    extraction, other = (
+        _record(build(seeded, search_path), example_inputs(seeded), seeded.name)
+        for seeded in (definition, replace(definition, seed=definition.seed + 1))
+    )
+    outputs: dict[OperatorTuple, set[tuple[TensorSpec, ...]]] = defaultdict(set)
+    for call in (*extraction.calls, *other.calls):
+        outputs[call.operator_tuple].add(call.outputs)
+    in_other = {call.operator_tuple for call in other.calls}
+    dependent = {key for key, kinds in outputs.items() if key not in in_other or len(kinds) > 1}
+    return replace(extraction, value_dependent=frozenset(dependent))
+
+
+def _record(module: nn.Module, inputs: list[Any], name: str) -> Extraction:
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    with module_path(module) as where:
+        recorder = Recorder(where, module)
+        try:
+            with inference_conditions(), _errors_said_once(), recorder:
+                module(*inputs)
+        except OpcostError:
+            raise
+        except Exception as error:
+            raise _why_not(error, name, tensors_in_tree(inputs), where()) from error
+    return Extraction(tuple(recorder.calls), parameters)
+
+
+@contextmanager
+def _errors_said_once() -> Iterator[None]:
+    """PyTorch logs the traceback of what it raises, which hides the message that people need."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    disabled, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = disabled
+
+
+def _distinct(extraction: Extraction) -> tuple[list[TupleRecord], list[tuple[int, str, str]]]:
+    """The tuples, each once, and the calls with their tuple's position among these."""
+    positions: dict[OperatorTuple, int] = {}
+    tuples: list[TupleRecord] = []
+    calls = []
+    for call in extraction.calls:
+        position = positions.setdefault(call.operator_tuple, len(tuples))
+        dependent = call.operator_tuple in extraction.value_dependent
+        if position == len(tuples):
+            tuples.append(tuple_record(call, dependent))
+        elif call.outputs != tuples[position].outputs:
+            tuples[position] = tuples[position].joined(tuple_record(call, dependent))
+        tuples[position] = tuples[position].holding(call.parameters)
+        calls.append((position, call.module_path, call.module_class))
+    return tuples, calls
+
+
+def tuple_record(call: Call, value_dependent: bool = False) -> TupleRecord:
+    """The tuple of a call, with its work."""
+    flops: int | None = 0
+    moved = 0
+    if call.launches_kernel:
+        moved = work.minimal_bytes(call.operator_tuple, call.outputs)
+        try:
+            flops = work.flops(call.operator_tuple)
+        except Exception:  # an operator without a meta kernel: its FLOPs are not known
+            flops = None
+    return TupleRecord(
+        call.operator_tuple,
+        call.outputs,
+        call.launches_kernel,
+        flops,
+        moved,
+        call.parameters,
+        value_dependent,
+    )
+
+
+def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
+    for part in module.modules():
+        for tensors in (part._parameters, part._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    # To wrap it as a parameter takes as long again, and forward does not ask.
+                    tensors[name] = fake_mode.from_tensor(tensor.data)  # type: ignore[assignment]
+
+
+def _why_not(
+    error: Exception, name: str, inputs: list[torch.Tensor], where: tuple[str, str]
+) -> OpcostError:
+    shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs)
+    path, module_class = where
+    place = f"in {path!r} ({module_class})" if path else f"in {module_class}"
+    if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
+        return SizesDependOnValues(
+            f"model {name}: {place} the operator {error} has an output that depends on values, "
+            "not on sizes alone"
+        )
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return OpcostError(
+        f"model {name} cannot run on inputs of shape {shapes}: {place}: {reason.rstrip('.')}. "
+        "Check its inputs"
+    )

@@ -1,0 +1,111 @@
+"""What each model of a study is made of, before anything is measured: rows and a page of text."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opcost.models import zoo
+from opcost.text import table
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.tuple_record import TupleRecord
+
+Row = Mapping[str, Any]
+
+
+def rows_of(models: Sequence[ModelTuples]) -> list[dict[str, Any]]:
+    """A row for each model, with the columns of `schemas.EXTRACTION`."""
+    holders = Counter(tuple_id for model in models for tuple_id in model.by_id)
+    return [_row(model, holders) for model in models]
+
+
+def _row(model: ModelTuples, holders: Mapping[str, int]) -> dict[str, Any]:
+    definition = model.definition
+    assert definition is not None
+    shapes = " ".join(map(str, definition.inputs))
+    row = {
+        "model": model.model,
+        "family": zoo.family(definition.model),
+        "inputs": f"[{shapes}]" if definition.inputs_in_list else shapes,
+        "definition_json": definition.to_json(),
+        "extracted": model.refusal is None,
+        "reason": model.refusal,
+        "torch_version": model.torch_version,
+        "extraction_s": model.extraction_s,
+    }
+    return row if model.refusal is not None else row | _counts(model, holders)
+
+
+def _counts(model: ModelTuples, holders: Mapping[str, int]) -> dict[str, Any]:
+    kernels = {key: record for key, record in model.by_id.items() if record.launches_kernel}
+    counts = model.call_counts()
+    calls = sum(counts[key] for key in kernels)
+    return {
+        "calls": calls,
+        "view_calls": len(model.calls) - calls,
+        "tuples": len(kernels),
+        "view_tuples": len(model.by_id) - len(kernels),
+        "shared_tuples": sum(holders[key] > 1 for key in kernels),
+        "value_dependent_tuples": sum(record.value_dependent for record in kernels.values()),
+        "flops": _flops(kernels, counts),
+        "parameters": model.parameters,
+    }
+
+
+def _flops(kernels: Mapping[str, TupleRecord], counts: Mapping[str, int]) -> int | None:
+    flops = 0
+    for key, record in kernels.items():
+        if record.flops is None:
+            return None
+        flops += counts[key] * record.flops
+    return flops
+
+
+def as_text(rows: Sequence[Row], unique_tuples: int) -> str:
+    """The rows as people read them.
+
+    `unique_tuples` is the number of distinct tuples that launch kernels, over all models.
+    """
+    extracted = [row for row in rows if row["extracted"]]
+    header = [
+        "model", "family", "inputs", "calls", "views", "tuples", "shared", "by value", "GFLOPs",
+        "Mparameters", "seconds",
+    ]  # fmt: skip
+    total = (
+        f"{len(extracted)} of {len(rows)} models: {_sum(extracted, 'calls')} calls and "
+        f"{_sum(extracted, 'view_calls')} of views; {_sum(extracted, 'tuples')} tuples, of which "
+        f"{unique_tuples} are unique; extracted in {_sum(rows, 'extraction_s'):.0f} s"
+    )
+    notes = [
+        "calls, tuples: those that launch kernels; views move no data.",
+        "shared: tuples that another model of the study has, too; they are measured once.",
+        "by value: tuples that do not occur with another seed of weights and inputs, because sizes "
+        "depend on values.",
+    ]
+    refused = {row["model"]: row["reason"] for row in rows if not row["extracted"]}
+    lines = [total, "", *table(header, [_cells(row) for row in rows]), "", *notes]
+    return "\n".join([*lines, *not_extracted(refused)])
+
+
+def not_extracted(refused: Mapping[str, str]) -> list[str]:
+    """Lines that name the models that could not be extracted, each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for model, reason in refused.items():
+        by_reason.setdefault(reason, []).append(model)
+    return [
+        f"Not extracted: {', '.join(models)}: {reason}." for reason, models in by_reason.items()
+    ]
+
+
+def _sum(rows: Sequence[Row], column: str) -> Any:
+    return sum(row[column] for row in rows)
+
+
+def _cells(row: Row) -> list[str]:
+    counts = ("calls", "view_calls", "tuples", "shared_tuples", "value_dependent_tuples")
+    numbers = [row.get(column) for column in counts]
+    cells = ["-" if number is None else str(number) for number in numbers]
+    for column, unit in (("flops", 1e9), ("parameters", 1e6)):
+        value = row.get(column)
+        cells.append("-" if value is None else f"{value / unit:.2f}")
+    name = [row["model"], row["family"] or "-", row["inputs"]]
+    return [*name, *cells, f"{row['extraction_s']:.1f}"]

@@ -1,0 +1,133 @@
+"""Every operator call of a model while it runs, with the module that it happens in."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as module_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opcost.tuples.description import describe, describe_tensor
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.replay import tensors_in_tree
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator call of a model, in the order of execution.
+
+    `module_path` is where it happened (`layer1.0.conv1`), "" in the model itself.
+    `launches_kernel` is False for a view, or whatever else moves no data. `parameters` names the
+    arguments that the model holds itself: its parameters and buffers, and views of them.
+    """
+
+    operator_tuple: OperatorTuple
+    outputs: tuple[TensorSpec, ...]
+    launches_kernel: bool
+    parameters: tuple[str, ...]
+    module_path: str
+    module_class: str
+
+
+class Recorder(TorchDispatchMode):
+    """Sees each operator below autograd, above the kernels.
+
+    `where` answers which module is running, as (path, class); `model` is the one that holds the
+    parameters.
+    """
+
+    def __init__(self, where: Callable[[], tuple[str, str]], model: nn.Module) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self._where = where
+        self._held = {storage(tensor) for tensor in [*model.parameters(), *model.buffers()]}
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":  # questions to a fake tensor about its device
+            return func(*args, **kwargs)
+        operator_tuple = describe(func, args, kwargs)
+        inputs = tensors_in_tree((args, kwargs))
+        result = func(*args, **kwargs)
+        outputs = tensors_in_tree(result)
+        self.calls.append(
+            Call(
+                operator_tuple,
+                tuple(describe_tensor(tensor) for tensor in outputs),
+                _launches_kernel(func, operator_tuple, inputs, outputs),
+                self._parameters(func, args, kwargs),
+                *self._where(),
+            )
+        )
+        return result
+
+    def _parameters(
+        self, operator: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[str, ...]:
+        names = [argument.name for argument in operator._schema.arguments]
+        given = [*zip(names, args, strict=False), *kwargs.items()]
+        tensors = [(name, tensors_in_tree(value)) for name, value in given]
+        return tuple(
+            name
+            for name, held in tensors
+            if held and all(storage(tensor) in self._held for tensor in held)
+        )
+
+
+def storage(tensor: torch.Tensor) -> int:
+    """What tells the memory of one tensor from that of another, views having the same."""
+    return tensor.untyped_storage()._cdata
+
+
+_DROPOUT = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
+_ALLOCATE = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty"}
+
+
+def _launches_kernel(
+    operator: torch._ops.OpOverload,
+    operator_tuple: OperatorTuple,
+    inputs: list[torch.Tensor],
+    outputs: list[torch.Tensor],
+) -> bool:
+    """Whether data moves: decided by shared storage, because `reshape` is a view only at times."""
+    name = operator_tuple.name
+    if name.removesuffix("_") in _DROPOUT and not dict(operator_tuple.arguments)["train"]:
+        return False
+    if name in _ALLOCATE or torch.Tag.inplace_view in operator.tags:
+        return False
+    if all(tensor.numel() == 0 for tensor in outputs):
+        # To search a mask is work, even if nothing is found.
+        searched = any(tensor.dtype == torch.bool and tensor.numel() for tensor in inputs)
+        return bool(outputs) and searched
+    if operator._schema.is_mutable:
+        return True
+    storages = {storage(tensor) for tensor in inputs}
+    return any(storage(tensor) not in storages for tensor in outputs)
+
+
+@contextmanager
+def module_path(model: nn.Module) -> Iterator[Callable[[], tuple[str, str]]]:
+    """Yields a function that answers (path, class) of the module that is running."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    stack = [(paths[id(model)], type(model).__name__)]
+
+    def enter(module: nn.Module, _inputs: Any) -> None:
+        # A module made on the fly, inside forward, has no path of its own.
+        stack.append((paths.get(id(module), stack[-1][0]), type(module).__name__))
+
+    def leave(_module: nn.Module, _inputs: Any, _output: Any) -> None:
+        stack.pop()
+
+    with ExitStack() as hooks:
+        hooks.enter_context(module_hooks.register_module_forward_pre_hook(enter))
+        hooks.enter_context(module_hooks.register_module_forward_hook(leave))
+        yield lambda: stack[-1]

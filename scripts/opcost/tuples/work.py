@@ -1,0 +1,56 @@
+"""How much work an operator tuple stands for: FLOPs and the least bytes it must move."""
+
+from collections.abc import Sequence
+
+import torch
+from torch._C import DispatchKey
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, tensors_in
+from opcost.tuples.replay import empty_tensor, on_device, rebuild, resolve
+
+_META = torch.device("meta")
+_CPU = torch.device("cpu")
+
+
+def flops(operator_tuple: OperatorTuple) -> int:
+    """Floating-point operations as `torch.utils.flop_counter` counts them.
+
+    Matrix products, convolutions and attention count, a multiplication and an addition each as
+    one; all other operators count zero. Raises whatever the operator raises when it is called.
+    """
+    operator = resolve(operator_tuple.operator)
+    composite = operator.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
+    if not composite and operator.overloadpacket not in flop_registry:
+        return 0
+    try:
+        return _counted(operator_tuple, _META)
+    except NotImplementedError:  # the sizes of its results depend on values
+        return _counted(operator_tuple, _CPU)
+
+
+def _counted(operator_tuple: OperatorTuple, device: torch.device) -> int:
+    tensors = [empty_tensor(spec, device) for _, spec in operator_tuple.tensors]
+    call = on_device(rebuild(operator_tuple, tensors), device)
+    # Composite operators are counted by their parts, which inference mode would hide.
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        call()
+    return int(counter.get_total_flops())
+
+
+def minimal_bytes(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> int:
+    """Bytes moved if each argument is read once and each result is written once.
+
+    An argument changed in place is read and written, and the result that is that argument is not
+    counted again.
+    """
+    total = 0
+    arguments = dict(operator_tuple.arguments)
+    schema = resolve(operator_tuple.operator)._schema
+    for argument in schema.arguments:
+        written = argument.alias_info is not None and argument.alias_info.is_write
+        for spec in tensors_in(arguments.get(argument.name)):
+            total += spec.bytes * (2 if written else 1)
+    if any(value.alias_info is not None and value.alias_info.is_write for value in schema.returns):
+        return total
+    return total + sum(spec.bytes for spec in outputs)
