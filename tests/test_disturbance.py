@@ -37,6 +37,17 @@ def test_small_differences_are_the_cores_own(slower, undisturbed):
     assert looks([QUIET_S, slower * QUIET_S])[0][-1] is undisturbed
 
 
+def test_a_sentinel_that_is_quicker_than_its_reference_says_that_the_reference_was_disturbed():
+    shared_then = [QUIET_S / 1.6] * 20
+    assert looks([*shared_then, QUIET_S])[1].quieter_s() == QUIET_S / 1.6
+    assert looks([QUIET_S / 1.1] * 20)[1].quieter_s() is None
+
+
+def test_one_quick_sentinel_says_nothing_of_its_reference():
+    assert looks([QUIET_S / 1.6] * 5)[1].quieter_s() is None
+    assert looks([QUIET_S / 1.6, *[QUIET_S] * 20])[1].quieter_s() is None
+
+
 def test_a_thread_that_has_to_wait_is_disturbed_though_the_core_is_alone():
     assert looks([QUIET_S] * 4, waiting_s=[0, 0, 0.1, 0])[0] == [False, True, False, True]
 

@@ -191,3 +191,15 @@ def test_without_a_meter_there_is_a_reason_and_no_power(trial):
     result, _ = trial([1e-5])
     assert (result.power, result.energy) == (None, None)
     assert result.power_reason == "simulated: no meter"
+
+
+class DisturbedReference(NoWatch):
+    """Simulates a core that is quicker now than when its quiet value was found."""
+
+    def quieter_s(self):
+        return 1e-3
+
+
+def test_a_core_that_was_slower_when_the_study_began_is_flagged(trial):
+    result, _ = trial(itertools.repeat(1e-5), watch=DisturbedReference())
+    assert result.flags == ["sentinel_quicker"]

@@ -11,6 +11,10 @@ Row = Mapping[str, Any]
 
 _COSTLIEST = 5
 _REMEDIES = {
+    "sentinel_quicker": " (something else slowed the core when the study began, so disturbances "
+    "pass for silence since: delete the target's folder in results and run again)"
+}
+_REMEDIES_FOR_WHOLES = _REMEDIES | {
     "disturbed": " (something else slowed the core all the time: their differences say nothing; "
     "delete their files in results and run again on a quiet machine)"
 }
@@ -112,14 +116,16 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
         notes.append(f"Tuples with a wider interval than asked for: {', '.join(unconverged)}.")
     for flag in sorted({flag for row in comparison for flag in row["reference_flags"] or ()}):
         models = [row["model"] for row in comparison if flag in (row["reference_flags"] or ())]
-        notes.append(f"Whole models flagged {flag}: {', '.join(models)}{_REMEDIES.get(flag, '')}.")
+        notes.append(
+            f"Whole models flagged {flag}: {', '.join(models)}{_REMEDIES_FOR_WHOLES.get(flag, '')}."
+        )
     for flag in sorted({flag for row in comparison for flag in row["flag_counts"]}):
         counts = [
             f"{row['flag_counts'][flag]} of {row['model']}"
             for row in comparison
             if flag in row["flag_counts"]
         ]
-        notes.append(f"Tuples flagged {flag}: {', '.join(counts)}.")
+        notes.append(f"Tuples flagged {flag}: {', '.join(counts)}{_REMEDIES.get(flag, '')}.")
     return notes
 
 

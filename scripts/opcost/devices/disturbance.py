@@ -19,6 +19,7 @@ _MOST_WAITING = 0.005
 _CALLS = 3
 _QUIET_S = 3.0
 _QUIET_QUANTILE = 0.1
+_FEWEST_LOOKS = 10
 
 
 class Watch(ABC):
@@ -35,9 +36,19 @@ class Watch(ABC):
     def sentinel_times_s(self) -> list[float]:
         """What the sentinel took at each undisturbed look."""
 
+    @abstractmethod
+    def quieter_s(self) -> float | None:
+        """What the sentinel takes undisturbed, if that is clearly less than `quiet_s`; else None.
+
+        Then something disturbed the device all the time in which `quiet_s` was found, and
+        disturbances pass for silence.
+        """
+
 
 class CoreWatch(Watch):
     """Watches the processor core that this process runs on."""
+
+    quiet_s: float
 
     def __init__(
         self,
@@ -49,6 +60,7 @@ class CoreWatch(Watch):
         self._limit_s = _SLOWER * quiet_s
         self._sentinel = sentinel or core_sentinel()
         self._clocks = clocks or elapsed_and_waited_s
+        self._looks_s: list[float] = []
         self._times_s: list[float] = []
         self._alone = False
         self._now_s = self._waited_s = 0.0
@@ -58,6 +70,7 @@ class CoreWatch(Watch):
         was_alone = self._alone
         elapsed_s, waiting_s = self._since_last_look()
         seconds = self._sentinel()
+        self._looks_s.append(seconds)
         self._alone = seconds <= self._limit_s
         self._since_last_look()
         ran = waiting_s <= _MOST_WAITING * elapsed_s
@@ -77,6 +90,13 @@ class CoreWatch(Watch):
         """What the sentinel took at each undisturbed look."""
         return self._times_s
 
+    def quieter_s(self) -> float | None:
+        """The first decile of all looks, if it is as much quicker as a shared core is slower."""
+        if len(self._looks_s) < _FEWEST_LOOKS:
+            return None
+        found_s = _first_decile(self._looks_s)
+        return found_s if found_s * _SLOWER < self.quiet_s else None
+
 
 class NoWatch(Watch):
     """For a device that no other tenant shares: a GPU without partitions."""
@@ -90,6 +110,9 @@ class NoWatch(Watch):
     def sentinel_times_s(self) -> list[float]:
         """None was timed."""
         return []
+
+    def quieter_s(self) -> None:
+        """Nothing to compare."""
 
 
 def elapsed_and_waited_s() -> tuple[float, float]:
@@ -135,4 +158,8 @@ def find_quiet_s(seconds: float = _QUIET_S) -> float:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         times_s.append(sentinel())
+    return _first_decile(times_s)
+
+
+def _first_decile(times_s: list[float]) -> float:
     return sorted(times_s)[int(len(times_s) * _QUIET_QUANTILE)]

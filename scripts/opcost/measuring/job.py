@@ -55,7 +55,11 @@ def identify_target(target: Target, output: Path) -> None:
     device, identity = _open_identified(target)
     with exclusive(identity["lock_key"], f"the identity of {identity['device']}"):
         quiet_s = device.quiet_s()
-        overhead = measure_overhead(device, device.watch(quiet_s))
+        watch = device.watch(quiet_s)
+        overhead = measure_overhead(device, watch)
+        if (quieter_s := watch.quieter_s()) is not None:
+            quiet_s = quieter_s
+            overhead = measure_overhead(device, device.watch(quiet_s))
         identity["quiet_s"] = quiet_s
         identity["overhead"] = overhead and overhead.to_document()
     if target.any_of_kind and device.uuid_hash:

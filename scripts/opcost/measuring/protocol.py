@@ -138,7 +138,7 @@ def _one_trial(
             power = measure_power(load, meter, find_sensor(meter), settings, clock, began)
         except MeterUnavailable as unavailable:
             reason = str(unavailable)
-    return Trial(timing, power, reason, find_flags(timing, power, device))
+    return Trial(timing, power, reason, find_flags(timing, power, device, watch))
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _why_stop(
 
 
 def find_flags(
-    timing: TimeMeasurement, power: PowerMeasurement | None, device: Device
+    timing: TimeMeasurement, power: PowerMeasurement | None, device: Device, watch: Watch
 ) -> list[str]:
     """What a reader should know before trusting the numbers."""
     flags = []
@@ -235,6 +235,8 @@ def find_flags(
     few = len(counted) < len(timing.undisturbed) / 2
     if few or timing.counts_disturbed:
         flags.append("disturbed")
+    if watch.quieter_s() is not None:
+        flags.append("sentinel_quicker")
     if statistics.drifts(counted):
         flags.append("drifting")
     on_gpu = device.torch_device.type == "cuda"

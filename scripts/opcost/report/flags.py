@@ -5,6 +5,7 @@ docs/explanation/time.md and docs/explanation/energy.md say what to do about the
 
 MEANINGS = {
     "disturbed": "more than half of the batches were disturbed, or disturbed ones had to count",
+    "sentinel_quicker": "the core was slower when the study began: disturbances pass for silence",
     "drifting": "the first and the second half of the batches differ",
     "launch_bound": "the GPU waited for its host: the time is that of launching",
     "footprint_within_cache": "too little memory to leave the cache: the time is a lower limit",
