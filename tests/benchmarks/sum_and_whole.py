@@ -23,6 +23,7 @@ from pathlib import Path
 
 import torch
 from opcost.costs.displacement import displaced_calls
+from opcost.devices.disturbance import find_quiet_s
 from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
 from opcost.measuring import protocol, workload
@@ -51,6 +52,8 @@ MODELS = [
 FORK = multiprocessing.get_context("fork")
 STATES = ("cold", "model", "warm")
 VISITS = 3
+TRIES = 10
+QUIET_WITHIN_S = 20.0
 SETTINGS = dataclasses.replace(
     default_measurement(Path("workflow/schemas")),
     warm_up_s=0.02,
@@ -84,8 +87,11 @@ def seconds(iterated, device, watch, settings):
     iteration_s = protocol.calibrate(iterated, device, settings.batch_s)
     iterations = max(1, round(settings.batch_s / iteration_s))
     protocol.warm_up(iterated, device, iterations, settings.warm_up_s)
-    timing = protocol.measure_time(iterated, device, watch, iterations, settings)
-    return timing.estimate.value, sum(timing.undisturbed) >= settings.min_batches
+    for _ in range(TRIES):
+        timing = protocol.measure_time(iterated, device, watch, iterations, settings)
+        if not timing.counts_disturbed:
+            break
+    return timing.estimate.value, not timing.counts_disturbed
 
 
 def in_a_fork(function, *arguments):
@@ -195,12 +201,13 @@ def main():
     workload.CACHES_PER_FOOTPRINT = arguments.caches
     open_device(Target("cpu", 1, False))
     device = OneBlock(int(arguments.caches * CpuDevice().last_level_cache_bytes * 1.2) + 2**30)
-    watch = device.watch(device.quiet_s())
+    watch = device.watch(find_quiet_s(QUIET_WITHIN_S))
     overhead = in_a_fork(measure_overhead, device, watch)
     generator = random.Random(0)
     columns = [*STATES, "model + overhead"]
     errors = {(whole, column): [] for whole in ("loop", "copies") for column in columns}
     print(f"{device.model_name}, torch {torch.__version__}, batch {arguments.batch}, one thread")
+    print(f"sentinel: {watch.quiet_s * 1e6:.1f} us")
     for name, estimate in vars(overhead).items():
         print(f"{name}: {estimate.value * 1e6:.1f} us")
     print()
