@@ -23,6 +23,8 @@ try:
 except OpcostError as error:
     raise WorkflowError(str(error)) from None
 
+CONDITIONS = {target: each.to_json() for target, each in STUDY.conditions.items()}
+
 # Shell commands find these in their environment: as part of a command's text or parameters, a
 # moved repository or another Python would count as changed and measure everything again.
 # Jobs run on the Python that runs Snakemake, or on that of the rule's conda environment, and on the
@@ -47,11 +49,11 @@ def definition(wildcards):
 
 def conditions(wildcards):
     """How a target is measured, as JSON: a change of it measures anew."""
-    if wildcards.target not in STUDY.conditions:
+    if wildcards.target not in CONDITIONS:
         raise WorkflowError(
             f"target {wildcards.target!r} is not among `targets` in the configuration"
         )
-    return STUDY.conditions[wildcards.target].to_json()
+    return CONDITIONS[wildcards.target]
 
 
 def target_device(wildcards):
