@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -148,7 +149,7 @@ def test_a_group_of_modules_with_an_unmeasured_operator_has_no_time():
 
 def test_ceilings_are_the_highest_that_an_operator_reached(results):
     frame = results.measured("large_gpu")
-    roof = roofline.roofline(frame)
+    roof = roofline.roofline(frame, "float32")
     ok = frame[frame["flops"] > 0]
     assert roof.flops_per_s == (ok["flops"] / ok["time_s"]).max()
     assert roof.bytes_per_s == (frame["bytes"] / frame["time_s"]).max()
@@ -159,7 +160,17 @@ def test_ceilings_are_the_highest_that_an_operator_reached(results):
 
 def test_without_flops_there_is_no_roofline(results):
     frame = results.measured("large_gpu")
-    assert roofline.roofline(frame[frame["name"] == "relu_"]) is None
+    assert roofline.dtypes(frame[frame["name"] == "relu_"]) == []
+
+
+def test_each_type_of_numbers_has_a_ceiling_of_its_own_under_the_memory_s_one(results):
+    slow = results.measured("large_gpu")
+    half = slow.assign(dtype="float16", flops_per_s=slow["flops_per_s"] / 4, bytes_per_s=1.0)
+    both = pd.concat([slow, half])
+    assert roofline.dtypes(both) == ["float16", "float32"]
+    lower, higher = (roofline.roofline(both, dtype) for dtype in roofline.dtypes(both))
+    assert lower.flops_per_s == higher.flops_per_s / 4
+    assert lower.bytes_per_s == higher.bytes_per_s
 
 
 def test_few_operators_have_a_mark_each_and_many_share_one(results, many):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
-from opcost.tuples.operator_tuple import short_name
+from opcost.tuples.operator_tuple import OperatorTuple, short_name
 
 Row = Mapping[str, Any]
 
@@ -55,8 +55,9 @@ class Results:
     def operators(self) -> pd.DataFrame:
         """The database without raw values, and what follows from each row.
 
-        `name`: the operator as people call it; `flops_per_s`, `bytes_per_s`, `flops_per_byte`;
-        `time_half_width`, `power_half_width`: half of the 95 % interval as a share of the value.
+        `name`: the operator as people call it; `dtype`: what it computes in; `flops_per_s`,
+        `bytes_per_s`, `flops_per_byte`; `time_half_width`, `power_half_width`: half of the 95 %
+        interval as a share of the value.
         Null where there is nothing to divide.
         """
         columns = [name for name in self.database.column_names if name not in RAW]
@@ -64,6 +65,7 @@ class Results:
         work = frame[["flops", "bytes"]].where(frame[["flops", "bytes"]] > 0)
         return frame.assign(
             name=frame["operator"].map(short_name),
+            dtype=frame["canonical_json"].map(_dtype),
             flops_per_s=work["flops"] / frame["time_s"],
             bytes_per_s=work["bytes"] / frame["time_s"],
             flops_per_byte=work["flops"] / work["bytes"],
@@ -79,6 +81,12 @@ class Results:
     def compared(self, target: str) -> list[Row]:
         """The comparison's rows of a target."""
         return [row for row in self.comparison if row["target"] == target]
+
+
+def _dtype(canonical_json: str) -> str | None:
+    """That of the first tensor argument, to which operators promote the others."""
+    tensors = OperatorTuple.from_json(canonical_json).tensors
+    return next((spec.dtype for _, spec in tensors), None)
 
 
 def _half_width(frame: pd.DataFrame, name: str, unit: str) -> pd.Series:

@@ -21,8 +21,9 @@ from opcost.text import scaled
 class Roofline:
     """Observed ceilings of a target, who reached them, and how many operators lie where.
 
-    `without_flops` operators have none, or none that are known: they are in no chart, and can be
-    nothing but bound by memory or launching.
+    Arithmetic has a ceiling for each type of numbers; memory has one. `without_flops` operators
+    have none, or none that are known: they are in no chart, and can be nothing but bound by memory
+    or launching.
     """
 
     flops_per_s: float
@@ -59,13 +60,17 @@ class Roofline:
         return text
 
 
-def roofline(frame: pd.DataFrame) -> Roofline | None:
-    """Of the measured operators of one target; None where none has FLOPs and bytes."""
-    placed = frame[frame["flops_per_byte"].notna()]
-    if placed.empty:
-        return None
-    fastest = frame.nlargest(1, "flops_per_s").iloc[0]
+def dtypes(frame: pd.DataFrame) -> list[str]:
+    """What the measured operators of a target that have FLOPs and bytes compute in."""
+    return sorted(frame.loc[frame["flops_per_byte"].notna(), "dtype"].unique())
+
+
+def roofline(frame: pd.DataFrame, dtype: str) -> Roofline:
+    """Of the measured operators of one target, those that compute in one of its `dtypes`."""
     widest = frame.nlargest(1, "bytes_per_s").iloc[0]
+    frame = frame[frame["dtype"] == dtype]
+    placed = frame[frame["flops_per_byte"].notna()]
+    fastest = frame.nlargest(1, "flops_per_s").iloc[0]
     ridge = fastest["flops_per_s"] / widest["bytes_per_s"]
     launched = launch_bound(placed)
     return Roofline(
@@ -85,12 +90,18 @@ def launch_bound(frame: pd.DataFrame) -> pd.Series:
     return frame["flags"].map(lambda flags: flags is not None and "launch_bound" in flags)
 
 
-def drawn(results: Results, target: str) -> tuple[Roofline, Figure, str] | None:
-    """The ceilings, the chart, and what its marks are; None where there is nothing to place."""
+def drawn(results: Results, target: str) -> list[tuple[Roofline, Figure, str]]:
+    """For each type of numbers, the ceilings, the chart, and what its marks are."""
     frame = results.measured(target)
-    roof = roofline(frame)
-    if roof is None:
-        return None
+    found = dtypes(frame)
+    return [
+        _drawn(frame, dtype, f"{target}, {dtype}" if len(found) > 1 else target) for dtype in found
+    ]
+
+
+def _drawn(frame: pd.DataFrame, dtype: str, name: str) -> tuple[Roofline, Figure, str]:
+    roof = roofline(frame, dtype)
+    frame = frame[frame["dtype"] == dtype]
     data = scatter(frame, "flops_per_byte", "flops_per_s", launch_bound(frame))
     line = _ceiling(roof, [mark["x"] for mark in data.marks])
     across, across_ticks = decades([point["x"] for point in line])
@@ -105,9 +116,9 @@ def drawn(results: Results, target: str) -> tuple[Roofline, Figure, str] | None:
     ]
     points = layer(data, x, y, tooltip)
     chart = alt.layer(*_drawn_ceiling(), points)
-    label = f"Roofline of {target}: FLOP/s of operators against FLOP per byte, logarithmic."
+    label = f"Roofline of {name}: FLOP/s of operators against FLOP per byte, logarithmic."
     datasets = {"marks": data.marks, "ceiling": line, "names": _names(roof, line)}
-    return roof, figure(chart, 320, f"{target}: roofline", label, datasets), data.note
+    return roof, figure(chart, 320, f"{name}: roofline", label, datasets), data.note
 
 
 def _ceiling(roof: Roofline, intensities: list[float]) -> list[dict[str, float]]:
