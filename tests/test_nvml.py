@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from card import UUID, build
 from opcost.devices.target_device import open_device
-from opcost.energy.meter import MeterUnavailable, open_meter
+from opcost.energy.device_meter import open_meter
+from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
 from opcost.study import Target
 

@@ -236,7 +236,40 @@ def test_the_next_run_measures_only_what_was_in_progress(interrupted, resumed):
     assert resumed.rows[missing.pop()]["status"] == "ok"
 
 
-def test_a_job_that_finds_another_device_fails_before_it_measures(finished, resumed):
+@pytest.fixture(scope="module")
+def orphaned(resumed):
+    """The operators measured anew, by two runs: Snakemake is killed when a batch is half done."""
+    study, cluster = resumed.study, resumed.study.cluster
+    shutil.rmtree(study.root / "results/local/operators")
+    process = study.start()
+
+    def running():
+        return [
+            job
+            for job, names in study.members().items()
+            if job not in resumed.jobs and cluster.jobs()[job]["state"] == "RUNNING"
+        ]
+
+    files = study.root / "results/local/operators"
+    wait_until(lambda: running() and any(files.glob("*.parquet")), 120)
+    process.kill()
+    process.communicate()
+    orphans = tuple(running())
+    run = ended(study, study.start(), resumed)
+    run.running = orphans
+    return run
+
+
+def test_the_jobs_of_a_killed_snakemake_run_on_and_the_next_run_has_all_rows(resumed, orphaned):
+    assert orphaned.code == 0, orphaned.output
+    assert orphaned.running
+    assert {orphaned.jobs[job]["state"] for job in orphaned.running} == {"COMPLETED"}
+    assert {name: row["status"] for name, row in orphaned.rows.items()} == {
+        name: row["status"] for name, row in resumed.rows.items()
+    }
+
+
+def test_a_job_that_finds_another_device_fails_before_it_measures(finished, orphaned):
     study, results = finished.study, finished.study.root / "results"
     shutil.copytree(results / "local", results / "foreign")
     device_file = results / "foreign/device.json"
@@ -247,7 +280,7 @@ def test_a_job_that_finds_another_device_fails_before_it_measures(finished, resu
     foreign = {"targets": {"foreign": {"device": "cpu", "cluster": {"gpu_model": "other"}}}}
     (study.root / "foreign.yaml").write_text(yaml.safe_dump(foreign))
     name = str(tuple_file.relative_to(study.root))
-    run = ended(study, study.start("foreign.yaml", "--", name), resumed)
+    run = ended(study, study.start("foreign.yaml", "--", name), orphaned)
     assert run.code == 1
     [job] = run.jobs.values()
     assert (job["node"], job["state"]) == ("n2", "FAILED")

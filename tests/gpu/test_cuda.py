@@ -10,7 +10,8 @@ import pytest
 import torch
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.target_device import open_device
-from opcost.energy.meter import open_meter, sensor_of
+from opcost.energy.device_meter import open_meter
+from opcost.energy.meter import sensor_of
 from opcost.measuring import job
 from opcost.measuring.benchmark import benchmark_model, benchmark_operator
 from opcost.measuring.target_sensor import characterise_target

@@ -1,4 +1,4 @@
-"""Meters of power and energy: what they have in common, and which one a device has.
+"""What meters of power and energy have in common.
 
 Only `nvml` and `rapl` talk to hardware. Raw readings (milliwatts, microjoules, nanoseconds) become
 watts, joules and seconds there, once.
@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opcost.devices.device import Device
 from opcost.energy.sensor import Sensor, read_sensor
 
 
@@ -74,16 +73,3 @@ class Meter(ABC):
 def sensor_of(meter: Meter, path: Path | None) -> Sensor:
     """What is known of a meter's sensor by the file `path`; what is assumed without one."""
     return meter.assumed if path is None else read_sensor(path, meter.name, meter.assumed)
-
-
-def open_meter(device: Device) -> Meter:
-    """The device's meter. Raises MeterUnavailable with the reason when it has none."""
-    if device.torch_device.type == "cpu":
-        from opcost.energy.rapl import RaplMeter
-
-        return RaplMeter()
-    if device.torch_device.type != "cuda" or device.uuid is None:
-        raise MeterUnavailable(f"no energy sensor is supported for device {device.name}")
-    from opcost.energy.nvml import NvmlMeter
-
-    return NvmlMeter(device.uuid)

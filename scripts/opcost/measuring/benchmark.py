@@ -12,7 +12,8 @@ from opcost import statistics
 from opcost.devices.device import Device, OutOfMemory
 from opcost.devices.disturbance import Watch
 from opcost.devices.environment import describe_environment
-from opcost.energy.meter import open_meter, sensor_of
+from opcost.energy.device_meter import open_meter
+from opcost.energy.meter import sensor_of
 from opcost.energy.sensor import read_document
 from opcost.measuring import protocol
 from opcost.measuring.operands import degenerate

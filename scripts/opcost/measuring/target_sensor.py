@@ -13,7 +13,8 @@ import opcost
 from opcost.devices.device import Device
 from opcost.devices.environment import describe_environment
 from opcost.energy.characterization import characterise, idle_power_w
-from opcost.energy.meter import MeterUnavailable, open_meter
+from opcost.energy.device_meter import open_meter
+from opcost.energy.meter import MeterUnavailable
 from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.files import replacing
 from opcost.measuring.protocol import WorkloadLoad, calibrate
