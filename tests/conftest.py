@@ -1,23 +1,18 @@
 """What several test files share: a CPU device, a quick protocol, and copies of the repository."""
 
 import dataclasses
-import os
-import re
-import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pynvml
 import pytest
 import torch
 from card import Card, build
+from checkout import REPOSITORY, Checkout
 from opcost.devices.disturbance import find_quiet_s
 from opcost.devices.target_device import open_device
 from opcost.study import Conditions, MeasurementSettings, Target, load_model
 from opcost.tuples.extraction import extract_model_tuples
 
-REPOSITORY = Path(__file__).parent.parent
 STUDY = REPOSITORY / "tests" / "study"
 
 QUICK = MeasurementSettings(
@@ -99,58 +94,24 @@ def subnormal_numbers():
     torch.set_flush_denormal(False)
 
 
-class Checkout:
-    """A copy of the repository, to run Snakemake in."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        for name in (
-            "Snakefile",
-            "workflow",
-            "profiles",
-            "scripts",
-            "config",
-            "envs",
-            "tests/study",
-        ):
-            source, copy = REPOSITORY / name, root / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_dir():
-                shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy2(source, copy)
-
-    def command(self, *arguments: str) -> list[str]:
-        study = ["--configfile", "tests/study/config.yaml"]
-        # The profile's `quiet` would hide which rules run.
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--quiet", "host"]
-        return [*command, *study, *arguments]
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.root,
-            env=os.environ | {"PYTHONPATH": str(self.other_package())},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-
-    def other_package(self) -> Path:
-        """Where another opcost is installed, which is not to be used."""
-        package = self.root / "installed" / "opcost"
-        package.mkdir(parents=True, exist_ok=True)
-        (package / "__init__.py").write_text("raise ImportError('another opcost')\n")
-        return package.parent
-
-    def started(self, *arguments: str) -> list[str]:
-        """Run, and name the rule of each job."""
-        completed = self.run(*arguments)
-        assert completed.returncode == 0, completed.stdout + completed.stderr
-        rules = re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", completed.stderr, re.MULTILINE)
-        return sorted(rule for rule in rules if rule not in ("all", "default", "characterize"))
-
-
 @pytest.fixture
 def checkout(tmp_path):
     return Checkout(tmp_path / "checkout")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A checkout with the tiny study done; tests copy it."""
+    checkout = Checkout(tmp_path_factory.mktemp("finished") / "checkout")
+    checkout.first_run = checkout.started()
+    return checkout
+
+
+@pytest.fixture
+def done(finished, tmp_path):
+    """A copy of the finished checkout, file times and Snakemake's records included."""
+    root = tmp_path / "moved"
+    subprocess.run(["cp", "-a", finished.root, root], check=True)
+    copy = Checkout.__new__(Checkout)
+    copy.root = root
+    return copy

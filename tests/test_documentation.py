@@ -7,10 +7,10 @@ import click
 import jsonschema
 import pytest
 import yaml
+from checkout import Checkout
 from columns_page import columns_page
 from command_line_page import command_line_page
 from configuration_page import configuration_page
-from conftest import Checkout
 from documented_commands import check
 from documents import ROOT, blocks, commands_in_text, in_language, pages
 from opcost.commands import main

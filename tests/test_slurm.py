@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from checkout import Checkout
 from cluster import Cluster, install, seconds_between, wait_until
-from conftest import Checkout
 
 pytestmark = pytest.mark.slurm
 

@@ -1,53 +1,11 @@
-"""The real workflow on a study of seconds: what runs, what does not run again, what it leaves."""
+"""The real workflow on a study of seconds: what it makes, plans and refuses."""
 
-import contextlib
-import itertools
 import json
-import os
-import signal
-import subprocess
-import time
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
-from conftest import Checkout
+from checkout import MEASUREMENTS, configure, edit, stamps
 from opcost.rows.schemas import SCHEMA_VERSION
-
-MEASUREMENTS = "results/local/operators/*.parquet"
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A checkout with the tiny study done; tests copy it."""
-    checkout = Checkout(tmp_path_factory.mktemp("finished") / "checkout")
-    checkout.first_run = checkout.started()
-    return checkout
-
-
-@pytest.fixture
-def done(finished, tmp_path):
-    """A copy of the finished checkout, file times and Snakemake's records included."""
-    root = tmp_path / "moved"
-    subprocess.run(["cp", "-a", finished.root, root], check=True)
-    copy = Checkout.__new__(Checkout)
-    copy.root = root
-    return copy
-
-
-def edit(path: Path, change) -> None:
-    document = yaml.safe_load(path.read_text())
-    change(document)
-    path.write_text(yaml.safe_dump(document))
-
-
-def configure(checkout, **changes) -> None:
-    edit(checkout.root / "tests/study/config.yaml", lambda config: config.update(changes))
-
-
-def stamps(checkout) -> dict[str, int]:
-    return {path.name: path.stat().st_mtime_ns for path in checkout.root.glob(MEASUREMENTS)}
 
 
 def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
@@ -114,86 +72,6 @@ def test_some_operators_are_measured_again_last_of_all(done):
     assert done.started() == []
 
 
-def test_nothing_is_done_twice(done):
-    assert done.started() == []
-
-
-def test_a_comment_in_a_model_config_does_nothing(done):
-    with (done.root / "tests/study/models/tiny_cnn.yaml").open("a") as file:
-        file.write("# a remark\n")
-    with (done.root / "tests/study/models/tiny.py").open("a") as file:
-        file.write("# a remark\n")
-    assert done.started() == []
-
-
-def test_moved_model_configs_do_nothing(done):
-    (done.root / "tests/study/models").rename(done.root / "elsewhere")
-    configure(done, model_directory="elsewhere")
-    assert done.started() == []
-
-
-def test_a_new_model_measures_only_its_new_tuples(done):
-    model = {"factory": "tiny:mlp", "arguments": {"width": 8}, "inputs": [{"shape": [4, 8]}]}
-    (done.root / "tests/study/models/square.yaml").write_text(yaml.safe_dump(model))
-    configure(done, models=["tiny_mlp", "tiny_cnn", "square"])
-    before = stamps(done)
-    assert done.started() == sorted(
-        ["extract", "models", "collect", "benchmark_model", "database", "compare", "report"]
-        # linear 4x8 to 8 (once, though called twice) and relu 4x8
-        + ["benchmark_operator"] * 2
-    )
-    assert before.items() <= stamps(done).items()
-
-
-def test_a_removed_model_measures_nothing(done):
-    configure(done, models=["tiny_cnn"])
-    assert done.started() == ["collect", "compare", "database", "models", "report"]
-    assert len(pq.read_table(done.root / "results/database.parquet")) == 3
-
-
-def test_a_changed_model_config_extracts_that_model_alone(done):
-    change = {"inputs": [{"shape": [2, 3, 8, 8]}]}
-    edit(done.root / "tests/study/models/tiny_cnn.yaml", lambda model: model.update(change))
-    before = stamps(done)
-    assert done.started() == sorted(
-        ["extract", "models", "collect", "benchmark_model", "database", "compare", "report"]
-        + ["benchmark_operator"] * 3
-    )
-    assert before.items() <= stamps(done).items()
-
-
-def test_a_changed_factory_extracts_its_models(done):
-    source = done.root / "tests/study/models/tiny.py"
-    source.write_text(source.read_text().replace("nn.ReLU()", "nn.Sigmoid()"))
-    # Both models change: the file is theirs. Their linear and conv2d tuples stay measured.
-    assert done.started().count("extract") == 2
-    assert len(stamps(done)) == 6 + 2
-
-
-def test_a_changed_measurement_setting_measures_again(done):
-    edit(
-        done.root / "tests/study/config.yaml",
-        lambda config: config["measurement"].update(time_relative_ci=0.4),
-    )
-    before = stamps(done)
-    started = done.started()
-    assert started.count("extract") == 0
-    assert started.count("benchmark_operator") == 6
-    assert started.count("benchmark_model") == 2
-    assert not before.items() & stamps(done).items()
-
-
-def test_where_a_cluster_would_send_jobs_measures_nothing_again(done):
-    cluster = {"gpu_model": "h100", "partition": "long", "constraint": "big", "exclusive": True}
-    configure(done, targets={"local": {"device": "cpu", "cluster": cluster}})
-    assert done.started() == []
-
-
-def test_a_deleted_measurement_is_measured_again(done):
-    next(done.root.glob(MEASUREMENTS)).unlink()
-    assert done.started() == ["benchmark_operator", "compare", "database", "report"]
-
-
 def test_filtered_operators_are_counted_and_leave_no_smaller_sum(done):
     configure(done, operators=["conv2d", "linear"])
     assert done.started() == ["collect", "compare", "database", "report"]
@@ -205,55 +83,6 @@ def test_filtered_operators_are_counted_and_leave_no_smaller_sum(done):
         assert row["partial_time_s"] > 0
         assert row["coverage_flops"] == 1
         assert row["coverage_calls"] < 1
-
-
-@contextlib.contextmanager
-def running(checkout, measured: int):
-    """A run in the background, from the moment that it has measured some tuples."""
-    with subprocess.Popen(
-        checkout.command(),
-        cwd=checkout.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as run:
-        deadline = time.monotonic() + 120
-        while len(stamps(checkout)) < measured and time.monotonic() < deadline:
-            time.sleep(0.05)
-        yield run
-
-
-def test_the_same_command_resumes_an_interrupted_and_a_killed_run(checkout):
-    with running(checkout, measured=1) as run:
-        os.killpg(run.pid, signal.SIGINT)  # as Ctrl-C does
-        output, _ = run.communicate(timeout=120)
-    assert run.returncode == 1
-    assert "What was measured is kept: the same command goes on from there." in output.decode()
-    interrupted = stamps(checkout)
-    assert 1 <= len(interrupted) < 5
-    with running(checkout, measured=len(interrupted) + 1) as run:
-        run.kill()
-    before = stamps(checkout)
-    assert interrupted.items() <= before.items()
-    assert len(interrupted) < len(before) < 6
-    started = checkout.started()
-    # A job outlives the killed Snakemake, and may have finished meanwhile.
-    assert started.count("benchmark_operator") <= 6 - len(before)
-    assert before.items() <= stamps(checkout).items()
-    assert len(stamps(checkout)) == 6
-
-
-def test_a_second_run_beside_a_live_one_is_refused(checkout):
-    with running(checkout, measured=1) as run:
-        os.kill(run.pid, signal.SIGSTOP)  # it lives, and cannot end before the others start
-        assert checkout.run("--dry-run").returncode == 0
-        for _ in range(2):
-            second = checkout.run()
-            assert second.returncode == 1
-            assert "Directory cannot be locked" in second.stderr
-        os.kill(run.pid, signal.SIGCONT)
-        assert run.wait() == 0
-    assert len(stamps(checkout)) == 6
 
 
 def test_a_failing_operator_is_a_row_and_the_rest_goes_on(checkout):
@@ -324,80 +153,3 @@ def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):
     assert "operators: 6 tuples, 0 measured, 6 to measure" in planned
     assert "models: 2, 0 measured, 2 to measure" in planned
     assert not list((checkout.root / "results").glob("local/*"))
-
-
-def test_two_runs_on_one_device_take_turns_and_say_so(tmp_path):
-    checkouts = [Checkout(tmp_path / name) for name in ("here", "there")]
-    runs = [
-        subprocess.Popen(
-            checkout.command(), cwd=checkout.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        for checkout in checkouts
-    ]
-    outputs = [b"".join(run.communicate(timeout=300)).decode() for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], outputs
-    rows = [
-        row
-        for checkout in checkouts
-        for kind in ("operators", "models")
-        for path in checkout.root.glob(f"results/local/{kind}/*.parquet")
-        for row in pq.read_table(path).to_pylist()
-    ]
-    assert len(rows) == 2 * (6 + 2)
-    trials = sorted((row["started_at"], row["ended_at"]) for row in rows)
-    assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(trials))
-    assert any("waiting for the device, held by process" in output for output in outputs)
-
-
-def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(checkout):
-    """Killed in turn: a measurement's process, its job's, and the server that both come from."""
-    edit(
-        checkout.root / "tests/study/config.yaml",
-        lambda config: config["measurement"].update(warm_up_s=1.0),
-    )
-    results = checkout.root / "results"
-    run = subprocess.Popen(
-        checkout.command(), cwd=checkout.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    wait_until(lambda: (results / "local/sensor.json").exists())
-    wait_until(lambda: (results / "operator_tuples.json").exists())
-    for kind in ("measurement", "job", "server"):
-        killed = wait_until(lambda: processes(run.pid))[kind]
-        os.kill(killed, signal.SIGKILL)
-        wait_until(lambda killed=killed: killed not in processes(run.pid).values())
-    output = b"".join(run.communicate(timeout=300)).decode()
-    assert run.returncode == 1, output
-    assert "the worker was killed by signal 9" in output
-    paths = [*results.glob("local/operators/*.parquet"), *results.glob("local/models/*.parquet")]
-    rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
-    assert sorted(row["status"] for row in rows) == ["crashed"] + ["ok"] * 6
-    [crashed] = [row for row in rows if row["status"] == "crashed"]
-    assert "SIGKILL" in crashed["error"]
-    again = [rule for rule in checkout.started() if rule.startswith("benchmark")]
-    assert len(again) == 1, "the job that was killed"
-
-
-def processes(run: int) -> dict[str, int]:
-    """What a measurement of a run consists of: a server, its job, and the measurement itself."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            environment = (path / "environ").read_bytes()
-            if f"OPCOST_RUN={run}\0".encode() not in environment:
-                continue
-            if b"opcost.workers.server" in (path / "cmdline").read_bytes():
-                state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
-                if state != "Z":
-                    parents[int(path.name)] = int(parent)
-    for measurement, job in parents.items():
-        if parents.get(job) in parents:
-            return {"server": parents[job], "job": job, "measurement": measurement}
-    return {}
-
-
-def wait_until(condition, timeout_s=120):
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found

@@ -1,0 +1,79 @@
+"""Copies of the repository, to run Snakemake in."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+REPOSITORY = Path(__file__).parent.parent
+MEASUREMENTS = "results/local/operators/*.parquet"
+
+
+class Checkout:
+    """A copy of the repository, to run Snakemake in."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in (
+            "Snakefile",
+            "workflow",
+            "profiles",
+            "scripts",
+            "config",
+            "envs",
+            "tests/study",
+        ):
+            source, copy = REPOSITORY / name, root / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, copy)
+
+    def command(self, *arguments: str) -> list[str]:
+        study = ["--configfile", "tests/study/config.yaml"]
+        # The profile's `quiet` would hide which rules run.
+        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--quiet", "host"]
+        return [*command, *study, *arguments]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.root,
+            env=os.environ | {"PYTHONPATH": str(self.other_package())},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    def other_package(self) -> Path:
+        """Where another opcost is installed, which is not to be used."""
+        package = self.root / "installed" / "opcost"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "__init__.py").write_text("raise ImportError('another opcost')\n")
+        return package.parent
+
+    def started(self, *arguments: str) -> list[str]:
+        """Run, and name the rule of each job."""
+        completed = self.run(*arguments)
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        rules = re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", completed.stderr, re.MULTILINE)
+        return sorted(rule for rule in rules if rule not in ("all", "default", "characterize"))
+
+
+def edit(path: Path, change) -> None:
+    document = yaml.safe_load(path.read_text())
+    change(document)
+    path.write_text(yaml.safe_dump(document))
+
+
+def configure(checkout, **changes) -> None:
+    edit(checkout.root / "tests/study/config.yaml", lambda config: config.update(changes))
+
+
+def stamps(checkout) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in checkout.root.glob(MEASUREMENTS)}

@@ -1,0 +1,138 @@
+"""Runs that are interrupted, killed, or meet one another on a device."""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from checkout import Checkout, edit, stamps
+
+
+@contextlib.contextmanager
+def running(checkout, measured: int):
+    """A run in the background, from the moment that it has measured some tuples."""
+    with subprocess.Popen(
+        checkout.command(),
+        cwd=checkout.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as run:
+        deadline = time.monotonic() + 120
+        while len(stamps(checkout)) < measured and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield run
+
+
+def test_the_same_command_resumes_an_interrupted_and_a_killed_run(checkout):
+    with running(checkout, measured=1) as run:
+        os.killpg(run.pid, signal.SIGINT)  # as Ctrl-C does
+        output, _ = run.communicate(timeout=120)
+    assert run.returncode == 1
+    assert "What was measured is kept: the same command goes on from there." in output.decode()
+    interrupted = stamps(checkout)
+    assert 1 <= len(interrupted) < 5
+    with running(checkout, measured=len(interrupted) + 1) as run:
+        run.kill()
+    before = stamps(checkout)
+    assert interrupted.items() <= before.items()
+    assert len(interrupted) < len(before) < 6
+    started = checkout.started()
+    # A job outlives the killed Snakemake, and may have finished meanwhile.
+    assert started.count("benchmark_operator") <= 6 - len(before)
+    assert before.items() <= stamps(checkout).items()
+    assert len(stamps(checkout)) == 6
+
+
+def test_a_second_run_beside_a_live_one_is_refused(checkout):
+    with running(checkout, measured=1) as run:
+        os.kill(run.pid, signal.SIGSTOP)  # it lives, and cannot end before the others start
+        assert checkout.run("--dry-run").returncode == 0
+        for _ in range(2):
+            second = checkout.run()
+            assert second.returncode == 1
+            assert "Directory cannot be locked" in second.stderr
+        os.kill(run.pid, signal.SIGCONT)
+        assert run.wait() == 0
+    assert len(stamps(checkout)) == 6
+
+
+def test_two_runs_on_one_device_take_turns_and_say_so(tmp_path):
+    checkouts = [Checkout(tmp_path / name) for name in ("here", "there")]
+    runs = [
+        subprocess.Popen(
+            checkout.command(), cwd=checkout.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for checkout in checkouts
+    ]
+    outputs = [b"".join(run.communicate(timeout=300)).decode() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    rows = [
+        row
+        for checkout in checkouts
+        for kind in ("operators", "models")
+        for path in checkout.root.glob(f"results/local/{kind}/*.parquet")
+        for row in pq.read_table(path).to_pylist()
+    ]
+    assert len(rows) == 2 * (6 + 2)
+    trials = sorted((row["started_at"], row["ended_at"]) for row in rows)
+    assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(trials))
+    assert any("waiting for the device, held by process" in output for output in outputs)
+
+
+def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(checkout):
+    """Killed in turn: a measurement's process, its job's, and the server that both come from."""
+    edit(
+        checkout.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(warm_up_s=1.0),
+    )
+    results = checkout.root / "results"
+    run = subprocess.Popen(
+        checkout.command(), cwd=checkout.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    wait_until(lambda: (results / "local/sensor.json").exists())
+    wait_until(lambda: (results / "operator_tuples.json").exists())
+    for kind in ("measurement", "job", "server"):
+        killed = wait_until(lambda: processes(run.pid))[kind]
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda killed=killed: killed not in processes(run.pid).values())
+    output = b"".join(run.communicate(timeout=300)).decode()
+    assert run.returncode == 1, output
+    assert "the worker was killed by signal 9" in output
+    paths = [*results.glob("local/operators/*.parquet"), *results.glob("local/models/*.parquet")]
+    rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
+    assert sorted(row["status"] for row in rows) == ["crashed"] + ["ok"] * 6
+    [crashed] = [row for row in rows if row["status"] == "crashed"]
+    assert "SIGKILL" in crashed["error"]
+    again = [rule for rule in checkout.started() if rule.startswith("benchmark")]
+    assert len(again) == 1, "the job that was killed"
+
+
+def processes(run: int) -> dict[str, int]:
+    """What a measurement of a run consists of: a server, its job, and the measurement itself."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            environment = (path / "environ").read_bytes()
+            if f"OPCOST_RUN={run}\0".encode() not in environment:
+                continue
+            if b"opcost.workers.server" in (path / "cmdline").read_bytes():
+                state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
+                if state != "Z":
+                    parents[int(path.name)] = int(parent)
+    for measurement, job in parents.items():
+        if parents.get(job) in parents:
+            return {"server": parents[job], "job": job, "measurement": measurement}
+    return {}
+
+
+def wait_until(condition, timeout_s=120):
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found

@@ -1,0 +1,85 @@
+"""What a change of the study, or of its results, makes Snakemake do again, and what not."""
+
+import pyarrow.parquet as pq
+import yaml
+from checkout import MEASUREMENTS, configure, edit, stamps
+
+
+def test_nothing_is_done_twice(done):
+    assert done.started() == []
+
+
+def test_a_comment_in_a_model_config_does_nothing(done):
+    with (done.root / "tests/study/models/tiny_cnn.yaml").open("a") as file:
+        file.write("# a remark\n")
+    with (done.root / "tests/study/models/tiny.py").open("a") as file:
+        file.write("# a remark\n")
+    assert done.started() == []
+
+
+def test_moved_model_configs_do_nothing(done):
+    (done.root / "tests/study/models").rename(done.root / "elsewhere")
+    configure(done, model_directory="elsewhere")
+    assert done.started() == []
+
+
+def test_a_new_model_measures_only_its_new_tuples(done):
+    model = {"factory": "tiny:mlp", "arguments": {"width": 8}, "inputs": [{"shape": [4, 8]}]}
+    (done.root / "tests/study/models/square.yaml").write_text(yaml.safe_dump(model))
+    configure(done, models=["tiny_mlp", "tiny_cnn", "square"])
+    before = stamps(done)
+    assert done.started() == sorted(
+        ["extract", "models", "collect", "benchmark_model", "database", "compare", "report"]
+        # linear 4x8 to 8 (once, though called twice) and relu 4x8
+        + ["benchmark_operator"] * 2
+    )
+    assert before.items() <= stamps(done).items()
+
+
+def test_a_removed_model_measures_nothing(done):
+    configure(done, models=["tiny_cnn"])
+    assert done.started() == ["collect", "compare", "database", "models", "report"]
+    assert len(pq.read_table(done.root / "results/database.parquet")) == 3
+
+
+def test_a_changed_model_config_extracts_that_model_alone(done):
+    change = {"inputs": [{"shape": [2, 3, 8, 8]}]}
+    edit(done.root / "tests/study/models/tiny_cnn.yaml", lambda model: model.update(change))
+    before = stamps(done)
+    assert done.started() == sorted(
+        ["extract", "models", "collect", "benchmark_model", "database", "compare", "report"]
+        + ["benchmark_operator"] * 3
+    )
+    assert before.items() <= stamps(done).items()
+
+
+def test_a_changed_factory_extracts_its_models(done):
+    source = done.root / "tests/study/models/tiny.py"
+    source.write_text(source.read_text().replace("nn.ReLU()", "nn.Sigmoid()"))
+    # Both models change: the file is theirs. Their linear and conv2d tuples stay measured.
+    assert done.started().count("extract") == 2
+    assert len(stamps(done)) == 6 + 2
+
+
+def test_a_changed_measurement_setting_measures_again(done):
+    edit(
+        done.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(time_relative_ci=0.4),
+    )
+    before = stamps(done)
+    started = done.started()
+    assert started.count("extract") == 0
+    assert started.count("benchmark_operator") == 6
+    assert started.count("benchmark_model") == 2
+    assert not before.items() & stamps(done).items()
+
+
+def test_where_a_cluster_would_send_jobs_measures_nothing_again(done):
+    cluster = {"gpu_model": "h100", "partition": "long", "constraint": "big", "exclusive": True}
+    configure(done, targets={"local": {"device": "cpu", "cluster": cluster}})
+    assert done.started() == []
+
+
+def test_a_deleted_measurement_is_measured_again(done):
+    next(done.root.glob(MEASUREMENTS)).unlink()
+    assert done.started() == ["benchmark_operator", "compare", "database", "report"]
