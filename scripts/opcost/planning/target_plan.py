@@ -142,7 +142,7 @@ def _memory(
         free = open_device(target).free_memory_bytes()
     except OpcostError as error:
         return [f"{text}; whether it fits is not known here: {error}"]
-    lines = [f"{text}, the largest; {free / _MIB:.0f} MiB are free"]
+    lines = [f"{text}, the largest, beside its workspace; {free / _MIB:.0f} MiB are free"]
     for tuple_id in planned.chosen:
         if memory_bytes(tuples[tuple_id]) > free:
             lines.append(f"  does not fit: {tuples[tuple_id].operator_tuple}")
