@@ -1,10 +1,12 @@
 """Copies of the repository, to run Snakemake in."""
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import yaml
@@ -77,3 +79,26 @@ def configure(checkout, **changes) -> None:
 
 def stamps(checkout) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in checkout.root.glob(MEASUREMENTS)}
+
+
+@contextlib.contextmanager
+def running(checkout, measured: int):
+    """A run in the background, from the moment that it has measured some tuples."""
+    with subprocess.Popen(
+        checkout.command(),
+        cwd=checkout.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as run:
+        wait_until(lambda: len(stamps(checkout)) >= measured)
+        yield run
+
+
+def wait_until(condition, timeout_s=120):
+    """What the condition is, once it is true; fails after that time."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found

@@ -5,27 +5,10 @@ import itertools
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from checkout import Checkout, edit, stamps
-
-
-@contextlib.contextmanager
-def running(checkout, measured: int):
-    """A run in the background, from the moment that it has measured some tuples."""
-    with subprocess.Popen(
-        checkout.command(),
-        cwd=checkout.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as run:
-        deadline = time.monotonic() + 120
-        while len(stamps(checkout)) < measured and time.monotonic() < deadline:
-            time.sleep(0.05)
-        yield run
+from checkout import Checkout, edit, running, stamps, wait_until
 
 
 def test_the_same_command_resumes_an_interrupted_and_a_killed_run(checkout):
@@ -128,11 +111,3 @@ def processes(run: int) -> dict[str, int]:
         if parents.get(job) in parents:
             return {"server": parents[job], "job": job, "measurement": measurement}
     return {}
-
-
-def wait_until(condition, timeout_s=120):
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found

@@ -1,10 +1,11 @@
 """The real workflow on a study of seconds: what it makes, plans and refuses."""
 
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from checkout import MEASUREMENTS, configure, edit, stamps
+from checkout import MEASUREMENTS, configure, edit, running, stamps, wait_until
 from opcost.rows.schemas import SCHEMA_VERSION
 
 
@@ -17,6 +18,16 @@ def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
         + ["benchmark_model"] * 2
         + ["database", "compare", "models", "report"]
     )
+
+
+def test_snakemake_has_no_more_threads_after_many_jobs_than_after_one(checkout):
+    with running(checkout, measured=1) as run:
+        tasks = Path(f"/proc/{run.pid}/task")
+        early = len(list(tasks.iterdir()))
+        wait_until(lambda: len(stamps(checkout)) == 6)
+        late = len(list(tasks.iterdir()))
+        run.communicate()
+    assert late < early + 3
 
 
 def test_the_results_say_what_the_models_cost(finished):

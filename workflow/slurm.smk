@@ -8,7 +8,3 @@ def ask_nothing_but_squeue():
     plugin = sys.modules.get("snakemake_executor_plugin_slurm")
     if plugin and getattr(workflow.executor_settings, "status_command", None) == "squeue":
         plugin.is_query_tool_available = lambda tool: tool == "squeue"
-
-
-onstart:
-    ask_nothing_but_squeue()
