@@ -34,6 +34,7 @@ _CHANNELS = 48
 _SIZE = 28
 _PAIRS = 120
 _FEWEST = 6
+_PATIENCE = 4
 
 _SMALL_CHANNELS = 16
 _SMALL_SIZE = 8
@@ -122,10 +123,14 @@ def _view_call_s(device: Device, watch: Watch) -> Estimate:
 
 
 def _undisturbed_median(measure: Callable[[], float], count: int, watch: Watch) -> Estimate:
-    """The median over undisturbed measurements; over all of them, where those are too few."""
-    values, undisturbed = [], []
+    """The median over `count` undisturbed measurements, for which it waits as long as four times as
+    many take. Over all of them, where hardly any was undisturbed: so are the operators' then, and
+    their rows are flagged.
+    """
+    values: list[float] = []
+    undisturbed: list[bool] = []
     watch.look()
-    for _ in range(count):
+    while sum(undisturbed) < count and len(values) < _PATIENCE * count:
         values.append(measure())
         undisturbed.append(watch.look())
     counted = list(itertools.compress(values, undisturbed))
