@@ -9,7 +9,7 @@ def main() -> None:
     from pathlib import Path
 
     from opcost.errors import reported
-    from opcost.measuring.job import identify_target
+    from opcost.measuring.target_identity import identify_target
     from opcost.study import Conditions
 
     parser = argparse.ArgumentParser(description=__doc__)

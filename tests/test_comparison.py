@@ -81,7 +81,7 @@ OVERHEAD = {
     f"{name}_overhead{limit}_s": seconds * factor
     for name, seconds in {"call": 1e-5, "displaced_call": 1e-4, "view_call": 1e-6}.items()
     for limit, factor in {"": 1.0, "_ci_low": 0.9, "_ci_high": 1.1}.items()
-}
+} | {"overhead_disturbed": False}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,14 @@ def test_the_overhead_of_calls_is_in_the_estimate_and_stated_apart(
     assert comparison["overhead_time_s"] == pytest.approx(overhead_s)
     assert comparison["estimate_time_s"] == pytest.approx(4e-3 + overhead_s)
     assert "The sum contains the overhead of calls" in summarise([comparison], [])
+
+
+def test_an_overhead_that_was_measured_under_disturbances_is_said_to_be(compare):
+    comparison, _ = compare(**OVERHEAD, core_cache_bytes=0)
+    disturbed, _ = compare(**OVERHEAD | {"overhead_disturbed": True}, core_cache_bytes=0)
+    said = "Something else slowed the core all the time in which the overhead of calls was measured"
+    assert said not in summarise([comparison], [])
+    assert said in summarise([disturbed], [])
 
 
 def test_where_the_device_sets_the_pace_there_is_no_overhead(compare):

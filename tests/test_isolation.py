@@ -15,9 +15,10 @@ import pytest
 from opcost.devices.lock import exclusive
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
-from opcost.measuring import job
-from opcost.measuring.isolation import run_isolated
+from opcost.measuring import job, target_identity
+from opcost.measuring.isolation import answer_of, run_isolated
 from opcost.measuring.job import Place, operator_job
+from opcost.measuring.target_identity import identify_target
 from opcost.rows import records, schemas
 from opcost.tuples import manifest
 
@@ -49,7 +50,7 @@ def test_a_kill_may_mean_that_memory_ran_out():
 
 def test_a_hang_ends_at_the_time_limit():
     status, message = run_isolated(lambda: time.sleep(60), timeout_s=0.2)
-    assert (status, message) == ("timeout", "gave up after 0.2 s (measurement.timeout_s)")
+    assert (status, message) == ("timeout", "gave up after 0.2 s")
 
 
 def test_a_fault_of_the_harness_is_no_result(capfd):
@@ -57,6 +58,24 @@ def test_a_fault_of_the_harness_is_no_result(capfd):
         run_isolated(lambda: 1 / 0, timeout_s=10)
     assert caught.value.code == 1
     assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_a_child_can_be_asked():
+    assert answer_of(lambda: {"pid": os.getpid()}, timeout_s=10)["pid"] != os.getpid()
+
+
+def test_a_child_that_dies_has_no_answer():
+    with pytest.raises(OpcostError, match="crashed: killed by SIGSEGV"):
+        answer_of(lambda: crash(signal.SIGSEGV), timeout_s=10)
+
+
+def test_a_child_that_cannot_answer_says_why(capfd):
+    def question():
+        raise OpcostError("no such device")
+
+    with pytest.raises(SystemExit):
+        answer_of(question, timeout_s=10)
+    assert capfd.readouterr().err == "opcost: no such device\n"
 
 
 def test_a_child_does_not_outlive_its_killed_parent(tmp_path):
@@ -125,10 +144,33 @@ def enter(context):
         raise AssertionError("must not get in")
 
 
+@pytest.fixture(scope="module")
+def identified(conditions, tmp_path_factory):
+    """What is found out about a target on this machine, once for all tests."""
+    path = tmp_path_factory.mktemp("identity") / "device.json"
+    identify_target(conditions.target, path)
+    return path.read_text()
+
+
 @pytest.fixture
-def place(conditions, tmp_path):
-    job.identify_target(conditions.target, tmp_path / "device.json")
+def place(conditions, identified, tmp_path):
+    (tmp_path / "device.json").write_text(identified)
     return Place("local", conditions, tmp_path / "device.json")
+
+
+def test_a_target_knows_what_calls_cost_on_it(identified):
+    identity = json.loads(identified)
+    assert identity["device"] == "cpu"
+    value, low, high = identity["overhead"]["call_s"]
+    assert low < value < high
+
+
+def test_a_core_that_was_disturbed_when_the_study_began_is_looked_at_again(
+    conditions, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(CpuDevice, "quiet_s", lambda _: 10.0)
+    identify_target(conditions.target, tmp_path / "device.json")
+    assert json.loads((tmp_path / "device.json").read_text())["quiet_s"] < 1
 
 
 @pytest.fixture
@@ -139,7 +181,7 @@ def one_tuple(tiny_tuples, tmp_path):
 
 
 def test_a_tuple_that_kills_its_process_is_a_row(place, one_tuple, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "_expected_device", lambda *_: crash(signal.SIGABRT))
+    monkeypatch.setattr(job, "expected_device", lambda *_: crash(signal.SIGABRT))
     tuple_id, path = one_tuple
     operator_job(tuple_id, path, place, tmp_path / "row.parquet")
     [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
@@ -163,6 +205,7 @@ def card_of(monkeypatch):
     """Makes the processor pass for a card with that identifier."""
 
     def pretend(uuid, name="Card"):
+        monkeypatch.setattr(CpuDevice, "name", "card")
         monkeypatch.setattr(CpuDevice, "uuid", uuid)
         monkeypatch.setattr(CpuDevice, "model_name", name)
 
@@ -171,7 +214,7 @@ def card_of(monkeypatch):
 
 def measured_on(card_of, conditions, one_tuple, folder, second_card):
     card_of("first")
-    job.identify_target(conditions.target, folder / "device.json")
+    identify_target(conditions.target, folder / "device.json")
     card_of(*second_card)
     place = Place("h100", conditions, folder / "device.json")
     operator_job(*one_tuple, place, folder / "row.parquet")
@@ -205,13 +248,13 @@ def test_any_card_of_a_kind_may_measure_if_that_is_asked_for(
 def test_a_card_of_another_kind_may_not(card_of, any_of_kind, one_tuple, tmp_path, capfd):
     with pytest.raises(SystemExit):
         measured_on(card_of, any_of_kind, one_tuple, tmp_path, ("second", "Other"))
-    assert "began on cpu (Card), but this is cpu (Other)" in capfd.readouterr().err
+    assert "began on card (Card), but this is card (Other)" in capfd.readouterr().err
 
 
 def test_a_card_of_a_kind_is_locked_as_itself(
     card_of, any_of_kind, one_tuple, tmp_path, capfd, monkeypatch
 ):
-    monkeypatch.setattr(job, "_ALLOTTED_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(target_identity, "_ALLOTTED_TIMEOUT_S", 0.1)
     with (
         exclusive(hashlib.sha256(b"second").hexdigest()[:16], "somebody else"),
         pytest.raises(SystemExit),

@@ -27,7 +27,7 @@ from opcost.devices.disturbance import find_quiet_s
 from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
 from opcost.measuring import protocol, workload
-from opcost.measuring.overhead import measure_overhead
+from opcost.measuring.overhead import overhead_of, sample_overhead
 from opcost.models import construction
 from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
 from opcost.tuples.extraction import extract_model_tuples
@@ -53,6 +53,7 @@ FORK = multiprocessing.get_context("fork")
 STATES = ("cold", "model", "warm")
 VISITS = 3
 TRIES = 10
+PROCESSES = 6
 QUIET_WITHIN_S = 20.0
 SETTINGS = dataclasses.replace(
     default_measurement(Path("workflow/schemas")),
@@ -202,14 +203,15 @@ def main():
     open_device(Target("cpu", 1, False))
     device = OneBlock(int(arguments.caches * CpuDevice().last_level_cache_bytes * 1.2) + 2**30)
     watch = device.watch(find_quiet_s(QUIET_WITHIN_S))
-    overhead = in_a_fork(measure_overhead, device, watch)
+    overhead = overhead_of([in_a_fork(sample_overhead, device, watch) for _ in range(PROCESSES)])
     generator = random.Random(0)
     columns = [*STATES, "model + overhead"]
     errors = {(whole, column): [] for whole in ("loop", "copies") for column in columns}
     print(f"{device.model_name}, torch {torch.__version__}, batch {arguments.batch}, one thread")
     print(f"sentinel: {watch.quiet_s * 1e6:.1f} us")
-    for name, estimate in vars(overhead).items():
-        print(f"{name}: {estimate.value * 1e6:.1f} us")
+    for name in ("call_s", "displaced_call_s", "view_call_s"):
+        low, high = getattr(overhead, name).low, getattr(overhead, name).high
+        print(f"{name}: {low * 1e6:.1f} to {high * 1e6:.1f} us")
     print()
     header = " | ".join(
         f"{whole} (spread) | " + " | ".join(columns) for whole in ("loop", "copies")

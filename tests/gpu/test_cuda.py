@@ -5,6 +5,8 @@ pytest -m gpu
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -12,7 +14,6 @@ from opcost.devices.disturbance import NoWatch
 from opcost.devices.target_device import open_device
 from opcost.energy.device_meter import open_meter
 from opcost.energy.meter import sensor_of
-from opcost.measuring import job
 from opcost.measuring.benchmark import benchmark_model, benchmark_operator
 from opcost.measuring.target_sensor import characterise_target
 from opcost.study import Conditions, InputSpec, ModelDefinition, Target
@@ -51,11 +52,15 @@ def relu(elements):
     return TupleRecord(operator_tuple, (spec,), True, 0, 2 * spec.bytes)
 
 
-def test_the_device_knows_itself(gpu, tmp_path):
+def test_the_device_knows_itself(gpu, on_gpu, tmp_path):
     assert gpu.model_name.startswith("NVIDIA")
     assert gpu.last_level_cache_bytes > 2**20
-    job.identify_target(TARGET, tmp_path / "device.json")
-    assert gpu.uuid_hash in (tmp_path / "device.json").read_text()
+    script = [sys.executable, "scripts/identify_target.py", "--conditions", on_gpu.to_json()]
+    subprocess.run([*script, "--output", tmp_path / "device.json"], check=True)
+    identity = json.loads((tmp_path / "device.json").read_text())
+    assert identity["device_uuid_hash"] == gpu.uuid_hash
+    # The host runs ahead: what it does between two calls costs nothing.
+    assert (identity["quiet_s"], identity["overhead"]) == (None, None)
 
 
 def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, on_gpu):

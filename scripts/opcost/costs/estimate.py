@@ -147,6 +147,7 @@ class ModelEstimate:
             "overhead_time_s": sum(count * each.value for count, each in self.overhead.values())
             if self.operators_time
             else None,
+            "overhead_disturbed": self.rows[0]["overhead_disturbed"] if self.overhead else None,
             **interval_columns("estimate_energy", "j", self.energy),
             "partial_time_s": sum(term.calls * term.row["time_s"] for term in measured if term.row),
             "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,

@@ -8,6 +8,7 @@ from typing import Any
 
 from opcost.costs.explanation import Explanation
 from opcost.costs.model_argument import study_lines
+from opcost.costs.summary import disturbed_overhead
 from opcost.models.definition import ModelDefinition
 from opcost.text import joules, percent, scaled, seconds, table, with_interval
 from opcost.tuples.model_tuples import ModelTuples
@@ -110,6 +111,7 @@ def _notes(explanation: Explanation, columns: Mapping[str, Any]) -> list[str]:
         notes.append(
             f"{seconds(columns['overhead_time_s'])} of the time are the overhead of calls (Python, "
             "dispatch, code that the core's cache has lost)."
+            f"{disturbed_overhead(columns)}"
         )
     if estimate.spread is not None:
         notes.append(

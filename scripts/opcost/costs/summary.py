@@ -35,6 +35,16 @@ def summarise(
     return "\n\n".join([*parts, *(["\n".join(not_extracted(refused))] if refused else [])])
 
 
+def disturbed_overhead(columns: Row) -> str:
+    """A sentence, after others, if the overhead of calls was measured under disturbances."""
+    if not columns["overhead_disturbed"]:
+        return ""
+    return (
+        " Something else slowed the core all the time in which the overhead of calls was measured, "
+        "so it is too high: delete the target's folder in results and run again on a quiet machine."
+    )
+
+
 def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
     first = comparison[0]
     lines = [
@@ -91,7 +101,7 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
     if overheads:
         notes.append(
             "The sum contains the overhead of calls (Python, dispatch, code that the core's cache "
-            f"has lost): {', '.join(overheads)}."
+            f"has lost): {', '.join(overheads)}.{disturbed_overhead(comparison[0])}"
         )
     spread = comparison[0]["spread"]
     if spread is not None:

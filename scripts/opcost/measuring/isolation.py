@@ -1,12 +1,15 @@
 """A child process whose death is an answer."""
 
 import ctypes
+import json
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from opcost.errors import OpcostError, reported
 
 _PR_SET_PDEATHSIG = 1
 
@@ -22,7 +25,7 @@ def run_isolated(work: Callable[[], None], timeout_s: float) -> tuple[str, str] 
         _be_the_child(work)
     status = _wait(child, timeout_s)
     if status is None:
-        return "timeout", f"gave up after {timeout_s:g} s (measurement.timeout_s)"
+        return "timeout", f"gave up after {timeout_s:g} s"
     code = os.waitstatus_to_exitcode(status)
     if code == 0:
         return None
@@ -30,6 +33,26 @@ def run_isolated(work: Callable[[], None], timeout_s: float) -> tuple[str, str] 
         sys.exit(code if code > 0 else 128 - code)
     hint = ": the system may have run out of memory" if -code == signal.SIGKILL else ""
     return "crashed", f"killed by {signal.Signals(-code).name}{hint}"
+
+
+def answer_of(question: Callable[[], Any], timeout_s: float) -> Any:
+    """What `question` returns in a forked child, as JSON data of at most some kilobytes.
+
+    Raises OpcostError if the child dies. Fork before torch has run anything.
+    """
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as answers, os.fdopen(writer, "wb") as answer:
+
+        def work() -> None:
+            with reported():
+                answer.write(json.dumps(question()).encode())
+                answer.flush()
+
+        death = run_isolated(work, timeout_s)
+        answer.close()
+        if death is not None:
+            raise OpcostError(": ".join(death))
+        return json.load(answers)
 
 
 def _be_the_child(work: Callable[[], None]) -> NoReturn:

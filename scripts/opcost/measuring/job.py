@@ -7,24 +7,19 @@ stays light, unless it is a warm worker: heavy modules are imported inside funct
 import json
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from opcost.devices.lock import exclusive
 from opcost.errors import OpcostError, reported
-from opcost.files import replacing
 from opcost.measuring.isolation import run_isolated
+from opcost.measuring.target_identity import expected_device
 from opcost.study import Conditions, ModelDefinition, Target
 from opcost.tuples.manifest import read_record
 
 _SENSOR_TIMEOUT_S = 600
-_OF_A_KIND = {"device_uuid_hash": None, "lock_key": None}
-_ALLOTTED_TIMEOUT_S = 20
-"""Seconds to wait for a device that a cluster gave to this job alone."""
-_UNTIL_THE_END = ExitStack()
-"""Locks that the process of a measurement holds until it ends."""
 
 HeldSeconds = Callable[[], float]
 """Answers for how many seconds the job has held its device."""
@@ -45,29 +40,6 @@ class Place:
         return self.conditions.measurement.timeout_s
 
 
-def identify_target(target: Target, output: Path) -> None:
-    """Write what device a target stands for here, and what a call costs there beyond its operator.
-
-    Raises OpcostError if there is none.
-    """
-    from opcost.measuring.overhead import measure_overhead
-
-    device, identity = _open_identified(target)
-    with exclusive(identity["lock_key"], f"the identity of {identity['device']}"):
-        quiet_s = device.quiet_s()
-        watch = device.watch(quiet_s)
-        overhead = measure_overhead(device, watch)
-        if (quieter_s := watch.quieter_s()) is not None:
-            quiet_s = quieter_s
-            overhead = measure_overhead(device, device.watch(quiet_s))
-        identity["quiet_s"] = quiet_s
-        identity["overhead"] = overhead and overhead.to_document()
-    if target.any_of_kind and device.uuid_hash:
-        identity |= _OF_A_KIND
-    with replacing(output) as temporary:
-        temporary.write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
-
-
 def sensor_job(device: str, target: str, device_file: Path, output: Path) -> None:
     """Characterise the power sensor of a target's device, and write its file."""
     settings = Target(device, threads=1, tf32=False)
@@ -75,10 +47,10 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
     def measure(_: HeldSeconds) -> None:
         from opcost.measuring.target_sensor import characterise_target
 
-        def expected_device() -> Any:
-            return _expected_device(settings, target, device_file)[0]
+        def device_again() -> Any:
+            return expected_device(settings, target, device_file)[0]
 
-        characterise_target(device, expected_device, output)
+        characterise_target(device, device_again, output)
 
     def record_death(status: str, reason: str, _: HeldSeconds) -> None:
         raise OpcostError(f"characterising the power sensor failed: {status}: {reason}")
@@ -95,7 +67,7 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         from opcost.planning.progress import again_line, operator_line
         from opcost.rows import records, schemas
 
-        device, watch = _expected_device(place.conditions.target, place.target, place.device_file)
+        device, watch = expected_device(place.conditions.target, place.target, place.device_file)
         row = benchmark.benchmark_operator(
             record, device, watch, place.conditions, place.target, place.sensor_file
         )
@@ -125,7 +97,7 @@ def model_job(
         from opcost.planning.progress import model_line
         from opcost.rows import records, schemas
 
-        device, watch = _expected_device(place.conditions.target, place.target, place.device_file)
+        device, watch = expected_device(place.conditions.target, place.target, place.device_file)
         row = benchmark.benchmark_model(
             definition,
             device,
@@ -178,48 +150,12 @@ def _death_columns(place: Place, status: str, reason: str) -> dict[str, Any]:
     from opcost.rows import records
 
     identity = json.loads(place.device_file.read_text(encoding="utf-8"))
+    remedy = " (measurement.timeout_s)" if status == "timeout" else ""
     return records.condition_columns(place.conditions, place.target) | {
         "device": identity["device"],
         "device_name": identity["device_name"],
         "device_uuid_hash": identity["device_uuid_hash"],
         "quiet_sentinel_time_s": identity["quiet_s"],
         "status": status,
-        "error": reason,
+        "error": reason + remedy,
     }
-
-
-def _open_identified(target: Target) -> tuple[Any, dict[str, Any]]:
-    from opcost.devices.target_device import open_device
-
-    device = open_device(target)
-    identity = {
-        "device": device.name,
-        "device_name": device.model_name,
-        "device_uuid_hash": device.uuid_hash,
-        "lock_key": device.uuid_hash or device.name,
-    }
-    return device, identity
-
-
-def _expected_device(settings: Target, target: str, device_file: Path) -> tuple[Any, Any]:
-    """The target's device, and the watch for what disturbs it.
-
-    Raises OpcostError if it is not the device that the study began with.
-    """
-    device, found = _open_identified(settings)
-    expected = json.loads(device_file.read_text(encoding="utf-8"))
-    quiet_s, _ = expected.pop("quiet_s"), expected.pop("overhead")
-    if expected["lock_key"] is None:
-        _UNTIL_THE_END.enter_context(
-            exclusive(found["lock_key"], f"target {target}", _ALLOTTED_TIMEOUT_S)
-        )
-        found |= _OF_A_KIND
-    if found != expected:
-        alike = found["device_name"] == expected["device_name"]
-        hint = "; or set any_of_kind: true where any such device may do" if alike else ""
-        raise OpcostError(
-            f"target {target!r} began on {expected['device']} ({expected['device_name']}), "
-            f"but this is {found['device']} ({found['device_name']}): numbers of two devices are "
-            f"never mixed. Name another target, or delete {device_file.parent} to start anew{hint}"
-        )
-    return device, device.watch(quiet_s)

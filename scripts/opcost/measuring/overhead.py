@@ -1,6 +1,7 @@
 """What a call costs on a processor beyond the operator's own time: Python, dispatch, lost code.
 
-No operator benchmark contains it, every model does. It is measured once for a target:
+No operator benchmark contains it, every model does. It is measured once for a target, in several
+processes, because each finds memory in other places and so another overhead:
 
 - `call_s`: between two calls whose code the core's own cache still holds. A small network, run as
   modules and run as the same operator calls in a row.
@@ -17,7 +18,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -32,17 +33,26 @@ _BLOCKS = 24
 _COPIES = 8
 _CHANNELS = 48
 _SIZE = 28
-_PAIRS = 120
+_REPETITIONS = 20
 _FEWEST = 6
 _PATIENCE = 4
 
 _SMALL_CHANNELS = 16
 _SMALL_SIZE = 8
-_DISPLACED_CALLS = 120
 _ROW = 20
 
 Call = tuple[Any, tuple[Any, ...]]
 """An operator, and its arguments after the first."""
+
+
+class Sample(NamedTuple):
+    """Seconds that a call costs beyond its operator's own time, as one process finds them."""
+
+    call_s: float
+    displaced_call_s: float
+    view_call_s: float
+    disturbed: bool
+    """Whether so little of it was undisturbed that all had to count."""
 
 
 @dataclass(frozen=True)
@@ -52,26 +62,42 @@ class Overhead:
     call_s: Estimate
     displaced_call_s: Estimate
     view_call_s: Estimate
+    disturbed: bool
+    """Whether any process was disturbed all the time."""
 
-    def to_document(self) -> dict[str, list[float | None]]:
-        """The three as (value, low, high), as JSON data."""
+    def to_document(self) -> dict[str, Any]:
+        """The three as (value, low, high), and `disturbed`, as JSON data."""
         return {
-            name: [estimate.value, estimate.low, estimate.high]
-            for name, estimate in vars(self).items()
+            name: [value.value, value.low, value.high] if isinstance(value, Estimate) else value
+            for name, value in vars(self).items()
         }
 
 
-def measure_overhead(device: Device, watch: Watch) -> Overhead | None:
-    """The overhead of calls on a processor; None on a GPU."""
-    if device.torch_device.type != "cpu":
-        return None
+def overhead_of(samples: Sequence[Sample]) -> Overhead:
+    """The mean over processes, with Student's interval: processes differ by more than the
+    repetitions within one.
+    """
+    return Overhead(
+        call_s=statistics.mean([sample.call_s for sample in samples]),
+        displaced_call_s=statistics.mean([sample.displaced_call_s for sample in samples]),
+        view_call_s=statistics.mean([sample.view_call_s for sample in samples]),
+        disturbed=any(sample.disturbed for sample in samples),
+    )
+
+
+def sample_overhead(device: Device, watch: Watch) -> Sample:
+    """The overhead of calls on a processor, as this process finds it."""
+    watch.look()
     with inference_conditions():
         torch.manual_seed(0)
-        call_s = _between_calls_s(device, watch)
-        return Overhead(call_s, _displaced_call_s(device, watch), _view_call_s(device, watch))
+        call_s, call_disturbed = _undisturbed_median(_between_calls_s(device), watch)
+        displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
+        view_s, view_disturbed = _undisturbed_median(_view_call_s(device), watch)
+    disturbed = call_disturbed or displaced_disturbed or view_disturbed
+    return Sample(call_s, displaced_s, view_s, disturbed)
 
 
-def _between_calls_s(device: Device, watch: Watch) -> Estimate:
+def _between_calls_s(device: Device) -> Callable[[], float]:
     """Of a network that rotates through copies, as whole models do; weights are no difference."""
     network = nn.Sequential(*(_block(_CHANNELS) for _ in range(_BLOCKS))).eval()
     networks = [network, *(copy.deepcopy(network) for _ in range(_COPIES - 1))]
@@ -85,10 +111,10 @@ def _between_calls_s(device: Device, watch: Watch) -> Estimate:
         row_s = device.time(lambda: _in_a_row(in_a_row, image)).device_s
         return (modules_s - row_s) / len(in_a_row)
 
-    return _undisturbed_median(difference_s, _PAIRS, watch)
+    return difference_s
 
 
-def _displaced_call_s(device: Device, watch: Watch) -> Estimate:
+def _displaced_call_s(device: Device) -> Callable[[], float]:
     """Module calls on next to no data, each after as much was copied as the core's cache holds, in
     the mean over a convolution, a normalisation and an activation; less their operators' own time.
 
@@ -108,10 +134,10 @@ def _displaced_call_s(device: Device, watch: Watch) -> Estimate:
             total_s += device.time(partial(module, image)).device_s - row_s
         return total_s / len(modules)
 
-    return _undisturbed_median(beyond_s, _DISPLACED_CALLS, watch)
+    return beyond_s
 
 
-def _view_call_s(device: Device, watch: Watch) -> Estimate:
+def _view_call_s(device: Device) -> Callable[[], float]:
     image = torch.randn(1, _SMALL_CHANNELS, _SMALL_SIZE, _SMALL_SIZE)
     shape = ([1, _SMALL_CHANNELS, _SMALL_SIZE**2],)
     view = torch.ops.aten.view.default
@@ -119,22 +145,21 @@ def _view_call_s(device: Device, watch: Watch) -> Estimate:
     def row_s() -> float:
         return device.time(lambda: _repeat(view, image, shape)).device_s / _ROW
 
-    return _undisturbed_median(row_s, _PAIRS, watch)
+    return row_s
 
 
-def _undisturbed_median(measure: Callable[[], float], count: int, watch: Watch) -> Estimate:
-    """The median over `count` undisturbed measurements, for which it waits as long as four times as
-    many take. Over all of them, where hardly any was undisturbed: so are the operators' then, and
-    their rows are flagged.
+def _undisturbed_median(measure: Callable[[], float], watch: Watch) -> tuple[float, bool]:
+    """The median over undisturbed measurements, for which it waits as long as four times as many
+    take; over all, and True, if hardly any was undisturbed.
     """
     values: list[float] = []
     undisturbed: list[bool] = []
-    watch.look()
-    while sum(undisturbed) < count and len(values) < _PATIENCE * count:
+    while sum(undisturbed) < _REPETITIONS and len(values) < _PATIENCE * _REPETITIONS:
         values.append(measure())
         undisturbed.append(watch.look())
     counted = list(itertools.compress(values, undisturbed))
-    return statistics.median(counted if len(counted) >= _FEWEST else values)
+    disturbed = len(counted) < _FEWEST
+    return statistics.median(values if disturbed else counted).value, disturbed
 
 
 def _block(channels: int) -> nn.Sequential:

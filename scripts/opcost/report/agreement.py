@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from opcost.costs.summary import disturbed_overhead
 from opcost.report.flags import meaning
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, SYMBOLS, Figure, figure, targets_scale
@@ -64,7 +65,7 @@ def verdict(rows: Sequence[Row], quantity: str) -> str:
     if sure:
         agree = sum(row[f"{name}_ci_low"] <= 0 <= row[f"{name}_ci_high"] for row in sure)
         text += f" The 95 % interval of the difference contains zero for {agree} of {len(sure)}."
-    return text
+    return text + disturbed_overhead(rows[0])
 
 
 def missing(results: Results, quantity: str) -> list[tuple[str, str, str]]:

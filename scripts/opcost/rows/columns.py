@@ -88,21 +88,29 @@ RESULT: list[Column] = [
 """How a measurement ended, and what it found."""
 
 OVERHEAD: list[Column] = [
-    column
-    for kind, where in (
-        ("call", "whose code the core's own cache still holds"),
-        ("displaced_call", "whose code the core's own cache has lost"),
-        ("view_call", "of a view, the view included"),
-    )
-    for column in (
-        (
-            f"{kind}_overhead_s",
-            pa.float64(),
-            f"seconds of a call {where}, beyond its operator; null on a GPU, whose host runs ahead",
-        ),
-        (f"{kind}_overhead_ci_low_s", pa.float64(), "lower limit of its 95 % interval"),
-        (f"{kind}_overhead_ci_high_s", pa.float64(), "upper limit of its 95 % interval"),
-    )
+    *(
+        column
+        for kind, where in (
+            ("call", "whose code the core's own cache still holds"),
+            ("displaced_call", "whose code the core's own cache has lost"),
+            ("view_call", "of a view, the view included"),
+        )
+        for column in (
+            (
+                f"{kind}_overhead_s",
+                pa.float64(),
+                f"seconds of a call {where}, beyond its operator; null on a GPU, whose host runs "
+                "ahead",
+            ),
+            (f"{kind}_overhead_ci_low_s", pa.float64(), "lower limit of its 95 % interval"),
+            (f"{kind}_overhead_ci_high_s", pa.float64(), "upper limit of its 95 % interval"),
+        )
+    ),
+    (
+        "overhead_disturbed",
+        pa.bool_(),
+        "whether the device was disturbed all the time in which these were measured",
+    ),
 ]
 """What calls cost on the target beyond their operators, measured once for the study."""
 

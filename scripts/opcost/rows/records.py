@@ -47,10 +47,13 @@ def model_columns(definition: ModelDefinition) -> dict[str, Any]:
     return {"model": definition.name, "definition_json": definition.to_json()}
 
 
-def overhead_columns(document: Mapping[str, Sequence[float | None]] | None) -> dict[str, Any]:
+def overhead_columns(document: Mapping[str, Any] | None) -> dict[str, Any]:
     """The columns of what calls cost beyond their operators, from what `Overhead` wrote."""
-    values = itertools.chain.from_iterable((document or {}).values())
-    return {name: value for (name, _, _), value in zip(OVERHEAD, values, strict=False)}
+    if document is None:
+        return {}
+    *estimates, disturbed = document.values()
+    values = [*itertools.chain.from_iterable(estimates), disturbed]
+    return {name: value for (name, _, _), value in zip(OVERHEAD, values, strict=True)}
 
 
 def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:

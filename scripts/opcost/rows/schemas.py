@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from opcost.rows.columns import MEASUREMENT, OVERHEAD, Column
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 VERSIONS = {
     1: "The first.",
@@ -22,6 +22,7 @@ VERSIONS = {
     "measurements hold `quiet_sentinel_time_s`.",
     5: "What calls cost on a target stands in its operators' rows, no longer in its models'; "
     "`spread` in the database; `modules` is new.",
+    6: "`overhead_disturbed`; the intervals of what calls cost are over processes.",
 }
 """Schema version -> what it changed. Rows of different versions are never read together."""
 
@@ -114,6 +115,11 @@ COMPARISON = _schema(
         ("time_reason", pa.string(), "why there is no estimate or no reference"),
         ("operators_time_s", pa.float64(), "of the estimate, the operators' own"),
         ("overhead_time_s", pa.float64(), "of the estimate, the overhead of calls"),
+        (
+            "overhead_disturbed",
+            pa.bool_(),
+            "whether the device was disturbed all the time in which that was measured",
+        ),
         *_with_interval("estimate_energy", "_j", "gross joules of an iteration by the sum"),
         *_with_interval("reference_energy", "_j", "gross joules of the whole model, measured"),
         *_with_interval("energy_relative_error", "", "estimate / reference - 1"),

@@ -1,0 +1,104 @@
+"""Which device a target stands for: found out once, and the same in every measurement.
+
+What is known of the device before anything is measured on it goes with it: what the sentinel takes
+when nothing disturbs it, and what a call costs beyond its operator.
+"""
+
+import json
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from opcost.devices.lock import exclusive
+from opcost.errors import OpcostError
+from opcost.files import replacing
+from opcost.measuring.isolation import answer_of
+from opcost.study import Target
+
+_PROCESSES = 6
+_TIMEOUT_S = 600
+_OF_A_KIND = {"device_uuid_hash": None, "lock_key": None}
+_ALLOTTED_TIMEOUT_S = 20
+"""Seconds to wait for a device that a cluster gave to this job alone."""
+_UNTIL_THE_END = ExitStack()
+"""Locks that the process of a measurement holds until it ends."""
+
+
+def identify_target(target: Target, output: Path) -> None:
+    """Write what device a target stands for here, and what a call costs there beyond its operator.
+
+    Raises OpcostError if there is none.
+    """
+    identity = answer_of(lambda: _open_identified(target)[1], _TIMEOUT_S)
+    on_processor = identity["device"] == "cpu"
+    with exclusive(identity["lock_key"], f"the identity of {identity['device']}"):
+        quiet_s = answer_of(partial(_quiet_s, target), _TIMEOUT_S) if on_processor else None
+        known = _of_calls(target, quiet_s) if quiet_s else {"quiet_s": None, "overhead": None}
+    if target.any_of_kind and identity["device_uuid_hash"]:
+        identity |= _OF_A_KIND
+    with replacing(output) as temporary:
+        temporary.write_text(json.dumps(identity | known, indent=2) + "\n", encoding="utf-8")
+
+
+def expected_device(settings: Target, target: str, device_file: Path) -> tuple[Any, Any]:
+    """The target's device, and the watch for what disturbs it.
+
+    Raises OpcostError if it is not the device that the study began with.
+    """
+    device, found = _open_identified(settings)
+    expected = json.loads(device_file.read_text(encoding="utf-8"))
+    quiet_s, _ = expected.pop("quiet_s"), expected.pop("overhead")
+    if expected["lock_key"] is None:
+        _UNTIL_THE_END.enter_context(
+            exclusive(found["lock_key"], f"target {target}", _ALLOTTED_TIMEOUT_S)
+        )
+        found |= _OF_A_KIND
+    if found != expected:
+        alike = found["device_name"] == expected["device_name"]
+        hint = "; or set any_of_kind: true where any such device may do" if alike else ""
+        raise OpcostError(
+            f"target {target!r} began on {expected['device']} ({expected['device_name']}), "
+            f"but this is {found['device']} ({found['device_name']}): numbers of two devices are "
+            f"never mixed. Name another target, or delete {device_file.parent} to start anew{hint}"
+        )
+    return device, device.watch(quiet_s)
+
+
+def _open_identified(target: Target) -> tuple[Any, dict[str, Any]]:
+    from opcost.devices.target_device import open_device
+
+    device = open_device(target)
+    identity = {
+        "device": device.name,
+        "device_name": device.model_name,
+        "device_uuid_hash": device.uuid_hash,
+        "lock_key": device.uuid_hash or device.name,
+    }
+    return device, identity
+
+
+def _quiet_s(target: Target) -> Any:
+    return _open_identified(target)[0].quiet_s()
+
+
+def _of_calls(target: Target, quiet_s: float) -> dict[str, Any]:
+    """The overhead of calls, and the quiet value that it was measured by: a lower one than the
+    given if that turned out to be that of a disturbed core.
+    """
+    from opcost.measuring.overhead import Sample, overhead_of
+
+    answers = [answer_of(partial(_sample, target, quiet_s), _TIMEOUT_S) for _ in range(_PROCESSES)]
+    quieter_s = [answer["quieter_s"] for answer in answers if answer["quieter_s"] is not None]
+    if quieter_s:
+        return _of_calls(target, min(quieter_s))
+    overhead = overhead_of([Sample(*answer["sample"]) for answer in answers])
+    return {"quiet_s": quiet_s, "overhead": overhead.to_document()}
+
+
+def _sample(target: Target, quiet_s: float) -> dict[str, Any]:
+    from opcost.measuring.overhead import sample_overhead
+
+    device, _ = _open_identified(target)
+    watch = device.watch(quiet_s)
+    return {"sample": sample_overhead(device, watch), "quieter_s": watch.quieter_s()}
