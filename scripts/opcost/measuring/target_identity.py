@@ -4,6 +4,7 @@ What is known of the device before anything is measured on it goes with it: what
 when nothing disturbs it, and what a call costs beyond its operator.
 """
 
+import importlib
 import json
 from contextlib import ExitStack
 from functools import partial
@@ -30,15 +31,18 @@ def identify_target(target: Target, output: Path) -> None:
 
     Raises OpcostError if there is none.
     """
+    # Not by each of the processes that are forked below: it takes seconds.
+    importlib.import_module("opcost.measuring.overhead")
     identity = answer_of(lambda: _open_identified(target)[1], _TIMEOUT_S)
-    on_processor = identity["device"] == "cpu"
     with exclusive(identity["lock_key"], f"the identity of {identity['device']}"):
-        quiet_s = answer_of(partial(_quiet_s, target), _TIMEOUT_S) if on_processor else None
-        known = _of_calls(target, quiet_s) if quiet_s else {"quiet_s": None, "overhead": None}
+        if identity["device"] == "cpu":
+            identity |= _of_calls(target, answer_of(partial(_quiet_s, target), _TIMEOUT_S))
+        else:  # No tenant shares a GPU, and its host runs ahead.
+            identity |= {"quiet_s": None, "overhead": None}
     if target.any_of_kind and identity["device_uuid_hash"]:
         identity |= _OF_A_KIND
     with replacing(output) as temporary:
-        temporary.write_text(json.dumps(identity | known, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
 
 
 def expected_device(settings: Target, target: str, device_file: Path) -> tuple[Any, Any]:
