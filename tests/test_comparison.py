@@ -4,8 +4,10 @@ import json
 
 import pytest
 from opcost.costs.comparison import compare_study
+from opcost.costs.estimate import ModelEstimate
 from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
+from opcost.costs.terms import terms_of
 from opcost.tuples.manifest import collect
 
 CONDITIONS = {
@@ -111,6 +113,32 @@ def test_where_the_device_sets_the_pace_there_is_no_overhead(compare):
     comparison, _ = compare()
     assert (comparison["overhead_time_s"], comparison["displaced_calls"]) == (0, None)
     assert "overhead" not in summarise([comparison], [])
+
+
+class Counted(dict):
+    """A row that counts how often one is read."""
+
+    reads = 0
+
+    def __getitem__(self, name):
+        Counted.reads += 1
+        return super().__getitem__(name)
+
+
+def test_the_work_of_a_sum_goes_with_its_operators(tiny_tuples):
+    _, cnn = tiny_tuples
+    rows = {
+        record.operator_tuple.tuple_id: Counted(row(power_w=100.0, **OVERHEAD, core_cache_bytes=0))
+        for record in cnn.tuples
+    }
+    terms = terms_of(cnn, rows, set())
+
+    def reads(copies):
+        before = Counted.reads
+        ModelEstimate(cnn, terms * copies).columns()
+        return Counted.reads - before
+
+    assert reads(200) <= 2.1 * reads(100)
 
 
 def test_errors_of_one_tuple_add_up_and_errors_of_two_in_quadrature(compare):

@@ -60,22 +60,22 @@ class ModelEstimate:
     model: ModelTuples
     terms: Sequence[Term]
 
-    @property
+    @cached_property
     def measured(self) -> list[Term]:
         """The terms that have a result."""
         return [term for term in self.terms if term.measured]
 
-    @property
+    @cached_property
     def rows(self) -> list[Row]:
         """The results."""
         return [term.row for term in self.measured if term.row]
 
-    @property
+    @cached_property
     def calls(self) -> int:
         """Calls that launch kernels."""
         return sum(term.calls for term in self.terms)
 
-    @property
+    @cached_property
     def spread(self) -> float | None:
         """The relative standard deviation of one measurement among others of the same."""
         return next((row["spread"] for row in self.rows), None)
@@ -85,7 +85,7 @@ class ModelEstimate:
         """Why there is no time, or None."""
         return conflict(self.rows) or why_incomplete(self.terms)
 
-    @property
+    @cached_property
     def energy_reason(self) -> str | None:
         """Why there is no energy, or None."""
         return self.time_reason or next(
