@@ -1,6 +1,7 @@
 """What a call costs beyond its operator: measured where the host sets the pace, nowhere else."""
 
 import json
+import math
 
 import pytest
 from opcost.devices.disturbance import NoWatch
@@ -31,17 +32,33 @@ def test_a_processor_takes_time_for_every_call(sample, kind):
     assert 0 < getattr(sample, kind) < 1e-3
 
 
-def test_one_process_is_no_measure_of_another(sample):
-    """The interval is Student's, over processes: here with one degree of freedom."""
-    overhead = overhead_of([Sample(1e-6, 2e-6, 3e-6, False), Sample(3e-6, 2e-6, 3e-6, False)])
+def samples(*calls_s, disturbed=False):
+    return [Sample(call_s, 2e-6, 3e-6, disturbed) for call_s in calls_s]
+
+
+def test_one_process_is_no_measure_of_another():
+    """The interval is Student's, over processes: here with two degrees of freedom."""
+    overhead = overhead_of(samples(1e-6, 2e-6, 3e-6))
     assert overhead.call_s.value == pytest.approx(2e-6)
-    assert overhead.call_s.high - overhead.call_s.value == pytest.approx(12.706e-6, rel=1e-4)
+    margin_s = 4.3027 * 1e-6 / math.sqrt(3)
+    assert overhead.call_s.high - overhead.call_s.value == pytest.approx(margin_s, rel=1e-4)
     assert overhead.view_call_s.low == overhead.view_call_s.high
-    assert overhead_of([sample]).call_s.low is None
+
+
+def test_processes_that_were_disturbed_do_not_count_if_enough_were_not():
+    overhead = overhead_of(samples(1e-6, 2e-6, 3e-6) + samples(9e-6, 9e-6, disturbed=True))
+    assert overhead.call_s.value == pytest.approx(2e-6)
+    assert not overhead.disturbed
+
+
+def test_where_hardly_any_was_undisturbed_all_count_and_that_is_said():
+    overhead = overhead_of(samples(1e-6, 2e-6) + samples(9e-6, disturbed=True))
+    assert overhead.call_s.value == pytest.approx(4e-6)
+    assert overhead.disturbed
 
 
 def test_the_document_becomes_the_columns_of_a_row(sample):
-    overhead = overhead_of([sample, sample])
+    overhead = overhead_of([sample] * 3)
     document = json.loads(json.dumps(overhead.to_document()))
     columns = overhead_columns(document)
     assert columns["displaced_call_overhead_s"] == sample.displaced_call_s
@@ -57,7 +74,6 @@ def test_a_processor_that_is_never_left_alone_is_measured_all_the_same_and_said_
     restless = sample_overhead(cpu, Restless())
     assert restless.call_s > 0
     assert (sample.disturbed, restless.disturbed) == (False, True)
-    assert overhead_of([sample, restless]).disturbed
 
 
 def test_moments_of_disturbance_are_waited_out(cpu):
