@@ -18,7 +18,9 @@ with reported(snakemake.log[0]):
     comparison, shares, modules = compare_study(
         models,
         records.read(Path(files.database), schemas.DATABASE, OPERATOR_COLUMNS).to_pylist(),
-        records.read_all(map(Path, files.models), schemas.MODEL).to_pylist(),
+        records.read_all(
+            map(Path, [*files.models, *files.models_again]), schemas.MODEL
+        ).to_pylist(),
         read_manifest(Path(files.manifest)),
     )
     records.write_with_csv(Path(outputs.comparison), schemas.COMPARISON, comparison)

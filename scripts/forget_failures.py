@@ -11,6 +11,7 @@ if __name__ == "__main__":
             "operators": schemas.OPERATOR,
             "again": schemas.OPERATOR,
             "models": schemas.MODEL,
+            "models_again": schemas.MODEL,
         }
         for kind, schema in schemas.items():
             for path in sorted(Path("results").glob(f"*/{kind}/*.parquet")):

@@ -1,6 +1,7 @@
 """The sum over operators is the sum, or it is null and says why."""
 
 import json
+import math
 
 import pytest
 from opcost.costs.comparison import compare_study
@@ -54,7 +55,9 @@ def compare(tiny_tuples):
     """Compare tiny_cnn: two calls of conv2d, one of relu, one of linear, each 1 ms."""
     _, cnn = tiny_tuples
 
-    def compare(operators=None, reference=None, whitelist=None, power_w=None, **every_operator):
+    def compare(
+        operators=None, reference=None, whitelist=None, power_w=None, again=(), **every_operator
+    ):
         manifest = collect([cnn], whitelist)
         rows = [
             row(power_w=power_w, tuple_id=record.operator_tuple.tuple_id, **every_operator)
@@ -63,7 +66,8 @@ def compare(tiny_tuples):
             if manifest[record.operator_tuple.tuple_id]["excluded"] is None
         ]
         whole = row(5e-3, power_w) | {"model": "tiny_cnn"} | (reference or {})
-        [comparison], shares, _ = compare_study([cnn], rows, [whole], manifest)
+        wholes = [whole, *(whole | changes for changes in again)]
+        [comparison], shares, _ = compare_study([cnn], rows, wholes, manifest)
         return comparison, shares
 
     return compare
@@ -113,6 +117,31 @@ def test_where_the_device_sets_the_pace_there_is_no_overhead(compare):
     comparison, _ = compare()
     assert (comparison["overhead_time_s"], comparison["displaced_calls"]) == (0, None)
     assert "overhead" not in summarise([comparison], [])
+
+
+def test_a_whole_that_was_measured_twice_counts_in_the_mean(compare):
+    twice = {"time_s": 7e-3, "time_ci_low_s": 7e-3 * 0.99, "time_ci_high_s": 7e-3 * 1.01}
+    once, _ = compare()
+    comparison, _ = compare(again=[twice | {"flags": ["disturbed"], "converged": False}])
+    assert comparison["reference_time_s"] == pytest.approx(6e-3)
+    assert (once["reference_measurements"], comparison["reference_measurements"]) == (1, 2)
+    half_width_s = math.hypot(5e-5, 7e-5) / 2
+    assert comparison["reference_time_ci_high_s"] == pytest.approx(6e-3 + half_width_s)
+    assert comparison["reference_flags"] == ["disturbed"]
+    assert comparison["reference_converged"] is False
+
+
+def test_a_whole_that_failed_once_is_known_by_the_other_measurement(compare):
+    comparison, _ = compare(again=[FAILED])
+    assert comparison["reference_time_s"] == pytest.approx(5e-3)
+    assert comparison["reference_measurements"] == 1
+    assert comparison["time_reason"] is None
+
+
+def test_a_whole_that_was_measured_under_two_conditions_is_not_compared(compare):
+    comparison, _ = compare(again=[{"torch_version": "2.16.0"}])
+    assert comparison["time_relative_error"] is None
+    assert "torch_version 2.15.0 and 2.16.0" in comparison["time_reason"]
 
 
 class Counted(dict):

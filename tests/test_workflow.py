@@ -75,9 +75,12 @@ def test_models_are_tabulated_alone_and_one_that_is_refused_stops_nothing(done):
     assert "Not extracted: quantized_resnet18: quantised models are not supported" in summary
 
 
-def test_some_operators_are_measured_again_last_of_all(done):
+def test_some_operators_and_all_models_are_measured_again_last_of_all(done):
     configure(done, measured_again=2)
-    assert done.started() == ["benchmark_operator_again"] * 2 + ["compare", "database", "report"]
+    once_more = ["benchmark_model_again"] * 2 + ["benchmark_operator_again"] * 2
+    assert done.started() == [*once_more, "compare", "database", "report"]
+    comparison = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
+    assert [row["reference_measurements"] for row in comparison] == [2, 2]
     again = sorted((done.root / "results/local/again").glob("*.parquet"))
     assert [path.name for path in again] == sorted(stamps(done))[:2]
     assert done.started() == []

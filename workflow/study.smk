@@ -120,10 +120,20 @@ def model_measurements(wildcards):
     )
 
 
+def models_again(wildcards):
+    """The same once more, if anything is measured again."""
+    measured = model_measurements(wildcards) if STUDY.measured_again else []
+    return [path.replace("/models/", "/models_again/") for path in measured]
+
+
 def missing_measurements(wildcards):
     """New ones, and those that somebody deleted: an up-to-date database would not ask for them.
     Those that exist are left out, as Snakemake's time for a job grows with its inputs' square."""
-    measurements = [*operator_measurements(wildcards), *model_measurements(wildcards)]
+    measurements = [
+        *operator_measurements(wildcards),
+        *model_measurements(wildcards),
+        *models_again(wildcards),
+    ]
     return [path for path in measurements if not Path(path).exists()]
 
 

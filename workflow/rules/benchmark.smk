@@ -6,6 +6,7 @@
 #        results/{target}/operators/{tuple_id}.parquet   one row
 #        results/{target}/again/{tuple_id}.parquet       one row, as before: how well it reproduces
 #        results/{target}/models/{model}.parquet         one row
+#        results/{target}/models_again/{model}.parquet   one row, as before
 #
 # The manifest, the device and the sensor are `ancient`: another model, or the same device found
 # anew, is no reason to measure again. What is one (settings, protocol version) travels as `params`.
@@ -93,3 +94,13 @@ rule benchmark_model:
         ' --search-path "$OPCOST_MODELS" --target {wildcards.target} --device {input.device:q}'
         " --sensor {input.sensor:q} --conditions {params.conditions:q} --output {output:q}"
         " 2> >(tee {log:q} >&2)"
+
+
+use rule benchmark_model as benchmark_model_again with:
+    output:
+        "results/{target}/models_again/{model}.parquet",
+    log:
+        "logs/{target}/models_again/{model}.log",
+    priority: 0
+    group:
+        batch("models_again", lambda: STUDY.models)

@@ -38,6 +38,7 @@ rule compare:
         database="results/database.parquet",
         tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
         models=model_measurements,
+        models_again=models_again,
     output:
         comparison="results/comparison.parquet",
         comparison_csv=report(

@@ -28,7 +28,7 @@ def compare_study(
     model_rows: Sequence[Row],
     manifest: Mapping[str, Mapping[str, Any]],
 ) -> Tables:
-    """Every measured model on every target.
+    """Every measured model on every target. A model may have several rows, of as many measurements.
 
     Operator rows have `estimate.OPERATOR_COLUMNS` at least.
     """
@@ -38,31 +38,41 @@ def compare_study(
         rows[row["target"]][row["tuple_id"]] = row
     by_name = {model.model: model for model in models}
     tables = Tables([], [], [])
-    for reference in model_rows:
-        model, target = by_name[reference["model"]], reference["target"]
+    references: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in model_rows:
+        references[row["model"], row["target"]].append(row)
+    for (name, target), measurements in references.items():
+        model = by_name[name]
         terms = terms_of(model, rows[target], filtered)
         place = {"model": model.model, "target": target}
-        tables.comparison.append(place | compare(ModelEstimate(model, terms), reference))
+        comparison = place | compare(ModelEstimate(model, terms), measurements)
+        tables.comparison.append(comparison)
         tables.shares.extend(
-            place | row | {"share_of_reference_time": _share(row["time_s"], reference["time_s"])}
+            place
+            | row
+            | {"share_of_reference_time": _share(row["time_s"], comparison["reference_time_s"])}
             for row in operator_shares(model, terms)
         )
         tables.modules.extend(place | row for row in module_shares(model, terms))
     return tables
 
 
-def compare(estimate: ModelEstimate, reference: Row) -> dict[str, Any]:
-    """The comparison row of one model on one target; `reference` is the whole model's row."""
+def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any]:
+    """The comparison row of one model on one target; `references` are the whole model's rows, of
+    which the measured ones count, in the mean.
+    """
     columns = estimate.columns()
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
-    mixed = conflict([*estimate.rows, reference])
+    reference = references[0]
+    measured = [row for row in references if row["status"] == "ok"]
+    mixed = conflict([*estimate.rows, *references])
     if mixed is not None:
         columns |= interval_columns("estimate_time", "s", None)
         columns |= interval_columns("estimate_energy", "j", None)
         columns |= {"operators_time_s": None, "overhead_time_s": None}
         time_reason = energy_reason = mixed
-    reference_time = measured_value(reference, "time", "s", estimate.spread)
-    reference_energy = measured_value(reference, "energy", "j", estimate.spread)
+    reference_time = _mean(measured, "time", "s", estimate.spread)
+    reference_energy = _mean(measured, "energy", "j", estimate.spread)
     if reference_time is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure
@@ -71,18 +81,29 @@ def compare(estimate: ModelEstimate, reference: Row) -> dict[str, Any]:
     return {
         **columns,
         **interval_columns("reference_time", "s", reference_time),
-        "reference_converged": reference["converged"],
-        "reference_flags": reference["flags"],
+        "reference_measurements": len(measured),
+        "reference_converged": all(row["converged"] for row in measured) if measured else None,
+        "reference_flags": sorted({flag for row in measured for flag in row["flags"]}),
         **_relative_error("time", estimate.time if known else None, reference_time),
         "time_reason": time_reason,
         **interval_columns("reference_energy", "j", reference_energy),
         **_relative_error("energy", estimate.energy if known else None, reference_energy),
-        "energy_reason": energy_reason or reference["energy_reason"],
+        "energy_reason": energy_reason
+        or next((row["energy_reason"] for row in references if row["energy_reason"]), None),
         "coverage_time": columns["partial_time_s"] / reference_time.value
         if reference_time
         else None,
         **{name: reference[name] for name in _CONDITIONS},
     }
+
+
+def _mean(rows: Sequence[Row], quantity: str, unit: str, spread: float | None) -> Estimate | None:
+    """The mean over measurements, each in a process of its own: their errors are independent."""
+    values = [measured_value(row, quantity, unit, spread) for row in rows]
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return statistics.weighted_sum((1 / len(known), value) for value in known)
 
 
 def _share(part_s: float | None, whole_s: float | None) -> float | None:

@@ -94,7 +94,7 @@ def model_job(
 
     def measure(held_s: HeldSeconds) -> None:
         from opcost.measuring import benchmark
-        from opcost.planning.progress import model_line
+        from opcost.planning.progress import again_line, model_line
         from opcost.rows import records, schemas
 
         device, watch = expected_device(place.conditions.target, place.target, place.device_file)
@@ -109,7 +109,8 @@ def model_job(
         )
         row["device_time_s"] = held_s()
         records.write(output, schemas.MODEL, [row])
-        print(model_line(row), flush=True)
+        line = again_line if output.parent.name == "models_again" else model_line
+        print(line(row), flush=True)
 
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost.rows import records, schemas

@@ -57,8 +57,9 @@ def operator_line(row: Mapping[str, Any]) -> str:
 
 
 def again_line(row: Mapping[str, Any]) -> str:
-    """One operator tuple, measured a second time."""
-    return f"[again] {row['target']}  {result(row)}  {row['description']}"
+    """One operator tuple or whole model, measured a second time."""
+    name = row["description"] if "description" in row else row["model"]
+    return f"[again] {row['target']}  {result(row)}  {name}"
 
 
 def model_line(row: Mapping[str, Any]) -> str:

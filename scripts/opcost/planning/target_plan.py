@@ -77,6 +77,7 @@ def _plan(
     others = [
         *records.measured_under(conditions, folder / "again", schemas.OPERATOR, _SPENT),
         *records.measured_under(conditions, folder / "models", schemas.MODEL, _SPENT),
+        *records.measured_under(conditions, folder / "models_again", schemas.MODEL, _SPENT),
     ]
     return plan(
         models,
@@ -87,16 +88,22 @@ def _plan(
         conditions.measurement,
         study.max_device_time_s,
         sum(row["device_time_s"] or 0.0 for row in others),
-        _models_to_measure(study, target, results, models),
+        _models_to_measure(study, target, results, models)
+        + _models_to_measure(study, target, results, models, "models_again")
+        * (study.measured_again > 0),
     )
 
 
 def _models_to_measure(
-    study: Study, target: str, results: Path, models: Sequence[ModelTuples]
+    study: Study,
+    target: str,
+    results: Path,
+    models: Sequence[ModelTuples],
+    kind: str = "models",
 ) -> int:
     rows = records.measured_under(
         study.conditions[target],
-        results / target / "models",
+        results / target / kind,
         schemas.MODEL,
         ("model", "definition_json"),
     )

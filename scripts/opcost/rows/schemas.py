@@ -22,7 +22,8 @@ VERSIONS = {
     "measurements hold `quiet_sentinel_time_s`.",
     5: "What calls cost on a target stands in its operators' rows, no longer in its models'; "
     "`spread` in the database; `modules` is new.",
-    6: "`overhead_disturbed`; the intervals of what calls cost are over processes.",
+    6: "`overhead_disturbed`; the intervals of what calls cost are over processes; "
+    "`reference_measurements`: a reference is the mean over these.",
 }
 """Schema version -> what it changed. Rows of different versions are never read together."""
 
@@ -109,7 +110,12 @@ COMPARISON = _schema(
             "null if one is missing",
         ),
         *_with_interval("reference_time", "_s", "seconds of the whole model, measured"),
-        ("reference_converged", pa.bool_(), "whether its interval is as narrow as asked for"),
+        (
+            "reference_measurements",
+            pa.int64(),
+            "measurements of the whole model, in processes of their own, whose mean that is",
+        ),
+        ("reference_converged", pa.bool_(), "whether all their intervals are as narrow as asked"),
         ("reference_flags", pa.list_(pa.string()), "what to know before using the reference"),
         *_with_interval("time_relative_error", "", "estimate / reference - 1"),
         ("time_reason", pa.string(), "why there is no estimate or no reference"),
