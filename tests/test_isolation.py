@@ -12,6 +12,7 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
+from opcost.devices.disturbance import NoWatch
 from opcost.devices.lock import exclusive
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
@@ -171,6 +172,22 @@ def test_a_core_that_was_disturbed_when_the_study_began_is_looked_at_again(
     monkeypatch.setattr(CpuDevice, "quiet_s", lambda _: 10.0)
     identify_target(conditions.target, tmp_path / "device.json")
     assert json.loads((tmp_path / "device.json").read_text())["quiet_s"] < 1
+
+
+class Restless(NoWatch):
+    """Never finds the core left alone."""
+
+    def look(self):
+        return False
+
+
+def test_a_core_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be(
+    conditions, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(CpuDevice, "watch", lambda *_: Restless())
+    identify_target(conditions.target, tmp_path / "device.json")
+    overhead = json.loads((tmp_path / "device.json").read_text())["overhead"]
+    assert overhead["disturbed"]
 
 
 @pytest.fixture

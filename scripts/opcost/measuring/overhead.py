@@ -35,7 +35,7 @@ _CHANNELS = 48
 _SIZE = 28
 _REPETITIONS = 20
 _FEWEST = 6
-_PATIENCE = 4
+_PATIENCE = 2
 _FEWEST_PROCESSES = 3
 
 _SMALL_CHANNELS = 16
@@ -154,8 +154,8 @@ def _view_call_s(device: Device) -> Callable[[], float]:
 
 
 def _undisturbed_median(measure: Callable[[], float], watch: Watch) -> tuple[float, bool]:
-    """The median over undisturbed measurements, for which it waits as long as four times as many
-    take; over all, and True, if hardly any was undisturbed.
+    """The median over undisturbed measurements, for which it waits as long as twice as many take;
+    over all, and True, if hardly any was undisturbed.
     """
     values: list[float] = []
     undisturbed: list[bool] = []

@@ -92,12 +92,13 @@ def _of_calls(target: Target, quiet_s: float) -> dict[str, Any]:
     """
     from opcost.measuring.overhead import Sample, overhead_of
 
-    answers = [answer_of(partial(_sample, target, quiet_s), _TIMEOUT_S) for _ in range(_PROCESSES)]
-    quieter_s = [answer["quieter_s"] for answer in answers if answer["quieter_s"] is not None]
-    if quieter_s:
-        return _of_calls(target, min(quieter_s))
-    overhead = overhead_of([Sample(*answer["sample"]) for answer in answers])
-    return {"quiet_s": quiet_s, "overhead": overhead.to_document()}
+    samples = []
+    for _ in range(_PROCESSES):
+        answer = answer_of(partial(_sample, target, quiet_s), _TIMEOUT_S)
+        if answer["quieter_s"] is not None:
+            return _of_calls(target, answer["quieter_s"])
+        samples.append(Sample(*answer["sample"]))
+    return {"quiet_s": quiet_s, "overhead": overhead_of(samples).to_document()}
 
 
 def _sample(target: Target, quiet_s: float) -> dict[str, Any]:
