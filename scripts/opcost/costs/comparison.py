@@ -65,6 +65,7 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
     reference = references[0]
     measured = [row for row in references if row["status"] == "ok"]
+    converged = [row["converged"] for row in measured] or [None]
     mixed = conflict([*estimate.rows, *references])
     if mixed is not None:
         columns |= interval_columns("estimate_time", "s", None)
@@ -82,8 +83,8 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
         **columns,
         **interval_columns("reference_time", "s", reference_time),
         "reference_measurements": len(measured),
-        "reference_converged": all(row["converged"] for row in measured) if measured else None,
-        "reference_flags": sorted({flag for row in measured for flag in row["flags"]}),
+        "reference_converged": None if None in converged else all(converged),
+        "reference_flags": sorted({flag for row in measured for flag in row["flags"] or ()}),
         **_relative_error("time", estimate.time if known else None, reference_time),
         "time_reason": time_reason,
         **interval_columns("reference_energy", "j", reference_energy),
