@@ -131,6 +131,13 @@ def test_a_whole_that_was_measured_twice_counts_in_the_mean(compare):
     assert comparison["reference_converged"] is False
 
 
+def test_a_whole_without_energy_in_one_measurement_has_that_of_the_other(compare):
+    without = {"energy_j": None, "energy_reason": "simulated: no reading"}
+    comparison, _ = compare(power_w=100.0, again=[without])
+    assert comparison["reference_energy_j"] == pytest.approx(5e-3 * 100.0)
+    assert comparison["energy_reason"] is None
+
+
 def test_a_whole_that_failed_once_is_known_by_the_other_measurement(compare):
     comparison, _ = compare(again=[FAILED])
     assert comparison["reference_time_s"] == pytest.approx(5e-3)

@@ -89,13 +89,16 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
         "time_reason": time_reason,
         **interval_columns("reference_energy", "j", reference_energy),
         **_relative_error("energy", estimate.energy if known else None, reference_energy),
-        "energy_reason": energy_reason
-        or next((row["energy_reason"] for row in references if row["energy_reason"]), None),
+        "energy_reason": energy_reason or (None if reference_energy else _no_energy(measured)),
         "coverage_time": columns["partial_time_s"] / reference_time.value
         if reference_time
         else None,
         **{name: reference[name] for name in _CONDITIONS},
     }
+
+
+def _no_energy(rows: Sequence[Row]) -> str | None:
+    return next((row["energy_reason"] for row in rows if row["energy_reason"]), None)
 
 
 def _mean(rows: Sequence[Row], quantity: str, unit: str, spread: float | None) -> Estimate | None:
