@@ -24,6 +24,9 @@ from cluster import Cluster, install, seconds_between, wait_until
 pytestmark = pytest.mark.slurm
 
 TIMEOUT_S = 20
+MEASUREMENT_S = 3
+"""Long enough for a job to be cancelled during its second measurement, once it is seen to have done
+the first."""
 ENDLESS = """
 import torch
 
@@ -59,7 +62,8 @@ class Study(Checkout):
         path = root / "tests/study/config.yaml"
         config = yaml.safe_load(path.read_text())
         config["models"] = ["tiny_cnn", "endless"]
-        config["measurement"]["timeout_s"] = TIMEOUT_S
+        times = {"timeout_s": TIMEOUT_S, "min_time_s": MEASUREMENT_S, "max_time_s": MEASUREMENT_S}
+        config["measurement"] |= times
         config["targets"]["local"]["cluster"] = {"gpu_model": "kind", "partition": "gpu"}
         path.write_text(yaml.safe_dump(config))
 
