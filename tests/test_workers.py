@@ -91,6 +91,34 @@ def test_a_script_does_the_same_in_a_worker_as_by_itself(job, workers, imported,
     assert errors == "a warning\n"
 
 
+def test_nothing_that_takes_long_is_imported_by_each_job(job):
+    """What extraction, measurement and a written row need, the server has imported for all."""
+    body = """
+    before = {name.partition(".")[0] for name in sys.modules}
+    import yaml
+    from opcost.devices.processor import CpuDevice
+    from opcost.measuring import benchmark
+    from opcost.rows import records, schemas
+    from opcost.study import load_study
+    from opcost.tuples.extraction import extract_model_tuples
+
+    repository = Path(sys.argv[1])
+    models = repository / "tests/study/models"
+    config = yaml.safe_load((repository / "tests/study/config.yaml").read_text())
+    config |= {"models": ["tiny_cnn"], "model_directory": str(models)}
+    study = load_study(config, repository / "workflow/schemas")
+    extracted = extract_model_tuples(study.models["tiny_cnn"], models)
+    device = CpuDevice()
+    record = extracted.tuples[0]
+    circumstances = device, device.watch(1.0), study.conditions["local"], "local"
+    row = benchmark.benchmark_operator(record, *circumstances)
+    records.write(Path("row.parquet"), schemas.OPERATOR, [row])
+    late = {name.partition(".")[0] for name in sys.modules} - before - sys.stdlib_module_names
+    print(row["status"], late - {"tiny"})
+    """
+    assert result(job(body, SCRIPTS.parent)) == (0, "ok set()\n", "")
+
+
 def test_no_worker_sees_what_another_left_in_memory(job):
     body = "print(getattr(workers, 'left', 'nothing'))\nworkers.left = 'something'"
     assert [result(job(body))[1] for _ in range(2)] == ["nothing\n", "nothing\n"]

@@ -24,9 +24,11 @@ from typing import Any, NoReturn
 from opcost import workers
 
 _FOR_JOBS = (
+    "pandas",  # which pyarrow imports when it first makes a table
     "pyarrow.parquet",
-    "scipy.stats",
+    "scipy.special",
     "torchvision",
+    "opcost.rows.schemas",
     "opcost.measuring.benchmark",
     "opcost.tuples.extraction",
     "opcost.measuring.job",
@@ -146,7 +148,8 @@ def _work(request: dict[str, Any], streams: list[int]) -> NoReturn:
         os._exit(code)
 
 
-def _import_everything() -> None:
+def import_everything() -> None:
+    """What takes long to import and a job may need, so that no worker imports it."""
     for module in _FOR_JOBS:
         importlib.import_module(module)
     import torch
@@ -157,7 +160,7 @@ def _import_everything() -> None:
 def main() -> None:
     """`python -m opcost.workers.server SOCKET FD`: a byte to FD says that the socket listens."""
     path, announce = Path(sys.argv[1]), int(sys.argv[2])
-    _import_everything()
+    import_everything()
     server = Server(path)
     gc.collect()
     gc.freeze()  # objects that live for ever need no collecting, nor copying, in a worker
