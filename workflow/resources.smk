@@ -28,14 +28,6 @@ if workflow.is_main_process and workflow.resource_settings.nodes is None:
     cores.reserve(threads)
 
 
-def start_no_timers():
-    """Snakemake limits how many jobs it starts in a time, and for that sets a timer after each job,
-    which sets the next when it fires: thousands of them take most of a core beside a measurement,
-    and at the end it waits for the last. Nothing needs a limit where jobs run one by one."""
-    if workflow.local_exec:
-        workflow.scheduler.job_rate_limiter = None
-
-
 def share_of_processor(wildcards):
     """All of it where the processor is what is measured; `auto` may mean it."""
     return 1 if target_device(wildcards) in GPUS else CORES
