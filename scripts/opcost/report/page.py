@@ -10,13 +10,13 @@ from typing import Any
 
 import itables
 import jinja2
-import vl_convert
 from markupsafe import Markup
 
 from opcost import __version__
 from opcost.files import replacing
 from opcost.report import power, raw_charts, roofline
 from opcost.report.agreement import agreement, flagged_wholes
+from opcost.report.chart_library import chart_library
 from opcost.report.flags import MEANINGS
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import by_module
@@ -150,7 +150,7 @@ def _details(results: Results) -> dict[str, Any]:
 def _libraries() -> dict[str, str]:
     """Vega for charts and DataTables for tables, as modules; and our own style."""
     return {
-        "vega": vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"),
+        "vega": chart_library(),
         "datatables": _read(files(itables) / "html" / "dt_bundle.js"),
         "datatables_style": Markup(_read(files(itables) / "html" / "dt_bundle.css")),
         "style": Markup(_asset("page.css")),
