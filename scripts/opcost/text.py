@@ -25,6 +25,11 @@ def duration(value: float) -> str:
     return f"{value:.0f} s" if value < 100 else f"{value / 60:.0f} min"
 
 
+def counted(number: int, noun: str) -> str:
+    """The number and the noun, which adds an s to be more than one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def percent(share: float | None) -> str:
     """A share in whole per cent, or a dash."""
     return "-" if share is None else f"{share:.0%}"

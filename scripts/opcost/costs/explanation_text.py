@@ -10,7 +10,7 @@ from opcost.costs.explanation import Explanation
 from opcost.costs.model_argument import study_lines
 from opcost.costs.summary import disturbed_overhead
 from opcost.models.definition import ModelDefinition
-from opcost.text import joules, percent, scaled, seconds, table, with_interval
+from opcost.text import counted, joules, percent, scaled, seconds, table, with_interval
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.operator_tuple import short_name
 
@@ -51,8 +51,9 @@ def _model_line(model: ModelTuples) -> str:
         work = scaled(total, "FLOPs", 4)
     inputs = ", ".join(map(str, model.definition.inputs)) if model.definition else ""
     return (
-        f"{model.model}{f' on {inputs}' if inputs else ''}: {calls} calls of {len(kernels)} "
-        f"operator tuples, {len(model.calls) - calls} calls of views; {work}, "
+        f"{model.model}{f' on {inputs}' if inputs else ''}: {counted(calls, 'call')} of "
+        f"{counted(len(kernels), 'operator tuple')}, "
+        f"{counted(len(model.calls) - calls, 'call')} of views; {work}, "
         f"{scaled(model.parameters or 0, '', 4).strip()} parameters"
     )
 
@@ -121,11 +122,12 @@ def _notes(explanation: Explanation, columns: Mapping[str, Any]) -> list[str]:
     else:
         notes.append("±: half of the 95 % interval, without the spread between measurements.")
     if columns["unconverged_tuples"]:
-        notes.append(
-            f"{columns['unconverged_tuples']} tuples have a wider interval than asked for."
-        )
+        wide = counted(columns["unconverged_tuples"], "tuple")
+        notes.append(f"With a wider interval than asked for: {wide}.")
     flags = Counter(columns["flag_counts"])
-    notes += [f"{count} tuples are flagged {flag}." for flag, count in sorted(flags.items())]
+    notes += [
+        f"Flagged {flag}: {counted(count, 'tuple')}." for flag, count in sorted(flags.items())
+    ]
     return notes
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opcost.text import difference, joules, percent, seconds, table, with_interval
+from opcost.text import counted, difference, joules, percent, seconds, table, with_interval
 from opcost.tuples.model_table import not_extracted
 from opcost.tuples.operator_tuple import short_name
 
@@ -143,7 +143,8 @@ def _costliest(model: str, shares: Sequence[Row]) -> str:
     rows = [row for row in shares if row["model"] == model and row["launches_kernel"]]
     known = [row for row in rows if row["share_of_reference_time"] is not None]
     parts = [
-        f"{short_name(row['operator'])} {row['share_of_reference_time']:.0%} ({row['calls']} calls)"
+        f"{short_name(row['operator'])} {row['share_of_reference_time']:.0%} "
+        f"({counted(row['calls'], 'call')})"
         for row in known[:_COSTLIEST]
     ]
     return ", ".join(parts) or "not measured"
