@@ -293,6 +293,17 @@ def test_people_read_a_table_with_every_caveat(compare):
     assert "conv2d 40% (2 calls)" in text
 
 
+def test_of_many_models_caveats_name_those_they_matter_to_most(compare):
+    comparison, _ = compare(reference={"flags": ["disturbed"]})
+    rows = [comparison | {"model": f"m{n}", "unconverged_tuples": n} for n in range(10)]
+    text = summarise(rows, [])
+    assert (
+        "wider interval than asked for: 4 of m4, 5 of m5, 6 of m6, 7 of m7, 8 of m8, 9 of m9, "
+        "less of 3 others." in text
+    )
+    assert "Whole models flagged disturbed: m0, m1, m2, m3, m4, m5, 4 others (" in text
+
+
 def test_energy_has_its_own_table(compare):
     text = summarise(*[[part] if isinstance(part, dict) else part for part in compare(power_w=100)])
     assert "400 mJ" in text

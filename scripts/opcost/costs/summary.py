@@ -1,6 +1,6 @@
 """The comparison as people read it: a page of text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opcost.text import counted, difference, joules, percent, seconds, table, with_interval
@@ -10,12 +10,13 @@ from opcost.tuples.operator_tuple import short_name
 Row = Mapping[str, Any]
 
 _COSTLIEST = 5
+_NAMED = 6
 _REMEDIES = {
     "sentinel_quicker": " (something else slowed the core when the study began, so disturbances "
     "pass for silence since: delete the target's folder in results and run again)"
 }
 _REMEDIES_FOR_WHOLES = _REMEDIES | {
-    "disturbed": " (something else slowed the core all the time: their differences say nothing; "
+    "disturbed": " (something else slowed the core meanwhile: their differences say little; "
     "delete their files in results and run again on a quiet machine)"
 }
 
@@ -93,15 +94,11 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
         "calls, FLOPs: the share that the measured operators account for.",
         "±: half of the 95 % interval.",
     ]
-    overheads = [
-        f"{seconds(row['overhead_time_s'])} of {row['model']}"
-        for row in comparison
-        if row["overhead_time_s"]
-    ]
-    if overheads:
+    overheads = {row["model"]: row["overhead_time_s"] for row in comparison}
+    if any(overheads.values()):
         notes.append(
             "The sum contains the overhead of calls (Python, dispatch, code that the core's cache "
-            f"has lost): {', '.join(overheads)}.{disturbed_overhead(comparison[0])}"
+            f"has lost): {_of_models(overheads, seconds)}.{disturbed_overhead(comparison[0])}"
         )
     spread = comparison[0]["spread"]
     if spread is not None:
@@ -115,28 +112,34 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
             if row[f"{quantity}_reason"] is not None:
                 reasons.setdefault(row[f"{quantity}_reason"], []).append(row["model"])
         for reason, models in reasons.items():
-            names = "all models" if len(models) == len(comparison) else ", ".join(models)
+            names = "all models" if len(models) == len(comparison) else _some(models)
             notes.append(f"No {quantity} for {names}: {reason}.")
-    unconverged = [
-        f"{row['unconverged_tuples']} of {row['model']}"
-        for row in comparison
-        if row["unconverged_tuples"]
-    ]
-    if unconverged:
-        notes.append(f"Tuples with a wider interval than asked for: {', '.join(unconverged)}.")
+    unconverged = {row["model"]: row["unconverged_tuples"] for row in comparison}
+    if any(unconverged.values()):
+        notes.append(f"Tuples with a wider interval than asked for: {_of_models(unconverged)}.")
     for flag in sorted({flag for row in comparison for flag in row["reference_flags"] or ()}):
         models = [row["model"] for row in comparison if flag in (row["reference_flags"] or ())]
-        notes.append(
-            f"Whole models flagged {flag}: {', '.join(models)}{_REMEDIES_FOR_WHOLES.get(flag, '')}."
-        )
+        remedy = _REMEDIES_FOR_WHOLES.get(flag, "")
+        notes.append(f"Whole models flagged {flag}: {_some(models)}{remedy}.")
     for flag in sorted({flag for row in comparison for flag in row["flag_counts"]}):
-        counts = [
-            f"{row['flag_counts'][flag]} of {row['model']}"
-            for row in comparison
-            if flag in row["flag_counts"]
-        ]
-        notes.append(f"Tuples flagged {flag}: {', '.join(counts)}{_REMEDIES.get(flag, '')}.")
+        counts = {row["model"]: row["flag_counts"].get(flag, 0) for row in comparison}
+        notes.append(f"Tuples flagged {flag}: {_of_models(counts)}{_REMEDIES.get(flag, '')}.")
     return notes
+
+
+def _some(models: Sequence[str]) -> str:
+    """The names of models, some of many."""
+    others = [counted(len(models) - _NAMED, "other")] if len(models) > _NAMED else []
+    return ", ".join([*models[:_NAMED], *others])
+
+
+def _of_models(amounts: Mapping[str, Any], show: Callable[[Any], str] = str) -> str:
+    """How much of each model, the largest amounts of many."""
+    found = {model: amount for model, amount in amounts.items() if amount}
+    largest = sorted(found, key=lambda model: found[model], reverse=True)[:_NAMED]
+    parts = [f"{show(found[model])} of {model}" for model in found if model in largest]
+    others = [f"less of {counted(len(found) - _NAMED, 'other')}"] if len(found) > _NAMED else []
+    return ", ".join([*parts, *others])
 
 
 def _costliest(model: str, shares: Sequence[Row]) -> str:
