@@ -10,4 +10,5 @@ with reported(snakemake.log[0]):
         [Path(path) for path in snakemake.input.operators],
         Path(snakemake.output[0]),
         [Path(path) for path in snakemake.input.again],
+        [Path(path) for path in (*snakemake.input.devices, *snakemake.input.overheads_again)],
     )

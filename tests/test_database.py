@@ -1,6 +1,7 @@
 """Every measurement of a study is in the database, and none that is not what it says."""
 
 import contextlib
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -149,6 +150,26 @@ def spreads(tmp_path, measured, *factors):
 def test_each_row_says_how_well_measurements_of_its_target_reproduce(measured, tmp_path):
     [spread] = spreads(tmp_path, measured, *[1.1, 0.9] * 5)
     assert spread == pytest.approx(0.1 / 0.6745 / 2**0.5, rel=0.01)
+
+
+def test_what_calls_cost_on_a_target_is_over_the_processes_at_both_ends_of_a_study(
+    measured, tmp_path
+):
+    paths = [measured("a", row(1)), measured("b", row(1, target="gpu"))]
+    files = [
+        tmp_path / path for path in ("local/device.json", "local/again.json", "gpu/device.json")
+    ]
+    for path, found in zip(files, [[[1e-6, 2e-6, 3e-6, False]] * 2] * 2 + [None], strict=True):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"overhead": found}))
+    files[1].write_text(json.dumps({"overhead": [[4e-6, 2e-6, 3e-6, False]] * 2}))
+    write_database(paths, tmp_path / "database.parquet", overheads=files)
+    here, gpu = records.read(tmp_path / "database.parquet", schemas.DATABASE).to_pylist()
+    assert here["call_overhead_s"] == pytest.approx(2.5e-6)
+    assert here["call_overhead_ci_low_s"] < 1e-6
+    assert here["displaced_call_overhead_ci_low_s"] == pytest.approx(2e-6)
+    assert here["overhead_disturbed"] is False
+    assert (gpu["call_overhead_s"], gpu["overhead_disturbed"]) == (None, None)
 
 
 @pytest.mark.parametrize("factors", [(), [None] * 3 + [1.0] * 5], ids=["none", "failed"])

@@ -5,6 +5,7 @@ import faulthandler
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from opcost.errors import OpcostError
 from opcost.measuring import job, target_identity
 from opcost.measuring.isolation import answer_of, run_isolated
 from opcost.measuring.job import Place, operator_job
-from opcost.measuring.target_identity import identify_target
+from opcost.measuring.target_identity import identify_target, measure_overhead_again
 from opcost.rows import records, schemas
+from opcost.rows.overhead import read_samples
 from opcost.tuples import manifest
 
 
@@ -159,11 +161,33 @@ def place(conditions, identified, tmp_path):
     return Place("local", conditions, tmp_path / "device.json")
 
 
-def test_a_target_knows_what_calls_cost_on_it(identified):
-    identity = json.loads(identified)
-    assert identity["device"] == "cpu"
-    value, low, high = identity["overhead"]["call_s"]
-    assert low < value < high
+def test_a_target_knows_what_calls_cost_on_it(place):
+    assert json.loads(place.device_file.read_text())["device"] == "cpu"
+    samples = read_samples(place.device_file)
+    assert len({sample.displaced_call_s for sample in samples}) == 6
+    assert all(0 < sample.view_call_s < 1e-3 for sample in samples)
+
+
+def test_what_calls_cost_is_measured_again_on_the_same_device_only(place, tmp_path, capfd):
+    again = tmp_path / "again.json"
+    settings = place.conditions.target
+    measure_overhead_again(settings, "local", place.device_file, again)
+    samples = read_samples(again)
+    assert len({sample.displaced_call_s for sample in samples}) == 6
+    assert set(samples).isdisjoint(read_samples(place.device_file))
+    said = capfd.readouterr().out
+    assert re.fullmatch(r"\[again\] local .*s ± .*%  overhead of a call\n", said)
+    another_device(place)
+    again.unlink()
+    with pytest.raises(SystemExit):
+        measure_overhead_again(settings, "local", place.device_file, again)
+    assert "but this is cpu" in capfd.readouterr().err
+    assert not again.exists()
+
+
+def another_device(place):
+    identity = json.loads(place.device_file.read_text())
+    place.device_file.write_text(json.dumps({**identity, "device_name": "Other"}))
 
 
 def test_a_core_that_was_disturbed_when_the_study_began_is_looked_at_again(
@@ -186,8 +210,8 @@ def test_a_core_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be
 ):
     monkeypatch.setattr(CpuDevice, "watch", lambda *_: Restless())
     identify_target(conditions.target, tmp_path / "device.json")
-    overhead = json.loads((tmp_path / "device.json").read_text())["overhead"]
-    assert overhead["disturbed"]
+    samples = read_samples(tmp_path / "device.json")
+    assert all(sample.disturbed for sample in samples)
 
 
 @pytest.fixture
@@ -208,8 +232,7 @@ def test_a_tuple_that_kills_its_process_is_a_row(place, one_tuple, tmp_path, mon
 
 
 def test_another_device_than_the_study_began_with_is_refused(place, one_tuple, tmp_path, capfd):
-    identity = json.loads(place.device_file.read_text())
-    place.device_file.write_text(json.dumps({**identity, "device_name": "Other"}))
+    another_device(place)
     with pytest.raises(SystemExit):
         operator_job(*one_tuple, place, tmp_path / "row.parquet")
     message = capfd.readouterr().err

@@ -8,8 +8,8 @@ import pytest
 from opcost.devices.device import BatchTime
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.processor import CpuDevice
-from opcost.measuring.overhead import Sample, overhead_of, sample_overhead
-from opcost.rows.records import overhead_columns
+from opcost.measuring.overhead import sample_overhead
+from opcost.rows.overhead import Sample, overhead_columns, read_samples
 from torch import nn
 
 KINDS = ["call_s", "displaced_call_s", "view_call_s"]
@@ -74,36 +74,36 @@ def samples(*calls_s, disturbed=False):
 
 def test_one_process_is_no_measure_of_another():
     """The interval is Student's, over processes: here with two degrees of freedom."""
-    overhead = overhead_of(samples(1e-6, 2e-6, 3e-6))
-    assert overhead.call_s.value == pytest.approx(2e-6)
+    columns = overhead_columns(samples(1e-6, 2e-6, 3e-6))
+    assert columns["call_overhead_s"] == pytest.approx(2e-6)
     margin_s = 4.3027 * 1e-6 / math.sqrt(3)
-    assert overhead.call_s.high - overhead.call_s.value == pytest.approx(margin_s, rel=1e-4)
-    assert overhead.view_call_s.low == overhead.view_call_s.high
+    assert columns["call_overhead_ci_high_s"] == pytest.approx(2e-6 + margin_s, rel=1e-4)
+    assert columns["view_call_overhead_ci_low_s"] == columns["view_call_overhead_ci_high_s"]
 
 
 def test_processes_that_were_disturbed_do_not_count_if_enough_were_not():
-    overhead = overhead_of(samples(1e-6, 2e-6, 3e-6) + samples(9e-6, 9e-6, disturbed=True))
-    assert overhead.call_s.value == pytest.approx(2e-6)
-    assert not overhead.disturbed
+    columns = overhead_columns(samples(1e-6, 2e-6, 3e-6) + samples(9e-6, 9e-6, disturbed=True))
+    assert columns["call_overhead_s"] == pytest.approx(2e-6)
+    assert not columns["overhead_disturbed"]
 
 
 def test_where_hardly_any_was_undisturbed_all_count_and_that_is_said():
-    overhead = overhead_of(samples(1e-6, 2e-6) + samples(9e-6, disturbed=True))
-    assert overhead.call_s.value == pytest.approx(4e-6)
-    assert overhead.disturbed
+    columns = overhead_columns(samples(1e-6, 2e-6) + samples(9e-6, disturbed=True))
+    assert columns["call_overhead_s"] == pytest.approx(4e-6)
+    assert columns["overhead_disturbed"]
 
 
-def test_the_document_becomes_the_columns_of_a_row(sample):
-    overhead = overhead_of([sample] * 3)
-    document = json.loads(json.dumps(overhead.to_document()))
-    columns = overhead_columns(document)
+def test_a_file_tells_what_each_process_found(sample, tmp_path):
+    (tmp_path / "device.json").write_text(json.dumps({"device": "cpu", "overhead": [sample] * 3}))
+    columns = overhead_columns(read_samples(tmp_path / "device.json"))
     assert columns["displaced_call_overhead_s"] == pytest.approx(sample.displaced_call_s)
     assert columns["view_call_overhead_ci_high_s"] == pytest.approx(sample.view_call_s)
     assert columns["overhead_disturbed"] is False
 
 
-def test_without_an_overhead_there_are_no_such_columns():
-    assert overhead_columns(None) == {}
+def test_where_calls_cost_nothing_there_are_no_columns(tmp_path):
+    (tmp_path / "device.json").write_text(json.dumps({"device": "cuda", "overhead": None}))
+    assert overhead_columns(read_samples(tmp_path / "device.json")) == {}
 
 
 def test_a_processor_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be(cpu, sample):

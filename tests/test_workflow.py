@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from checkout import MEASUREMENTS, configure, edit, running, stamps, wait_until
+from opcost.rows.overhead import overhead_columns, read_samples
 from opcost.rows.schemas import SCHEMA_VERSION
 
 
@@ -75,14 +76,19 @@ def test_models_are_tabulated_alone_and_one_that_is_refused_stops_nothing(done):
     assert "Not extracted: quantized_resnet18: quantised models are not supported" in summary
 
 
-def test_some_operators_and_all_models_are_measured_again_last_of_all(done):
+def test_some_operators_all_models_and_what_calls_cost_are_measured_again_last_of_all(done):
     configure(done, measured_again=2)
     once_more = ["benchmark_model_again"] * 2 + ["benchmark_operator_again"] * 2
-    assert done.started() == [*once_more, "compare", "database", "report"]
+    answers = ["compare", "database", "measure_overhead_again", "report"]
+    assert done.started() == [*once_more, *answers]
     comparison = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
     assert [row["reference_measurements"] for row in comparison] == [2, 2]
     again = sorted((done.root / "results/local/again").glob("*.parquet"))
     assert [path.name for path in again] == sorted(stamps(done))[:2]
+    database = pq.read_table(done.root / "results/database.parquet").to_pylist()
+    files = [done.root / "results/local" / name for name in ("device.json", "overhead_again.json")]
+    both = overhead_columns([sample for path in files for sample in read_samples(path)])
+    assert database[0]["call_overhead_s"] == both["call_overhead_s"]
     assert done.started() == []
 
 

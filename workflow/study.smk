@@ -1,5 +1,6 @@
 # Reads and checks the study each time Snakemake starts; defines what the rules ask of it.
 
+import json
 import os
 import sys
 import time
@@ -86,6 +87,17 @@ def measurements_again(wildcards):
     ]
 
 
+def overheads_again(wildcards):
+    """Of each target on which calls cost anything: not on a GPU, whose host runs ahead."""
+    checkpoints.collect.get()
+    folders = [Path("results", target) for target in STUDY.conditions if STUDY.measured_again]
+    return [
+        str(folder / "overhead_again.json")
+        for folder in folders
+        if json.loads((folder / "device.json").read_text())["overhead"]
+    ]
+
+
 @cache
 def tuples_to_measure(target):
     """All that are benchmarked, or as many as `max_device_time_s` allows: what explains most."""
@@ -133,6 +145,7 @@ def missing_measurements(wildcards):
         *operator_measurements(wildcards),
         *model_measurements(wildcards),
         *models_again(wildcards),
+        *overheads_again(wildcards),
     ]
     return [path for path in measurements if not Path(path).exists()]
 

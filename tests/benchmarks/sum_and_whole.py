@@ -27,8 +27,9 @@ from opcost.devices.disturbance import find_quiet_s
 from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
 from opcost.measuring import protocol, workload
-from opcost.measuring.overhead import overhead_of, sample_overhead
+from opcost.measuring.overhead import sample_overhead
 from opcost.models import construction
+from opcost.rows.overhead import overhead_columns
 from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
 from opcost.tuples.extraction import extract_model_tuples
 
@@ -180,9 +181,9 @@ def overhead_s(overhead, tuples, device):
     displaced = displaced_calls(tuples, device.core_cache_bytes)
     views = sum(not tuples.tuples[index].launches_kernel for index, _, _ in tuples.calls)
     return (
-        (len(tuples.calls) - displaced) * overhead.call_s.value
-        + displaced * overhead.displaced_call_s.value
-        + views * overhead.view_call_s.value
+        (len(tuples.calls) - displaced) * overhead["call_overhead_s"]
+        + displaced * overhead["displaced_call_overhead_s"]
+        + views * overhead["view_call_overhead_s"]
     )
 
 
@@ -203,15 +204,16 @@ def main():
     open_device(Target("cpu", 1, False))
     device = OneBlock(int(arguments.caches * CpuDevice().last_level_cache_bytes * 1.2) + 2**30)
     watch = device.watch(find_quiet_s(QUIET_WITHIN_S))
-    overhead = overhead_of([in_a_fork(sample_overhead, device, watch) for _ in range(PROCESSES)])
+    samples = [in_a_fork(sample_overhead, device, watch) for _ in range(PROCESSES)]
+    overhead = overhead_columns(samples)
     generator = random.Random(0)
     columns = [*STATES, "model + overhead"]
     errors = {(whole, column): [] for whole in ("loop", "copies") for column in columns}
     print(f"{device.model_name}, torch {torch.__version__}, batch {arguments.batch}, one thread")
     print(f"sentinel: {watch.quiet_s * 1e6:.1f} us")
-    for name in ("call_s", "displaced_call_s", "view_call_s"):
-        low, high = getattr(overhead, name).low, getattr(overhead, name).high
-        print(f"{name}: {low * 1e6:.1f} to {high * 1e6:.1f} us")
+    for kind in ("call", "displaced_call", "view_call"):
+        low, high = overhead[f"{kind}_overhead_ci_low_s"], overhead[f"{kind}_overhead_ci_high_s"]
+        print(f"{kind}: {low * 1e6:.1f} to {high * 1e6:.1f} us")
     print()
     header = " | ".join(
         f"{whole} (spread) | " + " | ".join(columns) for whole in ("loop", "copies")

@@ -7,6 +7,7 @@
 #        results/{target}/again/{tuple_id}.parquet       one row, as before: how well it reproduces
 #        results/{target}/models/{model}.parquet         one row
 #        results/{target}/models_again/{model}.parquet   one row, as before
+#        results/{target}/overhead_again.json            what calls cost, as device.json has it
 #
 # The manifest, the device and the sensor are `ancient`: another model, or the same device found
 # anew, is no reason to measure again. What is one (settings, protocol version) travels as `params`.
@@ -104,3 +105,25 @@ use rule benchmark_model as benchmark_model_again with:
     priority: 0
     group:
         batch("models_again", lambda: STUDY.models)
+
+
+rule measure_overhead_again:
+    input:
+        device=ancient("results/{target}/device.json"),
+        # Only then may all others begin, of which this is the last.
+        sensor=ancient("results/{target}/sensor.json"),
+    output:
+        "results/{target}/overhead_again.json",
+    log:
+        "logs/{target}/measure_overhead_again.log",
+    conda:
+        "../../envs/opcost.yaml"
+    threads: target_threads
+    resources:
+        **MEASURING,
+    params:
+        conditions=conditions,
+    shell:
+        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/measure_overhead_again.py --target {wildcards.target}'
+        " --device {input.device:q} --conditions {params.conditions:q} --output {output:q}"
+        " 2> >(tee {log:q} >&2)"

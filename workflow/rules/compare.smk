@@ -1,6 +1,6 @@
 # From single rows to answers.
 #
-#   in:  all measurements, and each model's tuples
+#   in:  all measurements, what calls cost on each target, and each model's tuples
 #   out: results/database.parquet     every operator measurement of the study
 #        results/comparison.parquet   sum over operators against whole model (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
@@ -13,6 +13,8 @@ rule database:
     input:
         operators=operator_measurements,
         again=measurements_again,
+        devices=expand("results/{target}/device.json", target=STUDY.conditions),
+        overheads_again=overheads_again,
     output:
         # `update`: rows of files that have not changed since come from the earlier database.
         report(

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost import statistics
-from opcost.costs.estimate import ModelEstimate, conflict, interval_columns, measured_value
+from opcost.costs.estimate import ModelEstimate, conflict, measured_value
 from opcost.costs.shares import module_shares, operator_shares
 from opcost.costs.terms import Row, terms_of
+from opcost.rows.columns import interval_columns
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 

@@ -24,7 +24,7 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.displacement import displaced_calls
 from opcost.costs.terms import Row, Term, total_flops, why_incomplete
-from opcost.rows.columns import ANSWER, OVERHEAD
+from opcost.rows.columns import ANSWER, OVERHEAD, interval_columns
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -180,15 +180,6 @@ def measured_value(
     if row[f"{quantity}_{unit}"] is None:
         return None
     return _with_limits(row, quantity, unit).widened(spread or 0.0)
-
-
-def interval_columns(name: str, unit: str, estimate: Estimate | None) -> dict[str, Any]:
-    """The three columns of a value and the limits of its interval."""
-    return {
-        f"{name}_{unit}": estimate.value if estimate else None,
-        f"{name}_ci_low_{unit}": estimate.low if estimate else None,
-        f"{name}_ci_high_{unit}": estimate.high if estimate else None,
-    }
 
 
 def conflict(rows: Sequence[Row]) -> str | None:

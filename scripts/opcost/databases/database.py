@@ -13,6 +13,7 @@ from opcost import statistics
 from opcost.databases.unchanged import RowsByNumber, begun_at, unchanged
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
+from opcost.rows.overhead import Sample, overhead_columns, read_samples
 from opcost.tuples.operator_tuple import id_of
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -22,19 +23,24 @@ _REMEDY = "name a database that this version of opcost made; {path} is another f
 _TIMES = ("target", "tuple_id", "time_s")
 
 
-def write_database(paths: Sequence[Path], output: Path, again: Sequence[Path] = ()) -> None:
+def write_database(
+    paths: Sequence[Path],
+    output: Path,
+    again: Sequence[Path] = (),
+    overheads: Sequence[Path] = (),
+) -> None:
     """Write the rows of all measurement files, in their order, into one, in bounded memory.
 
-    Where `output` exists, rows of files that have not changed since come from it. `again` are
-    second measurements of some tuples: from how far they differ, each row learns its target's
-    `spread`. Raises OpcostError, with the file to delete, for one that cannot be read, has no row,
-    or has a row that is not of the tuple that it names; and for two rows of one tuple on one
-    target.
+    Where `output` exists, rows of files that have not changed since come from it. Each row learns
+    what is known of its target: from `again`, second measurements of some tuples, the `spread`;
+    and from `overheads`, `TARGET/*.json`, what calls cost there. Raises OpcostError, with the file
+    to delete, for a measurement that cannot be read, has no row, or has a row that is not of the
+    tuple that it names; and for two rows of one tuple on one target.
     """
     schema = begun_at(schemas.DATABASE, time.time_ns())
-    spreads = _spreads(paths, again)
+    known = _known_of_targets(paths, again, overheads)
     records.write_batches(
-        output, schema, (_with_spread(batch, spreads) for batch in _rows(paths, output))
+        output, schema, (_with_columns(batch, known) for batch in _rows(paths, output))
     )
 
 
@@ -87,6 +93,19 @@ def default_databases() -> list[Path]:
     return [path for path in [own] if path.is_file()] + sorted(REFERENCE.glob("*.parquet"))
 
 
+def _known_of_targets(
+    paths: Sequence[Path], again: Sequence[Path], overheads: Sequence[Path]
+) -> dict[str, dict[str, Any]]:
+    """Columns that are the same in all rows of a target, by targets."""
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for path in overheads:
+        samples[path.parent.name] += read_samples(path)
+    known = {target: overhead_columns(found) for target, found in samples.items()}
+    for target, spread in _spreads(paths, again).items():
+        known.setdefault(target, {})["spread"] = spread
+    return known
+
+
 def _spreads(paths: Sequence[Path], again: Sequence[Path]) -> dict[str, float | None]:
     """How well measurements reproduce on each target: files are named by their tuples."""
     names = {path.stem for path in again}
@@ -106,9 +125,13 @@ def _times(paths: Sequence[Path]) -> list[dict[str, Any]]:
     return records.read_all(paths, schemas.OPERATOR, _TIMES).to_pylist()
 
 
-def _with_spread(batch: pa.RecordBatch, spreads: dict[str, float | None]) -> pa.RecordBatch:
-    column = pa.array([spreads.get(target) for target in batch["target"].to_pylist()], pa.float64())
-    return pa.RecordBatch.from_arrays([*batch.columns, column], schema=schemas.DATABASE)
+def _with_columns(batch: pa.RecordBatch, known: dict[str, dict[str, Any]]) -> pa.RecordBatch:
+    """The rows of a measurement as those of a database."""
+    targets = batch["target"].to_pylist()
+    for name in schemas.DATABASE.names[len(schemas.OPERATOR.names) :]:
+        values = [known.get(target, {}).get(name) for target in targets]
+        batch = batch.append_column(name, pa.array(values, schemas.DATABASE.field(name).type))
+    return batch.cast(schemas.DATABASE)
 
 
 def _checked(paths: Iterable[Path], seen: dict[tuple[str, str], Path]) -> Iterator[pa.RecordBatch]:

@@ -71,8 +71,6 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         row = benchmark.benchmark_operator(
             record, device, watch, place.conditions, place.target, place.sensor_file
         )
-        identity = json.loads(place.device_file.read_text(encoding="utf-8"))
-        row |= records.overhead_columns(identity["overhead"])
         row["device_time_s"] = held_s()
         records.write(output, schemas.OPERATOR, [row])
         line = again_line if output.parent.name == "again" else operator_line

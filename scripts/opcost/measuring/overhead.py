@@ -1,7 +1,8 @@
 """What a call costs on a processor beyond the operator's own time: Python, dispatch, lost code.
 
-No operator benchmark contains it, every model does. It is measured once for a target, in several
-processes, because each finds memory in other places and so another overhead:
+No operator benchmark contains it, every model does. It is measured when a study begins and when it
+ends, each time in several processes, because each finds memory in other places and so another
+overhead:
 
 - `call_s`: between two calls whose code the core's own cache still holds. A small network, run as
   modules and run as the same operator calls in a row.
@@ -16,9 +17,8 @@ the model launch-bound.
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -27,7 +27,7 @@ from opcost import statistics
 from opcost.devices.device import Device
 from opcost.devices.disturbance import Watch
 from opcost.models.construction import inference_conditions
-from opcost.statistics import Estimate
+from opcost.rows.overhead import Sample
 
 _BLOCKS = 24
 _COPIES = 8
@@ -36,7 +36,6 @@ _SIZE = 28
 _REPETITIONS = 20
 _FEWEST = 3
 _PATIENCE = 2
-_FEWEST_PROCESSES = 3
 
 _SMALL_CHANNELS = 16
 _SMALL_SIZE = 8
@@ -44,50 +43,6 @@ _ROW = 20
 
 Call = tuple[Any, tuple[Any, ...]]
 """An operator, and its arguments after the first."""
-
-
-class Sample(NamedTuple):
-    """Seconds that a call costs beyond its operator's own time, as one process finds them."""
-
-    call_s: float
-    displaced_call_s: float
-    view_call_s: float
-    disturbed: bool
-    """Whether so little of it was undisturbed that all had to count."""
-
-
-@dataclass(frozen=True)
-class Overhead:
-    """Seconds that a call costs beyond its operator's own time, with 95 % intervals."""
-
-    call_s: Estimate
-    displaced_call_s: Estimate
-    view_call_s: Estimate
-    disturbed: bool
-    """Whether so few processes were undisturbed that all had to count."""
-
-    def to_document(self) -> dict[str, Any]:
-        """The three as (value, low, high), and `disturbed`, as JSON data."""
-        return {
-            name: [value.value, value.low, value.high] if isinstance(value, Estimate) else value
-            for name, value in vars(self).items()
-        }
-
-
-def overhead_of(samples: Sequence[Sample]) -> Overhead:
-    """The mean over undisturbed processes, with Student's interval: processes differ by more than
-    the repetitions within one. Over all of them, if hardly any was undisturbed.
-    """
-    counted = [sample for sample in samples if not sample.disturbed]
-    disturbed = len(counted) < _FEWEST_PROCESSES
-    if disturbed:
-        counted = list(samples)
-    return Overhead(
-        call_s=statistics.mean([sample.call_s for sample in counted]),
-        displaced_call_s=statistics.mean([sample.displaced_call_s for sample in counted]),
-        view_call_s=statistics.mean([sample.view_call_s for sample in counted]),
-        disturbed=disturbed,
-    )
 
 
 def sample_overhead(device: Device, watch: Watch) -> Sample:

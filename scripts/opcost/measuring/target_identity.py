@@ -36,13 +36,31 @@ def identify_target(target: Target, output: Path) -> None:
     identity = answer_of(lambda: _open_identified(target)[1], _TIMEOUT_S)
     with exclusive(identity["lock_key"], f"the identity of {identity['device']}"):
         if identity["device"] == "cpu":
-            identity |= _of_calls(target, answer_of(partial(_quiet_s, target), _TIMEOUT_S))
+            quiet_s = answer_of(partial(_quiet_s, target), _TIMEOUT_S)
+            identity |= _samples_of_calls(target, quiet_s)
         else:  # No tenant shares a GPU, and its host runs ahead.
             identity |= {"quiet_s": None, "overhead": None}
     if target.any_of_kind and identity["device_uuid_hash"]:
         identity |= _OF_A_KIND
-    with replacing(output) as temporary:
-        temporary.write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
+    _write(identity, output)
+
+
+def measure_overhead_again(settings: Target, target: str, device_file: Path, output: Path) -> None:
+    """Write once more what a call costs on a target's processor beyond its operator.
+
+    Raises OpcostError if it is not the device that the study began with.
+    """
+    from opcost.measuring import overhead  # noqa: F401  as above
+    from opcost.planning.progress import overhead_line
+    from opcost.rows.overhead import overhead_columns, read_samples
+
+    with exclusive(_read(device_file)["lock_key"], f"the overhead of calls on target {target}"):
+        quiet_s = answer_of(
+            lambda: expected_device(settings, target, device_file)[1].quiet_s, _TIMEOUT_S
+        )
+        found = _samples_of_calls(settings, quiet_s)
+    _write({"overhead": found["overhead"]}, output)
+    print(overhead_line(target, overhead_columns(read_samples(output))), flush=True)
 
 
 def expected_device(settings: Target, target: str, device_file: Path) -> tuple[Any, Any]:
@@ -51,7 +69,7 @@ def expected_device(settings: Target, target: str, device_file: Path) -> tuple[A
     Raises OpcostError if it is not the device that the study began with.
     """
     device, found = _open_identified(settings)
-    expected = json.loads(device_file.read_text(encoding="utf-8"))
+    expected = _read(device_file)
     quiet_s, _ = expected.pop("quiet_s"), expected.pop("overhead")
     if expected["lock_key"] is None:
         _UNTIL_THE_END.enter_context(
@@ -86,19 +104,17 @@ def _quiet_s(target: Target) -> Any:
     return _open_identified(target)[0].quiet_s()
 
 
-def _of_calls(target: Target, quiet_s: float) -> dict[str, Any]:
-    """The overhead of calls, and the quiet value that it was measured by: a lower one than the
-    given if that turned out to be that of a disturbed core.
+def _samples_of_calls(target: Target, quiet_s: float) -> dict[str, Any]:
+    """The overhead of calls as each of several processes finds it, and the quiet value that they
+    went by: a lower one than the given if that turned out to be that of a disturbed core.
     """
-    from opcost.measuring.overhead import Sample, overhead_of
-
     samples = []
     for _ in range(_PROCESSES):
         answer = answer_of(partial(_sample, target, quiet_s), _TIMEOUT_S)
         if answer["quieter_s"] is not None:
-            return _of_calls(target, answer["quieter_s"])
-        samples.append(Sample(*answer["sample"]))
-    return {"quiet_s": quiet_s, "overhead": overhead_of(samples).to_document()}
+            return _samples_of_calls(target, answer["quieter_s"])
+        samples.append(answer["sample"])
+    return {"quiet_s": quiet_s, "overhead": samples}
 
 
 def _sample(target: Target, quiet_s: float) -> dict[str, Any]:
@@ -107,3 +123,13 @@ def _sample(target: Target, quiet_s: float) -> dict[str, Any]:
     device, _ = _open_identified(target)
     watch = device.watch(quiet_s)
     return {"sample": sample_overhead(device, watch), "quieter_s": watch.quieter_s()}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+def _write(document: dict[str, Any], path: Path) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -62,6 +62,13 @@ def again_line(row: Mapping[str, Any]) -> str:
     return f"[again] {row['target']}  {result(row)}  {name}"
 
 
+def overhead_line(target: str, columns: Mapping[str, Any]) -> str:
+    """What a call costs beyond its operator, measured a second time."""
+    limits = {f"time_ci_{end}_s": columns[f"call_overhead_ci_{end}_s"] for end in ("low", "high")}
+    row = {"status": "ok", "time_s": columns["call_overhead_s"], **limits}
+    return f"[again] {target}  {result(row)}  overhead of a call"
+
+
 def model_line(row: Mapping[str, Any]) -> str:
     """One measured whole model."""
     return f"[model] {row['target']}  {result(row)}  {row['model']}"

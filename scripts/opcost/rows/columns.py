@@ -3,7 +3,11 @@
 Units are in the names: seconds and joules are per iteration.
 """
 
+from typing import Any
+
 import pyarrow as pa
+
+from opcost.statistics import Estimate
 
 Column = tuple[str, pa.DataType, str]
 
@@ -112,7 +116,7 @@ OVERHEAD: list[Column] = [
         "whether the device was disturbed all the time in which these were measured",
     ),
 ]
-"""What calls cost on the target beyond their operators, measured once for the study."""
+"""What calls cost on the target beyond their operators, measured when a study begins and ends."""
 
 CIRCUMSTANCES: list[Column] = [
     ("protocol_version", pa.int64(), "of the measurement protocol; null for an imported row"),
@@ -170,3 +174,12 @@ ANSWER = (
     "flags",
 )
 """Names of the columns that are a row's answer, and how far to trust it; no raw values."""
+
+
+def interval_columns(name: str, unit: str, estimate: Estimate | None) -> dict[str, Any]:
+    """The three columns of a value and the limits of its interval."""
+    return {
+        f"{name}_{unit}": estimate.value if estimate else None,
+        f"{name}_ci_low_{unit}": estimate.low if estimate else None,
+        f"{name}_ci_high_{unit}": estimate.high if estimate else None,
+    }

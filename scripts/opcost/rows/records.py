@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from opcost import workers
 from opcost.errors import OpcostError
 from opcost.files import replacing
-from opcost.rows.columns import OVERHEAD
 from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -45,15 +44,6 @@ def operator_columns(record: TupleRecord) -> dict[str, Any]:
 def model_columns(definition: ModelDefinition) -> dict[str, Any]:
     """The columns that say which model a row is about."""
     return {"model": definition.name, "definition_json": definition.to_json()}
-
-
-def overhead_columns(document: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The columns of what calls cost beyond their operators, from what `Overhead` wrote."""
-    if document is None:
-        return {}
-    *estimates, disturbed = document.values()
-    values = [*itertools.chain.from_iterable(estimates), disturbed]
-    return {name: value for (name, _, _), value in zip(OVERHEAD, values, strict=True)}
 
 
 def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from opcost.rows.columns import MEASUREMENT, OVERHEAD, Column
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 VERSIONS = {
     1: "The first.",
@@ -24,6 +24,7 @@ VERSIONS = {
     "`spread` in the database; `modules` is new.",
     6: "`overhead_disturbed`; the intervals of what calls cost are over processes; "
     "`reference_measurements`: a reference is the mean over these.",
+    7: "What calls cost stands in the database alone: measured when a study begins and ends.",
 }
 """Schema version -> what it changed. Rows of different versions are never read together."""
 
@@ -57,12 +58,12 @@ _OPERATOR: list[Column] = [
     ("bytes", pa.int64(), "that must be moved at least: arguments read, results written"),
     ("parameters", pa.list_(pa.string()), "arguments that models hold; others are activations"),
     *MEASUREMENT,
-    *OVERHEAD,
 ]
 OPERATOR = _schema("operator", _OPERATOR)
 
 _DATABASE: list[Column] = [
     *_OPERATOR,
+    *OVERHEAD,
     (
         "spread",
         pa.float64(),
