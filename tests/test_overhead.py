@@ -8,6 +8,7 @@ import pytest
 from opcost.devices.device import BatchTime
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.processor import CpuDevice
+from opcost.errors import OpcostError
 from opcost.measuring.overhead import sample_overhead
 from opcost.rows.overhead import Sample, overhead_columns, read_samples
 from torch import nn
@@ -99,6 +100,13 @@ def test_a_file_tells_what_each_process_found(sample, tmp_path):
     assert columns["displaced_call_overhead_s"] == pytest.approx(sample.displaced_call_s)
     assert columns["view_call_overhead_ci_high_s"] == pytest.approx(sample.view_call_s)
     assert columns["overhead_disturbed"] is False
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"overhead": {"call_s": [1e-6, 1e-6, 1e-6]}}'])
+def test_a_file_of_another_version_is_refused(text, tmp_path):
+    (tmp_path / "device.json").write_text(text)
+    with pytest.raises(OpcostError, match=f"delete {tmp_path} and run again"):
+        read_samples(tmp_path / "device.json")
 
 
 def test_where_calls_cost_nothing_there_are_no_columns(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcost import statistics
+from opcost.errors import OpcostError
 from opcost.rows.columns import interval_columns
 
 _FEWEST_PROCESSES = 3
@@ -22,9 +23,18 @@ class Sample(NamedTuple):
 
 
 def read_samples(path: Path) -> list[Sample]:
-    """What the processes found of which `path` tells; none where calls cost nothing."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    return [Sample(*values) for values in document["overhead"] or ()]
+    """What the processes found of which `path` tells; none where calls cost nothing.
+
+    Raises OpcostError for a file of another version.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["overhead"] or ()
+        return [Sample(*values) for values in found]
+    except (ValueError, TypeError, KeyError) as error:
+        raise OpcostError(
+            f"{path} was not written by this version of opcost ({error!r}): delete "
+            f"{path.parent} and run again"
+        ) from error
 
 
 def overhead_columns(samples: Sequence[Sample]) -> dict[str, Any]:
