@@ -1,5 +1,6 @@
 """Rule compare: sums over operators against whole models."""
 
+import gc
 from pathlib import Path
 
 from opcost.costs.comparison import compare_study
@@ -13,6 +14,7 @@ from opcost.tuples.manifest import read_manifest
 from opcost.tuples.model_tuples import read_model_tuples, refusals
 
 files, outputs = snakemake.input, snakemake.output
+gc.disable()  # what this makes is of use until it ends
 with reported(snakemake.log[0]):
     models = [read_model_tuples(Path(path)) for path in files.tuples]
     comparison, shares, modules = compare_study(

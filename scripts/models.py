@@ -1,5 +1,6 @@
 """Rule models: what each model is made of."""
 
+import gc
 from pathlib import Path
 
 from opcost.errors import reported
@@ -9,6 +10,7 @@ from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import as_text, rows_of
 from opcost.tuples.model_tuples import read_model_tuples
 
+gc.disable()  # what this makes is of use until it ends
 with reported(snakemake.log[0]):
     models = [read_model_tuples(Path(path)) for path in snakemake.input.tuples]
     rows = rows_of(models)
