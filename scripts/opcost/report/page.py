@@ -4,11 +4,11 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import itables
 import jinja2
 from markupsafe import Markup
 
@@ -151,11 +151,16 @@ def _libraries() -> dict[str, str]:
     """Vega for charts and DataTables for tables, as modules; and our own style."""
     return {
         "vega": chart_library(),
-        "datatables": _read(files(itables) / "html" / "dt_bundle.js"),
-        "datatables_style": Markup(_read(files(itables) / "html" / "dt_bundle.css")),
+        "datatables": _read(_datatables("dt_bundle.js")),
+        "datatables_style": Markup(_read(_datatables("dt_bundle.css"))),
         "style": Markup(_asset("page.css")),
         "script": Markup(_asset("page.js")),
     }
+
+
+def _datatables(name: str) -> Any:
+    """A file of itables, without the import of itables and of all that it can make tables of."""
+    return distribution("itables").locate_file(f"itables/html/{name}")
 
 
 def _asset(name: str) -> str:
