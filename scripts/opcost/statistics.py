@@ -1,4 +1,7 @@
-"""Estimates with their uncertainty. Pure functions over plain numbers."""
+"""Estimates with their uncertainty. Pure functions over plain numbers.
+
+SciPy is imported where it is needed: whoever combines estimates does without.
+"""
 
 import math
 import statistics
@@ -6,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
-_NORMAL_75 = float(special.ndtri(0.75))
-_NORMAL_97_5 = float(special.ndtri(0.975))
+_NORMAL_75 = statistics.NormalDist().inv_cdf(0.75)
+_NORMAL_97_5 = statistics.NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def median(data: Sequence[float]) -> Estimate:
     values carry none. (Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2.) Raises
     statistics.StatisticsError without data.
     """
+    from scipy import special
+
     ordered = sorted(data)
     value = statistics.median(ordered)
     cumulative = special.bdtr(np.arange(len(ordered) // 2 + 1), len(ordered), 0.5)
@@ -64,6 +68,8 @@ def mean(data: Sequence[float]) -> Estimate:
 
     Raises statistics.StatisticsError without data.
     """
+    from scipy import special
+
     value = statistics.fmean(data)
     if len(data) < 2:
         return Estimate(value, None, None)

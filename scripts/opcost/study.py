@@ -8,10 +8,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-import jsonschema
 import yaml
 
 from opcost.errors import OpcostError, closest
@@ -160,7 +160,7 @@ def _models(document: Mapping[str, Any], schema_path: Path) -> dict[str, ModelDe
 
 def default_measurement(schema_directory: Path) -> MeasurementSettings:
     """The settings of a study that changes none."""
-    schema = yaml.safe_load((schema_directory / "config.schema.yaml").read_text(encoding="utf-8"))
+    schema = _schema(schema_directory / "config.schema.yaml")
     properties = schema["properties"]["measurement"]["properties"]
     return MeasurementSettings(**{name: entry["default"] for name, entry in properties.items()})
 
@@ -199,15 +199,23 @@ def _source_digest(factory: str | None, directory: Path) -> str | None:
 
 def _checked(document: Any, schema_path: Path, source: str) -> dict[str, Any]:
     """The document with its defaults filled in; OpcostError lists all that is wrong with it."""
-    schema = yaml.safe_load(schema_path.read_text(encoding="utf-8"))
+    from jsonschema import Draft202012Validator  # not for jobs, which are told their conditions
+
+    schema = _schema(schema_path)
     # YAML anchors in the config may carry keys of any type; JSON has text keys only.
     instance = json.loads(json.dumps(document if document is not None else {}, default=str))
     _fill_defaults(instance, schema)
-    errors = jsonschema.Draft202012Validator(schema).iter_errors(instance)
+    errors = Draft202012Validator(schema).iter_errors(instance)
     problems = [_explain(error) for error in sorted(errors, key=lambda error: list(error.path))]
     if problems:
         raise OpcostError(f"{source} is not valid:\n  " + "\n  ".join(problems))
     return instance
+
+
+@cache
+def _schema(path: Path) -> dict[str, Any]:
+    """Read once, though there be a hundred models."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def _fill_defaults(instance: Any, schema: Mapping[str, Any]) -> None:

@@ -80,6 +80,7 @@ class Spaced:
 
     def __init__(self, workload, span_bytes):
         self._workload = workload
+        self.rotation = workload.rotation
         self._sizes = Spacers(span_bytes).sizes
 
     def run(self, iterations):

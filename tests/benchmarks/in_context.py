@@ -17,12 +17,12 @@ from collections import defaultdict
 import torch
 from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
-from opcost.measuring.workload import CACHES_PER_FOOTPRINT, operator_workload
+from opcost.measuring.workload import footprint
 from opcost.models import construction
 from opcost.study import InputSpec, ModelDefinition, Target
 from opcost.tuples.description import describe
 from opcost.tuples.extraction import extract_model_tuples
-from sum_and_whole import MODELS, SETTINGS, STATES, OneBlock, seconds
+from sum_and_whole import MODELS, STATES, OneBlock, in_a_fork, operator_seconds
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -136,8 +136,8 @@ def main():
     parser.add_argument("models", nargs="*", default=MODELS)
     arguments = parser.parse_args()
     open_device(Target("cpu", 1, False))
-    footprint = CACHES_PER_FOOTPRINT * CpuDevice().last_level_cache_bytes
-    device = OneBlock(int(footprint * 1.2) + 2**30)
+    footprint_bytes = footprint(CpuDevice())
+    device = OneBlock(int(footprint_bytes * 1.2) + 2**30)
     watch = device.watch(device.quiet_s())
     for name in arguments.models:
         definition = ModelDefinition(name=name, model=name, inputs=(InputSpec((1, 3, 224, 224)),))
@@ -148,7 +148,7 @@ def main():
         table = defaultdict(lambda: defaultdict(float))
         with construction.inference_conditions():
             torch.manual_seed(0)
-            whole_s, calls = time_in_context(definition, device, watch, footprint)
+            whole_s, calls = time_in_context(definition, device, watch, footprint_bytes)
             for tuple_id, value in calls:
                 row = table[records[tuple_id].operator_tuple.name]
                 row["calls"] += 1
@@ -159,9 +159,7 @@ def main():
                 operator_tuple = record.operator_tuple
                 times = sum(tuple_id == operator_tuple.tuple_id for tuple_id, _ in calls)
                 for state in STATES:
-                    device.begin_again()
-                    workload = operator_workload(record, device, state, SETTINGS.seed)
-                    value, _ = seconds(workload, device, watch, SETTINGS)
+                    value, _ = in_a_fork(operator_seconds, record, device, watch, state)
                     table[operator_tuple.name][state] += times * value
         inside_s = sum(row["in context"] for row in table.values())
         between_us = (whole_s - inside_s) / len(calls) * 1e6

@@ -233,6 +233,7 @@ if __name__ == "__main__":
     parser.add_argument("--stub-s", type=float, default=0.2)
     parser.add_argument("--seeded", action="store_true")
     arguments = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each job would compile the package
     with tempfile.TemporaryDirectory() as temporary:
         study = Study(Path(temporary) / "study", arguments.tuples, arguments.stub_s)
         prepare = ["results/operator_tuples.json", "results/local/sensor.json"]

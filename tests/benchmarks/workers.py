@@ -12,6 +12,7 @@ With `--folder`, the two studies stay there, and one that is there already is no
 import argparse
 import itertools
 import math
+import os
 import shutil
 import statistics
 import subprocess
@@ -67,6 +68,7 @@ def main():
     parser.add_argument("--first", choices=("plain", "warm"), default="plain")
     parser.add_argument("--folder", type=Path)
     arguments = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each job would compile the package
     order = sorted(("plain", "warm"), key=lambda kind: kind != arguments.first)
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 
 from opcost.files import replacing
@@ -19,14 +20,15 @@ _OTHERS = ("other operators", "#BBBBBB")
 _OVERHEAD = ("overhead of calls", "#E4E4E4")
 _WHOLE = ("whole model", "#444444")
 _BAR = 0.36
+_ERROR_BARS = {"fmt": "none", "ecolor": "black", "capsize": 3, "elinewidth": 1}
 
 
 def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
     """Write the figure (SVG): each model's operators, stacked, above the whole model.
 
     A row of panels for each target: time, with the overhead of calls, and, where any was measured,
-    energy. Error bars are 95 %
-    intervals. A stack that is not complete says how many of its tuples it holds.
+    energy. Error bars are 95 % intervals. A stack that is not complete says how many of its tuples
+    it holds.
     """
     targets = list(dict.fromkeys(row["target"] for row in comparison)) or ["nothing measured"]
     quantities = [("time", "s", "time per iteration (ms)")]
@@ -62,15 +64,14 @@ def _panel(
         widths = [values.get(row["model"], 0.0) * 1e3 for row in comparison]
         axes.barh(above, widths, _BAR, ends, color=colour, label=name)
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
+    _error_bars(axes, above, comparison, f"estimate_{quantity}", unit)
     for upper, end, row in zip(above, ends, comparison, strict=True):
-        _error_bar(axes, upper, row, f"estimate_{quantity}", unit)
         if row["measured_tuples"] < row["tuples"]:
             note = f" {row['measured_tuples']} of {row['tuples']} tuples"
             axes.text(end, upper, note, va="center", fontsize=8)
     wholes = [(row[f"reference_{quantity}_{unit}"] or 0.0) * 1e3 for row in comparison]
     axes.barh(below, wholes, _BAR, color=_WHOLE[1], label=_WHOLE[0])
-    for lower, row in zip(below, comparison, strict=True):
-        _error_bar(axes, lower, row, f"reference_{quantity}", unit)
+    _error_bars(axes, below, comparison, f"reference_{quantity}", unit)
     axes.set_yticks(range(len(comparison)), [row["model"] for row in comparison])
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
@@ -95,8 +96,15 @@ def _layers(shares: Sequence[Row], column: str) -> list[tuple[str, str, dict[str
     return [layer for layer in layers if any(layer[2].values())]
 
 
-def _error_bar(axes: Any, position: float, row: Row, name: str, unit: str) -> None:
-    value, low, high = (row[f"{name}{part}_{unit}"] for part in ("", "_ci_low", "_ci_high"))
-    if low is not None:
-        margins = [[(value - low) * 1e3], [(high - value) * 1e3]]
-        axes.errorbar(value * 1e3, position, xerr=margins, color="black", capsize=3, linewidth=1)
+def _error_bars(
+    axes: Any, positions: Sequence[float], comparison: Sequence[Row], name: str, unit: str
+) -> None:
+    bars = [
+        (position, *(row[f"{name}{part}_{unit}"] * 1e3 for part in ("", "_ci_low", "_ci_high")))
+        for position, row in zip(positions, comparison, strict=True)
+        if row[f"{name}_ci_low_{unit}"] is not None
+    ]
+    if bars:
+        places, values, lows, highs = np.array(bars).T
+        margins = [values - lows, highs - values]
+        axes.errorbar(values, places, xerr=margins, **_ERROR_BARS)

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -92,6 +91,8 @@ def _connect() -> socket.socket:
 
 
 def _start_server(path: Path) -> None:
+    import subprocess  # one job in many starts a server
+
     log = path.with_suffix(".log")
     ready, announce = os.pipe()
     with log.open("wb") as output:
