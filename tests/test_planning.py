@@ -54,6 +54,12 @@ def test_without_a_budget_all_that_is_new_is_chosen(settings):
     assert planned.expected_coverage() == pytest.approx(1)
 
 
+def test_tuples_to_measure_again_take_their_share_of_the_time(settings):
+    rows = [row(MIDDLE, 1e-3, device_time_s=2)]
+    assert plan([MODEL], ALL, rows, settings, None, again_to_measure=3).needed_s == 2 * (2 + 3)
+    assert plan([MODEL], ALL, rows, settings, 6.5, again_to_measure=1).chosen == ids(LARGE)
+
+
 def test_a_budget_is_spent_on_what_explains_most(settings):
     planned = plan([MODEL], ALL, [row(MIDDLE, 1e-3, device_time_s=2)], settings, 4.5)
     assert (planned.chosen, planned.beyond) == (ids(LARGE), ids(SMALL))

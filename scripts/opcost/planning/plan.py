@@ -33,7 +33,8 @@ class Plan:
 
     `known` are measured, `chosen` are to be measured, `beyond` are not, for want of device time.
     `explained` is the share of the models' time that a tuple is expected to explain: the mean over
-    the models. `needed_s` of device time are expected: `job_s` for each tuple, and the models.
+    the models. `needed_s` of device time are expected: `job_s` for each tuple, as often as it is to
+    be measured, and the models.
     """
 
     known: tuple[str, ...]
@@ -57,21 +58,23 @@ def plan(
     max_device_time_s: float | None,
     other_spent_s: float = 0.0,
     models_to_measure: int = 0,
+    again_to_measure: int = 0,
 ) -> Plan:
     """Which of `tuples` to measure on a target whose `rows` are there already.
 
     With `max_device_time_s`, those come first that explain most, as long as the time lasts that
-    `rows`, other measurements (`other_spent_s`) and the whole models still to measure leave.
+    `rows`, other measurements (`other_spent_s`), and what is to come of whole models and of tuples
+    measured again leave.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
     spent_s = other_spent_s + sum(row["device_time_s"] or 0.0 for row in rows)
     job_s = _job_s(rows, settings)
-    for_models_s = models_to_measure * (job_s + settings.model_time_s)
+    others_s = models_to_measure * (job_s + settings.model_time_s) + again_to_measure * job_s
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
     count = len(new)
     if max_device_time_s is not None:
-        room_s = max(0.0, max_device_time_s - spent_s - for_models_s)
+        room_s = max(0.0, max_device_time_s - spent_s - others_s)
         count = min(count, int(room_s / job_s))
     return Plan(
         tuple(sorted(known)),
@@ -79,7 +82,7 @@ def plan(
         tuple(new[count:]),
         explained,
         spent_s,
-        for_models_s + count * job_s,
+        others_s + count * job_s,
         job_s,
     )
 

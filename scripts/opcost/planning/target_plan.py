@@ -74,8 +74,9 @@ def _plan(
     tuples: Mapping[str, TupleRecord],
 ) -> Plan:
     conditions, folder = study.conditions[target], results / target
+    again = records.measured_under(conditions, folder / "again", schemas.OPERATOR, _SPENT)
     others = [
-        *records.measured_under(conditions, folder / "again", schemas.OPERATOR, _SPENT),
+        *again,
         *records.measured_under(conditions, folder / "models", schemas.MODEL, _SPENT),
         *records.measured_under(conditions, folder / "models_again", schemas.MODEL, _SPENT),
     ]
@@ -91,6 +92,7 @@ def _plan(
         _models_to_measure(study, target, results, models)
         + _models_to_measure(study, target, results, models, "models_again")
         * (study.measured_again > 0),
+        max(0, min(study.measured_again, len(tuples)) - len(again)),
     )
 
 
