@@ -3,6 +3,7 @@
 import gc
 from pathlib import Path
 
+from opcost.arrow import leave_pandas_out
 from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.figure import draw
@@ -14,6 +15,7 @@ from opcost.tuples.manifest import read_manifest
 from opcost.tuples.model_tuples import read_model_tuples, refusals
 
 files, outputs = snakemake.input, snakemake.output
+leave_pandas_out()
 gc.disable()  # what this makes is of use until it ends
 with reported(snakemake.log[0]):
     models = [read_model_tuples(Path(path)) for path in files.tuples]

@@ -3,6 +3,7 @@
 import gc
 from pathlib import Path
 
+from opcost.arrow import leave_pandas_out
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.rows import records, schemas
@@ -10,6 +11,7 @@ from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import as_text, rows_of
 from opcost.tuples.model_tuples import read_model_tuples
 
+leave_pandas_out()
 gc.disable()  # what this makes is of use until it ends
 with reported(snakemake.log[0]):
     models = [read_model_tuples(Path(path)) for path in snakemake.input.tuples]

@@ -1,8 +1,12 @@
 """What is written as Parquet is whole, typed, versioned, and refused when it is not ours."""
 
+import csv
 import dataclasses
 import itertools
+import json
 import statistics
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -166,6 +170,32 @@ def test_a_column_that_the_schema_lacks_is_refused(tmp_path):
     with pytest.raises(ValueError, match="not in the schema: \\['speed'\\]"):
         records.write(tmp_path / "row.parquet", schemas.OPERATOR, [{"speed": 1}])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_beside_its_csv_says_the_same(tmp_path):
+    flags = {"drifting": 2, "disturbed": 1}
+    row = {"model": "one", "tuples": 3, "spread": 0.1, "reference_flags": [], "flag_counts": flags}
+    records.write_with_csv(tmp_path / "table.parquet", schemas.COMPARISON, [row])
+    (table,) = records.read(tmp_path / "table.parquet", schemas.COMPARISON).to_pylist()
+    with (tmp_path / "table.csv").open(newline="") as file:
+        (text,) = csv.DictReader(file)
+    assert text.keys() == table.keys()
+    assert (text["model"], text["tuples"], text["spread"]) == ("one", "3", "0.1")
+    assert (text["reference_flags"], json.loads(text["flag_counts"])) == ("[]", flags)
+    assert text["target"] == ""
+
+
+def test_a_table_is_made_without_pandas_which_still_reads_it():
+    code = """
+import sys
+from opcost.arrow import leave_pandas_out
+import pyarrow as pa
+leave_pandas_out()
+table = pa.table({"a": [1, None]})
+print("pandas" in sys.modules, table.to_pandas().a.sum(), "pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False 1.0 True\n"
 
 
 def test_files_are_read_in_the_order_given(tmp_path):

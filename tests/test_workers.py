@@ -94,19 +94,21 @@ def test_a_script_does_the_same_in_a_worker_as_by_itself(job, workers, imported,
 def test_nothing_that_takes_long_is_imported_by_each_job(job):
     """What extraction, measurement and a written row need, the server has imported for all."""
     body = """
-    before = {name.partition(".")[0] for name in sys.modules}
     import yaml
-    from opcost.devices.processor import CpuDevice
-    from opcost.measuring import benchmark
-    from opcost.rows import records, schemas
     from opcost.study import load_study
-    from opcost.tuples.extraction import extract_model_tuples
 
     repository = Path(sys.argv[1])
     models = repository / "tests/study/models"
     config = yaml.safe_load((repository / "tests/study/config.yaml").read_text())
     config |= {"models": ["tiny_cnn"], "model_directory": str(models)}
     study = load_study(config, repository / "workflow/schemas")
+
+    before = {name.partition(".")[0] for name in sys.modules}
+    from opcost.devices.processor import CpuDevice
+    from opcost.measuring import benchmark
+    from opcost.rows import records, schemas
+    from opcost.tuples.extraction import extract_model_tuples
+
     extracted = extract_model_tuples(study.models["tiny_cnn"], models)
     device = CpuDevice()
     record = extracted.tuples[0]

@@ -4,19 +4,17 @@ CSV and SQLite know no lists: raw values and flags are JSON text there. SQLite a
 two tables: `operators`, the rows, and `column_descriptions`, what their columns mean.
 """
 
-import csv
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from opcost.databases.database import stream_database
 from opcost.errors import OpcostError
 from opcost.files import replacing
-from opcost.queries.nested import flat, plain_rows
 from opcost.rows import schemas
+from opcost.rows.nested import flat, plain_rows, write_csv
 
 _DESCRIBED = "CREATE TABLE column_descriptions (column_name TEXT, type TEXT, description TEXT)"
 
@@ -56,14 +54,6 @@ class _Counted:
             yield batch
 
 
-def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(schema.names)
-        for batch in batches:
-            writer.writerows(_tuples(batch))
-
-
 def _write_sqlite(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     columns = ", ".join(f'"{field.name}" {_sqlite_type(field.type)}' for field in schema)
     connection = sqlite3.connect(path)
@@ -72,7 +62,7 @@ def _write_sqlite(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
         connection.execute(f"CREATE TABLE operators ({columns})")
         marks = ", ".join("?" * len(schema))
         for batch in batches:
-            rows = _tuples(batch)
+            rows = (tuple(row.values()) for row in plain_rows(flat(batch)))
             connection.executemany(f"INSERT INTO operators VALUES ({marks})", rows)
         connection.execute(_DESCRIBED)
         connection.executemany(
@@ -105,16 +95,12 @@ def _write_duckdb(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
 
 
 FORMATS: Mapping[str, Callable[[Path, pa.Schema, Iterable[pa.RecordBatch]], None]] = {
-    ".csv": _write_csv,
+    ".csv": write_csv,
     ".sqlite": _write_sqlite,
     ".db": _write_sqlite,
     ".duckdb": _write_duckdb,
 }
 """How to write, by the ending of the file: `.db` is SQLite."""
-
-
-def _tuples(batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
-    return (tuple(row.values()) for row in plain_rows(flat(batch)))
 
 
 def _sqlite_type(kind: pa.DataType) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from opcost.queries.nested import as_json, flat, plain_rows
+from opcost.rows.nested import as_json, flat, plain_rows
 from opcost.text import joules, seconds, shortened, table, with_interval
 
 _INTERVALS = {"time_s": ("time", "s", seconds), "energy_j": ("energy", "j", joules)}

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from opcost import workers
 from opcost.errors import OpcostError
 from opcost.files import replacing
+from opcost.rows.nested import write_csv
 from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -86,7 +87,7 @@ def write_with_csv(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, An
     """Write rows as Parquet, and beside it as CSV."""
     write(path, schema, rows)
     with replacing(path.with_suffix(".csv")) as temporary:
-        read(path, schema).to_pandas().to_csv(temporary, index=False)
+        write_csv(temporary, schema, read(path, schema).to_batches())
 
 
 def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from opcost import workers
+from opcost.arrow import leave_pandas_out
 
 _FOR_JOBS = (
-    "pandas",  # which pyarrow imports when it first makes a table
     "pyarrow.parquet",
     "scipy.special",
     "torchvision",
@@ -154,6 +154,7 @@ def import_everything() -> None:
         importlib.import_module(module)
     import torch
 
+    leave_pandas_out()
     assert not torch.cuda.is_initialized(), "a forked process could not use the GPU"
 
 

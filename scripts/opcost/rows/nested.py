@@ -1,7 +1,9 @@
 """Rows for formats that know less than Parquet does: no lists, no maps, no times."""
 
+import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +27,15 @@ def flat(batch: pa.RecordBatch) -> pa.RecordBatch:
         _as_text(column) if pa.types.is_nested(column.type) else column for column in batch.columns
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write batches of that schema as CSV: lists and maps are JSON text, null is empty."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(schema.names)
+        for batch in batches:
+            writer.writerows(row.values() for row in plain_rows(flat(batch)))
 
 
 def _as_text(column: pa.Array) -> pa.Array:
