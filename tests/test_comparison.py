@@ -194,6 +194,12 @@ def test_what_does_not_reproduce_widens_the_intervals(compare):
     assert "operators measured again at the end differed by 10.0%" in summarise([noisy], [])
 
 
+@pytest.mark.parametrize(("spread", "advised"), [(0.05, False), (0.3, True)])
+def test_a_summary_of_what_hardly_reproduces_says_what_to_do(compare, spread, advised):
+    comparison, _ = compare(spread=spread)
+    assert ("run again when it is quiet" in summarise([comparison], [])) == advised
+
+
 @pytest.mark.parametrize("any_of_kind", [False, True])
 def test_cards_of_a_kind_add_up_only_where_any_of_them_may_measure(compare, any_of_kind):
     conditions = {"conditions_json": json.dumps({"target": {"any_of_kind": any_of_kind}})}

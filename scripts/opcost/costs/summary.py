@@ -11,6 +11,7 @@ Row = Mapping[str, Any]
 
 _COSTLIEST = 5
 _NAMED = 6
+_MUCH_SPREAD = 0.1
 _REMEDIES = {
     "sentinel_quicker": " (something else slowed the core when the study began, so disturbances "
     "pass for silence since: delete the target's folder in results and run again)"
@@ -106,6 +107,11 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
             " It contains how well measurements reproduce: operators measured again at the end "
             f"differed by {spread:.1%} (standard deviation of one measurement)."
         )
+        if spread > _MUCH_SPREAD:
+            notes[1] += (
+                " That is much: the machine's speed changed meanwhile, as it does where others use "
+                "its memory. Delete the target's folder in results and run again when it is quiet."
+            )
     for quantity in ("time", "energy"):
         reasons: dict[str, list[str]] = {}
         for row in comparison:
