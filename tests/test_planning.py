@@ -60,6 +60,16 @@ def test_tuples_to_measure_again_take_their_share_of_the_time(settings):
     assert plan([MODEL], ALL, rows, settings, 6.5, again_to_measure=1).chosen == ids(LARGE)
 
 
+@pytest.mark.parametrize("again", range(5))
+@pytest.mark.parametrize("budget_s", range(10))
+def test_a_budget_holds_with_tuples_measured_again(settings, budget_s, again):
+    rows = [row(MIDDLE, 1e-3, device_time_s=1)]
+    planned = plan([MODEL], ALL, rows, settings, budget_s, again_to_measure=again)
+    one_more = len(planned.chosen) + 1
+    assert not planned.chosen or planned.spent_s + planned.needed_s <= budget_s
+    assert not planned.beyond or 1 + one_more + min(again, 1 + one_more) > budget_s
+
+
 def test_a_budget_is_spent_on_what_explains_most(settings):
     planned = plan([MODEL], ALL, [row(MIDDLE, 1e-3, device_time_s=2)], settings, 4.5)
     assert (planned.chosen, planned.beyond) == (ids(LARGE), ids(SMALL))

@@ -64,25 +64,27 @@ def plan(
 
     With `max_device_time_s`, those come first that explain most, as long as the time lasts that
     `rows`, other measurements (`other_spent_s`), and what is to come of whole models and of tuples
-    measured again leave.
+    measured again leave; there are no more of the latter than tuples.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
     spent_s = other_spent_s + sum(row["device_time_s"] or 0.0 for row in rows)
     job_s = _job_s(rows, settings)
-    others_s = models_to_measure * (job_s + settings.model_time_s) + again_to_measure * job_s
+    for_models_s = models_to_measure * (job_s + settings.model_time_s)
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
     count = len(new)
     if max_device_time_s is not None:
-        room_s = max(0.0, max_device_time_s - spent_s - others_s)
-        count = min(count, int(room_s / job_s))
+        jobs = int(max(0.0, max_device_time_s - spent_s - for_models_s) / job_s)
+        # The most for which count + min(again_to_measure, len(known) + count) is not above jobs.
+        count = min(count, max(0, jobs - again_to_measure, (jobs - len(known)) // 2))
+    again = min(again_to_measure, len(known) + count)
     return Plan(
         tuple(sorted(known)),
         tuple(new[:count]),
         tuple(new[count:]),
         explained,
         spent_s,
-        others_s + count * job_s,
+        for_models_s + (count + again) * job_s,
         job_s,
     )
 

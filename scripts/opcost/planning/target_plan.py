@@ -92,7 +92,7 @@ def _plan(
         _models_to_measure(study, target, results, models)
         + _models_to_measure(study, target, results, models, "models_again")
         * (study.measured_again > 0),
-        max(0, min(study.measured_again, len(tuples)) - len(again)),
+        max(0, study.measured_again - len(again)),
     )
 
 
