@@ -163,6 +163,30 @@ def test_a_killed_server_is_replaced_and_the_job_done_again(job, tmp_path):
     assert result(job(body)) == (0, "done\n", "")
 
 
+def test_a_dying_server_is_not_asked_again(job, folder, tmp_path):
+    """A killed process drops its connections, but listens until its last thread has ended."""
+    kind = {"ITS_SERVER": "dies"}
+    folder_before = set(folder.rglob("*.socket"))
+    killed = int(result(job("print(os.getppid())", **kind))[1])
+    (path,) = set(folder.rglob("*.socket")) - folder_before
+    os.kill(killed, signal.SIGKILL)
+    dying = textwrap.dedent(
+        f"""
+        import os, socket, time
+        os.unlink({str(path)!r})
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind({str(path)!r})
+            listener.listen()
+            print(flush=True)
+            listener.accept()[0].close()
+            time.sleep(1)
+        """
+    )
+    with subprocess.Popen([sys.executable, "-c", dying], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert result(job("print('done')", **kind)) == (0, "done\n", "")
+
+
 def test_a_job_that_kills_each_server_says_so(job):
     status, _, errors = result(job("os.kill(os.getppid(), 9)\ntime.sleep(60)"))
     assert status == 1

@@ -7,8 +7,10 @@ import fcntl
 import hashlib
 import json
 import os
+import select
 import signal
 import socket
+import struct
 import sys
 import sysconfig
 import tempfile
@@ -22,6 +24,8 @@ _WITHOUT_EFFECT = {"_", "PWD", "OLDPWD", "SHLVL", "_RJEM_MALLOC_CONF"}
 """What shells set for each command, and polars in a process that imports it, as Snakemake may."""
 
 _ATTEMPTS = 2
+_END_TIMEOUT_S = 10.0
+_CREDENTIALS = "3i"  # struct ucred, unix(7): process, user, group
 
 
 class Lost(Exception):
@@ -61,14 +65,28 @@ def _ask(script: str) -> int:
             socket.send_fds(connection, [len(message).to_bytes(4)], [0, 1, 2])
             connection.sendall(message)
             answer = connection.recv(64)
+            if not answer:
+                raise ConnectionError("its server was killed")
         except OSError as error:
+            _await_end_of_server(connection)
             raise Lost(str(error)) from error
-    if not answer:
-        raise Lost("its server was killed")
     status = int(answer)
     if status < 0:
         print(f"opcost: the worker was killed by signal {-status}", file=sys.stderr)
     return status if status >= 0 else 128 - status
+
+
+def _await_end_of_server(connection: socket.socket) -> None:
+    """Until its last thread has ended: a killed process listens until then, and answers nobody."""
+    size = struct.calcsize(_CREDENTIALS)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    process, _, _ = struct.unpack(_CREDENTIALS, credentials)
+    try:
+        end = os.pidfd_open(process)
+    except ProcessLookupError:
+        return
+    select.select([end], [], [], _END_TIMEOUT_S)
+    os.close(end)
 
 
 def _connect() -> socket.socket:
