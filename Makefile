@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run plan retry test test-slurm test-browser check validate format docs clean
+.PHONY: help run plan retry lint test test-slurm test-browser check validate format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,13 +30,14 @@ test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this mach
 test-browser: $(VENV)/dev ## The report in Chromium; installs it if it may
 	@$(BIN)/python -m pytest -m browser
 
-check: $(VENV)/dev ## All that CI and reviewers ask for: linters, formatters, types, tests
+lint: $(VENV)/dev ## Linters, formatters, types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint
 	$(BIN)/mypy
-	$(PYTEST)
+
+check: lint test ## Linters and tests: what to run before a change is proposed
 
 validate: $(VENV)/dev ## Minutes: published FLOPs of every model, replay of whole models
 	@$(BIN)/python -m pytest -m slow tests/validation

@@ -122,20 +122,30 @@ def importance(wildcards):
     return 1 + plan(wildcards.target).explained[wildcards.tuple_id]
 
 
-def model_measurements(wildcards):
-    """One file for each target and each model that could be extracted."""
+def extracted_models():
+    """Those of the study that could be extracted; known once all were."""
     refused = read_refused(Path(checkpoints.collect.get().output[0]))
+    return [model for model in STUDY.models if model not in refused]
+
+
+def model_measurements(wildcards):
+    """One file for each target and each of these models."""
     return expand(
         "results/{target}/models/{model}.parquet",
         target=STUDY.conditions,
-        model=[model for model in STUDY.models if model not in refused],
+        model=extracted_models(),
     )
 
 
 def models_again(wildcards):
     """The same once more, if anything is measured again."""
-    measured = model_measurements(wildcards) if STUDY.measured_again else []
-    return [path.replace("/models/", "/models_again/") for path in measured]
+    if not STUDY.measured_again:
+        return []
+    return expand(
+        "results/{target}/models_again/{model}.parquet",
+        target=STUDY.conditions,
+        model=extracted_models(),
+    )
 
 
 def missing_measurements(wildcards):

@@ -105,8 +105,11 @@ def norm_after(channels, size, device, watch):
     )
 
     def norm(channels):
-        moments = [torch.ones(channels) for _ in range(4)]
-        return lambda image: torch.batch_norm(image, *moments, False, 0.1, 1e-5, True)
+        ones = torch.ones(channels)
+        weight, bias, mean, variance = (ones.clone() for _ in range(4))
+        return lambda image: torch.batch_norm(
+            image, weight, bias, mean, variance, False, 0.1, 1e-5, True
+        )
 
     large, tiny = norm(channels), norm(small.shape[1])
 
