@@ -1,17 +1,14 @@
 """A child process whose death is an answer."""
 
-import ctypes
 import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from opcost.errors import OpcostError, reported
-
-_PR_SET_PDEATHSIG = 1
+from opcost.workers.child import be_the_child
 
 
 def run_isolated(work: Callable[[], None], timeout_s: float) -> tuple[str, str] | None:
@@ -22,7 +19,7 @@ def run_isolated(work: Callable[[], None], timeout_s: float) -> tuple[str, str] 
     """
     child = os.fork()
     if child == 0:
-        _be_the_child(work)
+        be_the_child(work)
     status = _wait(child, timeout_s)
     if status is None:
         return "timeout", f"gave up after {timeout_s:g} s"
@@ -53,23 +50,6 @@ def answer_of(question: Callable[[], Any], timeout_s: float) -> Any:
         if death is not None:
             raise OpcostError(": ".join(death))
         return json.load(answers)
-
-
-def _be_the_child(work: Callable[[], None]) -> NoReturn:
-    # Not to outlive a killed parent: it would disturb the next measurement.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    code = 1
-    try:
-        work()
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
 
 
 def _wait(child: int, timeout_s: float) -> int | None:

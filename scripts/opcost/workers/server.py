@@ -6,7 +6,6 @@ that it serves (`OPCOST_RUN`, a process id), or when it has been idle.
 """
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -16,13 +15,13 @@ import selectors
 import signal
 import socket
 import sys
-import traceback
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from opcost import workers
 from opcost.arrow import leave_pandas_out
+from opcost.workers.child import be_the_child
 
 _FOR_JOBS = (
     "pyarrow.parquet",
@@ -38,7 +37,6 @@ _FOR_JOBS = (
 )
 _IDLE_S = 600.0
 _REQUEST_TIMEOUT_S = 5.0
-_PR_SET_PDEATHSIG = 1
 
 
 class Server:
@@ -85,7 +83,7 @@ class Server:
         if worker == 0:
             self._listener.close()
             self._selector.close()
-            _work(request, streams)
+            be_the_child(partial(_work, request, streams))
         for stream in streams:
             os.close(stream)
         end = os.pidfd_open(worker)
@@ -123,29 +121,17 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(message), streams
 
 
-def _work(request: dict[str, Any], streams: list[int]) -> NoReturn:
-    """Run the requested script in this process, and end."""
-    code = 1
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-            os.close(stream)
-        os.chdir(request["directory"])
-        os.environ.clear()
-        os.environ.update(request["environment"])
-        workers.kind = "warm"
-        sys.argv = request["argv"]
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+def _work(request: dict[str, Any], streams: list[int]) -> None:
+    """Run the requested script in this process."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(request["directory"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    workers.kind = "warm"
+    sys.argv = request["argv"]
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def import_everything() -> None:
