@@ -96,6 +96,14 @@ def test_what_is_spent_counts_and_no_budget_is_overdrawn(settings):
     assert planned.needed_s == 0
 
 
+def test_what_other_studies_measured_is_learned_from_and_not_paid_for(settings):
+    other = row(record(10**7), 1e-2, device_time_s=100)
+    planned = plan([MODEL], ALL, [other], settings, 300)
+    assert (planned.job_s, planned.job_s_is_measured) == (100, True)
+    assert planned.spent_s == 0
+    assert len(planned.chosen) == 3
+
+
 def test_whole_models_and_other_measurements_are_paid_from_the_budget(settings):
     rows = [row(MIDDLE, 1e-3)]
     # One model, two tuples, and one was measured.

@@ -164,8 +164,18 @@ def test_a_budget_measures_what_explains_most_and_a_larger_one_the_rest(checkout
     configure(checkout, max_device_time_s=100)
     assert checkout.started().count("benchmark_operator") == 6
     assert checkout.started() == []
+    assert "device time: nothing to come" in checkout.run("--", "plan").stdout
     configure(checkout, max_device_time_s=0.1)
     assert checkout.started() == [], "what is measured stays"
+
+
+def test_other_models_in_the_same_results_are_not_paid_from_the_budget(checkout):
+    configure(checkout, models=["tiny_mlp"])
+    checkout.started()
+    configure(checkout, models=["tiny_cnn"], max_device_time_s=100)
+    planned = checkout.run("--", "plan").stdout
+    assert "3 tuples, 0 measured, 3 to measure" in planned
+    assert "as jobs took so far), 0 s spent" in planned
 
 
 def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):

@@ -34,7 +34,8 @@ class Plan:
     `known` are measured, `chosen` are to be measured, `beyond` are not, for want of device time.
     `explained` is the share of the models' time that a tuple is expected to explain: the mean over
     the models. `needed_s` of device time are expected: `job_s` for each tuple, as often as it is to
-    be measured, and the models.
+    be measured, and the models. That is the mean of jobs so far, of other studies too, or a guess
+    from the settings.
     """
 
     known: tuple[str, ...]
@@ -44,6 +45,7 @@ class Plan:
     spent_s: float
     needed_s: float
     job_s: float
+    job_s_is_measured: bool
 
     def expected_coverage(self) -> float:
         """The share of the models' time that known and chosen tuples are expected to explain."""
@@ -63,13 +65,14 @@ def plan(
     """Which of `tuples` to measure on a target whose `rows` are there already.
 
     With `max_device_time_s`, those come first that explain most, as long as the time lasts that
-    `rows`, other measurements (`other_spent_s`), and what is to come of whole models and of tuples
-    measured again leave; there are no more of the latter than tuples.
+    rows of these tuples, other measurements of the study (`other_spent_s`), and what is to come of
+    whole models and of tuples measured again leave; there are no more of the latter than tuples.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
-    spent_s = other_spent_s + sum(row["device_time_s"] or 0.0 for row in rows)
-    job_s = _job_s(rows, settings)
+    spent_s = other_spent_s + sum(row["device_time_s"] or 0.0 for row in known.values())
+    held_s = [row["device_time_s"] for row in rows if row["device_time_s"] is not None]
+    job_s = float(np.mean(held_s)) if held_s else _guessed_job_s(settings)
     for_models_s = models_to_measure * (job_s + settings.model_time_s)
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
     count = len(new)
@@ -86,6 +89,7 @@ def plan(
         spent_s,
         for_models_s + (count + again) * job_s,
         job_s,
+        bool(held_s),
     )
 
 
@@ -158,9 +162,6 @@ def _work(record: TupleRecord) -> np.ndarray:
     return np.array([1.0, record.flops or 0, record.bytes])
 
 
-def _job_s(rows: Sequence[Row], settings: MeasurementSettings) -> float:
-    """Seconds for which a job holds the device: the mean so far, else by the settings."""
-    spent = [row["device_time_s"] for row in rows if row["device_time_s"] is not None]
-    if spent:
-        return float(np.mean(spent))
+def _guessed_job_s(settings: MeasurementSettings) -> float:
+    """Seconds for which a job holds the device."""
     return _JOB_S + settings.warm_up_s + (settings.min_time_s + settings.max_time_s) / 2

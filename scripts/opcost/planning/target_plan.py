@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 
 from opcost.devices.device import Device
 from opcost.errors import OpcostError
-from opcost.planning.plan import Plan, memory_bytes, plan
+from opcost.planning.plan import Plan, Row, memory_bytes, plan
 from opcost.rows import records, schemas
-from opcost.study import Study, Target
+from opcost.study import Conditions, Study, Target
 from opcost.text import duration
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples, read_model_tuples
 from opcost.tuples.tuple_record import TupleRecord
 
 _MIB = 2**20
-_SPENT = ("device_time_s",)
 
 
 def plan_target(study: Study, target: str, results: Path) -> Plan:
@@ -37,7 +37,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
     parts = []
     for target, conditions in study.conditions.items():
         planned = _plan(study, target, results, models, tuples)
-        new_models = _models_to_measure(study, target, results, models)
+        new_models = len(models) - len(_measured_models(study, target, results, models))
         lines = [
             f"Target {target}",
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
@@ -74,43 +74,43 @@ def _plan(
     tuples: Mapping[str, TupleRecord],
 ) -> Plan:
     conditions, folder = study.conditions[target], results / target
-    again = records.measured_under(conditions, folder / "again", schemas.OPERATOR, _SPENT)
-    others = [
-        *again,
-        *records.measured_under(conditions, folder / "models", schemas.MODEL, _SPENT),
-        *records.measured_under(conditions, folder / "models_again", schemas.MODEL, _SPENT),
-    ]
+    kinds = ("models", "models_again") if study.measured_again else ("models",)
+    whole = [_measured_models(study, target, results, models, kind) for kind in kinds]
+    again = _measured_tuples(conditions, folder / "again")
+    again = [row for row in again if row["tuple_id"] in tuples]
     return plan(
         models,
         tuples,
-        records.measured_under(
-            conditions, folder / "operators", schemas.OPERATOR, ("tuple_id", "time_s", *_SPENT)
-        ),
+        _measured_tuples(conditions, folder / "operators"),
         conditions.measurement,
         study.max_device_time_s,
-        sum(row["device_time_s"] or 0.0 for row in others),
-        _models_to_measure(study, target, results, models)
-        + _models_to_measure(study, target, results, models, "models_again")
-        * (study.measured_again > 0),
+        sum(row["device_time_s"] or 0.0 for row in chain(again, *whole)),
+        sum(len(models) - len(rows) for rows in whole),
         max(0, study.measured_again - len(again)),
     )
 
 
-def _models_to_measure(
+def _measured_tuples(conditions: Conditions, folder: Path) -> Sequence[Row]:
+    columns = ("tuple_id", "time_s", "device_time_s")
+    return records.measured_under(conditions, folder, schemas.OPERATOR, columns)
+
+
+def _measured_models(
     study: Study,
     target: str,
     results: Path,
     models: Sequence[ModelTuples],
     kind: str = "models",
-) -> int:
+) -> Sequence[Row]:
+    """The rows of those models of the study that are measured as the study defines them."""
+    definitions = {model.model: study.models[model.model].to_json() for model in models}
     rows = records.measured_under(
         study.conditions[target],
         results / target / kind,
         schemas.MODEL,
-        ("model", "definition_json"),
+        ("model", "definition_json", "device_time_s"),
     )
-    done = {(row["model"], row["definition_json"]) for row in rows}
-    return sum((model.model, study.models[model.model].to_json()) not in done for model in models)
+    return [row for row in rows if definitions.get(row["model"]) == row["definition_json"]]
 
 
 def _beyond(planned: Plan) -> str:
@@ -118,12 +118,16 @@ def _beyond(planned: Plan) -> str:
 
 
 def _device_time(planned: Plan) -> str:
-    source = "as jobs took so far" if planned.known else "by the settings, until some are measured"
+    spent = f"{duration(planned.spent_s)} spent"
+    if not planned.needed_s:
+        return f"  device time: nothing to come, {spent}"
+    learned = planned.job_s_is_measured
+    source = "as jobs took so far" if learned else "by the settings, until some are measured"
     each = f"about {planned.job_s:.1f} s a tuple, {source}"
     end = datetime.now() + timedelta(seconds=planned.needed_s)
     return (
         f"  device time: {duration(planned.needed_s)} to come ({each}), "
-        f"{duration(planned.spent_s)} spent; if begun now, done at {end:%a %H:%M}"
+        f"{spent}; if begun now, done at {end:%a %H:%M}"
     )
 
 
