@@ -162,10 +162,17 @@ def test_a_trial_that_was_never_left_alone_is_repeated(trial, quiet_after, repea
     assert (result.repeats, result.flags) == (repeats, flags)
 
 
-def test_all_operands_are_used_once_before_any_is_timed(trial):
+def test_all_operands_are_used_once_before_any_is_timed_if_that_is_quick(trial):
     settings = dataclasses.replace(QUICK, batch_s=1e-5)
     result, _ = trial([5e-5] * 1000 + [1e-5] * 100_000, settings, rotation=1000)
     assert max(result.time.batch_times_s) == pytest.approx(1e-5)
+
+
+def test_a_pass_over_all_operands_that_takes_long_is_cut_short(trial):
+    settings = dataclasses.replace(QUICK, batch_s=0.01, max_time_s=0.1)
+    result, device = trial([0.03], settings, rotation=1000)
+    calibrating, warming_up, timed = 2, 34, len(result.time.batch_times_s)
+    assert device.iterations == calibrating + warming_up + timed
 
 
 def test_warm_up_is_not_measured(trial):

@@ -29,6 +29,7 @@ from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 
 _LAUNCH_BOUND_SHARE = 0.95
+_FIRST_USE_S = 1.0
 
 
 class Workload(Protocol):
@@ -166,15 +167,15 @@ def calibrate(workload: Workload, device: Device, batch_s: float) -> float:
 
 
 def warm_up(workload: Workload, device: Device, iterations: int, warm_up_s: float) -> None:
-    """Iterate, unmeasured, for `warm_up_s` seconds and at least once over all operands.
+    """Iterate, unmeasured, for `warm_up_s` seconds, and over all operands as far as a second lasts.
 
-    Memory is slow when it is used for the first time.
+    Memory is slow when it is used for the first time, for some tenths of a second.
     """
-    start = time.monotonic()
-    done = 0
-    while time.monotonic() - start < warm_up_s or done < workload.rotation:
+    start, elapsed_s, done = time.monotonic(), 0.0, 0
+    while elapsed_s < warm_up_s or (done < workload.rotation and elapsed_s < _FIRST_USE_S):
         device.time(lambda: workload.run(iterations))
         done += iterations
+        elapsed_s = time.monotonic() - start
 
 
 def measure_time(
