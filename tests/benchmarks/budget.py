@@ -61,10 +61,11 @@ def main():
         for row in table.to_pylist()
         if row["status"] == "ok" and row["target"] == arguments.target
     }
+    comparison = records.read(results / "comparison.parquet", schemas.COMPARISON)
     references = {
-        row["model"]: row["time_s"]
-        for path in (results / arguments.target / "models").glob("*.parquet")
-        for row in records.read(path, schemas.MODEL).to_pylist()
+        row["model"]: row["reference_time_s"]
+        for row in comparison.to_pylist()
+        if row["target"] == arguments.target
     }
     models = [read_model_tuples(results / "tuples" / f"{name}.pkl") for name in references]
     budget_s = arguments.share * sum(row["device_time_s"] for row in rows.values())
