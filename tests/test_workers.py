@@ -163,7 +163,7 @@ def test_a_killed_server_is_replaced_and_the_job_done_again(job, tmp_path):
     assert result(job(body)) == (0, "done\n", "")
 
 
-def test_a_dying_server_is_not_asked_again(job, folder, tmp_path):
+def test_a_dying_server_is_not_asked_again(job, folder):
     """A killed process drops its connections, but listens until its last thread has ended."""
     kind = {"ITS_SERVER": "dies"}
     folder_before = set(folder.rglob("*.socket"))
