@@ -22,9 +22,13 @@ FILES = {
 """Record -> where it is found. A new record needs a line here."""
 
 SHARED = {
-    "Results of a measurement": columns.RESULT,
+    "Results": columns.RESULT,
+    "Settings": columns.SETTINGS,
+    "Conditions": columns.CONDITIONS,
+    "Provenance": columns.PROVENANCE,
+    "Circumstances": columns.CIRCUMSTANCES,
+    "Raw values": columns.RAW,
     "Overhead of calls": columns.OVERHEAD,
-    "Circumstances of a measurement": columns.CIRCUMSTANCES,
 }
 """Columns that several records have."""
 
@@ -58,7 +62,7 @@ def columns_page() -> str:
     }
     where = [(f"[{record}](#{anchor(record)})", _file(record)) for record in described]
     parts = [INTRODUCTION, table(("record", "where"), where)]
-    known = {title: [_row(*column) for column in shared] for title, shared in SHARED.items()}
+    known = {title: [_row(*column[:3]) for column in shared] for title, shared in SHARED.items()}
     for title, rows in known.items():
         parts += [f"## {title}", _table(rows)]
     for record, schema in described.items():

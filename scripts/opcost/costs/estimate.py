@@ -44,7 +44,7 @@ OPERATOR_COLUMNS = (
     *ANSWER,
     "core_cache_bytes",
     "spread",
-    *(name for name, _, _ in OVERHEAD),
+    *(column.name for column in OVERHEAD),
     *SAME_CONDITIONS,
 )
 """What an estimate asks of an operator's row: raw values are not among it."""

@@ -7,25 +7,29 @@ from typing import Any
 import numpy as np
 
 from opcost.report.results import Results
-from opcost.rows.columns import CIRCUMSTANCES, RESULT
+from opcost.rows.column import Role
+from opcost.rows.columns import MEASUREMENT
 
 _FEW = 3
 _FIRST = ("device_name", "device", "driver_version", "torch_version", "os", "cpu_count", "threads")
-_NOT_SHOWN = ("conditions_json", "started_at", "ended_at")
-_OF_SENSORS = (
-    "meter",
-    "sensor_source",
-    "sensor_refresh_s",
-    "sensor_averaging_s",
-    "power_limit_w",
+_SHOWN = (Role.SETTING, Role.CONDITION, Role.PROVENANCE, Role.CIRCUMSTANCE)
+_NOT_SHOWN = ("conditions_json",)
+_RAW_SHOWN = (
+    "footprint_bytes",
+    "operand_sets",
+    "sentinel_time_s",
+    "cores",
+    "load_average",
+    "measured_at",
+    "device_time_s",
     "power_gain_uncertainty",
 )
 
 
 def machine(results: Results) -> list[tuple[str, str, list[str]]]:
     """(column, what it means, its value on each target); those without any value are left out."""
-    meanings = {name: meaning for name, _, meaning in (*CIRCUMSTANCES, *RESULT)}
-    known = [name for name, _, _ in CIRCUMSTANCES]
+    meanings = {column.name: column.meaning for column in MEASUREMENT}
+    known = [column.name for column in MEASUREMENT if column.role in _SHOWN]
     names = [*_FIRST, *(name for name in known if name not in (*_FIRST, *_NOT_SHOWN))]
     frame = results.operators
     parts = [frame[frame["target"] == target] for target in results.targets]
@@ -35,7 +39,7 @@ def machine(results: Results) -> list[tuple[str, str, list[str]]]:
             meanings[name].replace("`", ""),
             [_summary(map(_hashable, part[name])) for part in parts],
         )
-        for name in [*names, *_OF_SENSORS]
+        for name in [*names, *_RAW_SHOWN]
     ]
     return [row for row in table if any(row[2])]
 

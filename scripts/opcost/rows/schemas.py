@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from opcost.rows.columns import MEASUREMENT, OVERHEAD, Column
+from opcost.rows.column import Column, Role, in_role
+from opcost.rows.columns import MEASUREMENT, OVERHEAD, TARGET
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 VERSIONS = {
     1: "The first.",
@@ -25,23 +26,29 @@ VERSIONS = {
     6: "`overhead_disturbed`; the intervals of what calls cost are over processes; "
     "`reference_measurements`: a reference is the mean over these.",
     7: "What calls cost stands in the database alone: measured when a study begins and ends.",
+    8: "Each column has a role; columns come in the order of roles. New: `schema_version`, "
+    "`workflow_commit`, `machine_id_hash`, `thread_library`, `ecc_enabled`, `persistence_mode`, "
+    "`performance_state`, `memory_used_bytes`, `sm_clock_target_mhz`, `memory_clock_target_mhz`.",
 }
-"""Schema version -> what it changed. Rows of different versions are never read together."""
+"""Schema version -> what it changed."""
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
 """Record -> column -> what it means."""
 
+_Plain = tuple[str, pa.DataType, str]
+"""A column without a role: tables that are made of rows need none."""
 
-def _schema(record: str, columns: Iterable[Column]) -> pa.Schema:
-    columns = list(columns)
-    DESCRIPTIONS[record] = {name: description for name, _, description in columns}
+
+def _schema(record: str, columns: Iterable[Column | _Plain]) -> pa.Schema:
+    listed = [Column(*column) for column in columns]
+    DESCRIPTIONS[record] = {column.name: column.meaning for column in listed}
     return pa.schema(
-        [(name, kind) for name, kind, _ in columns],
+        [(column.name, column.type) for column in listed],
         metadata={"opcost.record": record, "opcost.schema_version": str(SCHEMA_VERSION)},
     )
 
 
-def _with_interval(name: str, unit: str, description: str) -> list[Column]:
+def _with_interval(name: str, unit: str, description: str) -> list[_Plain]:
     return [
         (f"{name}{unit}", pa.float64(), description),
         (f"{name}_ci_low{unit}", pa.float64(), "lower limit of its 95 % interval"),
@@ -50,13 +57,26 @@ def _with_interval(name: str, unit: str, description: str) -> list[Column]:
 
 
 _OPERATOR: list[Column] = [
-    ("tuple_id", pa.string(), "the first 16 digits of the SHA-256 of `canonical_json`"),
-    ("operator", pa.string(), "as the dispatcher names it: `aten.conv2d.default`"),
-    ("canonical_json", pa.string(), "operator, parameters, and shape, type and layout of tensors"),
-    ("description", pa.string(), "the same as people write it"),
-    ("flops", pa.int64(), "floating-point operations; null where they are not known"),
-    ("bytes", pa.int64(), "that must be moved at least: arguments read, results written"),
-    ("parameters", pa.list_(pa.string()), "arguments that models hold; others are activations"),
+    *in_role(
+        Role.IDENTITY,
+        [
+            ("tuple_id", pa.string(), "the first 16 digits of the SHA-256 of `canonical_json`"),
+            ("operator", pa.string(), "as the dispatcher names it: `aten.conv2d.default`"),
+            (
+                "canonical_json",
+                pa.string(),
+                "operator, parameters, and shape, type and layout of tensors",
+            ),
+            ("description", pa.string(), "the same as people write it"),
+            ("flops", pa.int64(), "floating-point operations; null where they are not known"),
+            ("bytes", pa.int64(), "that must be moved at least: arguments read, results written"),
+            (
+                "parameters",
+                pa.list_(pa.string()),
+                "arguments that models hold; others are activations",
+            ),
+        ],
+    ),
     *MEASUREMENT,
 ]
 OPERATOR = _schema("operator", _OPERATOR)
@@ -64,7 +84,7 @@ OPERATOR = _schema("operator", _OPERATOR)
 _DATABASE: list[Column] = [
     *_OPERATOR,
     *OVERHEAD,
-    (
+    Column(
         "spread",
         pa.float64(),
         "relative standard deviation of one measurement among others of the same operator on this "
@@ -103,7 +123,7 @@ COMPARISON = _schema(
     "comparison",
     [
         ("model", pa.string(), "its name in the study"),
-        ("target", pa.string(), "the study's name for device and operating point"),
+        TARGET,
         *_with_interval(
             "estimate_time",
             "_s",
@@ -162,7 +182,7 @@ COMPARISON = _schema(
     ],
 )
 
-_SHARE: list[Column] = [
+_SHARE: list[_Plain] = [
     ("calls", pa.int64(), "how many"),
     ("tuples", pa.int64(), "distinct operator tuples of these"),
     ("measured_tuples", pa.int64(), "of the tuples, measured"),
@@ -176,7 +196,7 @@ SHARES = _schema(
     "shares",
     [
         ("model", pa.string(), "its name in the study"),
-        ("target", pa.string(), "the study's name for device and operating point"),
+        TARGET,
         ("operator", pa.string(), "as the dispatcher names it"),
         ("launches_kernel", pa.bool_(), "false for views, which are counted and not measured"),
         *_SHARE,
@@ -192,7 +212,7 @@ MODULES = _schema(
     "modules",
     [
         ("model", pa.string(), "its name in the study"),
-        ("target", pa.string(), "the study's name for device and operating point"),
+        TARGET,
         ("module_path", pa.string(), "`layer1.0.conv1`; empty for the model itself"),
         ("module_class", pa.string(), "`Conv2d`"),
         *_SHARE,
