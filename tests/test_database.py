@@ -161,7 +161,8 @@ def test_what_calls_cost_on_a_target_is_over_the_processes_at_both_ends_of_a_stu
     ]
     for path, found in zip(files, [[[1e-6, 2e-6, 3e-6, False]] * 2] * 2 + [None], strict=True):
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"overhead": found}))
+        device = "cpu" if found else "cuda:0"
+        path.write_text(json.dumps({"device": device, "device_name": "Any", "overhead": found}))
     files[1].write_text(json.dumps({"overhead": [[4e-6, 2e-6, 3e-6, False]] * 2}))
     write_database(paths, tmp_path / "database.parquet", overheads=files)
     here, gpu = records.read(tmp_path / "database.parquet", schemas.DATABASE).to_pylist()

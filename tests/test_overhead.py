@@ -1,16 +1,16 @@
 """What a call costs beyond its operator: measured where the host sets the pace, nowhere else."""
 
-import json
 import math
 from contextlib import contextmanager
 
 import pytest
 from opcost.devices.device import BatchTime
+from opcost.devices.device_file import DeviceFile, Sample, write_device
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
 from opcost.measuring.overhead import sample_overhead
-from opcost.rows.overhead import Sample, overhead_columns, read_samples
+from opcost.rows.overhead import overhead_columns, read_samples
 from torch import nn
 
 KINDS = ["call_s", "displaced_call_s", "view_call_s"]
@@ -95,23 +95,29 @@ def test_where_hardly_any_was_undisturbed_all_count_and_that_is_said():
 
 
 def test_a_file_tells_what_each_process_found(sample, tmp_path):
-    (tmp_path / "device.json").write_text(json.dumps({"device": "cpu", "overhead": [sample] * 3}))
+    write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon", overhead=(sample,) * 3))
     columns = overhead_columns(read_samples(tmp_path / "device.json"))
     assert columns["displaced_call_overhead_s"] == pytest.approx(sample.displaced_call_s)
     assert columns["view_call_overhead_ci_high_s"] == pytest.approx(sample.view_call_s)
     assert columns["overhead_disturbed"] is False
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"overhead": {"call_s": [1e-6, 1e-6, 1e-6]}}'])
-def test_a_file_of_another_version_is_refused(text, tmp_path):
-    (tmp_path / "device.json").write_text(text)
-    with pytest.raises(OpcostError, match=f"delete {tmp_path} and run again"):
+def test_where_calls_cost_nothing_there_are_no_columns(tmp_path):
+    write_device(tmp_path / "device.json", DeviceFile("cuda:0", "H100"))
+    assert overhead_columns(read_samples(tmp_path / "device.json")) == {}
+
+
+def test_a_processor_without_overhead_leaves_no_smaller_sum(tmp_path):
+    write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon"))
+    with pytest.raises(
+        OpcostError, match=r"does not say what calls cost .*: delete .*device\.json"
+    ):
         read_samples(tmp_path / "device.json")
 
 
-def test_where_calls_cost_nothing_there_are_no_columns(tmp_path):
-    (tmp_path / "device.json").write_text(json.dumps({"device": "cuda", "overhead": None}))
-    assert overhead_columns(read_samples(tmp_path / "device.json")) == {}
+def test_a_difference_below_zero_counts_as_zero_and_disturbed(monkeypatch):
+    monkeypatch.setattr(Simulated, "MODULE_S", -5e-6)
+    assert sample_overhead(Simulated(), NoWatch()) == (0.0, 0.0, 0.0, True)
 
 
 def test_a_processor_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be(cpu, sample):

@@ -1,6 +1,5 @@
 # Reads and checks the study each time Snakemake starts; defines what the rules ask of it.
 
-import json
 import os
 import sys
 import time
@@ -13,6 +12,7 @@ REPOSITORY = Path(str(workflow.current_basedir)).resolve().parent
 SCRIPTS = REPOSITORY / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 from opcost.study import load_study
@@ -94,7 +94,7 @@ def overheads_again(wildcards):
     return [
         str(folder / "overhead_again.json")
         for folder in folders
-        if json.loads((folder / "device.json").read_text())["overhead"]
+        if read_device(folder / "device.json").overhead
     ]
 
 

@@ -1,9 +1,17 @@
-"""Files that are whole or absent."""
+"""Files that are whole or absent, and the checked reading of JSON."""
 
+import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
+
+from opcost.errors import OpcostError
+
+_MOST_LEVELS = 50
+"""Of lists and objects within each other; what opcost writes has less than ten."""
 
 
 @contextmanager
@@ -19,3 +27,74 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write an object as JSON that people read, whole or not at all. It holds finite numbers."""
+    text = json.dumps(document, indent=2, allow_nan=False)
+    with replacing(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: Path, remedy: str) -> dict[str, Any]:
+    """The object that a file holds as JSON. Raises OpcostError, which ends with the remedy."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise OpcostError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise OpcostError(f"{path} is not UTF-8 text ({error}): {remedy}") from error
+    return parse_json(text, path, remedy)
+
+
+def parse_json(text: str, source: object, remedy: str) -> dict[str, Any]:
+    """The object that `text`, found in `source`, is as JSON, of finite numbers only.
+
+    Raises OpcostError, which ends with the remedy.
+    """
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError:
+        raise OpcostError(_too_deep(source, remedy)) from None
+    except ValueError as error:
+        raise OpcostError(f"{source} is not valid JSON ({error}): {remedy}") from error
+    if not isinstance(document, dict):
+        found = {list: "a list", str: "a text", type(None): "null"}.get(type(document), "a value")
+        raise OpcostError(f"{source} holds {found} where a JSON object is expected: {remedy}")
+    _check_inside(document, source, remedy)
+    return document
+
+
+def _check_inside(document: Any, source: object, remedy: str) -> None:
+    """That it is not nested too deeply to be followed, and that its texts are Unicode."""
+    level = [document]
+    for _ in range(_MOST_LEVELS):
+        objects = [value for value in level if isinstance(value, dict)]
+        lists = [value for value in level if isinstance(value, list)]
+        texts = [value for value in level if isinstance(value, str)]
+        try:
+            "".join([*texts, *(key for found in objects for key in found)]).encode()
+        except UnicodeEncodeError as error:
+            raise OpcostError(f"{source} holds a text that is no Unicode: {remedy}") from error
+        level = [value for found in lists for value in found]
+        level += [value for found in objects for value in found.values()]
+        if not level:
+            return
+    raise OpcostError(_too_deep(source, remedy))
+
+
+def _too_deep(source: object, remedy: str) -> str:
+    return f"{source} nests lists or objects more than {_MOST_LEVELS} levels deep: {remedy}"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no finite number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no finite number")
+    return value

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from opcost import statistics
 from opcost.databases.unchanged import RowsByNumber, begun_at, unchanged
+from opcost.devices.device_file import Sample
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
-from opcost.rows.overhead import Sample, overhead_columns, read_samples
+from opcost.rows.overhead import overhead_columns, read_samples
 from opcost.tuples.operator_tuple import id_of
 
 REFERENCE = Path(__file__).parents[1] / "reference"

@@ -4,7 +4,6 @@ The outer process never touches the device: it outlives a crash of the inner one
 stays light, unless it is a warm worker: heavy modules are imported inside functions.
 """
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
 from opcost.errors import OpcostError, reported
 from opcost.measuring.isolation import run_isolated
@@ -126,7 +126,7 @@ def _run(
     device_file: Path,
     timeout_s: float,
 ) -> None:
-    key = json.loads(device_file.read_text(encoding="utf-8"))["lock_key"]
+    key = read_device(device_file).lock_key
     # Of several devices of a kind, only the inner process can know which one it has.
     with exclusive(key, purpose) if key else nullcontext():
         start = time.monotonic()
@@ -148,13 +148,13 @@ def _death_columns(place: Place, status: str, reason: str) -> dict[str, Any]:
     """What can be said of a measurement by the process that outlived it."""
     from opcost.rows import records
 
-    identity = json.loads(place.device_file.read_text(encoding="utf-8"))
+    device = read_device(place.device_file)
     remedy = " (measurement.timeout_s)" if status == "timeout" else ""
     return records.condition_columns(place.conditions, place.target) | {
-        "device": identity["device"],
-        "device_name": identity["device_name"],
-        "device_uuid_hash": identity["device_uuid_hash"],
-        "quiet_sentinel_time_s": identity["quiet_s"],
+        "device": device.device,
+        "device_name": device.device_name,
+        "device_uuid_hash": device.device_uuid_hash,
+        "quiet_sentinel_time_s": device.quiet_s,
         "status": status,
         "error": reason + remedy,
     }

@@ -25,9 +25,9 @@ from torch import nn
 
 from opcost import statistics
 from opcost.devices.device import Device
+from opcost.devices.device_file import Sample
 from opcost.devices.disturbance import Watch
 from opcost.models.construction import inference_conditions
-from opcost.rows.overhead import Sample
 
 _BLOCKS = 24
 _COPIES = 8
@@ -46,7 +46,12 @@ Call = tuple[Any, tuple[Any, ...]]
 
 
 def sample_overhead(device: Device, watch: Watch) -> Sample:
-    """The overhead of calls on a processor, as this process finds it."""
+    """The overhead of calls on a processor, as this process finds it.
+
+    It is the difference of two times, and no call costs less than its operator: where the
+    difference is below zero, something disturbed one of the two, and it counts as zero
+    and disturbed.
+    """
     watch.look()
     with inference_conditions():
         torch.manual_seed(0)
@@ -54,7 +59,8 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
         displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
         view_s, view_disturbed = _undisturbed_median(_view_call_s(device), watch)
     disturbed = call_disturbed or displaced_disturbed or view_disturbed
-    return Sample(call_s, displaced_s, view_s, disturbed)
+    impossible = call_s < 0 or displaced_s < 0
+    return Sample(max(0.0, call_s), max(0.0, displaced_s), view_s, disturbed or impossible)
 
 
 def _between_calls_s(device: Device) -> Callable[[], float]:

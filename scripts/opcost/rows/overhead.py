@@ -1,40 +1,32 @@
 """What calls cost on a target beyond their operators, from what each of several processes found."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from opcost import statistics
+from opcost.devices.device_file import Sample, read_device, read_overhead_again
 from opcost.errors import OpcostError
 from opcost.rows.columns import interval_columns
 
 _FEWEST_PROCESSES = 3
 
 
-class Sample(NamedTuple):
-    """Seconds that a call costs beyond its operator's own time, as one process finds them."""
-
-    call_s: float
-    displaced_call_s: float
-    view_call_s: float
-    disturbed: bool
-    """Whether so little of it was undisturbed that all had to count."""
-
-
 def read_samples(path: Path) -> list[Sample]:
     """What the processes found of which `path` tells; none where calls cost nothing.
 
-    Raises OpcostError for a file of another version.
+    `path` is a target's `device.json`, or beside it what was measured at the end of a study. Raises
+    OpcostError for a file that is not as opcost writes it, or of another device.
     """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))["overhead"] or ()
-        return [Sample(*values) for values in found]
-    except (ValueError, TypeError, KeyError) as error:
+    device_file = path.with_name("device.json")
+    device = read_device(device_file)
+    samples = device.overhead if path == device_file else read_overhead_again(path, device)
+    if device.device == "cpu" and not samples:
         raise OpcostError(
-            f"{path} was not written by this version of opcost ({error!r}): delete "
-            f"{path.parent} and run again"
-        ) from error
+            f"{path} does not say what calls cost beyond their operators: delete {path} alone, and "
+            "run again to measure it; the rows measured so far are kept"
+        )
+    return list(samples or ())
 
 
 def overhead_columns(samples: Sequence[Sample]) -> dict[str, Any]:

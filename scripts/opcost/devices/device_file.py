@@ -1,0 +1,121 @@
+"""What is known of a target's device before anything is measured on it: `device.json`.
+
+It says which device the target stands for, what the sentinel takes when nothing disturbs it, and
+what calls cost beyond their operators. `overhead_again.json`, of the end of a study, is such a file
+too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from opcost.errors import OpcostError
+from opcost.files import read_json, write_json
+from opcost.values import (
+    BOOLEAN,
+    PRINTABLE,
+    check_values,
+    list_like,
+    list_of,
+    number,
+    optional,
+    text,
+)
+
+_SAFE = text(r"[A-Za-z0-9_.:-]{1,100}", "1 to 100 letters, digits and _ . : -")
+_OVERHEAD_S = number(0, 1)
+_RULES = {
+    "device": _SAFE,
+    "device_name": PRINTABLE,
+    "device_uuid_hash": optional(_SAFE),
+    "lock_key": optional(_SAFE),
+    "quiet_s": optional(number(0, 1, above=True)),
+    "overhead": optional(list_of(list_like(_OVERHEAD_S, _OVERHEAD_S, _OVERHEAD_S, BOOLEAN))),
+}
+
+
+class Sample(NamedTuple):
+    """Seconds that a call costs beyond its operator's own time, as one process finds them."""
+
+    call_s: float
+    displaced_call_s: float
+    view_call_s: float
+    disturbed: bool
+    """Whether so little of it was undisturbed that all had to count."""
+
+
+@dataclass(frozen=True)
+class DeviceFile:
+    """A target's device. Each key that an older opcost did not write is None.
+
+    `device_uuid_hash` and `lock_key` are None where any device of a kind may do. `quiet_s` and
+    `overhead` are None where no tenant shares the device, and its host runs ahead.
+    """
+
+    device: str
+    device_name: str
+    device_uuid_hash: str | None = None
+    lock_key: str | None = None
+    quiet_s: float | None = None
+    overhead: tuple[Sample, ...] | None = None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], source: object, remedy: str) -> Self:
+        """The device that JSON data describe. Keys of a newer opcost are left out.
+
+        Raises OpcostError, which ends with the remedy.
+        """
+        known: dict[str, Any] = {key: document.get(key) for key in _RULES}
+        check_values(known, _RULES, source, remedy)
+        overhead = known["overhead"]
+        samples = None if overhead is None else tuple(Sample(*values) for values in overhead)
+        device = cls(**known | {"overhead": samples})
+        # An opcost that did not know devices of a kind wrote no `lock_key`.
+        return device if "lock_key" in document else replace(device, lock_key=device.own_key)
+
+    @property
+    def own_key(self) -> str:
+        """The name of this very device's lock."""
+        return self.device_uuid_hash or self.device
+
+    def identity(self) -> dict[str, Any]:
+        """What tells the device from others."""
+        return {name: getattr(self, name) for name in ("device", "device_name", "device_uuid_hash")}
+
+
+def read_device(path: Path) -> DeviceFile:
+    """The device of a target. Raises OpcostError for a file that is not as opcost writes it."""
+    remedy = _remedy(path)
+    return DeviceFile.from_document(read_json(path, remedy), path, remedy)
+
+
+def write_device(path: Path, device: DeviceFile) -> None:
+    """Write what `read_device` reads. Raises OpcostError for a value that it would refuse."""
+    document = asdict(device)
+    check_values(document, _RULES, path, "run again")
+    write_json(path, document)
+
+
+def read_overhead_again(path: Path, device: DeviceFile) -> tuple[Sample, ...]:
+    """What calls cost on the device at the end of a study; an older file names no device.
+
+    Raises OpcostError for a file that is not as opcost writes it, or of another device.
+    """
+    remedy = f"delete {path} and run again to measure what calls cost once more"
+    document = {**device.identity(), **read_json(path, remedy)}
+    again = DeviceFile.from_document(document, path, remedy)
+    if again.identity() != device.identity():
+        raise OpcostError(
+            f"{path} was measured on {again.device} ({again.device_name}, {again.device_uuid_hash})"
+            f", its target is {device.device} ({device.device_name}, {device.device_uuid_hash}): "
+            f"{remedy}"
+        )
+    return again.overhead or ()
+
+
+def _remedy(path: Path) -> str:
+    return (
+        f"delete {path} alone, and run again to identify the device once more; the rows measured "
+        "on it are kept"
+    )

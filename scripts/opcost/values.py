@@ -1,0 +1,112 @@
+"""What values read from files may be: rules that hold or not, and say in words what they allow."""
+
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opcost.errors import OpcostError
+
+_MOST_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value may be. `allowed` completes the sentence "allowed is ..."."""
+
+    allowed: str
+    holds: Callable[[Any], bool]
+
+
+def number(low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> Rule:
+    """A finite number from `low` (or above it) to `high`."""
+
+    def holds(value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        finite = abs(value) <= sys.float_info.max
+        return finite and low <= value <= high and not (above and value == low)
+
+    return Rule(f"a finite number{_range(low, high, above)}", holds)
+
+
+def whole_number(low: int, high: float = math.inf) -> Rule:
+    """An integer from `low` to `high`."""
+
+    def holds(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+    return Rule(f"a whole number{_range(low, high, above=False)}", holds)
+
+
+def text(pattern: str, allowed: str) -> Rule:
+    """A text that the pattern matches from its first to its last character."""
+    compiled = re.compile(pattern)
+    return Rule(allowed, lambda value: isinstance(value, str) and bool(compiled.fullmatch(value)))
+
+
+def one_of(*values: Any) -> Rule:
+    """One of these values, of the same type."""
+    names = " or ".join("null" if value is None else repr(value) for value in values)
+    return Rule(names, lambda value: any(type(value) is type(v) and value == v for v in values))
+
+
+def optional(rule: Rule) -> Rule:
+    """Null, or what the rule allows."""
+    return Rule(f"{rule.allowed}, or null", lambda value: value is None or rule.holds(value))
+
+
+def list_of(rule: Rule) -> Rule:
+    """A list, each element of which the rule allows."""
+
+    def holds(value: Any) -> bool:
+        return isinstance(value, list | tuple) and all(map(rule.holds, value))
+
+    return Rule(f"a list, each element {rule.allowed}", holds)
+
+
+def list_like(*rules: Rule) -> Rule:
+    """A list of as many elements as there are rules, each as its rule allows."""
+
+    def holds(value: Any) -> bool:
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(rules)
+            and all(rule.holds(element) for rule, element in zip(rules, value, strict=True))
+        )
+
+    return Rule(f"[{'; '.join(rule.allowed for rule in rules)}]", holds)
+
+
+BOOLEAN = Rule("true or false", lambda value: isinstance(value, bool))
+PRINTABLE = Rule(
+    "a text of 1 to 300 printable characters",
+    lambda value: isinstance(value, str) and 0 < len(value) <= 300 and value.isprintable(),
+)
+
+
+def check_values(
+    document: Mapping[str, Any], rules: Mapping[str, Rule], source: object, remedy: str
+) -> None:
+    """Raises OpcostError for the first key that is missing or whose value its rule forbids."""
+    for key, rule in rules.items():
+        if key not in document:
+            raise OpcostError(f"{source} has no {key} ({rule.allowed}): {remedy}")
+        if not rule.holds(document[key]):
+            raise OpcostError(
+                f"{source}: {key} is {shown(document[key])}; allowed is {rule.allowed}: {remedy}"
+            )
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it, not longer than a line."""
+    written = "null" if value is None else repr(value)
+    return written if len(written) <= _MOST_SHOWN else f"{written[:_MOST_SHOWN]}..."
+
+
+def _range(low: float, high: float, above: bool) -> str:
+    least = "" if low == -math.inf else f" above {low:g}" if above else f" of at least {low:g}"
+    most = "" if high == math.inf else f"{' and' if least else ' of'} at most {high:g}"
+    return least + most

@@ -1,0 +1,155 @@
+"""A target's device.json is read as it was written, or refused in words that say what to do."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.devices.device_file import (
+    DeviceFile,
+    Sample,
+    read_device,
+    read_overhead_again,
+    write_device,
+)
+from opcost.errors import OpcostError
+
+CPU = DeviceFile("cpu", "Xeon", None, "cpu", 3e-5, (Sample(4e-6, 9e-6, 1e-6, False),) * 6)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("target") / "device.json"
+
+
+def refused(path, read=read_device):
+    with pytest.raises(OpcostError) as caught:
+        read(path)
+    return str(caught.value)
+
+
+def with_values(path, **values):
+    write_device(path, CPU)
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    return path
+
+
+def test_a_device_survives_the_round_trip(path):
+    write_device(path, CPU)
+    assert read_device(path) == CPU
+
+
+def test_what_an_older_opcost_did_not_write_is_null(path):
+    path.write_text('{"device": "cuda:0", "device_name": "H100", "device_uuid_hash": "abc"}')
+    assert read_device(path) == DeviceFile("cuda:0", "H100", "abc", lock_key="abc")
+
+
+def test_what_a_newer_opcost_writes_beside_is_left_out(path):
+    assert read_device(with_values(path, moon="full")) == CPU
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("device", None, "device is null"),
+        ("device_name", "a\x1b[2J", "allowed is a text of 1 to 300 printable characters"),
+        ("lock_key", "../x", r"lock_key is '\.\./x'"),
+        ("lock_key", 7, "lock_key is 7"),
+        ("quiet_s", -1, "quiet_s is -1; allowed is a finite number above 0 and at most 1, or null"),
+        ("quiet_s", 0, "quiet_s is 0"),
+        ("quiet_s", True, "quiet_s is True"),
+        ("quiet_s", float("nan"), "NaN is no finite number"),
+        ("quiet_s", 10**400, "quiet_s is 1000"),
+        ("overhead", "x", "overhead is 'x'"),
+        ("overhead", [[1e-6, 1e-6, -5, False]], "overhead is "),
+        ("overhead", [[1e-6, 1e-6, float("inf"), False]], "Infinity is no finite number"),
+        ("overhead", [[1e-6, 1e-6, 1e-6]], "overhead is "),
+        ("overhead", {"call_s": [1e-6]}, "overhead is "),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(path, key, value, message):
+    found = refused(with_values(path, **{key: value}))
+    assert re.search(message, found)
+    assert f"delete {path} alone, and run again" in found
+    assert "rows measured on it are kept" in found
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not valid JSON"),
+        (b"{", "is not valid JSON"),
+        (b"[]", "holds a list where a JSON object is expected"),
+        (b"\xff", "is not UTF-8 text"),
+        (b'{"device": ' + b"[" * 100_000, "levels deep"),
+        (b'{"device": ' + b"[" * 60 + b"]" * 60 + b"}", "more than 50 levels deep"),
+        (b'{"quiet_s": 1e999}', "1e999 is no finite number"),
+        (rb'{"device": "\ud800"}', "no Unicode"),
+        (b'{"quiet_s": ' + b"9" * 5000 + b"}", "is not valid JSON"),
+        (b"{}", "device is null"),
+    ],
+)
+def test_a_file_that_is_not_ours_is_refused(path, content, message):
+    path.write_bytes(content)
+    found = refused(path)
+    assert message in found
+    assert f"delete {path} alone" in found
+
+
+def test_a_folder_in_its_place_is_named(tmp_path):
+    assert f"{tmp_path} cannot be read: Is a directory" in refused(tmp_path)
+
+
+def test_nothing_is_written_that_would_be_refused(path):
+    with pytest.raises(OpcostError, match="quiet_s is nan"):
+        write_device(path, DeviceFile("cpu", "Xeon", quiet_s=float("nan")))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(key=st.sampled_from(sorted(CPU.__dataclass_fields__)), value=JSON)
+def test_any_value_is_either_allowed_or_an_error_of_ours(path, key, value):
+    try:
+        device = read_device(with_values(path, **{key: value}))
+    except OpcostError:
+        return
+    assert 0 < (device.quiet_s or 1) <= 1
+    assert all(0 <= seconds <= 1 for sample in device.overhead or () for seconds in sample[:3])
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_error_of_ours(path, content):
+    path.write_bytes(content)
+    refused(path)
+
+
+def test_what_calls_cost_at_the_end_is_of_the_same_device(path):
+    again = path.with_name("overhead_again.json")
+    write_device(again, CPU)
+    assert read_overhead_again(again, CPU) == CPU.overhead
+    other = DeviceFile("cpu", "Another")
+    message = refused(again, lambda file: read_overhead_again(file, other))
+    assert "was measured on cpu (Xeon, None), its target is cpu (Another, None)" in message
+    assert f"delete {again} and run again" in message
+
+
+def test_an_older_file_of_the_end_names_no_device(path):
+    again = path.with_name("overhead_again.json")
+    again.write_text('{"overhead": [[1e-06, 2e-06, 3e-06, false]]}')
+    assert read_overhead_again(again, CPU) == (Sample(1e-6, 2e-6, 3e-6, False),)
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", '{"overhead": NaN}', '{"overhead": "a"}', '{"overhead": [[-5, 0, 0, false]]}']
+)
+def test_what_calls_cost_at_the_end_is_checked_too(path, content):
+    again = path.with_name("overhead_again.json")
+    again.write_text(content)
+    message = refused(again, lambda file: read_overhead_again(file, CPU))
+    assert f"delete {again} and run again" in message
