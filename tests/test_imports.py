@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.commands import main
-from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate, conflict
+from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.terms import Term
 from opcost.databases.database import read_database
 from opcost.databases.merging import merge
@@ -16,7 +16,7 @@ from opcost.errors import OpcostError
 from opcost.imports.importer import import_records
 from opcost.imports.operator_profiling import module_of
 from opcost.imports.published import Undetermined
-from opcost.rows import records, schemas
+from opcost.rows import alike, records, schemas
 from opcost.study import PROTOCOL_VERSION
 from opcost.tuples.extraction import extract_module
 from torch import empty, nn
@@ -225,7 +225,7 @@ def test_records_of_two_sources_are_not_added_up_either(tmp_path):
     for source in ("one", "another"):
         import_records([LOG], tmp_path / "imported.parquet", source, target="x")
         rows.append(read_database(tmp_path / "imported.parquet").to_pylist()[0])
-    assert "different conditions: conditions_json" in conflict(rows)
+    assert "different conditions: imported." in alike.conflict(rows)
 
 
 def test_a_merge_keeps_them_apart_and_knows_copies(tmp_path):

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opcost.commands import main
-from opcost.databases.duplicates import SAME, conditions_id
 from opcost.databases.merging import merge
 from opcost.devices.environment import describe_environment
 from opcost.errors import OpcostError
-from opcost.rows import records, schemas
+from opcost.rows import alike, records, schemas
+from opcost.rows.column import Role
 
 GPU = {"device_name": "Simulated", "device_uuid_hash": "a" * 16, "torch_version": "2.15.0"}
 ROW = {
@@ -87,20 +87,17 @@ def test_of_two_measurements_of_the_same_thing_the_better_one_is_kept(merged, wo
     assert row["measured_at"] == (ROW | better)["measured_at"]
 
 
-@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize("name", ["target", *alike.COLUMNS])
 def test_rows_that_differ_in_what_they_were_measured_on_are_kept_apart(merged, name):
-    other = {pa.string(): "other", pa.int64(): 7, pa.float64(): 7.0}
+    other = {pa.string(): "other", pa.int64(): 7, pa.float64(): 7.0, pa.bool_(): True}
     first, second = merged([{}], [{name: other[schemas.DATABASE.field(name).type]}])
     assert first["conditions_id"] != second["conditions_id"]
 
 
-def test_all_that_a_row_says_of_its_circumstances_tells_it_apart(cpu, conditions):
-    """Else two machines might be taken for one. What changes from row to row does not."""
-    changing = {"device", "cores", "load_average", "measured_at", "opcost_version"}
-    assert describe_environment(cpu).keys() - changing <= set(SAME)
-    conditions_columns = records.condition_columns(conditions, "local").keys()
-    in_conditions_json, of_no_matter = {"cache_state", "threads", "tf32"}, {"worker", "schema_version"}
-    assert conditions_columns - in_conditions_json - of_no_matter <= set(SAME)
+def test_all_that_is_found_out_about_a_machine_has_a_role_that_says_who_may_differ(cpu):
+    """Else two machines might be taken for one."""
+    free_to_differ = alike.names_in(Role.CIRCUMSTANCE, Role.RAW)
+    assert describe_environment(cpu).keys() <= {*alike.COLUMNS, *free_to_differ}
 
 
 CPU = {"device_name": "Generic Processor", "device_uuid_hash": None, "quiet_sentinel_time_s": 1e-4}
@@ -184,8 +181,8 @@ def check_rows(rows, databases):
 
 
 def test_the_conditions_id_is_the_same_on_every_machine():
-    row = dict.fromkeys(SAME) | GPU | {"target": "local", "quiet_sentinel_time_s": 1.25e-4}
-    assert conditions_id(row) == "e34d0824f68d3b03"
+    row = dict.fromkeys(alike.COLUMNS) | GPU | {"target": "local", "quiet_sentinel_time_s": 1.25e-4}
+    assert alike.conditions_id(row) == "d3469237788108bb"
 
 
 def test_where_rows_come_from_is_kept(tmp_path):
@@ -217,7 +214,8 @@ def test_one_command_merges_and_says_what_it_did(tmp_path):
         "1 superseded by a better or newer row",
         "3 rows kept:",
         "local, Simulated, torch 2.15.0, protocol 3, 1 of them failed",
-        "Target 'local' has 2 conditions_ids: add up no rows of two of them.",
+        "Target 'local' has 2 conditions_ids: add up no rows of two of them. They differ in "
+        f"device_uuid_hash ({'a' * 16} and {'b' * 16}).",
     ):
         assert f"{line}\n" in completed.stdout
     assert len(rows_of(tmp_path / "merged.parquet")) == 3

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost import statistics
-from opcost.costs.estimate import ModelEstimate, conflict, measured_value
+from opcost.costs.estimate import ModelEstimate, measured_value
 from opcost.costs.shares import module_shares, operator_shares
 from opcost.costs.terms import Row, terms_of
+from opcost.rows import alike
 from opcost.rows.columns import interval_columns
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
@@ -46,15 +47,14 @@ def compare_study(
         model = by_name[name]
         terms = terms_of(model, rows[target], filtered)
         place = {"model": model.model, "target": target}
-        comparison = place | compare(ModelEstimate(model, terms), measurements)
+        estimate = ModelEstimate(model, terms)
+        comparison = place | compare(estimate, measurements)
         tables.comparison.append(comparison)
         tables.shares.extend(
-            place
-            | row
-            | {"share_of_reference_time": _share(row["time_s"], comparison["reference_time_s"])}
-            for row in operator_shares(model, terms)
+            place | row | {"share_of_reference_time": _share(row["time_s"], comparison)}
+            for row in operator_shares(model, estimate.addable)
         )
-        tables.modules.extend(place | row for row in module_shares(model, terms))
+        tables.modules.extend(place | row for row in module_shares(model, estimate.addable))
     return tables
 
 
@@ -67,15 +67,19 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
     reference = references[0]
     measured = [row for row in references if row["status"] == "ok"]
     converged = [row["converged"] for row in measured] or [None]
-    mixed = conflict([*estimate.rows, *references])
+    rows = [*estimate.rows, *references]
+    mixed = alike.conflict(rows)
+    columns["told_differences"] = alike.told_differences(rows)
     if mixed is not None:
         columns |= interval_columns("estimate_time", "s", None)
         columns |= interval_columns("estimate_energy", "j", None)
-        columns |= {"operators_time_s": None, "overhead_time_s": None}
+        columns |= {"operators_time_s": None, "overhead_time_s": None, "partial_time_s": None}
         time_reason = energy_reason = mixed
+    if alike.conflict(references) is not None:
+        measured = []
     reference_time = _mean(measured, "time", "s", estimate.spread)
     reference_energy = _mean(measured, "energy", "j", estimate.spread)
-    if reference_time is None:
+    if reference_time is None and mixed is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure
         energy_reason = time_reason
@@ -92,7 +96,7 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
         **_relative_error("energy", estimate.energy if known else None, reference_energy),
         "energy_reason": energy_reason or (None if reference_energy else _no_energy(measured)),
         "coverage_time": columns["partial_time_s"] / reference_time.value
-        if reference_time
+        if reference_time and columns["partial_time_s"] is not None
         else None,
         **{name: reference[name] for name in _CONDITIONS},
     }
@@ -111,8 +115,11 @@ def _mean(rows: Sequence[Row], quantity: str, unit: str, spread: float | None) -
     return statistics.weighted_sum((1 / len(known), value) for value in known)
 
 
-def _share(part_s: float | None, whole_s: float | None) -> float | None:
-    return part_s / whole_s if part_s and whole_s else None
+def _share(part_s: float | None, comparison: Row) -> float | None:
+    """Of the whole model's time; None where operators and model are not alike."""
+    whole_s = comparison["reference_time_s"]
+    alike_enough = comparison["partial_time_s"] is not None
+    return part_s / whole_s if part_s and whole_s and alike_enough else None
 
 
 def _relative_error(

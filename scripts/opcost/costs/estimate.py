@@ -14,38 +14,27 @@ independent for each, this one.
 
 # ASSUME that all measurements reproduce as well as those that are made twice.
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from opcost import statistics
 from opcost.costs.displacement import displaced_calls
 from opcost.costs.terms import Row, Term, total_flops, why_incomplete
+from opcost.rows import alike
 from opcost.rows.columns import ANSWER, OVERHEAD, interval_columns
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
-
-SAME_CONDITIONS = (
-    "device_name",
-    "device_uuid_hash",
-    "driver_version",
-    "torch_version",
-    "protocol_version",
-    "conditions_json",
-)
-"""Rows that differ in one of these are not added up."""
 
 OPERATOR_COLUMNS = (
     "tuple_id",
     "target",
     *ANSWER,
-    "core_cache_bytes",
     "spread",
     *(column.name for column in OVERHEAD),
-    *SAME_CONDITIONS,
+    *alike.COLUMNS,
 )
 """What an estimate asks of an operator's row: raw values are not among it."""
 
@@ -81,9 +70,19 @@ class ModelEstimate:
         return next((row["spread"] for row in self.rows), None)
 
     @cached_property
+    def conflict(self) -> str | None:
+        """What the rows differ in that must not be added up, or None."""
+        return alike.conflict(self.rows)
+
+    @cached_property
+    def addable(self) -> Sequence[Term]:
+        """The terms, without their rows if these must not be added up."""
+        return [replace(term, row=None) for term in self.terms] if self.conflict else self.terms
+
+    @cached_property
     def time_reason(self) -> str | None:
         """Why there is no time, or None."""
-        return conflict(self.rows) or why_incomplete(self.terms)
+        return self.conflict or why_incomplete(self.terms)
 
     @cached_property
     def energy_reason(self) -> str | None:
@@ -149,7 +148,9 @@ class ModelEstimate:
             else None,
             "overhead_disturbed": self.rows[0]["overhead_disturbed"] if self.overhead else None,
             **interval_columns("estimate_energy", "j", self.energy),
-            "partial_time_s": sum(term.calls * term.row["time_s"] for term in measured if term.row),
+            "partial_time_s": None
+            if self.conflict
+            else sum(term.calls * term.row["time_s"] for term in measured if term.row),
             "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
             "coverage_flops": _flops_coverage(self.terms),
             "calls": calls,
@@ -164,6 +165,7 @@ class ModelEstimate:
             "flops": total_flops(self.terms),
             "parameters": self.model.parameters,
             "spread": self.spread,
+            "told_differences": alike.told_differences(self.rows),
         }
 
     def _weighted(self, quantity: str, unit: str) -> Iterable[tuple[float, Estimate]]:
@@ -180,23 +182,6 @@ def measured_value(
     if row[f"{quantity}_{unit}"] is None:
         return None
     return _with_limits(row, quantity, unit).widened(spread or 0.0)
-
-
-def conflict(rows: Sequence[Row]) -> str | None:
-    """What rows differ in that must not be added up, or None."""
-    ok = [row for row in rows if row["status"] == "ok"]
-    for name in SAME_CONDITIONS:
-        values = {row[name] for row in ok}
-        may_differ = name == "device_uuid_hash" and all(_any_of_kind(row) for row in ok)
-        if len(values) > 1 and not may_differ:
-            found = " and ".join(sorted(map(str, values)))
-            return f"measured under different conditions: {name} {found}"
-    return None
-
-
-def _any_of_kind(row: Mapping[str, Any]) -> bool:
-    target = json.loads(row["conditions_json"]).get("target", {})
-    return bool(target.get("any_of_kind"))
 
 
 def _with_limits(row: Row, quantity: str, unit: str) -> Estimate:

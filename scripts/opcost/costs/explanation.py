@@ -42,11 +42,11 @@ class Explanation:
 
     def operators(self) -> list[dict[str, Any]]:
         """The cost by operator, costliest first, views last."""
-        return operator_shares(self.estimate.model, self.estimate.terms)
+        return operator_shares(self.estimate.model, self.estimate.addable)
 
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
         """The cost by module path, cut after `depth` names if given, costliest first."""
-        return module_shares(self.estimate.model, self.estimate.terms, depth)
+        return module_shares(self.estimate.model, self.estimate.addable, depth)
 
     def tuples(self) -> list[dict[str, Any]]:
         """A row of `schemas.EXPLANATION` for each tuple that launches a kernel."""

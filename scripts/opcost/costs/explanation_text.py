@@ -87,7 +87,7 @@ def _target(explanation: Explanation, top: int, depth: int | None) -> str:
         return "\n".join([*lines, *_missing(explanation)])
     for note in _notes(explanation, columns):
         lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-    total_s = estimate.time.value if estimate.time else columns["partial_time_s"]
+    total_s = estimate.time.value if estimate.time else columns["partial_time_s"] or 0.0
     known = "of the sum" if estimate.time else "of what is measured"
     operators = [row for row in explanation.operators() if row["launches_kernel"]]
     lines += ["", *_costs(f"operator ({known})", operators, _operator, total_s, top)]
@@ -103,9 +103,9 @@ def _notes(explanation: Explanation, columns: Mapping[str, Any]) -> list[str]:
     notes = []
     if estimate.time_reason:
         notes.append(f"No time: {estimate.time_reason}.")
-        notes.append(
-            f"What is measured takes {seconds(columns['partial_time_s'])}, which is no estimate."
-        )
+        partial_s = columns["partial_time_s"]
+        if partial_s is not None:
+            notes.append(f"What is measured takes {seconds(partial_s)}, which is no estimate.")
     if estimate.energy_reason and estimate.energy_reason != estimate.time_reason:
         notes.append(f"No energy: {estimate.energy_reason}.")
     if columns["overhead_time_s"]:
@@ -121,6 +121,8 @@ def _notes(explanation: Explanation, columns: Mapping[str, Any]) -> list[str]:
         )
     else:
         notes.append("±: half of the 95 % interval, without the spread between measurements.")
+    if columns["told_differences"]:
+        notes.append(f"Added up all the same: {columns['told_differences']}.")
     if columns["unconverged_tuples"]:
         wide = counted(columns["unconverged_tuples"], "tuple")
         notes.append(f"With a wider interval than asked for: {wide}.")

@@ -120,6 +120,13 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
         for reason, models in reasons.items():
             names = "all models" if len(models) == len(comparison) else _some(models)
             notes.append(f"No {quantity} for {names}: {reason}.")
+    told: dict[str, list[str]] = {}
+    for row in comparison:
+        if row["told_differences"]:
+            told.setdefault(row["told_differences"], []).append(row["model"])
+    notes += [
+        f"Added up all the same, for {_some(models)}: {text}." for text, models in told.items()
+    ]
     unconverged = {row["model"]: row["unconverged_tuples"] for row in comparison}
     if any(unconverged.values()):
         notes.append(f"Tuples with a wider interval than asked for: {_of_models(unconverged)}.")

@@ -1,8 +1,8 @@
 """When two rows are measurements of the same thing, and which of them is the better.
 
-They are if they agree in the tuple and in `SAME`: target, conditions, device and software. A result
-is better than a failure; with energy than without; converged than not; without flags than with;
-then the newer one. The measured value itself has no say.
+They are if they agree in the tuple and in the conditions that they were measured under
+(`rows.alike`). A result is better than a failure; with energy than without; converged than not;
+without flags than with; then the newer one. The measured value itself has no say.
 
 A processor has no serial number. What tells two studies on processors apart is the speed that each
 found at its start (`quiet_sentinel_time_s`), so rows of two such studies are never the same thing.
@@ -10,7 +10,6 @@ A failure that does not even say what it ran on is the same only as a copy of it
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -18,27 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-SAME = (
-    "target",
-    "protocol_version",
-    "conditions_json",
-    "launch_mode",
-    "device_name",
-    "device_uuid_hash",
-    "quiet_sentinel_time_s",
-    "last_level_cache_bytes",
-    "core_cache_bytes",
-    "cpu_count",
-    "allocator",
-    "driver_version",
-    "cuda_version",
-    "cudnn_version",
-    "torch_version",
-    "torchvision_version",
-    "python_version",
-    "os",
-)
-"""Rows that differ in one of these are of different things; `conditions_id` is their hash."""
+from opcost.rows.alike import COLUMNS, conditions_id
 
 JUDGED = (
     "tuple_id",
@@ -48,24 +27,12 @@ JUDGED = (
     "power_converged",
     "flags",
     "measured_at",
-    *SAME,
+    "target",
+    *COLUMNS,
 )
 """All columns that say which thing a row is about, and how good it is."""
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
-
-
-def conditions_id(row: Mapping[str, Any]) -> str | None:
-    """16 hexadecimal digits that rows share if they agree in `SAME`.
-
-    None for a row that does not say on which device it was measured. Imported rows, which have no
-    protocol version, are told apart by the source in their conditions.
-    """
-    anywhere = row["device_uuid_hash"] is None and row["quiet_sentinel_time_s"] is None
-    if anywhere and row["protocol_version"] is not None:
-        return None
-    text = json.dumps([row[name] for name in SAME])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def thing(row: Mapping[str, Any]) -> bytes | None:

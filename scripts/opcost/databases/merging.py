@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from opcost.databases.duplicates import JUDGED, conditions_id, digests, quality, thing
+from opcost.databases.duplicates import JUDGED, digests, quality, thing
 from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
 from opcost.errors import OpcostError
-from opcost.rows import records, schemas
+from opcost.rows import alike, records, schemas
 
 
 class Group(NamedTuple):
@@ -39,7 +39,8 @@ class Group(NamedTuple):
 
 @dataclass
 class Merge:
-    """What a merge did: rows in each database, distinct ones among all, and those kept by status.
+    """What a merge did: rows in each database, distinct ones among all, those kept by status, and
+    a row of each conditions_id.
 
     As text, the lines that a person reads.
     """
@@ -47,6 +48,7 @@ class Merge:
     rows: Counter[Path] = field(default_factory=Counter)
     distinct: int = 0
     kept: dict[Group, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    conditions: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         total = self.rows.total()
@@ -64,9 +66,21 @@ class Merge:
         for target, count in sorted(Counter(group.target for group in self.kept).items()):
             if count > 1:
                 lines.append(
-                    f"Target {target!r} has {count} conditions_ids: add up no rows of two of them."
+                    f"Target {target!r} has {count} conditions_ids: add up no rows of two of them. "
+                    f"They differ in {self._differences(target)}."
                 )
         return "\n".join(lines)
+
+    def _differences(self, target: str) -> str:
+        rows = [row for row in self.conditions.values() if row["target"] == target]
+        found = alike.disagreements(rows, alike.COLUMNS)
+        parts = [f"{each.name} ({' and '.join(sorted(each.values))})" for each in found]
+        parts += [
+            f"{name} (not known for some)"
+            for name in alike.COLUMNS
+            if len({row[name] is None for row in rows}) > 1
+        ]
+        return "; ".join(parts) or "whether they say on which device they were measured"
 
 
 @dataclass(slots=True)
@@ -132,7 +146,13 @@ def _kept(
             chosen = [best.get((number, index + offset)) for offset in range(len(batch))]
             index += len(batch)
             batch = batch.filter(pa.array([each is not None for each in chosen], pa.bool_()))
-            groups = [_group(row) for row in _judged(batch)]
+            rows = _judged(batch)
+            groups = [_group(row) for row in rows]
+            done.conditions |= {
+                group.conditions_id: row
+                for group, row in zip(groups, rows, strict=True)
+                if group.conditions_id is not None
+            }
             for group, status in zip(groups, batch["status"].to_pylist(), strict=True):
                 done.kept[group][status] += 1
             ids = pa.array([group.conditions_id for group in groups], pa.string())
@@ -145,4 +165,4 @@ def _judged(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _group(row: Mapping[str, Any]) -> Group:
-    return Group(conditions_id(row), *(row[name] for name in Group._fields[1:]))
+    return Group(alike.conditions_id(row), *(row[name] for name in Group._fields[1:]))

@@ -5,36 +5,18 @@ import statistics
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from opcost.costs.terms import Row
+import pyarrow as pa
 
-_NAMED = (
-    "protocol_version",
-    "launch_mode",
-    "worker",
-    "device_name",
-    "device_uuid_hash",
-    "driver_version",
-    "cuda_version",
-    "cudnn_version",
-    "torch_version",
-    "torchvision_version",
-    "python_version",
-    "opcost_version",
-    "os",
-    "cpu_count",
-    "last_level_cache_bytes",
-    "core_cache_bytes",
-    "allocator",
-    "meter",
-    "sensor_source",
-    "power_limit_w",
-)
-_MEASURED = ("sm_clock_mhz", "memory_clock_mhz", "temperature_end_c", "quiet_sentinel_time_s")
-_MUST_AGREE = ("protocol_version", "launch_mode")
+from opcost.costs.terms import Row
+from opcost.rows import alike
+from opcost.rows.column import Role
+from opcost.rows.columns import MEASUREMENT
+
+_NAMED = alike.names_in(Role.SETTING, Role.CONDITION, Role.PROVENANCE, Role.CIRCUMSTANCE)
 _MAY_DIFFER = ("target.device", "target.any_of_kind")
 _LEAST = 0.005  # what is measured is never quite the same
 
-CONDITION_COLUMNS = ("conditions_json", *_NAMED, *_MEASURED)
+CONDITION_COLUMNS = _NAMED
 """The columns that are looked at."""
 
 
@@ -51,17 +33,27 @@ class Condition(NamedTuple):
 
 
 def conditions_between(before: Iterable[Row], after: Iterable[Row]) -> list[Condition]:
-    """What the results among the rows were not measured under alike."""
+    """What the results among the rows were not measured under alike.
+
+    Settings must agree for numbers to mean the same. Numbers, such as clocks and temperatures, are
+    compared in the median.
+    """
     first, second = ([row for row in rows if row["status"] == "ok"] for rows in (before, after))
-    found = [
-        _difference(name, _values(first, name), _values(second, name), name not in _MUST_AGREE)
-        for name in _NAMED
-    ]
     settings = _settings(first), _settings(second)
+    in_json = {name.rpartition(".")[2] for name in (*settings[0], *settings[1])}
+    found = []
+    for column in MEASUREMENT:
+        if column.name not in _NAMED or column.name in in_json or column.name == "conditions_json":
+            continue
+        if pa.types.is_floating(column.type):
+            found.append(_measured_difference(column.name, first, second))
+        else:
+            values = _values(first, column.name), _values(second, column.name)
+            comparable = column.role is not Role.SETTING
+            found.append(_difference(column.name, *values, comparable))
     for name in sorted({*settings[0], *settings[1]}):
         old, new = (document.get(name, {"not set"} if document else set()) for document in settings)
         found.append(_difference(name, old, new, name in _MAY_DIFFER))
-    found += [_measured_difference(name, first, second) for name in _MEASURED]
     return [each for each in found if each is not None]
 
 
@@ -73,9 +65,9 @@ def _settings(rows: Iterable[Row]) -> dict[str, set[str]]:
     """Target and settings by name: `measurement.cache_state`."""
     result: dict[str, set[str]] = {}
     for text in {row["conditions_json"] for row in rows if row["conditions_json"]}:
-        for section, content in json.loads(text).items():
-            for name, value in content.items() if isinstance(content, dict) else ():
-                result.setdefault(f"{section}.{name}", set()).add(json.dumps(value))
+        for name, value in alike.settings_of(text).items():
+            if "." in name:  # others have columns of their own
+                result.setdefault(name, set()).add(json.dumps(value))
     return result
 
 

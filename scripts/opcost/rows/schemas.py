@@ -175,6 +175,11 @@ COMPARISON = _schema(
             pa.float64(),
             "as in the database; the intervals of this table contain it",
         ),
+        (
+            "told_differences",
+            pa.string(),
+            "what the rows differ in that are added up all the same, such as the kernel",
+        ),
         ("cache_state", pa.string(), "`model`, `cold` or `warm`"),
         ("device_name", pa.string(), "the device's model"),
         ("torch_version", pa.string(), "of PyTorch"),

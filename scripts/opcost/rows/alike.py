@@ -1,0 +1,156 @@
+"""Which rows are alike: derived from the roles of their columns, here and nowhere else.
+
+- Rows may be added up if they agree in settings and conditions (`conflict`). A value that is not
+  known (null) agrees with any other.
+- Rows are measurements of the same thing if they agree in these, in target and in provenance
+  (`conditions_id`), and in what was measured.
+- Rows may be compared if they agree in settings; what else they differ in is named.
+
+A column that a later version of opcost adds is null in the rows of an earlier one, and so never
+keeps rows apart that belong to one study.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from opcost.rows.column import Role
+from opcost.rows.columns import MEASUREMENT
+
+Row = Mapping[str, Any]
+
+
+def names_in(*roles: Role) -> tuple[str, ...]:
+    """The columns of a measurement that play one of these parts."""
+    return tuple(column.name for column in MEASUREMENT if column.role in roles)
+
+
+MUST_AGREE = names_in(Role.SETTING, Role.CONDITION)
+"""Rows that differ in one of these are not added up."""
+
+TOLD = names_in(Role.PROVENANCE)
+"""Rows that differ in one of these are added up, and it is said."""
+
+COLUMNS = (*MUST_AGREE, *TOLD)
+"""What must be read of rows to know whether they are alike."""
+
+_OF_ONE_DEVICE = ("device_uuid_hash", "machine_id_hash")
+_OF_ONE_STUDY = "quiet_sentinel_time_s"
+"""Differs between two studies on one processor; within a study it tells nothing."""
+
+
+class Disagreement(NamedTuple):
+    """A column in which rows differ, and how many rows have which value."""
+
+    name: str
+    values: Mapping[str, int]
+
+    def __str__(self) -> str:
+        shown = [
+            f"{value} ({count} row{'s' if count > 1 else ''})"
+            for value, count in sorted(self.values.items())
+        ]
+        return f"{self.name} {' and '.join(shown)}"
+
+
+def conflict(rows: Iterable[Row]) -> str | None:
+    """What rows with a result differ in that must not be added up, with what to do; or None."""
+    ok = [row for row in rows if row["status"] == "ok"]
+    found = disagreements(ok, MUST_AGREE)
+    if ok and all(_any_of_kind(row["conditions_json"]) for row in ok):
+        found = [each for each in found if each.name not in _OF_ONE_DEVICE]
+    if not found:
+        return None
+    target = ok[0]["target"]
+    return (
+        f"measured under different conditions: {'; '.join(map(str, found))}. To keep these rows "
+        f"and measure all again: opcost set-aside {target}"
+    )
+
+
+def told_differences(rows: Iterable[Row]) -> str | None:
+    """What rows differ in that are added up all the same, or None."""
+    ok = [row for row in rows if row["status"] == "ok"]
+    names = [name for name in TOLD if name != _OF_ONE_STUDY]
+    return "; ".join(map(str, disagreements(ok, names))) or None
+
+
+def disagreements(rows: Sequence[Row], names: Iterable[str]) -> list[Disagreement]:
+    """The columns among `names` in which rows differ. An unknown value differs from none.
+
+    Of `conditions_json`, the settings that differ are named.
+    """
+    found = []
+    for name in names:
+        counts = Counter(row[name] for row in rows if row[name] is not None)
+        if len(counts) < 2:
+            continue
+        if name == "conditions_json":
+            found += _differing_settings(counts)
+        else:
+            found.append(Disagreement(name, _as_texts(counts)))
+    listed = {each.name for each in found}
+    # A setting that has a column of its own is named once.
+    return [each for each in found if each.name.rpartition(".")[2] not in listed - {each.name}]
+
+
+def settings_of(conditions_json: str) -> dict[str, Any]:
+    """Target and settings by name: `measurement.cache_state`."""
+    return dict(_settings(conditions_json))
+
+
+def conditions_id(row: Row) -> str | None:
+    """16 hexadecimal digits that rows share if they were measured under the same conditions.
+
+    That is if they agree in target, settings, conditions and provenance. None for a row that does
+    not say on which device it was measured. Imported rows, which have no protocol version, are told
+    apart by the source in their conditions.
+    """
+    anywhere = row["device_uuid_hash"] is None and row[_OF_ONE_STUDY] is None
+    if anywhere and row["protocol_version"] is not None:
+        return None
+    return _digest(tuple(row[name] for name in ("target", *COLUMNS)))
+
+
+@lru_cache(maxsize=1024)
+def _digest(values: tuple[Any, ...]) -> str:
+    """Of the known values alone: a column that is added later changes no older row's."""
+    pairs = zip(("target", *COLUMNS), values, strict=True)
+    known = sorted((name, value) for name, value in pairs if value is not None)
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+
+
+def _differing_settings(texts: Mapping[str, int]) -> list[Disagreement]:
+    counts: dict[str, Counter[str]] = {}
+    names = {name for text in texts for name in _settings(text)}
+    for text, count in texts.items():
+        settings = _settings(text)
+        for name in names:
+            value = json.dumps(settings[name]) if name in settings else "not set"
+            counts.setdefault(name, Counter())[value] += count
+    return [Disagreement(name, found) for name, found in sorted(counts.items()) if len(found) > 1]
+
+
+@lru_cache(maxsize=256)
+def _settings(text: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for section, content in json.loads(text).items():
+        if isinstance(content, dict):
+            found |= {f"{section}.{name}": value for name, value in content.items()}
+        else:
+            found[section] = content
+    return found
+
+
+def _any_of_kind(conditions_json: str) -> bool:
+    return bool(_settings(conditions_json).get("target.any_of_kind"))
+
+
+def _as_texts(counts: Mapping[Any, int]) -> dict[str, int]:
+    return {
+        f"{value:.10g}" if isinstance(value, float) else str(value): count
+        for value, count in counts.items()
+    }

@@ -1,0 +1,131 @@
+"""Which rows may be added up, merged and compared follows from the roles of their columns."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from opcost.commands import main
+from opcost.databases.merging import merge
+from opcost.rows import alike, records, schemas
+from opcost.rows.column import Role
+from opcost.rows.columns import MEASUREMENT
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+
+TUPLES = [
+    OperatorTuple("aten.relu.default", (("self", TensorSpec((n,), "float32")),)) for n in (1, 2)
+]
+CONDITIONS = {"target": {"device": "cuda:0", "threads": 1, "tf32": False}, "protocol_version": 4}
+ROW = {
+    "target": "gpu",
+    "status": "ok",
+    "time_s": 1e-3,
+    "time_ci_low_s": 0.99e-3,
+    "time_ci_high_s": 1.01e-3,
+    "converged": True,
+    "flags": [],
+    "protocol_version": 4,
+    "conditions_json": json.dumps(CONDITIONS),
+    "cache_state": "model",
+    "launch_mode": "eager",
+    "threads": 1,
+    "tf32": False,
+    "device_name": "Simulated",
+    "device_uuid_hash": "a" * 16,
+    "machine_id_hash": "c" * 16,
+    "torch_version": "2.15.0",
+    "cuda_version": "13.0",
+    "driver_version": "580",
+    "power_limit_w": 700.0,
+    "cpu_count": 16,
+    "last_level_cache_bytes": 2**25,
+    "os": "Linux 6",
+    "python_version": "3.12.1",
+}
+OTHER = {pa.string(): "other", pa.int64(): 7, pa.float64(): 400.0, pa.bool_(): True}
+KINDS = {column.name: column.type for column in MEASUREMENT}
+
+
+def changed(name):
+    """A row that differs from ROW in one column alone."""
+    if name == "conditions_json":
+        target = {**CONDITIONS["target"], "threads": 2}
+        return ROW | {name: json.dumps({**CONDITIONS, "target": target})}
+    return ROW | {name: OTHER[KINDS[name]]}
+
+
+def database(path, *rows):
+    columns = [
+        {
+            "tuple_id": operator_tuple.tuple_id,
+            "canonical_json": operator_tuple.canonical_json,
+            "operator": operator_tuple.operator,
+            "description": str(operator_tuple),
+        }
+        for operator_tuple in TUPLES
+    ]
+    records.write(path, schemas.DATABASE, [columns[index] | row for index, row in rows])
+    return path
+
+
+@pytest.mark.parametrize("name", alike.names_in(Role.SETTING, Role.CONDITION))
+def test_rows_under_two_settings_or_conditions_are_not_added_up(name):
+    known = ROW if ROW.get(name) is not None else ROW | {name: "before"}
+    reason = alike.conflict([_complete(known), _complete(changed(name))])
+    shown = "target.threads" if name == "conditions_json" else name
+    assert shown in reason
+    assert "opcost set-aside gpu" in reason
+
+
+@pytest.mark.parametrize("name", alike.COLUMNS)
+def test_what_is_not_known_is_no_difference(name):
+    assert alike.conflict([_complete(ROW), _complete(ROW | {name: None})]) is None
+
+
+@pytest.mark.parametrize("name", ["os", "python_version"])
+def test_provenance_is_added_up_and_told(name):
+    rows = [_complete(ROW), _complete(changed(name))]
+    assert alike.conflict(rows) is None
+    assert f"{name} {ROW[name]} (1 row) and other (1 row)" in alike.told_differences(rows)
+
+
+@pytest.mark.parametrize("role", [Role.CIRCUMSTANCE, Role.RAW])
+def test_what_differs_from_row_to_row_keeps_none_apart(role):
+    for name in alike.names_in(role):
+        if KINDS[name] in OTHER:
+            rows = [_complete(ROW), _complete(changed(name))]
+            assert alike.conflict(rows) is None
+            assert alike.conditions_id(rows[0]) == alike.conditions_id(rows[1])
+
+
+@pytest.mark.parametrize("name", ["power_limit_w", "driver_version", "threads", "torch_version"])
+def test_a_merge_keeps_both_and_says_in_what_they_differ(tmp_path, name):
+    first = database(tmp_path / "a.parquet", (0, ROW))
+    second = database(tmp_path / "b.parquet", (0, changed(name)))
+    done = merge([first, second], tmp_path / "merged.parquet")
+    assert len(records.read(tmp_path / "merged.parquet", schemas.MERGED)) == 2
+    assert f"They differ in {name} (" in str(done)
+
+
+@pytest.mark.parametrize("name", ["power_limit_w", "driver_version", "torch_version", "cpu_count"])
+def test_a_diff_names_the_condition_that_changed(tmp_path, name):
+    before = database(tmp_path / "a.parquet", *enumerate([ROW] * 2))
+    after = database(tmp_path / "b.parquet", *enumerate([changed(name)] * 2))
+    assert name in _diff(before, after).stdout
+
+
+def test_a_diff_refuses_two_settings_unless_it_is_told_to(tmp_path):
+    before = database(tmp_path / "a.parquet", *enumerate([ROW] * 2))
+    after = database(tmp_path / "b.parquet", *enumerate([changed("conditions_json")] * 2))
+    refused = _diff(before, after)
+    assert refused.exit_code == 1
+    assert "target.threads is 1 before, 2 after" in refused.stderr
+    assert "target.threads" in _diff(before, after, "--anyway").stdout
+
+
+def _diff(*arguments):
+    return CliRunner().invoke(main, ["diff", *map(str, arguments)])
+
+
+def _complete(row):
+    return dict.fromkeys(KINDS) | row
