@@ -3,13 +3,13 @@
 import ctypes
 import mmap
 import os
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from opcost.devices import cpuinfo
 from opcost.devices.device import BatchTime, Device, OutOfMemory, Pending
 from opcost.devices.disturbance import CoreWatch, Watch, find_quiet_s
 
@@ -35,13 +35,8 @@ class CpuDevice(Device):
 
     @property
     def model_name(self) -> str:
-        """As /proc/cpuinfo names it, else the architecture."""
-        try:
-            lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        except OSError:
-            return platform.machine()
-        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        return names[0] if names else platform.machine()
+        """As Linux names it, else the architecture."""
+        return cpuinfo.processor_name()
 
     @property
     def uuid(self) -> str | None:
@@ -51,13 +46,12 @@ class CpuDevice(Device):
     @property
     def last_level_cache_bytes(self) -> int | None:
         """As Linux lists it; on a shared machine, other guests use it too."""
-        sizes = _cache_sizes()
-        return sizes[max(sizes)] if sizes else None
+        return cpuinfo.last_level_cache_bytes()
 
     @property
     def core_cache_bytes(self) -> int:
         """The second level, as Linux lists it."""
-        return _cache_sizes().get(2, 0)
+        return cpuinfo.core_cache_bytes()
 
     def free_memory_bytes(self) -> int:
         """As Linux estimates it (MemAvailable), within a control group's limit."""
@@ -110,16 +104,6 @@ def _keep_freed_memory() -> bool:
         return libc.mallopt(trim_threshold, -1) == 1 and libc.mallopt(mmap_max, 0) == 1
     except (OSError, AttributeError):
         return False
-
-
-def _cache_sizes() -> dict[int, int]:
-    """Bytes of the data cache at each level, for the first core."""
-    sizes = {}
-    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        if (index / "type").read_text().strip() != "Instruction":
-            kibibytes = int((index / "size").read_text().strip().removesuffix("K"))
-            sizes[int((index / "level").read_text())] = kibibytes * 1024
-    return sizes
 
 
 def _control_group_room() -> int:

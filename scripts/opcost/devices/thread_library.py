@@ -1,0 +1,29 @@
+"""Which libraries run PyTorch's threads and matrix products on the processor."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+_RUNTIME = re.compile(r"/lib(gomp|iomp5|omp)[-.][^/]*$")
+
+
+def thread_library() -> str:
+    """OpenMP runtimes, MKL and vector instructions: `libgomp, MKL 2024.2, AVX512`."""
+    info = torch.__config__.parallel_info()
+    mkl = re.search(r"Math Kernel Library Version ([\d.]+)", info)
+    parts = [*_runtimes(), *([f"MKL {mkl[1]}"] if mkl else [])]
+    return ", ".join([*parts, torch.backends.cpu.get_cpu_capability()])
+
+
+def _runtimes() -> list[str]:
+    """Those that this process has loaded; PyTorch's own pool of threads where there is none."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ["OpenMP" if torch.backends.openmp.is_available() else "native threads"]
+    files = {line.rpartition(" ")[2] for line in lines if _RUNTIME.search(line)}
+    counts = Counter(f"lib{_RUNTIME.search(file)[1]}" for file in files)  # type: ignore[index]
+    names = [name if count == 1 else f"{count} x {name}" for name, count in sorted(counts.items())]
+    return names or ["native threads"]
