@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from card import UUID, build
+from opcost.devices.gpu_state import gpu_state
 from opcost.devices.target_device import open_device
 from opcost.energy.device_meter import open_meter
 from opcost.energy.meter import MeterUnavailable
@@ -117,6 +118,27 @@ def test_what_a_gpu_does_not_tell_is_none_with_the_reason(card):
     assert [getattr(state, name) for name in silent] == [None] * 4
     assert state.missing["sm_clock_mhz"] == "NVML: Insufficient Permissions"
     assert set(silent) <= set(state.missing)
+
+
+def test_how_a_gpu_is_set_up_is_read_before_it_is_measured(card):
+    card.reset(ecc=1, persistence=0, memory_used_bytes=5e8, sm_clock_target_mhz=1755)
+    assert gpu_state(UUID) == {
+        "ecc_enabled": True,
+        "persistence_mode": False,
+        "memory_used_bytes": 500_000_000,
+        "sm_clock_target_mhz": 1755,
+        "memory_clock_target_mhz": 2619,
+    }
+
+
+def test_of_its_setup_what_a_gpu_does_not_tell_is_none(card):
+    card.reset(fail_modes=NOT_SUPPORTED, fail_memory=NO_PERMISSION, fail_targets=NOT_SUPPORTED)
+    assert set(gpu_state(UUID).values()) == {None}
+    assert gpu_state("GPU-another") == {}
+
+
+def test_the_performance_state_is_that_under_load(measure):
+    assert measure(performance_state=2)["performance_state"] == "P2"
 
 
 def test_other_processes_are_counted_without_this_one(card):

@@ -12,7 +12,8 @@
  *   probability skip; from stuck_at_s on there is none;
  * - an energy counter: true energy times counter_gain, in steps of counter_step_s; a read sooner
  *   than counter_loss_below_s after the one before loses counter_loss of the energy between them;
- * - clocks, temperature, utilisation, the power limit, cumulative throttle times (a share of the
+ * - clocks and their targets, ECC and persistence mode, the performance state, memory in use,
+ *   temperature, utilisation, the power limit, cumulative throttle times (a share of the
  *   busy time until throttle_until_s), processes, MIG mode, refusals (fail_...) with an NVML error
  *   code, a GPU that is lost at lost_at_s. Built with -DOLD_DRIVER, newer functions do not exist.
  * Keys are set by simulated_set, or by the environment (SIMULATED_POWER_CAP_W=...). What is set
@@ -40,9 +41,12 @@ typedef struct { const char *name; double initial, value; } setting;
     X(quantum_w, 0.001) X(skip, 0) X(stuck_at_s, 1e18) X(counter_gain, 1) X(counter_step_s, 0.1) \
     X(counter_loss, 0) X(counter_loss_below_s, 0.05) X(sw_thermal_share, 0) \
     X(hw_thermal_share, 0) X(brake_share, 0) X(throttle_until_s, 1e18) X(power_limit_w, 700) \
-    X(sm_clock_mhz, 1980) X(memory_clock_mhz, 2619) X(other_processes, 0) X(own_pid, 1) X(mig, 0) \
+    X(sm_clock_mhz, 1980) X(memory_clock_mhz, 2619) X(ecc, 1) X(persistence, 1) \
+    X(performance_state, 0) X(memory_used_bytes, 5e8) X(sm_clock_target_mhz, 1755) \
+    X(memory_clock_target_mhz, 2619) X(other_processes, 0) X(own_pid, 1) X(mig, 0) \
     X(lost_at_s, 1e18) X(fail_all, 0) X(fail_device, 0) X(fail_instant, 0) X(fail_average, 0) \
-    X(fail_plain, 0) X(fail_counter, 0) X(fail_clocks, 0) X(fail_throttle, 0) X(fail_processes, 0)
+    X(fail_plain, 0) X(fail_counter, 0) X(fail_clocks, 0) X(fail_throttle, 0) X(fail_processes, 0) \
+    X(fail_modes, 0) X(fail_memory, 0) X(fail_targets, 0)
 
 enum {
 #define X(name, initial) K_##name,
@@ -283,6 +287,39 @@ int nvmlDeviceGetClockInfo(void *device, unsigned type, unsigned *mhz) {
     (void)device;
     *mhz = (unsigned)(type == 1 ? GET(sm_clock_mhz) : GET(memory_clock_mhz));
     return refusal(GET(fail_clocks));
+}
+
+int nvmlDeviceGetClock(void *device, unsigned type, unsigned id, unsigned *mhz) {
+    (void)device;
+    if (id != 1) return NOT_SUPPORTED; /* NVML_CLOCK_ID_APP_CLOCK_TARGET */
+    *mhz = (unsigned)(type == 1 ? GET(sm_clock_target_mhz) : GET(memory_clock_target_mhz));
+    return refusal(GET(fail_targets));
+}
+
+int nvmlDeviceGetEccMode(void *device, unsigned *current, unsigned *pending) {
+    (void)device;
+    *current = *pending = (unsigned)GET(ecc);
+    return refusal(GET(fail_modes));
+}
+
+int nvmlDeviceGetPersistenceMode(void *device, unsigned *mode) {
+    (void)device;
+    *mode = (unsigned)GET(persistence);
+    return refusal(GET(fail_modes));
+}
+
+int nvmlDeviceGetPerformanceState(void *device, unsigned *state) {
+    (void)device;
+    *state = (unsigned)GET(performance_state);
+    return refusal(GET(fail_modes));
+}
+
+int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
+    (void)device;
+    memory[0] = 80ull << 30; /* total, free, used */
+    memory[2] = (unsigned long long)GET(memory_used_bytes);
+    memory[1] = memory[0] - memory[2];
+    return refusal(GET(fail_memory));
 }
 
 int nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *celsius) {

@@ -22,13 +22,11 @@ def gpu_state(uuid: str) -> dict[str, Any]:
 
     ecc = ask(pynvml.nvmlDeviceGetEccMode)
     persistence = ask(pynvml.nvmlDeviceGetPersistenceMode)
-    state = ask(pynvml.nvmlDeviceGetPerformanceState)
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo)
     target = pynvml.NVML_CLOCK_ID_APP_CLOCK_TARGET
     return {
         "ecc_enabled": None if ecc is None else bool(ecc[0]),
         "persistence_mode": None if persistence is None else bool(persistence),
-        "performance_state": f"P{state}" if state in range(16) else None,
         "memory_used_bytes": None if memory is None else memory.used,
         "sm_clock_target_mhz": ask(pynvml.nvmlDeviceGetClock, pynvml.NVML_CLOCK_SM, target),
         "memory_clock_target_mhz": ask(pynvml.nvmlDeviceGetClock, pynvml.NVML_CLOCK_MEM, target),

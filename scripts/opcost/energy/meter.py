@@ -27,6 +27,7 @@ class DeviceState:
 
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
+    performance_state: str | None = None
     temperature_c: float | None = None
     utilisation: float | None = None
     power_limit_w: float | None = None

@@ -84,6 +84,7 @@ class NvmlMeter(Meter):
             memory_clock_mhz=read(
                 "memory_clock_mhz", pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_MEM
             ),
+            performance_state=read("performance_state", _performance_state),
             temperature_c=read(
                 "temperature_c", pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU
             ),
@@ -192,6 +193,12 @@ def _visible(uuids: Sequence[str], visible: str) -> list[str]:
             break
         chosen += matches
     return chosen
+
+
+def _performance_state(handle: Any) -> str | None:
+    """`P0` is the fastest, `P15` the slowest."""
+    number = pynvml.nvmlDeviceGetPerformanceState(handle)
+    return f"P{number}" if number in range(16) else None
 
 
 def _open(uuid: str) -> Any:

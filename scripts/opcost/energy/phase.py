@@ -98,6 +98,7 @@ class PowerMeasurement:
             "sensor_averaging_s": sensor.averaging_s,
             "sm_clock_mhz": end.sm_clock_mhz,
             "memory_clock_mhz": end.memory_clock_mhz,
+            "performance_state": end.performance_state,
             "temperature_start_c": start.temperature_c,
             "temperature_end_c": end.temperature_c,
             "utilisation": end.utilisation,
