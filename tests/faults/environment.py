@@ -1,0 +1,95 @@
+"""Users, folders, terminals and mounts that are not what they usually are."""
+
+import os
+import subprocess
+
+from faults.fault import BY_HAND, Found, fault
+from faults.study import Study
+from faults.verdicts import all_of, refused, works
+
+NOBODY = 65534
+SAME_AS_EVER = "works as ever"
+
+
+def measure_one(study: Study) -> None:
+    """Have the next run measure something."""
+    study.rows()[0].unlink()
+
+
+@fault("49.1", "another user than root, umask 077", SAME_AS_EVER)
+def not_root(study: Study) -> Found:
+    if os.geteuid() != 0:
+        return Found(BY_HAND, "only root may become another user")
+    measure_one(study)
+    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", study.root.parent], check=True)
+    return works(
+        study.snakemake(
+            user=NOBODY, group=NOBODY, umask=0o77, environment={"HOME": str(study.temporary)}
+        )
+    )
+
+
+@fault("49.2", "TMPDIR names no folder", "works, or refused with TMPDIR")
+def no_temporary_folder(study: Study) -> Found:
+    measure_one(study)
+    outcome = study.snakemake(environment={"TMPDIR": str(study.root / "gone")})
+    return works(outcome) if outcome.code == 0 else refused(outcome, "TMPDIR")
+
+
+@fault("49.3", "a path of umlauts, blanks, quotes and dollars", SAME_AS_EVER)
+def odd_path(study: Study) -> Found:
+    measure_one(study)
+    odd = study.root.parent / "\u00fc n'i $c"
+    study.root.rename(odd)
+    return works(
+        study.execute(study.command(), folder=odd, environment={"PYTHONPATH": str(odd / "scripts")})
+    )
+
+
+@fault("49.4", "results/ is a link to another folder", SAME_AS_EVER)
+def linked_results(study: Study) -> Found:
+    measure_one(study)
+    elsewhere = study.root.parent / "elsewhere"
+    study.results.rename(elsewhere)
+    study.results.symlink_to(elsewhere)
+    return works(study.snakemake())
+
+
+@fault("50.1", "no /proc", "works, or refused with /proc")
+def no_proc(study: Study) -> Found:
+    if os.geteuid() != 0:
+        return Found(BY_HAND, "only root may unmount /proc: `unshare -m`, `umount -l /proc`")
+    measure_one(study)
+    script = 'umount -l /proc; exec "$@"'
+    outcome = study.execute(["unshare", "-m", "sh", "-c", script, "sh", *study.command()])
+    return works(outcome) if outcome.code == 0 else refused(outcome, "/proc")
+
+
+@fault("50.2", "a home that cannot be written", "works, or refused with HOME")
+def unwritable_home(study: Study) -> Found:
+    measure_one(study)
+    (study.root.parent / "home").write_text("a file")
+    outcome = study.snakemake(environment={"HOME": str(study.root.parent / "home")})
+    return works(outcome) if outcome.code == 0 else refused(outcome, "HOME")
+
+
+ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+
+
+@fault("50.3", "a terminal that can print ASCII alone", SAME_AS_EVER)
+def ascii_terminal(study: Study) -> Found:
+    measure_one(study)
+    return all_of(
+        works(study.snakemake(environment=ASCII)),
+        works(study.opcost("explain", "tests/study/models/tiny_cnn.yaml", environment=ASCII)),
+        works(study.opcost("query", environment=ASCII)),
+    )
+
+
+@fault("48.2", "umask 000", "the folder of the workers is this user's alone")
+def open_umask(study: Study) -> Found:
+    measure_one(study)
+    outcome = study.snakemake(umask=0)
+    folders = [path for path in study.temporary.glob("*workers*") if path.is_dir()]
+    modes = [oct(path.stat().st_mode & 0o777) for path in folders]
+    return works(outcome, wrong="" if set(modes) == {"0o700"} else f"modes {modes}")

@@ -1,0 +1,239 @@
+"""Files, links and texts by which somebody else would have this user's opcost do harm."""
+
+import csv
+import fcntl
+import hashlib
+import json
+import os
+from html.parser import HTMLParser
+from pathlib import Path
+
+from faults import rows
+from faults.environment import NOBODY, measure_one
+from faults.fault import BAD, BY_HAND, POOR, Found, fault
+from faults.study import Outcome, Study, wait_until
+from faults.verdicts import held, refused
+
+UNTOUCHED = "refused; the victim's file is as it was"
+
+
+@fault("45.1", "a tuple of aten.from_file that creates a file", "unsupported; no file is created")
+def from_file(study: Study) -> Found:
+    trace = study.root / "created"
+    arguments = {"filename": str(trace), "shared": True, "size": 1000}
+    described = {"arguments": arguments, "operator": "aten.from_file.default"}
+    text = json.dumps(described, sort_keys=True, separators=(",", ":"))
+    tuple_id = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = study.results / "operator_tuples.json"
+    document = json.loads(path.read_text())
+    entry = next(iter(document["tuples"].values())) | {
+        "canonical_json": text,
+        "outputs": [{"dtype": "float32", "shape": [1000]}],
+        "parameters": [],
+    }
+    head, _, rest = path.read_text().partition("\n")
+    path.write_text(f'{head}\n"{tuple_id}": {json.dumps(entry, sort_keys=True)},\n{rest}')
+    output = f"results/local/operators/{tuple_id}.parquet"
+    outcome = study.snakemake(output)
+    if trace.exists():
+        return Found(BAD, f"created a file of {trace.stat().st_size} bytes at the path it named")
+    if outcome.code != 0:
+        return refused(outcome, "from_file")
+    status = rows.read(study.root / output)[0]["status"]
+    return held(status == "unsupported", f"no file created; a row of status {status}", POOR)
+
+
+def locks(study: Study) -> list[Path]:
+    """The devices' locks that a job leaves."""
+    measure_one(study)
+    study.snakemake()
+    found = [*study.temporary.rglob("*.lock")]
+    return [path for path in found if "worker" not in str(path.parent.name)]
+
+
+def victim(study: Study) -> Path:
+    """A file that is nobody else's business."""
+    path = study.root / "victim"
+    path.write_text("the victim's words")
+    path.chmod(0o600)
+    return path
+
+
+@fault("46.1", "the device's lock is a link to a victim's file", UNTOUCHED)
+def linked_lock(study: Study) -> Found:
+    hurt = victim(study)
+    found = locks(study)
+    for path in found:
+        path.unlink()
+        path.symlink_to(hurt)
+    measure_one(study)
+    outcome = study.snakemake()
+    if not found or hurt.read_text() != "the victim's words":
+        return Found(BAD, f"{len(found)} locks; the victim's file holds: {hurt.read_text()[:60]}")
+    return refused(outcome, "lock")
+
+
+@fault("47.1", "the lock is another user's, mode 0600", "refused, with the path")
+def lock_of_another(study: Study) -> Found:
+    if os.geteuid() != 0:
+        return Found(BY_HAND, "needs two users: one makes the lock, mode 0600, the other measures")
+    for path in locks(study):
+        path.chmod(0o600)
+    measure_one(study)
+    os.system(f"chown -R {NOBODY}:{NOBODY} '{study.root}'")
+    study.temporary.chmod(0o1777)
+    for folder in study.temporary.glob("*workers*"):
+        os.system(f"rm -r '{folder}'")
+    home = {"HOME": str(study.root)}
+    outcome = study.snakemake(user=NOBODY, group=NOBODY, environment=home)
+    return refused(outcome, "lock")
+
+
+@fault("47.2", "the lock is a folder", "refused, with the path")
+def lock_is_a_folder(study: Study) -> Found:
+    for path in locks(study):
+        path.unlink()
+        path.mkdir()
+    measure_one(study)
+    return refused(study.snakemake(timeout_s=60), "lock")
+
+
+@fault("47.3", "who holds the lock calls itself by escape sequences", "shown harmlessly")
+def holder_with_escapes(study: Study) -> Found:
+    [path] = locks(study)
+    measure_one(study)
+    log = study.root / "output"
+    with path.open("r+") as lock, log.open("wb") as output:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        lock.write("process 1, \x1b[31mred\x1b]0;title\x07")
+        lock.flush()
+        with study.started(study.command(), stdout=output, stderr=output):
+            wait_until(lambda: b"waiting" in log.read_bytes() or b"held by" in log.read_bytes(), 60)
+    raw = b"\x1b[31m" in log.read_bytes() or b"\x07" in log.read_bytes()
+    return held(not raw, "the terminal gets the escapes as they are, or not", POOR)
+
+
+def workers(study: Study) -> Path:
+    """The folder of this user's warm workers."""
+    measure_one(study)
+    study.snakemake()
+    [folder] = [path for path in study.temporary.glob("*workers*") if path.is_dir()]
+    return folder
+
+
+@fault("47.4", "the workers' folder is a link to a folder")
+def linked_workers(study: Study) -> Found:
+    folder = workers(study)
+    elsewhere = study.root / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    measure_one(study)
+    return refused(study.snakemake(), "workers", accepted=POOR)
+
+
+@fault("48.1", "the workers' folder is another user's")
+def workers_of_another(study: Study) -> Found:
+    if os.geteuid() != 0:
+        return Found(BY_HAND, "needs two users: one makes the folder, the other measures")
+    os.chown(workers(study), NOBODY, NOBODY)
+    measure_one(study)
+    return refused(study.snakemake(), "workers", "TMPDIR|delete")
+
+
+class Elements(HTMLParser):
+    """Elements of a page that would run something of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.harmful: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Remember those with a handler."""
+        if any(name == "onerror" for name, _ in attrs):
+            self.harmful.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        """Remember our script, where it is one."""
+        if self.lasttag == "script" and data.strip() == "harm()":
+            self.harmful.append("script")
+
+
+def harmless(study: Study, outcome: Outcome, *shown: str) -> Found:
+    """Good if the report was made, holds what it should show, and no element of ours."""
+    if outcome.code != 0:
+        return refused(outcome)
+    page = (study.results / "report.html").read_text()
+    elements = Elements()
+    elements.feed(page)
+    return held(not elements.harmful, f"elements that would run: {elements.harmful}")
+
+
+@fault("53.1", "<img onerror> in five columns", "escaped in the report, or refused")
+def markup_in_columns(study: Study) -> Found:
+    harm = "<img src=x onerror=harm()>"
+    for path in (study.results / "database.parquet",):
+        rows.change_one(
+            path,
+            description=harm,
+            error=harm,
+            device_name=harm,
+            operator=f"aten.{harm}.default",
+            stop_reason=harm,
+        )
+    return harmless(study, study.snakemake("--forcerun", "report"))
+
+
+MODULE = """
+import torch
+
+def make():
+    model = torch.nn.Module()
+    model.add_module("{name}", torch.nn.ReLU())
+    model.forward = model._modules["{name}"].forward
+    return torch.nn.Sequential(Named())
+
+class Named(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.add_module("{name}", torch.nn.Linear(8, 8))
+
+    def forward(self, x):
+        return self._modules["{name}"](x)
+"""
+
+
+@fault("53.2", "<script> as a module's name", "escaped in the report")
+def markup_as_module(study: Study) -> Found:
+    study.add_model(MODULE.format(name="<script>harm()</script>"))
+    return harmless(study, study.snakemake())
+
+
+def formulas(path: Path) -> list[str]:
+    """The cells of a CSV file that a spreadsheet would take for formulas."""
+    with path.open(newline="") as file:
+        cells = [cell for line in csv.reader(file) for cell in line]
+    return [cell for cell in cells if cell.startswith(("=", "@")) or cell.startswith("+cmd")]
+
+
+@fault("54.1", "`=cmd` as a description, exported as CSV", "no formula")
+def formula_as_description(study: Study) -> Found:
+    path = study.results / "database.parquet"
+    rows.change_one(path, description="=cmd|' /C calc'!A0")
+    outcome = study.opcost("export", path, study.root / "out.csv")
+    if outcome.code != 0:
+        return refused(outcome, "database.parquet")
+    found = formulas(study.root / "out.csv")
+    return held(not found, f"formulas: {found}", POOR)
+
+
+@fault("54.2", "`=cmd` as a module's name, in modules.csv", "no formula")
+def formula_as_module(study: Study) -> Found:
+    study.add_model(MODULE.format(name="=cmd"))
+    source = study.root / "tests/study/models/bad.py"
+    source.write_text(source.read_text().replace("torch.nn.Sequential(Named())", "Named()"))
+    outcome = study.snakemake()
+    if outcome.code != 0:
+        return refused(outcome, "bad")
+    found = formulas(study.results / "modules.csv")
+    return held(not found, f"formulas: {found}", POOR)

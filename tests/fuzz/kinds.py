@@ -1,0 +1,18 @@
+"""The kinds of cases, by name."""
+
+from fuzz import subjects
+from fuzz.bits import database_bits, row_file_bits
+from fuzz.configs import configs
+from fuzz.documents import device_files, manifest_files, pickles
+from fuzz.rows import row_values
+from fuzz.tally import Kind
+
+KINDS: dict[str, Kind] = {
+    "row bits": lambda folder: row_file_bits(subjects.row_file(folder)),
+    "database bits": lambda folder: database_bits(subjects.database(folder)),
+    "rows": row_values,
+    "pickles": pickles,
+    "manifests": manifest_files,
+    "device files": device_files,
+    "configs": configs,
+}
