@@ -1,7 +1,11 @@
 """What a sensor is like is found out on the device, or is null with the reason."""
 
+import copy
+import functools
 import json
+import math
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +14,10 @@ from opcost.energy.characterization import characterise
 from opcost.energy.meter import sensor_of
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.rapl import RaplMeter
-from opcost.energy.sensor import SCHEMA_VERSION
+from opcost.energy.sensor import SCHEMA_VERSION, read_document
 from opcost.energy.sensor_fit import correlated_share, fit_response, noise, refresh_period_s
 from opcost.errors import OpcostError
+from opcost.measuring import target_sensor
 from opcost.measuring.target_sensor import characterise_target
 from simulated_processor import Cores
 
@@ -125,7 +130,7 @@ def test_what_the_file_does_not_know_is_assumed_and_said_so(characterised, tmp_p
     document = characterised(refresh_s=4)
     path.write_text(json.dumps({"schema_version": SCHEMA_VERSION, **document}))
     assert sensor_of(NvmlMeter(UUID), path).source == "partly assumed"
-    nothing = {"schema_version": SCHEMA_VERSION, "meter": None}
+    nothing = {"schema_version": SCHEMA_VERSION, "meter": None, "meter_reason": "no sensor"}
     path.write_text(json.dumps(nothing))
     assert sensor_of(NvmlMeter(UUID), path).source == "assumed"
     assert sensor_of(NvmlMeter(UUID), None).source == "assumed"
@@ -136,6 +141,60 @@ def test_a_file_of_another_version_is_refused_with_the_remedy(card, tmp_path):
     path.write_text('{"schema_version": 0}')
     with pytest.raises(OpcostError, match="schema version 0; this opcost reads 1: delete it"):
         sensor_of(NvmlMeter(UUID), path)
+
+
+WHOLE = {
+    "schema_version": SCHEMA_VERSION,
+    "meter": "nvml",
+    "readings": {"nvml": dict.fromkeys(("refresh_s", "averaging_s", "lag_s", "rise_s"), 0.1)},
+    "counter": {"refresh_s": None},
+    "idle_power_w": 60.0,
+}
+WHOLE["readings"]["nvml"]["correlated_share"] = None
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (["meter"], None, "has no meter_reason"),
+        (["readings"], {"nvml": 1}, "readings is {'nvml': 1}; allowed is an object of objects"),
+        (["readings", "nvml", "refresh_s"], 0, "reading nvml: refresh_s is 0"),
+        (["readings", "nvml", "averaging_s"], math.nan, "NaN is no finite number"),
+        (["readings", "nvml", "lag_s"], -1, "reading nvml: lag_s is -1"),
+        (["readings", "nvml", "correlated_share"], 2, "correlated_share is 2"),
+        (["counter"], {}, "counter has no refresh_s"),
+        (["idle_power_w"], "60", "idle_power_w is '60'"),
+    ],
+)
+def test_what_no_sensor_can_be_like_is_refused_with_the_remedy(tmp_path, keys, value, message):
+    path, document = tmp_path / "sensor.json", copy.deepcopy(WHOLE)
+    path.write_text(json.dumps(document))
+    assert read_document(path) == document
+    *above, last = keys
+    functools.reduce(dict.__getitem__, above, document)[last] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(OpcostError, match="delete it and run again") as caught:
+        read_document(path)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["", "[]", f'{{"schema_version": {SCHEMA_VERSION}}}'])
+def test_a_sensor_file_without_content_is_refused(tmp_path, content):
+    (tmp_path / "sensor.json").write_text(content)
+    with pytest.raises(OpcostError, match="delete it and run again"):
+        read_document(tmp_path / "sensor.json")
+
+
+def test_a_sensor_like_no_other_is_not_used(cpu, tmp_path, monkeypatch):
+    meter = SimpleNamespace(name="odd")
+    monkeypatch.setattr(target_sensor, "open_meter", lambda _: meter)
+    monkeypatch.setattr(
+        target_sensor, "characterise", lambda *_, **__: {"meter": "odd", "x": math.nan}
+    )
+    characterise_target("cpu", lambda: cpu, tmp_path / "sensor.json")
+    document = read_document(tmp_path / "sensor.json")
+    assert document["meter"] is None
+    assert "NaN is no finite number" in document["meter_reason"]
 
 
 def test_a_device_without_a_meter_is_a_file_that_says_so(cpu, tmp_path, monkeypatch):

@@ -81,6 +81,12 @@ def list_like(*rules: Rule) -> Rule:
 
 
 BOOLEAN = Rule("true or false", lambda value: isinstance(value, bool))
+OBJECT = Rule("an object", lambda value: isinstance(value, dict))
+OBJECTS = Rule(
+    "an object of objects",
+    lambda value: OBJECT.holds(value) and all(map(OBJECT.holds, value.values())),
+)
+TEXT = Rule("a text, not empty", lambda value: isinstance(value, str) and value != "")
 PRINTABLE = Rule(
     "a text of 1 to 300 printable characters",
     lambda value: isinstance(value, str) and 0 < len(value) <= 300 and value.isprintable(),

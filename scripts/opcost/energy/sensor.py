@@ -1,14 +1,28 @@
 """What is known of a power sensor, and the file that its characterisation leaves."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from opcost.errors import OpcostError
+from opcost.files import read_json
+from opcost.values import OBJECT, OBJECTS, PRINTABLE, TEXT, check_values, number, optional, shown
 
 SCHEMA_VERSION = 1
 """Of the sensor file; bumped when a key changes its name, unit or meaning."""
+
+_PERIOD_S = optional(number(0, 100, above=True))
+_DELAY_S = optional(number(0, 100))
+_RULES = {"readings": OBJECTS, "counter": OBJECT, "idle_power_w": number(0, 100_000)}
+_READING_RULES = {
+    "refresh_s": _PERIOD_S,
+    "averaging_s": _PERIOD_S,
+    "lag_s": _DELAY_S,
+    "rise_s": _DELAY_S,
+    "correlated_share": optional(number(0, 1)),
+}
+_COUNTER_RULES = {"refresh_s": _PERIOD_S}
 
 
 @dataclass(frozen=True)
@@ -45,17 +59,16 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
     file of another schema version.
     """
     document = read_document(path)
-    reading = (document.get("readings") or {}).get(meter)
+    reading = document["readings"].get(meter) if document["meter"] else None
     if reading is None:
         return assumed
-    counter = document.get("counter") or {}
     known: dict[str, Any] = {
         "refresh_s": reading["refresh_s"],
         "averaging_s": reading["averaging_s"],
         "lag_s": reading["lag_s"],
         "rise_s": reading["rise_s"],
         "correlated_share": reading["correlated_share"],
-        "counter_refresh_s": counter.get("refresh_s"),
+        "counter_refresh_s": document["counter"]["refresh_s"],
         "idle_w": document["idle_power_w"],
     }
     measured = all(known[name] is not None for name in ("refresh_s", "averaging_s", "rise_s"))
@@ -65,15 +78,24 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
 
 def read_document(path: Path) -> dict[str, Any]:
     """A sensor file as it was written. Raises OpcostError for a damaged or outdated one."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise OpcostError(
-            f"{path} is not valid JSON ({error}): delete it and run again to make it anew"
-        ) from error
+    remedy = "delete it and run again to characterise the sensor once more"
+    document = read_json(path, remedy)
     if document.get("schema_version") != SCHEMA_VERSION:
         raise OpcostError(
-            f"{path} has schema version {document.get('schema_version')}; this opcost reads "
-            f"{SCHEMA_VERSION}: delete it and run again to make it anew"
+            f"{path} has schema version {shown(document.get('schema_version'))}; this opcost reads "
+            f"{SCHEMA_VERSION}: {remedy}"
         )
+    check_document(document, path, remedy)
     return document
+
+
+def check_document(document: Mapping[str, Any], source: object, remedy: str) -> None:
+    """Raises OpcostError if what a sensor file says of the sensor cannot be true of any."""
+    check_values(document, {"meter": optional(PRINTABLE)}, source, remedy)
+    if document["meter"] is None:
+        check_values(document, {"meter_reason": TEXT}, source, remedy)
+        return
+    check_values(document, _RULES, source, remedy)
+    for name, reading in document["readings"].items():
+        check_values(reading, _READING_RULES, f"{source}: reading {name}", remedy)
+    check_values(document["counter"], _COUNTER_RULES, f"{source}: counter", remedy)

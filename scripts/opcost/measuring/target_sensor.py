@@ -15,8 +15,9 @@ from opcost.devices.environment import describe_environment
 from opcost.energy.characterization import characterise, idle_power_w
 from opcost.energy.device_meter import open_meter
 from opcost.energy.meter import MeterUnavailable
-from opcost.energy.sensor import SCHEMA_VERSION
-from opcost.files import replacing
+from opcost.energy.sensor import SCHEMA_VERSION, check_document
+from opcost.errors import OpcostError
+from opcost.files import parse_json, write_json
 from opcost.measuring.protocol import WorkloadLoad, calibrate
 
 
@@ -43,10 +44,12 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
             _matrix_product(device),
             idle_without_context_w=idle_w if uuid == device.uuid else None,
         )
-    except MeterUnavailable as unavailable:
+        source, consequence = f"what was found out about {meter.name}", "it is not used"
+        body = parse_json(json.dumps(body), source, consequence)
+        check_document(body, source, consequence)
+    except (MeterUnavailable, OpcostError) as unavailable:
         body = {"meter": None, "meter_reason": str(unavailable)}
-    with replacing(output) as temporary:
-        temporary.write_text(json.dumps({**head, **body}, indent=2) + "\n", encoding="utf-8")
+    write_json(output, {**head, **body})
 
 
 def _matrix_product(device: Device) -> WorkloadLoad:
