@@ -12,13 +12,13 @@ from opcost.errors import reported
 from opcost.files import replacing
 from opcost.rows import records, schemas
 from opcost.tuples.manifest import read_manifest
-from opcost.tuples.model_tuples import read_model_tuples, refusals
+from opcost.tuples.model_tuples import read_extractions, refusals
 
 files, outputs = snakemake.input, snakemake.output
 leave_pandas_out()
 gc.disable()  # what this makes is of use until it ends
 with reported(snakemake.log[0]):
-    models = [read_model_tuples(Path(path)) for path in files.tuples]
+    models = read_extractions(map(Path, files.tuples))
     comparison, shares, modules = compare_study(
         models,
         records.read(Path(files.database), schemas.DATABASE, OPERATOR_COLUMNS).to_pylist(),

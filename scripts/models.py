@@ -9,12 +9,12 @@ from opcost.files import replacing
 from opcost.rows import records, schemas
 from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import as_text, rows_of
-from opcost.tuples.model_tuples import read_model_tuples
+from opcost.tuples.model_tuples import read_extractions
 
 leave_pandas_out()
 gc.disable()  # what this makes is of use until it ends
 with reported(snakemake.log[0]):
-    models = [read_model_tuples(Path(path)) for path in snakemake.input.tuples]
+    models = read_extractions(map(Path, snakemake.input.tuples))
     rows = rows_of(models)
     records.write_with_csv(Path(snakemake.output.table), schemas.EXTRACTION, rows)
     text = as_text(rows, len(to_benchmark(collect(models, None))))

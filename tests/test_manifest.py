@@ -1,9 +1,15 @@
 """The files between extraction and measurement are plain, checked and reproducible."""
 
+import contextlib
 import dataclasses
+import functools
+import json
+import math
 import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.tuples.manifest import (
     SCHEMA_VERSION,
@@ -14,8 +20,8 @@ from opcost.tuples.manifest import (
     to_benchmark,
     write_manifest,
 )
-from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
-from opcost.tuples.operator_tuple import TensorSpec
+from opcost.tuples.model_tuples import read_extractions, read_model_tuples, write_model_tuples
+from opcost.tuples.operator_tuple import TensorSpec, id_of
 
 
 def names(manifest, excluded):
@@ -118,16 +124,22 @@ class Bomb:
     [
         (pickle.dumps(Bomb()), "refused to load builtins.print"),
         (pickle.dumps({"schema_version": SCHEMA_VERSION})[:-5], "is not an opcost extraction"),
-        (pickle.dumps({"schema_version": SCHEMA_VERSION}), "is not an opcost extraction (KeyError"),
+        (pickle.dumps({"schema_version": SCHEMA_VERSION}), "has no model"),
         (
             pickle.dumps({"schema_version": 0}),
             f"has schema version 0; this opcost reads {SCHEMA_VERSION}",
         ),
-        (pickle.dumps([1, 2]), "has schema version None"),
+        (pickle.dumps([1, 2]), "has schema version null"),
         (b"PAR1", "is not an opcost extraction"),
         (b"", "is not an opcost extraction"),
+        (b"\x80\x04\x8e" + (2**40).to_bytes(8, "little"), "is not an opcost extraction"),
+        (b"\x80\x02Nr\xff\xff\xff\x7f.", "refused to remember 2147483647 values"),
+        (b"\x80\x02" + b"]" * 10**5 + b"a" * (10**5 - 1) + b".", "has schema version null"),
     ],
-    ids=["hostile", "truncated", "incomplete", "outdated", "foreign", "no pickle", "empty"],
+    ids=[
+        *("hostile", "truncated", "incomplete", "outdated", "foreign", "no pickle", "empty"),
+        *("a terabyte", "a large memo", "deep"),
+    ],
 )
 def test_a_pickle_that_is_not_ours_is_refused_with_the_remedy(tmp_path, capsys, content, message):
     path = tmp_path / "net.pkl"
@@ -139,8 +151,120 @@ def test_a_pickle_that_is_not_ours_is_refused_with_the_remedy(tmp_path, capsys, 
     assert "executed" not in capsys.readouterr().out
 
 
+def changed(document, keys, value):
+    """A copy of plain data with another value at one place."""
+    copy = json.loads(json.dumps(document))
+    *above, last = keys
+    functools.reduce(lambda inside, key: inside[key], above, copy)[last] = value
+    return copy
+
+
+@pytest.fixture(scope="module")
+def extraction(tiny_tuples, tmp_path_factory):
+    """A model's file and what it holds."""
+    path = tmp_path_factory.mktemp("tuples") / "tiny_cnn.pkl"
+    write_model_tuples(path, tiny_tuples[1])
+    return path, pickle.loads(path.read_bytes())
+
+
 @pytest.mark.parametrize(
-    ("content", "message"), [("{", "is not valid JSON"), ("[]", "has schema version None")]
+    ("keys", "value", "message"),
+    [
+        (["calls", 0, 0], -1, "calls is "),
+        (["calls", 0, 0], 99, "calls is "),
+        (["calls", 0], "abc", "calls is "),
+        (["tuples", 0, "flops"], -5, "tuple 0: flops is -5; allowed is a whole number"),
+        (["tuples", 0, "flops"], math.nan, "flops is nan"),
+        (["tuples", 0, "bytes"], 2**63, "bytes is 9223372036854775808"),
+        (["tuples", 0], [], "tuples is "),
+        (["tuples", 0, "canonical_json"], "{}", "describes no operator tuple"),
+        (["tuples", 0, "outputs", 0, "shape"], [-1], "no tensor is of shape [-1]"),
+        (["tuples", 0, "outputs", 0, "layout"], [1], "has the layout [1]"),
+        (["parameters"], -1, "parameters is -1"),
+        (["definition"], "[", "is not an opcost extraction"),
+        (["extraction_s"], math.inf, "extraction_s is inf"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused_with_the_remedy(extraction, keys, value, message):
+    path, document = extraction
+    path.write_bytes(pickle.dumps(changed(document, keys, value)))
+    with pytest.raises(OpcostError) as caught:
+        read_model_tuples(path)
+    assert message in str(caught.value)
+    assert f"delete {path} and run again" in str(caught.value)
+
+
+def test_the_file_of_another_model_is_refused_where_a_study_reads_it(tiny_tuples, tmp_path):
+    path = tmp_path / "tiny_cnn.pkl"
+    write_model_tuples(path, tiny_tuples[1])
+    assert read_extractions([path]) == [tiny_tuples[1]]
+    write_model_tuples(path, tiny_tuples[0])
+    with pytest.raises(OpcostError, match="holds the tuples of another model, 'tiny_mlp': delete"):
+        read_extractions([path])
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(data=st.data(), value=VALUES)
+def test_any_value_in_an_extraction_is_allowed_or_an_error_of_ours(extraction, data, value):
+    path, document = extraction
+    keys = [data.draw(st.sampled_from(sorted(document)))]
+    if keys == ["tuples"]:
+        keys += [0, data.draw(st.sampled_from(sorted(document["tuples"][0])))]
+    path.write_bytes(pickle.dumps(changed(document, keys, value)))
+    with contextlib.suppress(OpcostError):
+        assert read_model_tuples(path).call_counts()
+
+
+@given(data=st.data(), value=VALUES)
+def test_any_value_in_a_manifest_is_allowed_or_an_error_of_ours(extraction, data, value):
+    path, document = extraction[0].with_name("m.json"), extraction[1]["tuples"][0]
+    entry = document | {"excluded": None}
+    tuple_id = id_of(document["canonical_json"])
+    key = data.draw(st.sampled_from(sorted(entry)))
+    write_manifest(path, {tuple_id: entry | {key: value}})
+    with contextlib.suppress(OpcostError):
+        assert read_manifest(path)[tuple_id][key] == value
+    with contextlib.suppress(OpcostError):
+        assert read_record(path, tuple_id).operator_tuple.tuple_id == tuple_id
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("flops", -1, "flops is -1; allowed is a whole number of at least 0"),
+        ("flops", math.nan, "NaN is no finite number"),
+        ("bytes", "2", "bytes is '2'"),
+        ("excluded", "hidden", "excluded is 'hidden'; allowed is null or 'view' or 'filtered'"),
+        ("canonical_json", "{}", "describes another tuple ('{}')"),
+    ],
+)
+def test_a_tuple_of_the_manifest_that_cannot_be_is_refused(
+    tiny_tuples, tmp_path, key, value, message
+):
+    manifest, path = collect(tiny_tuples, None), tmp_path / "m.json"
+    tuple_id = min(manifest)
+    manifest[tuple_id][key] = value
+    write_manifest(path, manifest)
+    for read in (read_manifest, lambda path: read_record(path, tuple_id)):
+        with pytest.raises(OpcostError, match=f"delete {path} and run again") as caught:
+            read(path)
+        assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "is expected|is not valid JSON"),
+        ("{}", "has schema version null|is not valid JSON"),
+        (f'{{"schema_version": {SCHEMA_VERSION}}}', "has no refused|is not valid JSON"),
+    ],
 )
 def test_a_manifest_that_is_not_ours_is_refused(tmp_path, content, message):
     (tmp_path / "m.json").write_text(content)

@@ -2,6 +2,7 @@
 
 import math
 import re
+import reprlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from typing import Any
 
 from opcost.errors import OpcostError
 
-_MOST_SHOWN = 80
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
+_SHORT.maxlevel = 4
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ OBJECTS = Rule(
     "an object of objects",
     lambda value: OBJECT.holds(value) and all(map(OBJECT.holds, value.values())),
 )
+STRING = Rule("a text", lambda value: isinstance(value, str))
 TEXT = Rule("a text, not empty", lambda value: isinstance(value, str) and value != "")
 PRINTABLE = Rule(
     "a text of 1 to 300 printable characters",
@@ -108,8 +112,7 @@ def check_values(
 
 def shown(value: object) -> str:
     """A value as a message shows it, not longer than a line."""
-    written = "null" if value is None else repr(value)
-    return written if len(written) <= _MOST_SHOWN else f"{written[:_MOST_SHOWN]}..."
+    return "null" if value is None else _SHORT.repr(value)
 
 
 def _range(low: float, high: float, above: bool) -> str:

@@ -12,7 +12,7 @@ from opcost.rows import records, schemas
 from opcost.study import Conditions, Study, Target
 from opcost.text import duration
 from opcost.tuples.manifest import collect
-from opcost.tuples.model_tuples import ModelTuples, read_model_tuples
+from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.tuple_record import TupleRecord
 
 _MIB = 2**20
@@ -53,8 +53,8 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
 
 
 def _extracted(study: Study, results: Path) -> list[ModelTuples]:
-    models = (read_model_tuples(results / "tuples" / f"{name}.pkl") for name in study.models)
-    return [model for model in models if model.refusal is None]
+    paths = [results / "tuples" / f"{name}.pkl" for name in study.models]
+    return [model for model in read_extractions(paths) if model.refusal is None]
 
 
 def _to_benchmark(study: Study, models: Sequence[ModelTuples]) -> dict[str, TupleRecord]:

@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from opcost.errors import OpcostError, closest
-from opcost.files import replacing
+from opcost.files import parse_json, read_json, replacing
 from opcost.tuples.model_tuples import ModelTuples
-from opcost.tuples.operator_tuple import short_name
-from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_version
+from opcost.tuples.operator_tuple import id_of, short_name
+from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_record, check_version
+from opcost.values import OBJECTS, PRINTABLE, check_values, list_of, one_of, shown
+
+_RULES = {"refused": list_of(PRINTABLE), "tuples": OBJECTS}
+_ENTRY_RULES = {"excluded": one_of(None, "view", "filtered")}
 
 
 def collect(
@@ -52,7 +56,10 @@ def write_manifest(
 
 def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
     """Read the manifest. Raises OpcostError for a damaged or foreign file."""
-    return _read_manifest(path)["tuples"]
+    manifest: dict[str, dict[str, Any]] = _read_manifest(path)["tuples"]
+    for tuple_id, entry in manifest.items():
+        _check_entry(tuple_id, entry, path)
+    return manifest
 
 
 def read_refused(path: Path) -> set[str]:
@@ -61,13 +68,24 @@ def read_refused(path: Path) -> set[str]:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    remedy = f"delete {path} and run again"
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise OpcostError(f"{path} is not valid JSON ({error}): {remedy}") from error
-    check_version(document, path, remedy)
+    document = read_json(path, _remedy(path))
+    check_version(document, path, _remedy(path))
+    check_values(document, _RULES, path, _remedy(path))
     return document
+
+
+def _check_entry(tuple_id: str, entry: Any, path: Path) -> None:
+    source, remedy = f"{path}: tuple {shown(tuple_id)}", _remedy(path)
+    check_record(entry, source, remedy)
+    check_values(entry, _ENTRY_RULES, source, remedy)
+    if id_of(entry["canonical_json"]) != tuple_id:
+        raise OpcostError(
+            f"{source} describes another tuple ({shown(entry['canonical_json'])}): {remedy}"
+        )
+
+
+def _remedy(path: Path) -> str:
+    return f"delete {path} and run again"
 
 
 def read_record(path: Path, tuple_id: str) -> TupleRecord:
@@ -75,18 +93,18 @@ def read_record(path: Path, tuple_id: str) -> TupleRecord:
 
     Raises OpcostError for a damaged or foreign file, or one without the tuple.
     """
-    remedy = f"delete {path} and run again"
-    key = f"{json.dumps(tuple_id)}: "
+    remedy, key = _remedy(path), f"{json.dumps(tuple_id)}: "
     try:
         with path.open(encoding="utf-8") as lines:
-            check_version(json.loads(f"{next(lines, '')}}}}}"), path, remedy)
-            for line in lines:
-                if line.startswith(key):
-                    entry = json.loads(line.removeprefix(key).rstrip(",\n"))
-                    return TupleRecord.from_document(entry)
-    except (ValueError, KeyError) as error:
-        raise OpcostError(f"{path} is not a manifest ({error!r}): {remedy}") from error
-    raise OpcostError(f"{path} has no tuple {tuple_id}: {remedy}")
+            check_version(parse_json(f"{next(lines, '')}}}}}", path, remedy), path, remedy)
+            line = next((line for line in lines if line.startswith(key)), None)
+    except UnicodeDecodeError as error:
+        raise OpcostError(f"{path} is not UTF-8 text ({error}): {remedy}") from error
+    if line is None:
+        raise OpcostError(f"{path} has no tuple {tuple_id}: {remedy}")
+    entry = parse_json(line.removeprefix(key).rstrip(",\n"), f"{path}: {tuple_id}", remedy)
+    _check_entry(tuple_id, entry, path)
+    return TupleRecord.from_document(entry, path, remedy)
 
 
 def to_benchmark(manifest: Mapping[str, Mapping[str, Any]]) -> list[str]:

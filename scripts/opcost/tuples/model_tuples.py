@@ -3,17 +3,42 @@
 It is read by an unpickler that refuses every global, so that one from a stranger runs nothing.
 """
 
+import io
 import pickle
+import pickletools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.models.definition import ModelDefinition
 from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_version
+from opcost.values import (
+    OBJECT,
+    PRINTABLE,
+    STRING,
+    TEXT,
+    check_values,
+    list_like,
+    list_of,
+    number,
+    optional,
+    whole_number,
+)
+
+_COUNT = whole_number(0, 2**63 - 1)
+_RULES = {
+    "model": PRINTABLE,
+    "tuples": list_of(OBJECT),
+    "parameters": optional(_COUNT),
+    "torch_version": PRINTABLE,
+    "definition": optional(TEXT),
+    "extraction_s": optional(number(0)),
+    "refusal": optional(TEXT),
+}
 
 
 @dataclass(frozen=True)
@@ -65,14 +90,21 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
 
 def read_model_tuples(path: Path) -> ModelTuples:
     """Read a model's tuples. Raises OpcostError for a damaged or foreign file."""
-    remedy = f"delete {path} and run again to extract the model anew"
+    remedy = f"delete {path} and run again to extract the model once more"
     try:
-        with path.open("rb") as file:
-            document = _PlainUnpickler(file).load()
+        document = _load(path.read_bytes())
         check_version(document, path, remedy)
+        check_values(document, _RULES, path, remedy)
+        tuples = tuple(
+            TupleRecord.from_document(record, f"{path}: tuple {number}", remedy)
+            for number, record in enumerate(document["tuples"])
+        )
+        _check_calls(document["calls"], len(tuples), path, remedy)
+        if len({record.operator_tuple for record in tuples}) < len(tuples):
+            raise OpcostError(f"{path} holds a tuple twice: {remedy}")
         return ModelTuples(
             document["model"],
-            tuple(TupleRecord.from_document(record) for record in document["tuples"]),
+            tuples,
             tuple((index, where, kind) for index, where, kind in document["calls"]),
             document["parameters"],
             document["torch_version"],
@@ -88,9 +120,39 @@ def read_model_tuples(path: Path) -> ModelTuples:
         ) from error
 
 
+def read_extractions(paths: Iterable[Path]) -> list[ModelTuples]:
+    """The tuples of a study's models, each from the file of its name.
+
+    Raises OpcostError for a damaged or foreign file, or one of another model.
+    """
+    models = []
+    for path in paths:
+        model = read_model_tuples(path)
+        if f"{model.model}.pkl" != path.name:
+            raise OpcostError(
+                f"{path} holds the tuples of another model, {model.model!r}: delete {path} and run "
+                "again to extract the model once more"
+            )
+        models.append(model)
+    return models
+
+
+def _check_calls(calls: Any, tuples: int, path: Path, remedy: str) -> None:
+    rules = {"calls": list_of(list_like(whole_number(0, tuples - 1), STRING, STRING))}
+    check_values({"calls": calls}, rules, path, remedy)
+
+
 def refusals(models: Iterable[ModelTuples]) -> dict[str, str]:
     """Which models could not be extracted, and why not."""
     return {model.model: model.refusal for model in models if model.refusal is not None}
+
+
+def _load(content: bytes) -> Any:
+    """Plain data from a pickle, which takes no more memory than in proportion to its bytes."""
+    for opcode, argument, _ in pickletools.genops(content):
+        if "PUT" in opcode.name and isinstance(argument, int) and argument > len(content):
+            raise pickle.UnpicklingError(f"refused to remember {argument} values")
+    return _PlainUnpickler(io.BytesIO(content)).load()
 
 
 class _PlainUnpickler(pickle.Unpickler):

@@ -12,7 +12,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, NoReturn, Self, TypeAlias, TypeGuard
+
+from opcost.errors import OpcostError
+from opcost.values import shown
 
 ELEMENT_BYTES = {
     "bool": 1,
@@ -28,6 +31,9 @@ ELEMENT_BYTES = {
     "complex64": 8,
     "complex128": 16,
 }
+
+_MOST = 2**63
+"""No size reaches it: tensors count in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +75,14 @@ class TensorSpec:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The spec that `to_document` wrote."""
-        layout = document.get("layout")
-        return cls(
-            tuple(document["shape"]),
-            document["dtype"],
-            tuple(layout) if isinstance(layout, list) else layout,
-        )
+        """The spec that `to_document` wrote. Raises ValueError for one that no tensor has."""
+        shape, dtype, layout = document["shape"], document["dtype"], document.get("layout")
+        strides = tuple(layout) if _are_sizes(layout) and len(layout) == len(shape) else None
+        if not _are_sizes(shape) or not isinstance(dtype, str) or not dtype.isidentifier():
+            raise ValueError(f"no tensor is of shape {shown(shape)} and dtype {shown(dtype)}")
+        if strides is None and layout not in (None, "channels_last", "channels_last_3d"):
+            raise ValueError(f"no tensor of shape {shown(shape)} has the layout {shown(layout)}")
+        return cls(tuple(shape), dtype, layout if strides is None else strides)
 
     def __str__(self) -> str:
         layout = "" if self.layout is None else f"@{self.layout}".replace(" ", "")
@@ -128,13 +135,17 @@ class OperatorTuple:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The tuple that `canonical_json` describes."""
-        document = json.loads(text)
-        arguments = sorted(document["arguments"].items())
-        return cls(
-            document["operator"],
-            tuple((name, _from_document(value)) for name, value in arguments),
-        )
+        """The tuple that `canonical_json` describes. Raises OpcostError if it describes none."""
+        try:
+            document = json.loads(text, parse_constant=_refuse_constant)
+            operator, arguments = document["operator"], sorted(document["arguments"].items())
+            if operator.count(".") < 2:
+                raise ValueError(f"{shown(operator)} is not namespace.operator.overload")
+            return cls(operator, tuple((name, _from_document(value)) for name, value in arguments))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise OpcostError(
+                f"canonical_json {shown(text)} describes no operator tuple ({error!r:.200})"
+            ) from error
 
     @property
     def name(self) -> str:
@@ -203,6 +214,16 @@ def _from_document(document: Any) -> Value:
             return tuple(_from_document(element) for element in document)
         case _:
             return document
+
+
+def _are_sizes(numbers: Any) -> TypeGuard[list[int]]:
+    return isinstance(numbers, list) and all(
+        type(number) is int and 0 <= number < _MOST for number in numbers
+    )
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _show(value: Value) -> str:

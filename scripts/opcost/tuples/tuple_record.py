@@ -7,9 +7,31 @@ from typing import Any, Self
 
 from opcost.errors import OpcostError
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.values import (
+    BOOLEAN,
+    OBJECT,
+    PRINTABLE,
+    TEXT,
+    check_values,
+    list_of,
+    optional,
+    shown,
+    whole_number,
+)
 
 SCHEMA_VERSION = 3
 """Of the files that hold such records: the models' tuples, and the manifest."""
+
+_COUNT = whole_number(0, 2**63 - 1)
+_RULES = {
+    "canonical_json": TEXT,
+    "outputs": list_of(OBJECT),
+    "launches_kernel": BOOLEAN,
+    "flops": optional(_COUNT),
+    "bytes": _COUNT,
+    "parameters": list_of(PRINTABLE),
+    "value_dependent": BOOLEAN,
+}
 
 
 @dataclass(frozen=True)
@@ -43,11 +65,22 @@ class TupleRecord:
         }
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The record that `to_document` wrote."""
+    def from_document(
+        cls, document: Mapping[str, Any], source: object = "a tuple", remedy: str = "extract it"
+    ) -> Self:
+        """The record that `to_document` wrote; `source` is where it comes from.
+
+        Raises OpcostError, which ends with the remedy, for what no tuple is like.
+        """
+        check_record(document, source, remedy)
+        try:
+            operator_tuple = OperatorTuple.from_json(document["canonical_json"])
+            outputs = tuple(TensorSpec.from_document(spec) for spec in document["outputs"])
+        except (OpcostError, ValueError, KeyError) as error:
+            raise OpcostError(f"{source}: {error}: {remedy}") from error
         return cls(
-            OperatorTuple.from_json(document["canonical_json"]),
-            tuple(TensorSpec.from_document(spec) for spec in document["outputs"]),
+            operator_tuple,
+            outputs,
             document["launches_kernel"],
             document["flops"],
             document["bytes"],
@@ -76,10 +109,18 @@ class TupleRecord:
         return sum(spec.elements for spec in self.outputs), str(self.outputs)
 
 
+def check_record(document: Any, source: object, remedy: str) -> None:
+    """Raises OpcostError if a record has a value that cannot be; tensors are not looked into."""
+    if not isinstance(document, Mapping):
+        raise OpcostError(f"{source} is {shown(document)}; allowed is an object: {remedy}")
+    check_values(document, _RULES, source, remedy)
+
+
 def check_version(document: Any, path: Path, remedy: str) -> None:
     """Raises OpcostError for a document of another version of these files, with the remedy."""
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
         raise OpcostError(
-            f"{path} has schema version {version}; this opcost reads {SCHEMA_VERSION}: {remedy}"
+            f"{path} has schema version {shown(version)}; this opcost reads {SCHEMA_VERSION}: "
+            f"{remedy}"
         )
