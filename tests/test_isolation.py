@@ -18,12 +18,13 @@ from opcost.devices.lock import exclusive
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
 from opcost.measuring import job, target_identity
-from opcost.measuring.isolation import answer_of, run_isolated
 from opcost.measuring.job import Place, operator_job
 from opcost.measuring.target_identity import identify_target, measure_overhead_again
+from opcost.memory import resident_bytes
 from opcost.rows import records, schemas
 from opcost.rows.overhead import read_samples
 from opcost.tuples import manifest
+from opcost.workers.isolation import answer_of, run_isolated
 
 
 def test_a_child_that_ends_well_is_no_news():
@@ -46,6 +47,11 @@ def test_a_crash_is_an_answer():
     assert (status, message) == ("crashed", "killed by SIGSEGV")
 
 
+def test_a_crash_is_found_in_the_code():
+    _, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGSEGV), timeout_s=10)
+    assert re.fullmatch(r"killed by SIGSEGV in tests/test_isolation.py:\d+", message)
+
+
 def test_a_kill_may_mean_that_memory_ran_out():
     _, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), timeout_s=10)
     assert message == "killed by SIGKILL: the system may have run out of memory"
@@ -53,7 +59,58 @@ def test_a_kill_may_mean_that_memory_ran_out():
 
 def test_a_hang_ends_at_the_time_limit():
     status, message = run_isolated(lambda: time.sleep(60), timeout_s=0.2)
-    assert (status, message) == ("timeout", "gave up after 0.2 s")
+    assert status == "timeout"
+    assert re.fullmatch(r"gave up after 0.2 s in tests/test_isolation.py:\d+", message)
+
+
+def test_memory_has_a_limit():
+    def hoard():
+        hoarded = b"x" * 2**28
+        time.sleep(60 + len(hoarded))
+
+    limit = resident_bytes(os.getpid()) + 2**27
+    status, message = run_isolated(hoard, timeout_s=30, memory_bytes=limit)
+    assert status == "out_of_memory"
+    assert re.fullmatch(r"used more than .* GiB of memory in tests/test_isolation.py:\d+", message)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_process_that_ends_itself_has_not_done_its_work(code):
+    status, message = run_isolated(lambda: os._exit(code), timeout_s=10)
+    assert (status, message) == ("crashed", f"its process ended itself with exit status {code}")
+
+
+def test_the_end_of_the_job_is_no_result():
+    status, _ = run_isolated(lambda: os.kill(os.getpid(), signal.SIGTERM), timeout_s=10)
+    assert status == "terminated"
+
+
+def test_a_copy_that_the_work_forks_does_not_do_it_too():
+    status, message = run_isolated(os.fork, timeout_s=10)
+    assert status == "error"
+    assert message.startswith("forked a copy of its process, which went on as well")
+
+
+@pytest.mark.parametrize("leave", [lambda: None, os.setsid], ids=["group", "session"])
+@pytest.mark.parametrize("goes_on", [False, True], ids=["ends", "hangs"])
+def test_processes_that_work_leaves_running_end_with_it(leave, goes_on, tmp_path):
+    note = tmp_path / "pid"
+
+    def work():
+        if os.fork() == 0:
+            leave()
+            note.write_text(str(os.getpid()))
+            time.sleep(60)
+        wait_for(note.exists)
+        if goes_on:
+            time.sleep(60)
+
+    status, message = run_isolated(work, timeout_s=1)
+    assert status == ("timeout" if goes_on else "error")
+    assert goes_on or re.fullmatch(
+        r"left a process running in tests/test_isolation.py:\d+", message
+    )
+    assert not alive(int(note.read_text()))
 
 
 def test_a_fault_of_the_harness_is_no_result(capfd):
@@ -84,7 +141,7 @@ def test_a_child_that_cannot_answer_says_why(capfd):
 def test_a_child_does_not_outlive_its_killed_parent(tmp_path):
     note = tmp_path / "pid"
     program = (
-        "import os, time, pathlib; from opcost.measuring.isolation import run_isolated\n"
+        "import os, time, pathlib; from opcost.workers.isolation import run_isolated\n"
         "def work():\n"
         f"    pathlib.Path({str(note)!r}).write_text(str(os.getpid()))\n"
         "    time.sleep(60)\n"

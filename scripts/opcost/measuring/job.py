@@ -14,10 +14,10 @@ from typing import Any
 from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
 from opcost.errors import OpcostError, reported
-from opcost.measuring.isolation import run_isolated
 from opcost.measuring.target_identity import expected_device
 from opcost.study import Conditions, ModelDefinition, Target
 from opcost.tuples.manifest import read_record
+from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
 
@@ -139,6 +139,8 @@ def _run(
                 measure(held_s)
 
         death = run_isolated(measure_or_report, timeout_s)
+        if death is not None and death[0] == "terminated":
+            raise OpcostError(f"{purpose}: {death[1]}")
         if death is not None:
             record_death(*death, held_s)
             print(f"{purpose}: {': '.join(death)}", flush=True)

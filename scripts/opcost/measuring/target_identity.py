@@ -14,8 +14,8 @@ from typing import Any
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
 from opcost.devices.lock import exclusive
 from opcost.errors import OpcostError
-from opcost.measuring.isolation import answer_of
 from opcost.study import Target
+from opcost.workers.isolation import answer_of
 
 _PROCESSES = 6
 _TIMEOUT_S = 600

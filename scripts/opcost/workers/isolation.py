@@ -1,0 +1,193 @@
+"""Run work in a forked child within limits; report how it died.
+
+The child leads a process group of its own, which ends with it. It writes notes for its parent into
+a file in memory: that its work is done, and where Python was when a signal arrived.
+"""
+
+import faulthandler
+import json
+import os
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn
+
+from opcost.errors import OpcostError, reported
+from opcost.memory import gib, resident_bytes
+from opcost.workers import origin
+from opcost.workers.child import be_the_child
+from opcost.workers.orphans import Orphans, adopted, children
+
+Death = tuple[str, str]
+"""Status and message."""
+
+_WHERE = signal.SIGUSR1
+"""Makes the child note where it is."""
+_NOTE_TIMEOUT_S = 1.0
+_ORPHANS_GRACE_S = 1.0
+_MEMORY_POLL_S = 0.05
+_LONGEST_WAIT_S = 3600.0
+
+_notes: int | None = None
+_forked_at: str | None = None
+
+
+def run_isolated(
+    work: Callable[[], None], timeout_s: float, memory_bytes: float | None = None
+) -> Death | None:
+    """Run `work` in a forked child, and tell how it died: (status, message), or None if it did not.
+
+    The status is "crashed", "timeout", "out_of_memory", "terminated" (by SIGTERM, which means the
+    whole job), or "error" for processes left running. A child whose work raises exits with 1, and
+    so does this process: that is a fault of the harness, not a result. Whatever the child has
+    started ends with it. Fork before torch has run anything.
+    """
+    notes = os.memfd_create("notes")
+    try:
+        with adopted():
+            before = children()
+            child = os.fork()
+            if child == 0:
+                be_the_child(partial(_do, work, notes))
+            return _outcome(child, notes, Orphans(before, child), timeout_s, memory_bytes)
+    finally:
+        os.close(notes)
+
+
+def answer_of(question: Callable[[], Any], timeout_s: float) -> Any:
+    """What `question` returns in a forked child, as JSON data of at most some kilobytes.
+
+    Raises OpcostError if the child dies. Fork before torch has run anything.
+    """
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as answers, os.fdopen(writer, "wb") as answer:
+
+        def work() -> None:
+            with reported():
+                answer.write(json.dumps(question()).encode())
+                answer.flush()
+
+        death = run_isolated(work, timeout_s)
+        answer.close()
+        if death is not None:
+            raise OpcostError(": ".join(death))
+        return json.load(answers)
+
+
+def end_copy() -> NoReturn:
+    """End this process, a forked copy of one that was to do work; the parent of that is told."""
+    if _notes is not None:
+        os.write(_notes, f"copied {_forked_at or ''}\n".encode())
+    os._exit(0)
+
+
+def _do(work: Callable[[], None], notes: int) -> None:
+    """Do the work in the child: without a terminal, whose Ctrl-C is for the parent."""
+    global _notes
+    _notes, process = notes, os.getpid()
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    faulthandler.enable(notes, all_threads=False)
+    faulthandler.register(_WHERE, notes, all_threads=False)
+    os.register_at_fork(after_in_child=_note_fork)
+    try:
+        work()
+    finally:
+        if os.getpid() != process:
+            end_copy()
+        os.write(notes, b"done\n")
+
+
+def _note_fork() -> None:
+    global _forked_at
+    _forked_at = origin.of_frame(sys._getframe())
+
+
+def _outcome(
+    child: int, notes: int, orphans: Orphans, timeout_s: float, memory_bytes: float | None
+) -> Death | None:
+    status, running = None, set()
+    try:
+        with suppress(OSError):  # the child does the same: whoever comes first
+            os.setpgid(child, child)
+        limit = _reached_limit(child, timeout_s, memory_bytes)
+        running = {child} if limit else orphans.after(_ORPHANS_GRACE_S)
+        for process in running:
+            _ask_where(process, notes)
+    finally:
+        with suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
+        status = os.waitpid(child, 0)[1]
+        orphans.end()
+    noted = _read(notes)
+    place = origin.of_dump(noted)
+    where = f" in {place}" if place else ""
+    if limit:
+        return limit[0], limit[1] + where
+    death = _death(os.waitstatus_to_exitcode(status), noted, where)
+    if death is None and running:
+        kept = "a process" if len(running) == 1 else f"{len(running)} processes"
+        return "error", f"left {kept} running{where}"
+    return death
+
+
+def _reached_limit(child: int, timeout_s: float, memory_bytes: float | None) -> Death | None:
+    """Wait for the child to end: None if it does, else the limit that it has reached."""
+    ended, deadline = os.pidfd_open(child), time.monotonic() + timeout_s
+    try:
+        poll = select.poll()
+        poll.register(ended, select.POLLIN)
+        while (left_s := deadline - time.monotonic()) > 0:
+            wait_s = min(left_s, _LONGEST_WAIT_S if memory_bytes is None else _MEMORY_POLL_S)
+            if poll.poll(1000 * wait_s):
+                return None
+            if memory_bytes is not None and resident_bytes(child) > memory_bytes:
+                return "out_of_memory", f"used more than {gib(memory_bytes)} of memory"
+        return "timeout", f"gave up after {timeout_s:g} s"
+    finally:
+        os.close(ended)
+
+
+def _ask_where(process: int, notes: int) -> None:
+    """Let a process note where it is, unless it is none that can."""
+    before, deadline = os.fstat(notes).st_size, time.monotonic() + _NOTE_TIMEOUT_S
+    with suppress(OSError):
+        os.kill(process, _WHERE)
+    size = before
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
+        if before < size == os.fstat(notes).st_size:
+            return
+        size = os.fstat(notes).st_size
+
+
+def _read(notes: int) -> str:
+    return os.pread(notes, os.fstat(notes).st_size, 0).decode(errors="replace")
+
+
+def _death(code: int, noted: str, where: str) -> Death | None:
+    """What an exit code and the notes of the child mean. Exits if the harness failed."""
+    if code < 0:
+        hint = ": the system may have run out of memory" if -code == signal.SIGKILL else ""
+        status = "terminated" if -code == signal.SIGTERM else "crashed"
+        return status, f"killed by {_name(-code)}{where}{hint}"
+    if not re.search("^done$", noted, re.MULTILINE):
+        return "crashed", f"its process ended itself with exit status {code}{where}"
+    if code > 0:
+        sys.exit(code)
+    copied = re.search("^copied (.*)$", noted, re.MULTILINE)
+    if copied:
+        place = f" in {copied[1]}" if copied[1] else ""
+        return "error", f"forked a copy of its process, which went on as well{place}"
+    return None
+
+
+def _name(number: int) -> str:
+    known = {each.value: each.name for each in signal.Signals}
+    return known.get(number, f"signal {number}")
