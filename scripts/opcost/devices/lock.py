@@ -1,8 +1,21 @@
-"""One measurement at a time on a device, whoever asks."""
+"""One measurement at a time on a device, across all processes and users of this machine.
+
+The lock is a `flock` on a file in `/tmp`, whatever TMPDIR says: two users, or two jobs of a
+cluster, may have different temporary folders and one device. An abstract Unix socket would need no
+file, but belongs to a network namespace, of which a container usually has its own, and would not
+exclude earlier versions of opcost, which lock the same file. Containers exclude each other if they
+share `/tmp`; where they do not, whoever hands out the devices has to.
+
+Anybody may put anything at that path, so nothing there is trusted: no link is followed, only a
+regular file with one name is used, and only if it is empty or holds what opcost writes. What it
+holds is shown as a literal. Any user can hold the lock; that delays a measurement, nothing more.
+"""
 
 import fcntl
 import os
-import tempfile
+import pwd
+import re
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,18 +23,30 @@ from pathlib import Path
 
 from opcost.errors import OpcostError
 
+FOLDER = Path("/tmp")
+"""Where the files of all devices lie."""
+
+_MODE = 0o666
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_KEY = re.compile(r"[\w:.-]{1,100}", re.ASCII)
+_SHOWN = 200
+_POLL_S = 0.2
+
 
 @contextmanager
 def exclusive(device_key: str, purpose: str, timeout_s: float = 3600) -> Iterator[None]:
     """Hold the host-wide lock of a device; two Snakemake processes know nothing of each other.
 
-    The kernel frees the lock with the process that holds it. While waiting, says for whom. Raises
-    OpcostError after `timeout_s`.
+    The kernel frees the lock when the process that holds it ends. While waiting, names the holder.
+    Raises OpcostError after `timeout_s`, and where the file of the lock cannot be used.
     """
-    path = Path(tempfile.gettempdir()) / f"opcost-{device_key}.lock"
-    descriptor = _open(path)
+    if not _KEY.fullmatch(device_key):
+        raise OpcostError(
+            f"the device file names the lock {device_key!r}: a lock's name has letters, digits and "
+            "the characters _:.- only; delete the device file and run again"
+        )
+    descriptor = _locked(FOLDER / f"opcost-{device_key}.lock", timeout_s)
     try:
-        _wait(descriptor, path, timeout_s)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()}, {purpose}".encode(), 0)
         yield
@@ -29,25 +54,19 @@ def exclusive(device_key: str, purpose: str, timeout_s: float = 3600) -> Iterato
         os.close(descriptor)
 
 
-def _open(path: Path) -> int:
-    try:  # opening another user's file with O_CREAT fails in a sticky folder
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        os.fchmod(descriptor, 0o666)
-        return descriptor
-
-
-def _wait(descriptor: int, path: Path, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
+def _locked(path: Path, timeout_s: float) -> int:
+    """A descriptor of the file, locked."""
+    deadline_s = time.monotonic() + timeout_s
     said = False
     while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            holder = os.pread(descriptor, 500, 0).decode(errors="replace") or "another process"
-        if time.monotonic() > deadline:
+        descriptor = _open(path)
+        holder = _lock(descriptor)
+        if holder is None and _is_at(path, descriptor):
+            return descriptor
+        os.close(descriptor)
+        if holder is None:  # whoever cleans /tmp removed the file meanwhile: make the next one
+            continue
+        if time.monotonic() > deadline_s:
             raise OpcostError(
                 f"the device has been held for {timeout_s:.0f} s by {holder} (lock {path}): "
                 "wait for it or end it, then run again"
@@ -55,4 +74,84 @@ def _wait(descriptor: int, path: Path, timeout_s: float) -> None:
         if not said:
             print(f"waiting for the device, held by {holder}", flush=True)
             said = True
-        time.sleep(0.2)
+        time.sleep(_POLL_S)
+
+
+def _lock(descriptor: int) -> str | None:
+    """Lock an open file, or say who holds it: any user may have written that."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, _SHOWN, 0).decode(errors="replace")
+        if re.fullmatch(r"process \d+, [ -~]*", text):
+            return text
+        return repr(text) if text else "another process"
+    return None
+
+
+def _open(path: Path) -> int:
+    """A descriptor of the file, which is made if there is none, and checked if there is one."""
+    try:  # opening another user's file with O_CREAT fails in a sticky folder
+        descriptor = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        return _create(path)
+    except OSError as error:
+        raise _unusable(path, error.strerror) from error
+    reason = _fault(descriptor)
+    if reason is not None:
+        os.close(descriptor)
+        raise _unusable(path, reason)
+    return descriptor
+
+
+def _create(path: Path) -> int:
+    mask = os.umask(0)  # other users lock this file, too, from the moment when it exists
+    try:
+        return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, _MODE)
+    except FileExistsError:
+        return _open(path)
+    except OSError as error:
+        raise OpcostError(
+            f"the lock of the device, {path}, cannot be made: {error.strerror}. All users of this "
+            f"machine need to write to {path.parent}"
+        ) from error
+    finally:
+        os.umask(mask)
+
+
+def _fault(descriptor: int) -> str | None:
+    """Why an open file cannot be a lock of opcost's."""
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        return "it is not a regular file"
+    if found.st_nlink > 1:
+        return "it has a second name (a hard link)"
+    text = os.pread(descriptor, 8, 0)
+    return None if not text or text == b"process " else "its content is not opcost's"
+
+
+def _unusable(path: Path, reason: str) -> OpcostError:
+    try:
+        found = path.lstat()
+    except OSError:
+        owner = "unknown"
+    else:
+        owner = f"{_user(found.st_uid)}, mode {stat.filemode(found.st_mode)}"
+    return OpcostError(
+        f"the lock of the device, {path}, cannot be used: {reason} (owner {owner}). Look at what "
+        "it is; its owner or the administrator must remove it, then run again"
+    )
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
