@@ -4,6 +4,9 @@ Standard library alone: the light process that watches a job imports it.
 """
 
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 UNLIMITED = 2**63
@@ -25,9 +28,32 @@ def resident_bytes(process: int) -> int:
     )
 
 
+@contextmanager
+def limited_to_free_bytes() -> Iterator[None]:
+    """Let this process fail to allocate more than is free; nothing where its size is not known."""
+    before, most = resource.getrlimit(resource.RLIMIT_DATA)
+    held = _data_bytes()
+    room = UNLIMITED if held is None else held + free_bytes()
+    if room < UNLIMITED and (before == resource.RLIM_INFINITY or room < before):
+        resource.setrlimit(resource.RLIMIT_DATA, (room, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+
+
 def gib(size: float) -> str:
     """Bytes as people read them: 1.5 GiB."""
     return f"{size / 2**30:,.3g} GiB" if size < 1000 * 2**30 else f"{size / 2**30:,.0f} GiB"
+
+
+def _data_bytes() -> int | None:
+    """Memory that this process has asked for, in use or not."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((_kibibytes(line) * 1024 for line in lines if line.startswith("VmData:")), None)
 
 
 def _available() -> int:

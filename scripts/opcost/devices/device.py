@@ -3,6 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -80,6 +81,10 @@ class Device(ABC):
     @abstractmethod
     def free_memory_bytes(self) -> int:
         """Memory that can be allocated now."""
+
+    def within_free_memory(self) -> AbstractContextManager[None]:
+        """A context in which work that asks for more memory than is free fails."""
+        return nullcontext()
 
     @abstractmethod
     def allocate(self, elements: int, dtype: torch.dtype) -> torch.Tensor:

@@ -96,7 +96,7 @@ def _open(path: Path) -> int:
     except FileNotFoundError:
         return _create(path)
     except OSError as error:
-        raise _unusable(path, error.strerror) from error
+        raise _unusable(path, os.strerror(error.errno or 0)) from error
     reason = _fault(descriptor)
     if reason is not None:
         os.close(descriptor)

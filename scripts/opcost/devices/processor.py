@@ -4,13 +4,14 @@ import ctypes
 import mmap
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 
 from opcost.devices import cpuinfo
 from opcost.devices.device import BatchTime, Device, OutOfMemory, Pending
 from opcost.devices.disturbance import CoreWatch, Watch, find_quiet_s
-from opcost.memory import free_bytes
+from opcost.memory import free_bytes, limited_to_free_bytes
 
 
 class CpuDevice(Device):
@@ -55,6 +56,10 @@ class CpuDevice(Device):
     def free_memory_bytes(self) -> int:
         """As Linux estimates it (MemAvailable), within a control group's limit."""
         return free_bytes()
+
+    def within_free_memory(self) -> AbstractContextManager[None]:
+        """By a limit of this process: else Linux kills it when it touches what it was promised."""
+        return limited_to_free_bytes()
 
     def allocate(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
         """Mapped with MAP_POPULATE: five times faster than touching page after page."""

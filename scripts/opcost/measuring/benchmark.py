@@ -67,7 +67,8 @@ def benchmark_operator(
             **trial_columns(trial, watch),
         }
 
-    return {**row, **_attempt(measure)}
+    with device.within_free_memory():
+        return {**row, **_attempt(measure)}
 
 
 def benchmark_model(

@@ -10,7 +10,14 @@ import torch
 from opcost.devices.device import Device, OutOfMemory
 from opcost.measuring.operand_values import Draw, draws
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, tensors_in
-from opcost.tuples.replay import ReplayCall, on_device, rebuild, storage_elements, strides
+from opcost.tuples.replay import (
+    ReplayCall,
+    on_device,
+    rebuild,
+    storage_elements,
+    strides,
+    torch_dtype,
+)
 
 _ALIGNMENT_BYTES = 512  # what CUDA's allocator gives, and a multiple of a CPU's cache line
 _MOST_SETS = 2**14
@@ -123,7 +130,7 @@ def _copies(
 
     In random order, because a processor that sees one after the other fetches the next ahead.
     """
-    dtype = getattr(torch, spec.dtype)
+    dtype = torch_dtype(spec.dtype)
     slot = _slot_elements(spec)
     if slot == 0:
         return (torch.empty(spec.shape, dtype=dtype, device=device.torch_device),) * count

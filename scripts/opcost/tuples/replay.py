@@ -8,10 +8,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from opcost.errors import OpcostError
+from opcost.tuples.allowed_operators import ALLOWED_NAMESPACES, given_by_replay, refusal
 from opcost.tuples.operator_tuple import Constant, OperatorTuple, TensorSpec, Value
-
-ALLOWED_NAMESPACES = ("aten", "torchvision")
-"""Namespaces whose operators may be called: a tuple from a stranger reaches nothing else."""
 
 
 class UnsupportedOperator(OpcostError):
@@ -36,7 +34,10 @@ class ReplayCall:
 
 
 def resolve(operator: str) -> torch._ops.OpOverload:
-    """The operator of that name, such as `aten.conv2d.default`. Raises UnsupportedOperator."""
+    """The operator of that name, such as `aten.conv2d.default`.
+
+    Raises UnsupportedOperator for one that does not exist, or that may not be called.
+    """
     namespace, _, rest = operator.partition(".")
     if namespace not in ALLOWED_NAMESPACES:
         allowed = " and ".join(ALLOWED_NAMESPACES)
@@ -44,12 +45,13 @@ def resolve(operator: str) -> torch._ops.OpOverload:
     if namespace == "torchvision":
         import torchvision  # noqa: F401  registers its operators
     name, _, overload = rest.rpartition(".")
-    try:
-        return getattr(getattr(getattr(torch.ops, namespace), name), overload)
-    except AttributeError as error:
-        raise UnsupportedOperator(
-            f"{operator} does not exist in torch {torch.__version__}"
-        ) from error
+    found = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
+    if not isinstance(found, torch._ops.OpOverload):
+        raise UnsupportedOperator(f"{operator} does not exist in torch {torch.__version__}")
+    reason = refusal(found)
+    if reason is not None:
+        raise UnsupportedOperator(f"{operator} may not be called: {reason}")
+    return found
 
 
 def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> ReplayCall:
@@ -61,9 +63,21 @@ def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> R
     supply = iter(given)
     operator = resolve(operator_tuple.operator)
     values = {name: _decode(value, supply) for name, value in operator_tuple.arguments}
+    args, kwargs = _sorted_out(operator, values, given)
+    if values:
+        raise UnsupportedOperator(f"{operator_tuple.operator} has no argument {sorted(values)}")
+    return ReplayCall(operator, tuple(args), kwargs)
+
+
+def _sorted_out(
+    operator: torch._ops.OpOverload, values: dict[str, Any], given: Sequence[torch.Tensor]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Takes the operator's arguments from `values`: those by position, and those by name."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for argument in operator._schema.arguments:
+        if argument.name in values and given_by_replay(argument):
+            raise UnsupportedOperator(f"{operator}: a tuple must not choose {argument.name!r}")
         if argument.kwarg_only:
             if argument.name in values:
                 kwargs[argument.name] = values.pop(argument.name)
@@ -74,10 +88,8 @@ def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> R
         elif str(argument.real_type) == "Device" and given:
             args.append(given[0].device)
         else:
-            raise UnsupportedOperator(f"{operator_tuple.operator}: no value for {argument.name!r}")
-    if values:
-        raise UnsupportedOperator(f"{operator_tuple.operator} has no argument {sorted(values)}")
-    return ReplayCall(operator, tuple(args), kwargs)
+            raise UnsupportedOperator(f"{operator}: no value for {argument.name!r}")
+    return args, kwargs
 
 
 def on_device(call: ReplayCall, device: torch.device) -> ReplayCall:
@@ -112,8 +124,13 @@ def tensors_in_tree(tree: Any) -> list[torch.Tensor]:
 
 def empty_tensor(spec: TensorSpec, device: torch.device) -> torch.Tensor:
     """An uninitialised tensor of the spec's shape, dtype and layout."""
-    storage = torch.empty(storage_elements(spec), dtype=getattr(torch, spec.dtype), device=device)
+    storage = torch.empty(storage_elements(spec), dtype=torch_dtype(spec.dtype), device=device)
     return storage.as_strided(spec.shape, strides(spec))
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The dtype of that name, such as `float32`. Raises UnsupportedOperator if it is none."""
+    return _constant("dtype", name)
 
 
 def strides(spec: TensorSpec) -> tuple[int, ...]:
@@ -124,7 +141,7 @@ def strides(spec: TensorSpec) -> tuple[int, ...]:
     if spec.layout is None:
         return tuple(contiguous)
     if isinstance(spec.layout, str):
-        memory_format = getattr(torch, spec.layout)
+        memory_format = _constant("memory_format", spec.layout)
         meta = torch.empty(spec.shape, device="meta", memory_format=memory_format)
         return tuple(meta.stride())
     return tuple(
@@ -147,8 +164,23 @@ def _decode(value: Value, supply: Iterator[torch.Tensor]) -> Any:
         case TensorSpec():
             return next(supply)
         case Constant():
-            return getattr(torch, value.name)
+            return _constant(value.kind, value.name)
         case tuple():
             return [_decode(element, supply) for element in value]
         case _:
             return value
+
+
+_CONSTANTS = {
+    "dtype": torch.dtype,
+    "memory_format": torch.memory_format,
+    "layout": torch.layout,
+}
+
+
+def _constant(kind: str, name: str) -> Any:
+    """What torch calls by a name that came with a tuple, if it is of that kind."""
+    value = vars(torch).get(name)
+    if not isinstance(value, _CONSTANTS.get(kind, ())):
+        raise UnsupportedOperator(f"torch has no {kind} {name!r}")
+    return value
