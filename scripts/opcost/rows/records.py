@@ -13,6 +13,7 @@ from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.rows.nested import write_csv
 from opcost.rows.schemas import SCHEMA_VERSION
+from opcost.rows.versions import Reading
 from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -133,11 +134,11 @@ def stream(
     try:
         # pre_buffer would read all row groups ahead, and the whole file would be in memory.
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
-            _check(file.schema_arrow, schema, path, remedy)
+            reading = Reading(file.schema_arrow, schema, path, remedy)
             wanted = schema.names if columns is None else columns
-            present = [name for name in wanted if name in file.schema_arrow.names]
-            for batch in file.iter_batches(_ROWS, columns=present, use_threads=False):
-                yield _with_missing(batch, schema, wanted)
+            held = reading.columns(wanted)
+            for batch in file.iter_batches(_ROWS, columns=held, use_threads=False):
+                yield reading.rows(batch, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise OpcostError(f"{path} is not a readable Parquet file ({error}): {remedy}") from error
 
@@ -149,33 +150,6 @@ def metadata(path: Path) -> dict[str, str]:
     except (pa.ArrowInvalid, OSError):
         return {}
     return {key.decode(): value.decode() for key, value in found.items()}
-
-
-def _check(found: pa.Schema, schema: pa.Schema, path: Path, remedy: str) -> None:
-    stated, expected = found.metadata or {}, schema.metadata
-    for key in (b"opcost.record", b"opcost.schema_version"):
-        value = stated[key].decode() if key in stated else "none"
-        older = key == b"opcost.schema_version" and value.isdigit()
-        if stated.get(key) != expected[key] and not (older and int(value) < int(expected[key])):
-            raise OpcostError(
-                f"{path} has {key.decode()} {value}; this opcost reads {expected[key].decode()}: "
-                f"{remedy}"
-            )
-    same_version = stated[b"opcost.schema_version"] == expected[b"opcost.schema_version"]
-    if same_version and found.names != schema.names:
-        raise OpcostError(f"{path} does not have the columns of its schema version: {remedy}")
-
-
-def _with_missing(
-    batch: pa.RecordBatch, schema: pa.Schema, wanted: Sequence[str]
-) -> pa.RecordBatch:
-    """The wanted columns in their order; those that an older version lacks are null."""
-    fields = [schema.field(name) for name in wanted]
-    columns = [
-        batch[field.name] if field.name in batch.schema.names else pa.nulls(len(batch), field.type)
-        for field in fields
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, schema.metadata))
 
 
 def measured_under(
