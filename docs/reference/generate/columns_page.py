@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from layout import Row, anchor, page, table
-from opcost.rows import columns, schemas
+from opcost.rows import columns, schemas, versions
 
 FILES = {
     "operator": "`results/{target}/operators/{tuple_id}.parquet`, and `again/` beside it",
@@ -50,7 +50,10 @@ is in seconds. Null means that something is not known or does not apply, never z
 a reason to tell, another column tells it.
 
 Each file states in its metadata which record it holds (`opcost.record`) and in which version
-(`opcost.schema_version`), now {schemas.SCHEMA_VERSION}. Files of another version are refused."""
+(`opcost.schema_version`), now {schemas.SCHEMA_VERSION}. Files of earlier versions are read like
+today's: what they lack is null. *since* is the version from which on a record or a column exists;
+`schema_version` is the one that a row was written with. A file of a later version is refused:
+upgrade opcost to read it."""
 
 
 def columns_page() -> str:
@@ -60,18 +63,24 @@ def columns_page() -> str:
         for schema in vars(schemas).values()
         if isinstance(schema, pa.Schema)
     }
-    where = [(f"[{record}](#{anchor(record)})", _file(record)) for record in described]
-    parts = [INTRODUCTION, table(("record", "where"), where)]
-    known = {title: [_row(*column[:3]) for column in shared] for title, shared in SHARED.items()}
+    where = [
+        (f"[{record}](#{anchor(record)})", _file(record), str(versions.FIRST.get(record, 1)))
+        for record in described
+    ]
+    parts = [INTRODUCTION, table(("record", "where", "since"), where)]
+    known = {
+        title: [_row("database", *column[:3]) for column in shared]
+        for title, shared in SHARED.items()
+    }
     for title, rows in known.items():
         parts += [f"## {title}", _table(rows)]
     for record, schema in described.items():
         meanings = schemas.DESCRIPTIONS[record]
-        rows = [_row(field.name, field.type, meanings[field.name]) for field in schema]
+        rows = [_row(record, field.name, field.type, meanings[field.name]) for field in schema]
         parts += [f"## {record}", *_what_is_new(rows, known)]
         known[record] = rows
-    versions = [(str(version), changed) for version, changed in schemas.VERSIONS.items()]
-    parts += ["## Versions of the schema", table(("version", "what changed"), versions)]
+    changes = [(str(version), changed) for version, changed in schemas.VERSIONS.items()]
+    parts += ["## Versions of the schema", table(("version", "what changed"), changes)]
     return page("Columns", *parts)
 
 
@@ -94,11 +103,12 @@ def _what_is_new(rows: Sequence[Row], known: Mapping[str, Sequence[Row]]) -> Ite
     yield _table(rest)
 
 
-def _row(name: str, kind: pa.DataType, meaning: str) -> Row:
+def _row(record: str, name: str, kind: pa.DataType, meaning: str) -> Row:
     endings = (end for end in UNITS if name == end or (end[0] == "_" and name.endswith(end)))
+    since = str(versions.since(record, name))
     readable = re.sub(r"<(?:item|element): (\w+)>", r" of \1", str(kind))
-    return f"`{name}`", readable, UNITS.get(next(endings, ""), ""), meaning
+    return f"`{name}`", readable, UNITS.get(next(endings, ""), ""), since, meaning
 
 
 def _table(rows: Sequence[Row]) -> str:
-    return table(("column", "type", "unit", "meaning"), rows)
+    return table(("column", "type", "unit", "since", "meaning"), rows)

@@ -82,13 +82,25 @@ class ModelEstimate:
     @cached_property
     def time_reason(self) -> str | None:
         """Why there is no time, or None."""
-        return self.conflict or why_incomplete(self.terms)
+        return self.conflict or why_incomplete(self.terms) or self._unknown_overhead
 
     @cached_property
     def energy_reason(self) -> str | None:
         """Why there is no energy, or None."""
         return self.time_reason or next(
             (row["energy_reason"] for row in self.rows if row["energy_reason"] is not None), None
+        )
+
+    @cached_property
+    def _unknown_overhead(self) -> str | None:
+        """Why there is no sum of a database that does not say what calls cost on its processor."""
+        row = next(iter(self.rows), None)
+        if row is None or row["call_overhead_s"] is not None or not alike.on_processor(row):
+            return None
+        return (
+            f"the database does not say what calls cost on target {row['target']} beyond their "
+            f"operators, as those of opcost.schema_version 1 to 4. Run the study again where it "
+            "was measured: its rows are kept, and what calls cost is added"
         )
 
     @cached_property

@@ -102,6 +102,11 @@ def settings_of(conditions_json: str) -> dict[str, Any]:
     return dict(_settings(conditions_json))
 
 
+def on_processor(row: Row) -> bool:
+    """Whether the row's target is a processor; unknown of imported rows."""
+    return _settings(row["conditions_json"]).get("target.device") == "cpu"
+
+
 def conditions_id(row: Row) -> str | None:
     """16 hexadecimal digits that rows share if they were measured under the same conditions.
 

@@ -87,7 +87,7 @@ _STOOD_IN = {"idle_power_before_w": "idle_power_w"}
 _OLDEST = {"comparison": 5}
 """Record -> the oldest version whose rows mean the same: earlier sums had other parts."""
 
-_FIRST = {
+FIRST = {
     **{"merged": 4, "extraction": 4},
     **{"database": 5, "modules": 5, "explanation": 5, "difference": 5},
 }
@@ -95,8 +95,8 @@ _FIRST = {
 
 
 def since(record: str, column: str) -> int:
-    """The schema version from which on a record has the column."""
-    return max(_added(record).get(column, 1), _FIRST.get(record, 1))
+    """The schema version from which on the column has its present meaning."""
+    return _added(record).get(_CAME_WITH.get(column, column), 1)
 
 
 @cache
@@ -172,21 +172,18 @@ def _version_of(file: pa.Schema, record: str, path: Path, remedy: str) -> int:
     stated, version = _stated(file, "record"), _stated(file, "schema_version")
     number = int(version) if version.isdecimal() else 0
     # A study's database was a file of operators before it had columns of its own.
-    early = record == "database" and stated == "operator" and number < _FIRST["database"]
+    early = record == "database" and stated == "operator" and number < FIRST["database"]
     if stated != record and not early:
-        raise OpcostError(f"{path} has opcost.record {stated}; {record} is asked for: {remedy}")
-    if number > SCHEMA_VERSION:
-        raise OpcostError(
-            f"{path} has schema version {number}; this opcost reads up to {SCHEMA_VERSION}: "
-            "upgrade opcost to read it"
-        )
+        raise OpcostError(f"{path} has opcost.record {stated}, not {record}: {remedy}")
     oldest = _OLDEST.get(record, 1)
-    if number < oldest:
-        raise OpcostError(
-            f"{path} has schema version {version}; this opcost reads {record} from {oldest} to "
-            f"{SCHEMA_VERSION}: {remedy}"
-        )
-    return number
+    if oldest <= number <= SCHEMA_VERSION:
+        return number
+    if number > SCHEMA_VERSION:
+        remedy = "it is of a newer opcost, so upgrade opcost"
+    raise OpcostError(
+        f"{path} has opcost.schema_version {version}; this opcost reads {oldest} to "
+        f"{SCHEMA_VERSION} of {record}: {remedy}"
+    )
 
 
 def _stated(schema: pa.Schema, key: str) -> str:
