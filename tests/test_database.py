@@ -24,6 +24,8 @@ def row(number=0, target="local"):
         "canonical_json": canonical_json,
         "target": target,
         "status": "ok",
+        "time_s": 1e-3,
+        "flags": [],
         "batch_time_s": [1e-3 * number] * number,
     }
 
@@ -182,7 +184,7 @@ def test_what_was_not_measured_twice_says_nothing_of_the_spread(measured, tmp_pa
     ("rows", "message"),
     [
         ([], "holds no row"),
-        ([row(2) | {"tuple_id": "0" * 16}], "of tuple 0000000000000000 that describes another"),
+        ([row(2) | {"tuple_id": "0" * 16}], "is damaged: tuple_id of 0000000000000000"),
         ([row(2) | {"canonical_json": None}], "that describes another"),
         ([row(1)], "first.parquet both hold tuple"),
     ],

@@ -116,7 +116,7 @@ def test_an_export_is_whole_or_not_at_all(path, tmp_path, ending):
 @pytest.mark.parametrize("ending", FORMATS)
 def test_large_databases_are_exported_piece_by_piece(tmp_path, ending):
     batch = pa.Table.from_pylist(
-        [{"tuple_id": f"{number:016x}", "flags": []} for number in range(1200)]
+        [{"tuple_id": f"{number:016x}", "flags": [], "status": "error"} for number in range(1200)]
     )
     columns = [
         batch[field.name].cast(field.type)

@@ -89,7 +89,7 @@ def test_of_two_measurements_of_the_same_thing_the_better_one_is_kept(merged, wo
 
 @pytest.mark.parametrize("name", ["target", *alike.COLUMNS])
 def test_rows_that_differ_in_what_they_were_measured_on_are_kept_apart(merged, name):
-    other = {pa.string(): "other", pa.int64(): 7, pa.float64(): 7.0, pa.bool_(): True}
+    other = {pa.string(): '{"a": 1}', pa.int64(): 7, pa.float64(): 7.0, pa.bool_(): True}
     first, second = merged([{}], [{name: other[schemas.DATABASE.field(name).type]}])
     assert first["conditions_id"] != second["conditions_id"]
 

@@ -140,8 +140,11 @@ def test_a_shape_fits_itself_with_any_of_its_sizes_left_open(tmp_path_factory, s
     spec = TensorSpec(tuple(shape), "float32")
     operator_tuple = OperatorTuple("aten.relu.default", (("self", spec),))
     path = tmp_path_factory.mktemp("shape") / "database.parquet"
-    canonical = {"canonical_json": operator_tuple.canonical_json}
-    records.write(path, schemas.DATABASE, [row("add") | canonical])
+    operator_columns = {
+        "tuple_id": operator_tuple.tuple_id,
+        "canonical_json": operator_tuple.canonical_json,
+    }
+    records.write(path, schemas.DATABASE, [row("add", time_s=1e-3) | operator_columns])
     opened = ["*" if data.draw(st.booleans()) else str(size) for size in shape]
     assert len(query([path], Filter(shapes=["x".join(opened)]))) == 1
     assert len(query([path], Filter(shapes=["x".join([*opened, "*"])]))) == 0

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from opcost import workers
 from opcost.errors import OpcostError
 from opcost.files import replacing
+from opcost.rows.checks import check
 from opcost.rows.nested import write_csv
 from opcost.rows.schemas import SCHEMA_VERSION
 from opcost.rows.versions import Reading
@@ -138,8 +139,10 @@ def stream(
             wanted = schema.names if columns is None else columns
             held = reading.columns(wanted)
             for batch in file.iter_batches(_ROWS, columns=held, use_threads=False):
-                yield reading.rows(batch, wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+                rows = reading.rows(batch, wanted)
+                check(rows, schema.metadata[b"opcost.record"].decode(), path, remedy)
+                yield rows
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise OpcostError(f"{path} is not a readable Parquet file ({error}): {remedy}") from error
 
 
@@ -147,7 +150,7 @@ def metadata(path: Path) -> dict[str, str]:
     """What a Parquet file says of itself; nothing if it cannot be read."""
     try:
         found = pq.read_schema(path).metadata or {}
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowException, UnicodeDecodeError, OSError):
         return {}
     return {key.decode(): value.decode() for key, value in found.items()}
 

@@ -1,0 +1,169 @@
+"""Whether the values of rows can be true: checked where rows are read, a batch at a time.
+
+A column is checked if it was read. Numbers are finite; a result is positive and lies in its
+interval; what failed has no result; counts are not negative; settings agree with their JSON. Null
+is never wrong where a value may be unknown.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from opcost.errors import OpcostError
+from opcost.rows.alike import settings_of
+from opcost.tuples.operator_tuple import id_of
+
+STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
+"""How a measurement can end."""
+
+_MEASUREMENTS = ("operator", "model", "database", "merged")
+_RESULTS = {"time_s": (1e-12, 1e7), "power_w": (1e-6, 1e6), "energy_j": (1e-15, 1e12)}
+_SHARES = ("utilisation", "power_gain_uncertainty")
+_NOT_NEGATIVE = ("batch_time_s", "device_time_s", "spread")
+_ROUNDING = 1e-9
+_IN_JSON = {
+    "protocol_version": "protocol_version",
+    "cache_state": "measurement.cache_state",
+    "threads": "target.threads",
+    "tf32": "target.tf32",
+}
+
+
+class Problem(NamedTuple):
+    """A value that cannot be true: the row's position, the column, the value, what is allowed."""
+
+    position: int
+    column: str
+    value: Any
+    allowed: str
+
+
+def check(batch: pa.RecordBatch, record: str, path: Path, remedy: str) -> None:
+    """Raise OpcostError for the first value of a batch that cannot be true."""
+    problem = next(problems(batch, record), None)
+    if problem is None:
+        return
+    key = next((name for name in ("tuple_id", "model") if name in batch.schema.names), None)
+    row = f"row {problem.position}" if key is None else batch[key][problem.position].as_py()
+    raise OpcostError(
+        f"{path} is damaged: {problem.column} of {row} is {problem.value!r:.200}; allowed: "
+        f"{problem.allowed}: {remedy}"
+    )
+
+
+def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
+    """All that cannot be true in a batch of that record."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        yield from _unbounded(name, column)
+    if record not in _MEASUREMENTS:
+        return
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name, column in columns.items():
+        yield from _out_of_range(name, column)
+    for name in columns:
+        if "_ci_low_" in name:
+            yield from _outside_interval(name, columns)
+    if "status" in columns:
+        yield from _against_status(columns)
+    yield from _against_settings(columns)
+    yield from _of_another_tuple(columns)
+
+
+def _unbounded(name: str, column: pa.Array) -> Iterator[Problem]:
+    """NaN and infinity, also in lists."""
+    if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
+        finite = pc.all(pc.is_finite(column.flatten())).as_py()
+        if finite is False:
+            lists = enumerate(column.to_pylist())
+            wrong = [n for n, values in lists if not np.isfinite(values or [0]).all()]
+            yield Problem(wrong[0], name, "a list with NaN or infinity", "finite numbers")
+    elif pa.types.is_floating(column.type):
+        yield from _where(name, column, pc.invert(pc.is_finite(column)), "a finite number, or null")
+
+
+def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
+    if name in _RESULTS:
+        low, high = _RESULTS[name]
+        wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
+        yield from _where(name, column, wrong, f"{low:g} to {high:g}, or null")
+    elif name in _SHARES:
+        wrong = pc.or_(pc.less(column, 0.0), pc.greater(column, 1.0))
+        yield from _where(name, column, wrong, "0 to 1, or null")
+    elif pa.types.is_integer(column.type) or name in _NOT_NEGATIVE:
+        if pa.types.is_list(column.type):
+            if pc.any(pc.less(column.flatten(), 0)).as_py():
+                yield Problem(0, name, "a list with a negative number", "0 or more")
+        else:
+            yield from _where(name, column, pc.less(column, 0), "0 or more, or null")
+
+
+def _outside_interval(low_name: str, columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    name = low_name.replace("_ci_low", "")
+    high_name = low_name.replace("_ci_low", "_ci_high")
+    if name not in columns or high_name not in columns:
+        return
+    value = columns[name]
+    slack = pc.multiply(pc.abs(value), _ROUNDING)
+    above = pc.greater(columns[low_name], pc.add(value, slack))
+    below = pc.less(columns[high_name], pc.subtract(value, slack))
+    allowed = f"{low_name} <= {name} <= {high_name}"
+    yield from _where(low_name, columns[low_name], above, allowed)
+    yield from _where(high_name, columns[high_name], below, allowed)
+
+
+def _against_status(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    status = columns["status"]
+    known = pc.is_in(status, pa.array(STATUSES))
+    yield from _where("status", status, pc.invert(known), ", ".join(STATUSES))
+    ok = pc.equal(status, "ok")
+    for name in ("time_s", "flags"):
+        if name in columns:
+            wrong = pc.and_(ok, pc.is_null(columns[name]))
+            yield from _where(name, columns[name], wrong, "a value where status is ok")
+    for name in _RESULTS.keys() & columns.keys():
+        wrong = pc.and_(pc.invert(ok), pc.is_valid(columns[name]))
+        yield from _where(name, columns[name], wrong, "null where status is not ok")
+
+
+def _against_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    """Settings that have columns of their own must be those of `conditions_json`."""
+    if "conditions_json" not in columns:
+        return
+    names = [name for name in _IN_JSON if name in columns]
+    values = [columns[name].to_pylist() for name in ("conditions_json", *names)]
+    seen: dict[tuple[Any, ...], int] = {}
+    for position, row in enumerate(zip(*values, strict=True)):
+        seen.setdefault(row, position)
+    for (text, *found), position in seen.items():
+        if text is None:
+            continue
+        try:
+            settings = settings_of(text)
+        except (ValueError, AttributeError, RecursionError):
+            yield Problem(position, "conditions_json", text, "a JSON object of settings")
+            continue
+        for name, value in zip(names, found, strict=True):
+            stated = settings.get(_IN_JSON[name], value)
+            if value is not None and stated != value:
+                yield Problem(position, name, value, f"{stated!r}, as in conditions_json")
+
+
+def _of_another_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    if "tuple_id" not in columns or "canonical_json" not in columns:
+        return
+    pairs = zip(columns["tuple_id"].to_pylist(), columns["canonical_json"].to_pylist(), strict=True)
+    for position, (tuple_id, text) in enumerate(pairs):
+        if text is not None and tuple_id != id_of(text):
+            yield Problem(position, "tuple_id", tuple_id, "the id of the row's canonical_json")
+            return
+
+
+def _where(name: str, column: pa.Array, wrong: pa.Array, allowed: str) -> Iterator[Problem]:
+    """The first place where a condition holds; null is no place."""
+    position = pc.index(wrong, True).as_py()
+    if position >= 0:
+        yield Problem(position, name, column[position].as_py(), allowed)

@@ -1,0 +1,106 @@
+"""Values that cannot be true are named where rows are read, and never become a number."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.errors import OpcostError
+from opcost.rows import records, schemas
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+
+RELU = OperatorTuple("aten.relu.default", (("self", TensorSpec((2,), "float32")),))
+CONDITIONS = {
+    "target": {"device": "cpu", "threads": 1, "tf32": False},
+    "measurement": {"cache_state": "model"},
+    "protocol_version": 4,
+}
+ROW = {
+    "tuple_id": RELU.tuple_id,
+    "canonical_json": RELU.canonical_json,
+    "target": "local",
+    "status": "ok",
+    "time_s": 1e-3,
+    "time_ci_low_s": 0.9e-3,
+    "time_ci_high_s": 1.1e-3,
+    "power_w": 100.0,
+    "energy_j": 0.1,
+    "flags": [],
+    "flops": 100,
+    "batch_time_s": [1e-3, 1.1e-3],
+    "utilisation": 0.5,
+    "conditions_json": json.dumps(CONDITIONS),
+    "cache_state": "model",
+    "threads": 1,
+    "tf32": False,
+    "protocol_version": 4,
+}
+FAILED = {"status": "timeout", "time_s": None, "power_w": None, "energy_j": None, "flags": None}
+FAILED |= {"time_ci_low_s": None, "time_ci_high_s": None}
+
+
+def read(path, row):
+    records.write(path, schemas.OPERATOR, [row])
+    return records.read(path, schemas.OPERATOR).to_pylist()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "row.parquet"
+
+
+@pytest.mark.parametrize("changes", [{}, FAILED, {"energy_j": None, "power_w": None}])
+def test_what_can_be_true_is_read(path, changes):
+    assert len(read(path, ROW | changes)) == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("status", "bogus"),
+        ("status", None),
+        ("time_s", -1.0),
+        ("time_s", 0.0),
+        ("time_s", 1e30),
+        ("time_s", None),
+        ("time_ci_low_s", 2e-3),
+        ("time_ci_high_s", 0.5e-3),
+        ("power_w", -3.0),
+        ("energy_j", 0.0),
+        ("flops", -5),
+        ("utilisation", 1.5),
+        ("batch_time_s", [1e-3, math.nan]),
+        ("load_average", math.inf),
+        ("flags", None),
+        ("conditions_json", "{"),
+        ("conditions_json", "[]"),
+        ("threads", 2),
+        ("cache_state", "cold"),
+        ("protocol_version", 3),
+        ("tuple_id", "0" * 16),
+    ],
+)
+def test_a_value_that_cannot_be_true_is_named_with_file_and_remedy(path, column, value):
+    with pytest.raises(OpcostError) as caught:
+        read(path, ROW | {column: value})
+    message = str(caught.value)
+    assert message.startswith(f"{path} is damaged: {column} of ")
+    assert f"delete {path}" in message
+
+
+@pytest.mark.parametrize("column", ["time_s", "energy_j", "power_w"])
+def test_what_failed_has_no_result(path, column):
+    with pytest.raises(OpcostError, match=f"damaged: {column}"):
+        read(path, ROW | FAILED | {column: 1.0})
+
+
+@given(
+    column=st.sampled_from(
+        [field.name for field in schemas.OPERATOR if str(field.type) == "double"]
+    ),
+    value=st.sampled_from([math.nan, math.inf, -math.inf]),
+)
+def test_no_column_holds_what_is_no_number(tmp_path_factory, column, value):
+    with pytest.raises(OpcostError, match="is damaged"):
+        read(tmp_path_factory.mktemp("row") / "row.parquet", ROW | {column: value})
