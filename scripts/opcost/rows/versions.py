@@ -49,6 +49,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
         3: ["overhead_time_s", "displaced_calls", "spread"],
         5: ["reference_converged", "reference_flags"],
         6: ["overhead_disturbed", "reference_measurements"],
+        8: ["told_differences"],
     },
 }
 """Record -> schema version -> the columns that it added; the others were there from the first.
