@@ -6,6 +6,11 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 export PYTHONDONTWRITEBYTECODE :=
 
+# Snakemake keeps a cache in the home folder, which a user of a container may not have.
+ifneq ($(shell test -w "$(HOME)" || echo no),)
+export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
+endif
+
 .PHONY: help run plan retry lint test test-slurm test-browser check validate format docs clean
 
 help: ## Show this list

@@ -20,12 +20,13 @@ def main() -> None:
     work_anywhere()
     with reported():
         from opcost.planning.progress import extraction_line
+        from opcost.terminal import announce
         from opcost.tuples.extraction import extract_model_tuples
         from opcost.tuples.model_tuples import write_model_tuples
 
         tuples = extract_model_tuples(arguments.definition, arguments.search_path)
         write_model_tuples(arguments.output, tuples)
-        print(extraction_line(tuples), flush=True)
+        announce(extraction_line(tuples))
 
 
 if __name__ == "__main__":

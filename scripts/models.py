@@ -7,6 +7,7 @@ from opcost.arrow import leave_pandas_out
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.rows import records, schemas
+from opcost.terminal import announce
 from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import as_text, rows_of
 from opcost.tuples.model_tuples import read_extractions
@@ -20,4 +21,4 @@ with reported(snakemake.log[0]):
     text = as_text(rows, len(to_benchmark(collect(models, None))))
     with replacing(Path(snakemake.output.text)) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-    print(text.partition("\n")[0], flush=True)
+    announce(text.partition("\n")[0])

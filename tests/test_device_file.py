@@ -98,7 +98,7 @@ def test_a_file_that_is_not_ours_is_refused(path, content, message):
 
 
 def test_a_folder_in_its_place_is_named(tmp_path):
-    assert f"{tmp_path} cannot be read: Is a directory" in refused(tmp_path)
+    assert f"{tmp_path} is a folder, not a file" in refused(tmp_path)
 
 
 def test_nothing_is_written_that_would_be_refused(path):

@@ -14,10 +14,18 @@ sys.path.insert(0, str(SCRIPTS))
 
 from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
+from opcost.terminal import announce
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 from opcost.study import load_study
 
 BEGAN = time.time()
+
+# The shell of each job duplicates its standard error into the log through this folder.
+if sys.platform == "linux" and not Path("/dev/fd").is_dir():
+    raise WorkflowError(
+        "jobs need /dev/fd, which is a link to /proc/self/fd, and /proc is not mounted: mount it "
+        "(mount -t proc proc /proc), and run again"
+    )
 
 try:
     STUDY = load_study(config, REPOSITORY / "workflow" / "schemas")
@@ -164,4 +172,4 @@ def print_summary():
     """If this run has made it."""
     summary = Path("results/summary.txt")
     if summary.exists() and summary.stat().st_mtime > BEGAN:
-        print(f"\n{summary.read_text(encoding='utf-8')}\nMore on one page: results/report.html")
+        announce(f"\n{summary.read_text(encoding='utf-8')}\nMore on one page: results/report.html")

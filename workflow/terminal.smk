@@ -10,6 +10,9 @@ from snakemake.logging import get_event, logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from opcost.planning.progress import Pace
+from opcost.terminal import announce, show_any_text
+
+show_any_text()
 
 ANNOUNCEMENT = re.compile(r"Select jobs to execute\.\.\.|Execute \d+ jobs\.\.\.")
 
@@ -28,7 +31,7 @@ class TimeLeft(logging.Handler):
             done, total = workflow.scheduler.finished_jobs, len(workflow.dag)
             line = self.pace.line(done, total, time.monotonic())
             if line:
-                print(line, flush=True)
+                announce(line)
 
 
 logger.addHandler(TimeLeft())
@@ -36,4 +39,4 @@ logger.addHandler(TimeLeft())
 
 def say_how_to_go_on():
     if workflow.is_main_process:
-        print("What was measured is kept: the same command goes on from there.")
+        announce("What was measured is kept: the same command goes on from there.")

@@ -1,14 +1,16 @@
 """Files that are whole or absent, and the checked reading of JSON."""
 
+import contextlib
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, refusal
 
 _MOST_LEVELS = 50
 """Of lists and objects within each other; what opcost writes has less than ten."""
@@ -18,15 +20,51 @@ _MOST_LEVELS = 50
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`, and renames it to `path` once the block is through.
 
-    After a kill, a file at its final path is therefore complete.
+    After a kill or a loss of power, a file at its final path is therefore complete. Raises OSError
+    that names `path` where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
+        _store(temporary)
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(temporary), temporary):
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def check_readable(path: Path) -> None:
+    """Raise OpcostError unless a file that can be read is there.
+
+    Who opens a named pipe waits for its writer, so nothing is read without this.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise OpcostError(refusal(error)) from error
+    mode = os.fstat(descriptor).st_mode
+    os.close(descriptor)
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise OpcostError(f"{path} is {kind}, not a file: move it away, and run again")
+
+
+def _store(path: Path) -> None:
+    """Wait until a file's content is on the disk: a rename may get there first.
+
+    Takes some milliseconds. A rename that is lost only leaves the file to be made again, so the
+    folder is not waited for.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
@@ -38,10 +76,8 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """The object that a file holds as JSON. Raises OpcostError, which ends with the remedy."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise OpcostError(f"{path} cannot be read: {error.strerror}") from error
+    check_readable(path)
+    content = path.read_bytes()
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

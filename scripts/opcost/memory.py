@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 UNLIMITED = 2**63
+_MEMORY = Path("/proc/meminfo")
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
 def free_bytes() -> int:
@@ -58,13 +60,11 @@ def _data_bytes() -> int | None:
 
 def _available() -> int:
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        if line.startswith("MemAvailable:"):
-            return _kibibytes(line) * 1024
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        lines = _MEMORY.read_text(encoding="utf-8").splitlines()
+        [available] = [_kibibytes(line) for line in lines if line.startswith("MemAvailable:")]
+        return available * 1024
+    except (OSError, ValueError, IndexError):  # no /proc, or not Linux's
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _kibibytes(line: str) -> int:
@@ -73,8 +73,8 @@ def _kibibytes(line: str) -> int:
 
 def _control_group_room() -> int:
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8").strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="utf-8"))
-    except OSError:
+        limit = (_CONTROL_GROUP / "memory.max").read_text(encoding="utf-8").strip()
+        used = int((_CONTROL_GROUP / "memory.current").read_text(encoding="utf-8"))
+        return UNLIMITED if limit == "max" else max(0, int(limit) - used)
+    except (OSError, ValueError):
         return UNLIMITED
-    return UNLIMITED if limit == "max" else max(0, int(limit) - used)

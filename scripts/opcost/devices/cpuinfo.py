@@ -3,11 +3,14 @@
 import platform
 from pathlib import Path
 
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+
 
 def processor_name() -> str:
     """As /proc/cpuinfo names it, else the architecture."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -15,12 +18,13 @@ def processor_name() -> str:
 
 
 def cache_sizes() -> dict[int, int]:
-    """Bytes of the data cache at each level, for the first core."""
+    """Bytes of the data cache at each level, for the first core, as far as Linux lists them."""
     sizes = {}
-    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        if (index / "type").read_text().strip() != "Instruction":
-            kibibytes = int((index / "size").read_text().strip().removesuffix("K"))
-            sizes[int((index / "level").read_text())] = kibibytes * 1024
+    for index in sorted(_CACHES.glob("index*")):
+        kind, level, size = (first_line(index / name) for name in ("type", "level", "size"))
+        number, unit = size[:-1], _UNITS.get(size[-1:])
+        if kind != "Instruction" and level.isdigit() and number.isdigit() and unit:
+            sizes[int(level)] = int(number) * unit
     return sizes
 
 
@@ -33,3 +37,11 @@ def last_level_cache_bytes() -> int | None:
 def core_cache_bytes() -> int:
     """Of the second level; 0 where Linux lists none."""
     return cache_sizes().get(2, 0)
+
+
+def first_line(path: Path) -> str:
+    """The first line of a file of Linux's about itself; "" where there is none to read."""
+    try:
+        return path.read_text(encoding="ascii").partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opcost.errors import OpcostError
+from opcost.terminal import announce
 
 FOLDER = Path("/tmp")
 """Where the files of all devices lie."""
@@ -72,7 +73,7 @@ def _locked(path: Path, timeout_s: float) -> int:
                 "wait for it or end it, then run again"
             )
         if not said:
-            print(f"waiting for the device, held by {holder}", flush=True)
+            announce(f"waiting for the device, held by {holder}")
             said = True
         time.sleep(_POLL_S)
 

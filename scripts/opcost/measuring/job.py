@@ -16,6 +16,7 @@ from opcost.devices.lock import exclusive
 from opcost.errors import OpcostError, reported
 from opcost.measuring.target_identity import expected_device
 from opcost.study import Conditions, ModelDefinition, Target
+from opcost.terminal import announce
 from opcost.tuples.manifest import read_record
 from opcost.workers.isolation import run_isolated
 
@@ -74,7 +75,7 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
         row["device_time_s"] = held_s()
         records.write(output, schemas.OPERATOR, [row])
         line = again_line if output.parent.name == "again" else operator_line
-        print(line(row), flush=True)
+        announce(line(row))
 
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost.rows import records, schemas
@@ -108,7 +109,7 @@ def model_job(
         row["device_time_s"] = held_s()
         records.write(output, schemas.MODEL, [row])
         line = again_line if output.parent.name == "models_again" else model_line
-        print(line(row), flush=True)
+        announce(line(row))
 
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost.rows import records, schemas
@@ -143,7 +144,7 @@ def _run(
             raise OpcostError(f"{purpose}: {death[1]}")
         if death is not None:
             record_death(*death, held_s)
-            print(f"{purpose}: {': '.join(death)}", flush=True)
+            announce(f"{purpose}: {': '.join(death)}")
 
 
 def _death_columns(place: Place, status: str, reason: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from opcost.devices.device_file import DeviceFile, Sample, read_device, write_de
 from opcost.devices.lock import exclusive
 from opcost.errors import OpcostError
 from opcost.study import Target
+from opcost.terminal import announce
 from opcost.workers.isolation import answer_of
 
 _PROCESSES = 6
@@ -57,7 +58,7 @@ def measure_overhead_again(settings: Target, target: str, device_file: Path, out
         )
         found = _with_overhead(known, settings, quiet_s)
     write_device(output, found)
-    print(overhead_line(target, overhead_columns(found.overhead or ())), flush=True)
+    announce(overhead_line(target, overhead_columns(found.overhead or ())))
 
 
 def expected_device(settings: Target, target: str, device_file: Path) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from opcost import workers
 from opcost.errors import OpcostError
-from opcost.files import replacing
+from opcost.files import check_readable, replacing
 from opcost.rows.checks import check
 from opcost.rows.nested import write_csv
 from opcost.rows.schemas import SCHEMA_VERSION
@@ -75,10 +75,17 @@ def write(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> N
         unknown = row.keys() - set(schema.names)
         if unknown:
             raise ValueError(f"not in the schema: {sorted(unknown)}")
-        complete.append({name: row.get(name) for name in schema.names})
+        complete.append({name: _storable(row.get(name)) for name in schema.names})
     table = pa.Table.from_pylist(complete, schema=schema)
     with replacing(path) as temporary:
         pq.write_table(table, temporary, **_SMALL)
+
+
+def _storable(value: Any) -> Any:
+    """A value as a file can hold it: half of a surrogate pair, as errors may quote it, escaped."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return value
 
 
 def write_table(path: Path, table: pa.Table) -> None:
@@ -132,6 +139,7 @@ def stream(
     `remedy` is what the user is told to do about a file that cannot be read.
     """
     remedy = remedy.format(path=path)
+    check_readable(path)
     try:
         # pre_buffer would read all row groups ahead, and the whole file would be in memory.
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
@@ -149,8 +157,9 @@ def stream(
 def metadata(path: Path) -> dict[str, str]:
     """What a Parquet file says of itself; nothing if it cannot be read."""
     try:
+        check_readable(path)
         found = pq.read_schema(path).metadata or {}
-    except (pa.ArrowException, UnicodeDecodeError, OSError):
+    except (OpcostError, pa.ArrowException, UnicodeDecodeError, OSError):
         return {}
     return {key.decode(): value.decode() for key, value in found.items()}
 

@@ -1,5 +1,6 @@
 """How a forked process ends: with its work or with its parent, and never as a copy of it."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -26,6 +27,7 @@ def be_the_child(work: Callable[[], None]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # nobody may read it any more; nothing may leave here
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)

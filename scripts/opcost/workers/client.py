@@ -44,7 +44,7 @@ def run(script: str, main: Callable[[], None]) -> None:
     for _ in range(_ATTEMPTS):
         try:
             sys.exit(_ask(script))
-        except Lost as lost:
+        except (Lost, OSError) as lost:
             reason = str(lost)
         except KeyboardInterrupt:
             sys.exit(128 + signal.SIGINT)

@@ -1,0 +1,40 @@
+"""Standard output and error, whatever they can show and whether anybody still reads them."""
+
+import codecs
+import io
+import os
+import sys
+
+_ENCODING_ERRORS = "opcost.ascii"
+_IN_ASCII = {"±": "+-", "µ": "u", "…": "..."}
+
+
+def show_any_text() -> None:
+    """Let standard output and error spell in ASCII what their encoding lacks: ± becomes +-."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ENCODING_ERRORS)
+
+
+def announce(line: str) -> None:
+    """Print a line about work that is done: no fault of standard output undoes the work."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        drop_output()
+
+
+def drop_output() -> None:
+    """Forget standard output: what it still holds would fail once more when Python exits."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open to the end
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    spelt = (_IN_ASCII.get(each) or ascii(each)[1:-1] for each in lacking)
+    return "".join(spelt), error.end
+
+
+codecs.register_error(_ENCODING_ERRORS, _spell)

@@ -1,0 +1,195 @@
+"""What can be foreseen of a system is answered with a message: no traceback, and no row is lost."""
+
+import errno
+import io
+import os
+import sys
+
+import pytest
+from opcost import memory
+from opcost.devices import cpuinfo
+from opcost.devices.processor import CpuDevice
+from opcost.errors import OpcostError, reported
+from opcost.files import replacing
+from opcost.rows import records, schemas
+from opcost.terminal import announce, show_any_text
+from opcost.workers.isolation import run_isolated
+
+
+def answer_to(error, capsys):
+    """What a command or a job says when this is raised, with the exit code 1."""
+    with pytest.raises(SystemExit) as stop, reported():
+        raise error
+    assert stop.value.code == 1
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "results/a.parquet"),
+            "opcost: results/a.parquet: No space left on device: free some space, and run the "
+            "same command again: what was measured is kept\n",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "opcost: standard output: No space left on device: free some space, and run the same "
+            "command again: what was measured is kept\n",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "results"),
+            "opcost: results: Permission denied: give yourself the right to it, or use another "
+            "folder\n",
+        ),
+        (
+            BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+            "opcost: the system: Resource temporarily unavailable: raise the limit (ulimit -a), "
+            "or end other programs\n",
+        ),
+        (
+            MemoryError(),
+            "opcost: there is not enough memory: close other programs, or use a machine or a job "
+            "with more memory\n",
+        ),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
+    ],
+    ids=["full disk", "full output", "no permission", "no process left", "memory", "broken pipe"],
+)
+def test_what_the_system_refuses_is_a_message(error, answer, capsys):
+    assert answer_to(error, capsys) == answer
+
+
+def test_text_in_another_encoding_is_a_message(capsys):
+    with pytest.raises(UnicodeDecodeError) as caught:
+        b"\xff".decode()
+    assert "can't decode byte 0xff" in answer_to(caught.value, capsys)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("tiny"), OSError(errno.EBADF, "Bad file descriptor")], ids=repr
+)
+def test_a_fault_of_opcost_keeps_its_traceback_and_asks_to_be_reported(error, capfd):
+    def work():
+        with reported():
+            raise error
+
+    with pytest.raises(SystemExit):
+        run_isolated(work, timeout_s=10)
+    said = capfd.readouterr().err
+    assert "Traceback" in said
+    assert said.endswith("this is a fault of opcost: please report it with the lines above\n")
+
+
+@pytest.mark.parametrize("raised_by", ["the writer", "fsync"])
+def test_a_full_disk_leaves_what_was_there_and_names_the_file(tmp_path, monkeypatch, raised_by):
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def refuse(*_):
+        raise full
+
+    path = tmp_path / "row.parquet"
+    path.write_text("earlier")
+    if raised_by == "fsync":
+        monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write(path, refuse if raised_by == "the writer" else lambda: None)
+    assert caught.value.filename == str(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["row.parquet"]
+    assert path.read_text() == "earlier"
+
+
+def write(path, then):
+    with replacing(path) as temporary:
+        temporary.write_text("later")
+        then()
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    stored = []
+    monkeypatch.setattr(os, "fsync", lambda _: stored.append(sorted(os.listdir(tmp_path))))
+    write(tmp_path / "row.parquet", lambda: None)
+    assert stored == [[f".row.parquet.{os.getpid()}.tmp"]]
+
+
+def test_an_error_text_with_half_a_surrogate_pair_can_be_stored(tmp_path):
+    row = {"status": "error", "error": "RuntimeError: \udcff"}
+    records.write(tmp_path / "row.parquet", schemas.OPERATOR, [row])
+    [found] = records.read(tmp_path / "row.parquet", schemas.OPERATOR, ["error"]).to_pylist()
+    assert found["error"] == r"RuntimeError: \udcff"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_what_is_no_file_is_not_waited_for(tmp_path, make):
+    make(tmp_path / "row.parquet")
+    with pytest.raises(OpcostError, match=r"row.parquet is a \w+.*, not a file: move it away"):
+        records.read(tmp_path / "row.parquet", schemas.OPERATOR)
+    assert records.metadata(tmp_path / "row.parquet") == {}
+
+
+def test_an_ascii_terminal_reads_ascii(monkeypatch):
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii"))
+    show_any_text()
+    announce("12 µs ± 1.0%  Größe  \udcff")
+    assert shown.getvalue() == b"12 us +- 1.0%  Gr\\xf6\\xdfe  \\udcff\n"
+
+
+class Full(io.StringIO):
+    """Standard output that is a file on a full disk."""
+
+    def flush(self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_announcement_that_nobody_can_read_fails_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Full())
+    announce("[operator] local")
+    sys.stdout.flush()
+
+
+def test_a_child_ends_also_when_its_last_words_cannot_be_written(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert run_isolated(lambda: print("done"), timeout_s=10) is None
+
+
+def linux_lists(folder, sizes):
+    for number, (level, kind, size) in enumerate(sizes):
+        cache = folder / f"index{number}"
+        cache.mkdir()
+        for name, text in (("level", level), ("type", kind), ("size", size)):
+            (cache / name).write_text(f"{text}\n")
+
+
+@pytest.fixture
+def processor_with(tmp_path, monkeypatch):
+    """A processor of which Linux lists these caches."""
+
+    def processor_with(*sizes):
+        linux_lists(tmp_path, sizes)
+        monkeypatch.setattr(cpuinfo, "_CACHES", tmp_path)
+        return CpuDevice()
+
+    return processor_with
+
+
+def test_caches_are_listed_in_kibibytes_or_mebibytes(processor_with):
+    device = processor_with(
+        ("1", "Instruction", "32K"), ("2", "Unified", "2048K"), ("3", "Unified", "260M")
+    )
+    assert (device.core_cache_bytes, device.last_level_cache_bytes) == (2**21, 260 * 2**20)
+
+
+def test_a_cache_that_linux_does_not_describe_is_left_out(processor_with):
+    device = processor_with(("3", "Unified", "8M"), ("4", "Unified", ""), ("five", "Unified", "9M"))
+    assert (device.core_cache_bytes, device.last_level_cache_bytes) == (0, 8 * 2**20)
+
+
+@pytest.mark.parametrize("said", [None, "MemAvailable:", "MemAvailable: much"])
+def test_without_linux_telling_it_free_memory_is_still_known(tmp_path, monkeypatch, said):
+    if said:
+        (tmp_path / "meminfo").write_text(said)
+        (tmp_path / "memory.max").write_text(said)
+    monkeypatch.setattr(memory, "_MEMORY", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "_CONTROL_GROUP", tmp_path)
+    assert 0 < memory.free_bytes() < memory.UNLIMITED
