@@ -126,6 +126,9 @@ def _work(request: dict[str, Any], streams: list[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    # Python's own know the server's log, in which one can seek, unlike in a pipe.
+    sys.stdout = open(1, "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, sys.stderr.encoding, "backslashreplace", closefd=False)  # noqa: SIM115
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environment"])
