@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,17 +47,18 @@ def main() -> None:
     if arguments.only:
         wanted = arguments.only.split(",")
         chosen = [each for each in chosen if {each.number, each.number.split(".")[0]} & set(wanted)]
-    found = try_all(chosen, arguments.checkout.resolve(), arguments.jobs)
-    rows = [row(*pair) for pair in zip(chosen, found, strict=True)]
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    rows = []
+    for found in try_all(chosen, arguments.checkout.resolve(), arguments.jobs):
+        rows.append(row(chosen[len(rows)], found))
+        if arguments.json:
+            arguments.json.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     counts = collections.Counter(each["verdict"] for each in rows)
     names = (GOOD, POOR, BAD, BY_HAND)
     print(f"\n{len(rows)} faults: " + ", ".join(f"{counts[name]} {name}" for name in names))
     sys.exit(counts[BAD] > 0)
 
 
-def try_all(faults: list[Fault], checkout: Path, jobs: int) -> list[Found]:
+def try_all(faults: list[Fault], checkout: Path, jobs: int) -> Iterator[Found]:
     """Try faults, some at a time, each in a folder of its own that is deleted when it is done."""
     # Short: sockets lie in it, whose paths have room for a hundred letters.
     base = Path(tempfile.mkdtemp(prefix="faults-"))
@@ -77,7 +79,7 @@ def try_all(faults: list[Fault], checkout: Path, jobs: int) -> list[Found]:
             return found
 
         with ThreadPoolExecutor(jobs) as pool:
-            return list(pool.map(attempt, faults))
+            yield from pool.map(attempt, faults)
     finally:
         shutil.rmtree(base, ignore_errors=True)
 

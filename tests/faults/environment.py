@@ -1,13 +1,11 @@
 """Users, folders, terminals and mounts that are not what they usually are."""
 
 import os
-import subprocess
 
 from faults.fault import BY_HAND, Found, fault
 from faults.study import Study
 from faults.verdicts import all_of, refused, works
 
-NOBODY = 65534
 SAME_AS_EVER = "works as ever"
 
 
@@ -16,29 +14,31 @@ def measure_one(study: Study) -> None:
     study.rows()[0].unlink()
 
 
+def measure_warm(study: Study) -> None:
+    """The same by a warm worker."""
+    measure_one(study)
+    study.configure(workers="warm")
+
+
 @fault("49.1", "another user than root, umask 077", SAME_AS_EVER)
 def not_root(study: Study) -> Found:
     if os.geteuid() != 0:
         return Found(BY_HAND, "only root may become another user")
-    measure_one(study)
-    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", study.root.parent], check=True)
-    return works(
-        study.snakemake(
-            user=NOBODY, group=NOBODY, umask=0o77, environment={"HOME": str(study.temporary)}
-        )
-    )
+    measure_warm(study)
+    study.give_to_nobody(study.root.parent)
+    return works(study.snakemake(nobody=True, umask=0o77))
 
 
 @fault("49.2", "TMPDIR names no folder", "works, or refused with TMPDIR")
 def no_temporary_folder(study: Study) -> Found:
-    measure_one(study)
+    measure_warm(study)
     outcome = study.snakemake(environment={"TMPDIR": str(study.root / "gone")})
     return works(outcome) if outcome.code == 0 else refused(outcome, "TMPDIR")
 
 
 @fault("49.3", "a path of umlauts, blanks, quotes and dollars", SAME_AS_EVER)
 def odd_path(study: Study) -> Found:
-    measure_one(study)
+    measure_warm(study)
     odd = study.root.parent / "\u00fc n'i $c"
     study.root.rename(odd)
     return works(
@@ -59,7 +59,7 @@ def linked_results(study: Study) -> Found:
 def no_proc(study: Study) -> Found:
     if os.geteuid() != 0:
         return Found(BY_HAND, "only root may unmount /proc: `unshare -m`, `umount -l /proc`")
-    measure_one(study)
+    measure_warm(study)
     script = 'umount -l /proc; exec "$@"'
     outcome = study.execute(["unshare", "-m", "sh", "-c", script, "sh", *study.command()])
     return works(outcome) if outcome.code == 0 else refused(outcome, "/proc")
@@ -67,7 +67,7 @@ def no_proc(study: Study) -> Found:
 
 @fault("50.2", "a home that cannot be written", "works, or refused with HOME")
 def unwritable_home(study: Study) -> Found:
-    measure_one(study)
+    measure_warm(study)
     (study.root.parent / "home").write_text("a file")
     outcome = study.snakemake(environment={"HOME": str(study.root.parent / "home")})
     return works(outcome) if outcome.code == 0 else refused(outcome, "HOME")
@@ -88,7 +88,7 @@ def ascii_terminal(study: Study) -> Found:
 
 @fault("48.2", "umask 000", "the folder of the workers is this user's alone")
 def open_umask(study: Study) -> Found:
-    measure_one(study)
+    measure_warm(study)
     outcome = study.snakemake(umask=0)
     folders = [path for path in study.temporary.glob("*workers*") if path.is_dir()]
     modes = [oct(path.stat().st_mode & 0o777) for path in folders]

@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from faults import rows
-from faults.environment import NOBODY, measure_one
+from faults.environment import measure_one
 from faults.fault import BAD, BY_HAND, POOR, Found, fault
-from faults.study import Outcome, Study, wait_until
+from faults.study import NOBODY, Outcome, Study, wait_until
 from faults.verdicts import held, refused
 
 UNTOUCHED = "refused; the victim's file is as it was"
@@ -80,13 +80,9 @@ def lock_of_another(study: Study) -> Found:
     for path in locks(study):
         path.chmod(0o600)
     measure_one(study)
-    os.system(f"chown -R {NOBODY}:{NOBODY} '{study.root}'")
+    study.give_to_nobody(study.root)
     study.temporary.chmod(0o1777)
-    for folder in study.temporary.glob("*workers*"):
-        os.system(f"rm -r '{folder}'")
-    home = {"HOME": str(study.root)}
-    outcome = study.snakemake(user=NOBODY, group=NOBODY, environment=home)
-    return refused(outcome, "lock")
+    return refused(study.snakemake(nobody=True, environment={"HOME": str(study.root)}), "lock")
 
 
 @fault("47.2", "the lock is a folder", "refused, with the path")
@@ -117,6 +113,7 @@ def holder_with_escapes(study: Study) -> Found:
 def workers(study: Study) -> Path:
     """The folder of this user's warm workers."""
     measure_one(study)
+    study.configure(workers="warm")
     study.snakemake()
     [folder] = [path for path in study.temporary.glob("*workers*") if path.is_dir()]
     return folder

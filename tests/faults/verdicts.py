@@ -9,9 +9,12 @@ from faults.study import Outcome
 REMEDY = (
     r"(?i)\b(delete|run again|run opcost|name (a|another|one|the)|give|use|set|allowed|did you mean"
     r"|install|free|choose|lower|raise|check|write|remove|list|rename|make|change|measure|move"
-    r"|ask|start|end it|must|at least|at most|keep|put|repair|replace|export|mount|grant)\b"
+    r"|ask|start|end it|must|at least|at most|keep|put|repair|replace|export|mount|grant"
+    r"|minimum|maximum|not of type|does not match|is not one of|non-unique)\b"
 )
-"""A word that tells the reader what to do."""
+"""Words that tell the reader what to do, or what is allowed."""
+_NEXT = 3
+"""A message's lines, from the one that says what is wrong."""
 
 _OURS = re.compile(r"(opcost: |WorkflowError|[Ee]rror: |[Ee]xception|not valid)")
 
@@ -48,11 +51,24 @@ def explained(outcome: Outcome, *says: str) -> Found:
         return Found(BAD, f"hangs: killed after {outcome.seconds:.0f} s")
     if outcome.traceback:
         return Found(POOR, f"traceback: {message(outcome)}")
-    missing = [each for each in (*says, REMEDY) if not re.search(each, outcome.text)]
+    missing = [each for each in says if not re.search(each, outcome.text)]
+    if not re.search(REMEDY, _about(outcome.text, says)):
+        missing.append("what to do")
     if missing:
-        left_out = ["what to do" if each == REMEDY else each for each in missing]
-        return Found(POOR, f"does not say {', '.join(left_out)}: {message(outcome)}")
+        return Found(POOR, f"does not say {', '.join(missing)}: {message(outcome)}")
     return Found(GOOD, f"exit {outcome.code}: {message(outcome)}")
+
+
+def _about(text: str, says: tuple[str, ...]) -> str:
+    """The lines that say one of `says`, each with those after it; all of them if there is none."""
+    lines = text.splitlines()
+    first = [
+        number
+        for number, line in enumerate(lines)
+        if any(re.search(each, line) for each in says) or line.startswith("opcost: ")
+    ]
+    chosen = sorted({each for number in first for each in range(number, number + _NEXT)})
+    return "\n".join(lines[each] for each in chosen if each < len(lines)) if first else text
 
 
 def works(outcome: Outcome, *says: str, wrong: str = "") -> Found:

@@ -1,0 +1,43 @@
+"""A checksum of a Parquet file's footer, which describes its pages: Parquet itself has one of pages.
+
+It lies between the last page and the footer, where no reader looks. Whoever copies the rows to
+another file leaves it out, and a file without one, such as an older one, is read without this check.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+_MARK = b"opcost.footer.sha256"
+_SEAL_BYTES = len(_MARK) + hashlib.sha256().digest_size
+_TAIL_BYTES = 8
+"""A Parquet file ends with the length of its footer and "PAR1"."""
+
+
+def seal(path: Path) -> None:
+    """Put the checksum of its footer into a whole Parquet file that has none."""
+    with path.open("r+b") as file:
+        start, footer = _footer(file)
+        file.seek(start)
+        file.write(_MARK + hashlib.sha256(footer).digest() + footer)
+
+
+def is_broken(path: Path) -> bool:
+    """Whether the file has such a checksum, and its footer is not the one that was written."""
+    with path.open("rb") as file:
+        start, footer = _footer(file)
+        file.seek(max(start - _SEAL_BYTES, 0))
+        found = file.read(_SEAL_BYTES)
+    digest = hashlib.sha256(footer).digest()
+    return found.startswith(_MARK) and found != _MARK + digest
+
+
+def _footer(file: BinaryIO) -> tuple[int, bytes]:
+    """Where the footer begins, and all from there to the end of the file."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - _TAIL_BYTES, 0))
+    length = int.from_bytes(file.read(4), "little") + _TAIL_BYTES
+    start = max(size - length, 0)
+    file.seek(start)
+    return start, file.read()
