@@ -1,6 +1,7 @@
 """A small study in a temporary folder: measured once, and copied for each fault."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,13 @@ MEMORY_KIB = 12 * 1024**2
 """Of address space for a command that might ask for all there is."""
 
 
+FOREIGN_EXCEPTION = re.compile(
+    r"^(?!WorkflowError|CalledProcessError|RuleException)\w+(Error|Exception)\b.* in (file|rule) ",
+    re.MULTILINE,
+)
+"""How Snakemake shows an exception that nobody foresaw."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a command ended; its code is None if it had to be killed because it hung."""
@@ -44,8 +52,9 @@ class Outcome:
 
     @property
     def traceback(self) -> bool:
-        """Whether it showed a traceback of Python's."""
-        return "Traceback (most recent call last)" in self.text
+        """Whether it showed a traceback of Python's, or Snakemake's short form of one."""
+        in_snakemake = FOREIGN_EXCEPTION.search(self.text) and "OpcostError" not in self.text
+        return "Traceback (most recent call last)" in self.text or bool(in_snakemake)
 
 
 class Study:

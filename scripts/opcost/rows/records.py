@@ -14,6 +14,7 @@ from opcost.files import check_readable, replacing
 from opcost.rows.checks import check
 from opcost.rows.nested import write_csv
 from opcost.rows.schemas import SCHEMA_VERSION
+from opcost.rows.seal import BrokenSeal, check_seal, seal
 from opcost.rows.versions import Reading
 from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
@@ -30,6 +31,8 @@ _SMALL = {
     "write_page_checksum": True,
 }
 _LARGE = {"compression": "zstd", "write_page_checksum": True}
+_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What pyarrow raises for a damaged file."""
 
 
 def operator_columns(record: TupleRecord) -> dict[str, Any]:
@@ -79,6 +82,7 @@ def write(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> N
     table = pa.Table.from_pylist(complete, schema=schema)
     with replacing(path) as temporary:
         pq.write_table(table, temporary, **_SMALL)
+        seal(temporary)
 
 
 def _storable(value: Any) -> Any:
@@ -92,6 +96,7 @@ def write_table(path: Path, table: pa.Table) -> None:
     """Write any table, whole or not at all."""
     with replacing(path) as temporary:
         pq.write_table(table, temporary, **_LARGE)
+        seal(temporary)
 
 
 def write_with_csv(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -103,9 +108,11 @@ def write_with_csv(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, An
 
 def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     """Write batches of that schema as they come, whole or not at all, in bounded memory."""
-    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, **_LARGE) as writer:
-        for row_group in _row_groups(batches):
-            writer.write_table(row_group.replace_schema_metadata(schema.metadata))
+    with replacing(path) as temporary:
+        with pq.ParquetWriter(temporary, schema, **_LARGE) as writer:
+            for row_group in _row_groups(batches):
+                writer.write_table(row_group.replace_schema_metadata(schema.metadata))
+        seal(temporary)
 
 
 def read(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
@@ -140,7 +147,9 @@ def stream(
     """
     remedy = remedy.format(path=path)
     check_readable(path)
+    count = 0
     try:
+        check_seal(path)
         # pre_buffer would read all row groups ahead, and the whole file would be in memory.
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
             reading = Reading(file.schema_arrow, schema, path, remedy)
@@ -149,8 +158,11 @@ def stream(
             for batch in file.iter_batches(_ROWS, columns=held, use_threads=False):
                 rows = reading.rows(batch, wanted)
                 check(rows, schema.metadata[b"opcost.record"].decode(), path, remedy)
+                count += len(rows)
                 yield rows
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            if count != file.metadata.num_rows:
+                raise BrokenSeal(f"{count} of its {file.metadata.num_rows} rows can be read")
+    except (BrokenSeal, *_UNREADABLE) as error:
         raise OpcostError(f"{path} is not a readable Parquet file ({error}): {remedy}") from error
 
 
@@ -159,9 +171,9 @@ def metadata(path: Path) -> dict[str, str]:
     try:
         check_readable(path)
         found = pq.read_schema(path).metadata or {}
-    except (OpcostError, pa.ArrowException, UnicodeDecodeError, OSError):
+        return {key.decode(): value.decode() for key, value in found.items()}
+    except (OpcostError, *_UNREADABLE):
         return {}
-    return {key.decode(): value.decode() for key, value in found.items()}
 
 
 def measured_under(

@@ -1,7 +1,7 @@
-"""A checksum of a Parquet file's footer, which describes its pages: Parquet itself has one of pages.
+"""A checksum of a Parquet file's footer: Parquet has one of each page, and none of the footer.
 
-It lies between the last page and the footer, where no reader looks. Whoever copies the rows to
-another file leaves it out, and a file without one, such as an older one, is read without this check.
+It lies between the last page and the footer, where no reader looks. A program that copies the rows
+to another file leaves it out; a file without one, such as an older one, is read all the same.
 """
 
 import hashlib
@@ -15,6 +15,10 @@ _TAIL_BYTES = 8
 """A Parquet file ends with the length of its footer and "PAR1"."""
 
 
+class BrokenSeal(Exception):
+    """A file is not as it was written; says which part."""
+
+
 def seal(path: Path) -> None:
     """Put the checksum of its footer into a whole Parquet file that has none."""
     with path.open("r+b") as file:
@@ -23,14 +27,14 @@ def seal(path: Path) -> None:
         file.write(_MARK + hashlib.sha256(footer).digest() + footer)
 
 
-def is_broken(path: Path) -> bool:
-    """Whether the file has such a checksum, and its footer is not the one that was written."""
+def check_seal(path: Path) -> None:
+    """Raises BrokenSeal if the file has such a checksum, and another footer than was written."""
     with path.open("rb") as file:
         start, footer = _footer(file)
         file.seek(max(start - _SEAL_BYTES, 0))
         found = file.read(_SEAL_BYTES)
-    digest = hashlib.sha256(footer).digest()
-    return found.startswith(_MARK) and found != _MARK + digest
+    if found.startswith(_MARK) and found != _MARK + hashlib.sha256(footer).digest():
+        raise BrokenSeal("its footer has changed since it was written")
 
 
 def _footer(file: BinaryIO) -> tuple[int, bytes]:
