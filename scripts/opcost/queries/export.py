@@ -14,7 +14,8 @@ from opcost.databases.database import stream_database
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.rows import schemas
-from opcost.rows.nested import flat, plain_rows, write_csv
+from opcost.rows.comma_separated import write_csv
+from opcost.rows.nested import flat, plain_rows
 
 _DESCRIBED = "CREATE TABLE column_descriptions (column_name TEXT, type TEXT, description TEXT)"
 

@@ -1,13 +1,12 @@
 """Rows of a database as people and programs read them: a table, lines of JSON, CSV."""
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from opcost.rows.nested import as_json, flat, plain_rows
+from opcost.rows.comma_separated import csv_parts
+from opcost.rows.nested import as_json, plain_rows
 from opcost.text import joules, seconds, shortened, table, with_interval
 
 _INTERVALS = {"time_s": ("time", "s", seconds), "energy_j": ("energy", "j", joules)}
@@ -58,12 +57,7 @@ def json_lines(rows: pa.Table) -> Iterator[str]:
 
 def csv_text(rows: pa.Table) -> str:
     """The rows as CSV with a header; lists are JSON text, and what is not known is empty."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(rows.column_names)
-    for batch in rows.to_batches():
-        writer.writerows(row.values() for row in plain_rows(flat(batch)))
-    return file.getvalue()
+    return b"".join(csv_parts(rows.column_names, rows.to_batches())).decode()
 
 
 def _aligned(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,12 +1,11 @@
 """Rows for formats that know less than Parquet does: no lists, no maps, no times."""
 
-import csv
 import json
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def as_json(value: Any) -> str:
@@ -22,31 +21,65 @@ def plain_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows, with lists and maps as JSON text; null stays null."""
-    columns = [
-        _as_text(column) if pa.types.is_nested(column.type) else column for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    """The same rows, with lists and maps as JSON text, and times in ISO 8601; null stays null."""
+    return pa.RecordBatch.from_arrays(
+        [_flat_column(column) for column in batch.columns], names=batch.schema.names
+    )
 
 
-def write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write batches of that schema as CSV: lists and maps are JSON text, null is empty."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(schema.names)
-        for batch in batches:
-            writer.writerows(row.values() for row in plain_rows(flat(batch)))
+def float_texts(numbers: pa.Array) -> pa.Array:
+    """Floats as the shortest text that reads as the same float; whole ones with a point."""
+    texts = numbers.cast(pa.string())
+    if not pc.any(pc.equal(pc.floor(numbers), numbers)).as_py():
+        return texts
+    whole = pc.match_substring_regex(texts, r"^-?\d+$")
+    return pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
 
 
-def _as_text(column: pa.Array) -> pa.Array:
-    values = [None if value is None else as_json(value) for value in _plain_values(column)]
-    return pa.array(values, pa.string())
+def _flat_column(column: pa.Array) -> pa.Array:
+    if pa.types.is_map(column.type):
+        pairs = pc.binary_join_element_wise(
+            _json_texts(column.keys), _json_texts(column.items), ": "
+        )
+        return _joined(column, pairs, "{", "}")
+    if pa.types.is_list(column.type):
+        return _joined(column, _json_texts(column.values), "[", "]")
+    return _iso_texts(column) if pa.types.is_timestamp(column.type) else column
+
+
+def _joined(lists: pa.Array, elements: pa.Array, opening: str, closing: str) -> pa.Array:
+    """Each list of texts as one text. `elements` are those of the array that `lists` is part of."""
+    of_each = pa.ListArray.from_arrays(lists.offsets, elements)
+    texts = pc.binary_join_element_wise(opening, pc.binary_join(of_each, ", "), closing, "")
+    return pc.if_else(lists.is_valid(), texts, None)
+
+
+def _json_texts(values: pa.Array) -> pa.Array:
+    """Each value as JSON."""
+    if pa.types.is_string(values.type):  # flags and reasons: few different ones
+        encoded = values.dictionary_encode()
+        texts = pa.array(map(as_json, encoded.dictionary.to_pylist()), pa.string())
+        return pc.fill_null(texts.take(encoded.indices), "null")
+    if not pa.types.is_floating(values.type):
+        return pc.fill_null(values.cast(pa.string()), "null")
+    texts = float_texts(values)
+    if not pc.all(pc.is_finite(values)).as_py():  # as Python writes and reads them
+        texts = pc.replace_substring(texts, "nan", "NaN")
+        texts = pc.replace_substring(texts, "inf", "Infinity")
+    return pc.fill_null(texts, "null")
+
+
+def _iso_texts(times: pa.Array) -> pa.Array:
+    """As `datetime.isoformat` writes times in UTC: fractions of a second where there are any."""
+    texts = times.cast(pa.timestamp(times.type.unit)).cast(pa.string())
+    texts = pc.replace_substring_regex(texts, r"^(\S+) (\S+?)(\.0+)?$", r"\1T\2")
+    return pc.binary_join_element_wise(texts, "+00:00", "")
 
 
 def _plain_values(column: pa.Array) -> list[Any]:
-    values = column.to_pylist()
     if pa.types.is_timestamp(column.type):
-        return [None if value is None else value.isoformat() for value in values]
+        return _iso_texts(column).to_pylist()
+    values = column.to_pylist()
     if pa.types.is_map(column.type):
         return [None if value is None else dict(value) for value in values]
     return values

@@ -12,7 +12,7 @@ from opcost import workers
 from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
 from opcost.rows.checks import check
-from opcost.rows.nested import write_csv
+from opcost.rows.comma_separated import write_csv
 from opcost.rows.schemas import SCHEMA_VERSION
 from opcost.rows.seal import BrokenSeal, check_seal, seal
 from opcost.rows.versions import Reading
