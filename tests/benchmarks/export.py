@@ -1,4 +1,4 @@
-"""What do `opcost query` and a CSV export cost beside pyarrow alone, which does no less than needed?
+"""What do `opcost query` and a CSV export cost beside what pyarrow alone needs?
 
 Makes a database of synthetic rows, some hundred different ones again and again, then reads, queries
 and exports it. Each step runs in a process of its own; the ratio is that of its processor seconds

@@ -60,7 +60,7 @@ def query(
     order = column_named(sort) if sort else None
     needed = dict.fromkeys([*ASKED, *chosen, *([order] if order else [])])
     table = _read(databases, list(needed))
-    table = table.filter(pa.array(matching(table, wanted), pa.bool_()))
+    table = table.filter(matching(table, wanted))
     if order is not None:
         table = table.take(_order(table[order], ascending))
     return table.slice(0, limit).select(list(dict.fromkeys(chosen)))

@@ -5,11 +5,11 @@ What an operator is, is asked of the tuple itself (`operator_tuple`), never of i
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from opcost.errors import OpcostError, closest
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, short_name
@@ -42,45 +42,56 @@ class Filter:
     text: str | None = None
 
 
-def matching(table: pa.Table, wanted: Filter) -> list[bool]:
+def matching(table: pa.Table, wanted: Filter) -> pa.ChunkedArray:
     """For each row, whether it is wanted. The table has the columns ASKED at least.
 
     Raises OpcostError for an operator, target, dtype or shape that does not exist.
     """
-    tests = list(_tests(table, wanted))
-    rows = table.select(ASKED).to_pylist()
-    return [all(test(row) for test in tests) for row in rows]
+    fits = pa.chunked_array([pa.repeat(True, len(table))])
+    for column, test in _tests(table, wanted):
+        fits = pc.and_(fits, _where(table[column], test))
+    if wanted.unflagged:
+        flags = pc.fill_null(pc.list_value_length(table["flags"]), 0)
+        fits = pc.and_(fits, pc.equal(flags, 0))
+    if wanted.flags:
+        fits = pc.and_(fits, _with_any(table["flags"], wanted.flags))
+    return fits
 
 
-def _tests(table: pa.Table, wanted: Filter) -> Iterable[Callable[[Mapping[str, Any]], bool]]:
+def _tests(table: pa.Table, wanted: Filter) -> Iterable[tuple[str, Callable[[str], bool]]]:
+    """Columns of text, and what is asked of their values."""
     if wanted.targets:
-        _check("target", wanted.targets, set(table["target"].to_pylist()))
-        yield lambda row: row["target"] in wanted.targets
+        _check("target", wanted.targets, _values(table["target"]))
+        yield "target", wanted.targets.__contains__
     if wanted.statuses:
-        yield lambda row: row["status"] in wanted.statuses
+        yield "status", wanted.statuses.__contains__
     if wanted.operators:
-        operators = _operators(wanted.operators, set(table["operator"].to_pylist()))
-        yield lambda row: row["operator"] in operators
+        yield "operator", _operators(wanted.operators, _values(table["operator"])).__contains__
     if wanted.tuple_ids:
-        yield lambda row: row["tuple_id"].startswith(tuple(wanted.tuple_ids))
+        yield "tuple_id", lambda value: value.startswith(tuple(wanted.tuple_ids))
     if wanted.text is not None:
         text = wanted.text.lower()
-        yield lambda row: text in row["description"].lower()
-    if wanted.unflagged:
-        yield lambda row: not row["flags"]
-    if wanted.flags:
-        flags = set(wanted.flags)
-        yield lambda row: bool(flags & set(row["flags"] or ()))
+        yield "description", lambda value: text in value.lower()
     if wanted.shapes or wanted.dtypes:
-        fits = _tensor_test(wanted)
-        known: dict[str, bool] = {}
-        yield lambda row: _remembered(known, row["canonical_json"], fits)
+        yield "canonical_json", _tensor_test(wanted)
 
 
-def _remembered(known: dict[str, bool], text: str, fits: Callable[[str], bool]) -> bool:
-    if text not in known:
-        known[text] = fits(text)
-    return known[text]
+def _where(column: pa.ChunkedArray, test: Callable[[str], bool]) -> pa.Array:
+    """Whether each text passes the test; null does not. Different texts are tested once."""
+    encoded = column.combine_chunks().dictionary_encode()
+    passed = [value is not None and test(value) for value in encoded.dictionary.to_pylist()]
+    return pc.fill_null(pa.array(passed, pa.bool_()).take(encoded.indices), False)
+
+
+def _with_any(lists: pa.ChunkedArray, wanted: Sequence[str]) -> pa.Array:
+    """Whether each list has one of the texts."""
+    found = pc.is_in(pc.list_flatten(lists), pa.array(wanted, pa.string()))
+    rows = pc.list_parent_indices(lists).filter(found)
+    return pc.is_in(pa.array(range(len(lists)), pa.int64()), rows.combine_chunks())
+
+
+def _values(column: pa.ChunkedArray) -> set[str]:
+    return set(pc.unique(column).to_pylist())
 
 
 def _operators(names: Sequence[str], found: set[str]) -> set[str]:
