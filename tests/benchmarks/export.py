@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -70,7 +71,7 @@ def joined(lists: pa.Array) -> pa.Array:
     return pc.binary_join(texts, ", ")
 
 
-def pyarrow_csv(table: pa.Table, output: Path) -> None:
+def pyarrow_csv(table: pa.Table, output: Path | BinaryIO) -> None:
     """The table as CSV, by pyarrow."""
     columns = [as_text(column) for column in table.columns]
     pyarrow.csv.write_csv(pa.table(columns, names=table.column_names), output)
