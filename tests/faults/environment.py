@@ -1,10 +1,11 @@
 """Users, folders, terminals and mounts that are not what they usually are."""
 
 import os
+import subprocess
 
-from faults.fault import BY_HAND, Found, fault
-from faults.study import Study
-from faults.verdicts import all_of, refused, works
+from faults.fault import BAD, BY_HAND, Found, fault
+from faults.study import Outcome, Study
+from faults.verdicts import all_of, message, refused, works
 
 SAME_AS_EVER = "works as ever"
 
@@ -93,3 +94,56 @@ def open_umask(study: Study) -> Found:
     folders = [path for path in study.temporary.glob("*workers*") if path.is_dir()]
     modes = [oct(path.stat().st_mode & 0o777) for path in folders]
     return works(outcome, wrong="" if set(modes) == {"0o700"} else f"modes {modes}")
+
+
+ROOT = os.geteuid() == 0
+
+
+def mounted(study: Study, options: str, *commands: str) -> Outcome:
+    """Run shell commands in a mount namespace of their own, results/ mounted with options."""
+    script = f"set -e\nmount -t tmpfs -o {options} none results\n" + "\n".join(commands)
+    return study.execute(["unshare", "-m", "sh", "-c", script])
+
+
+@fault("6.1", "results/ is full", "a message with the path; rows are kept; with space it resumes")
+def full_disk(study: Study) -> Found:
+    if not ROOT:
+        return Found(BY_HAND, "only root may mount a small file system")
+    run = " ".join(f"'{word}'" for word in study.command())
+    outcome = mounted(
+        study,
+        "size=16m",
+        "rm -f results/report.html",
+        # Room for some rows, and no more.
+        "head -c 16600000 /dev/zero > results/filler || true",
+        f"{run} || echo FIRST-FAILED",
+        "ls results/local/operators 2>/dev/null | grep -c parquet || true",
+        "rm results/filler",
+        f"{run} && echo RESUMED",
+    )
+    first, _, _ = outcome.text.partition("FIRST-FAILED")
+    if "FIRST-FAILED" not in outcome.text or "RESUMED" not in outcome.text:
+        return Found(BAD, f"did not fail and resume: {message(outcome)}")
+    return refused(Outcome(1, first, outcome.seconds), "(?i)no space|full", "results")
+
+
+@fault("7.1", "results/ is read-only", "refused before anything is measured")
+def read_only_results(study: Study) -> Found:
+    if not ROOT:
+        return Found(BY_HAND, "only root may mount a file system")
+    study.rows()[0].unlink()
+    run = " ".join(f"'{word}'" for word in study.command())
+    script = f"mount --bind results results && mount -o remount,ro,bind results && {run}"
+    outcome = study.execute(["unshare", "-m", "sh", "-c", script])
+    return refused(outcome, "(?i)read-only|write-protected|permission")
+
+
+@fault("7.2", "results/ belongs to another user", "refused before anything is measured")
+def results_of_another(study: Study) -> Found:
+    if not ROOT:
+        return Found(BY_HAND, "needs two users: results/ of one, the run of the other")
+    study.rows()[0].unlink()
+    study.give_to_nobody(study.root, study.temporary)
+    subprocess.run(["chown", "-R", "0:0", study.results], check=True)
+    outcome = study.snakemake(nobody=True)
+    return refused(outcome, "(?i)read-only|write-protected|permission")

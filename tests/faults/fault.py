@@ -25,6 +25,8 @@ class Fault:
     expected: str
     attempt: Callable[[Study], Found] | None
     how: str = ""
+    measured: bool = True
+    """Whether it needs a study that has rows."""
 
     @property
     def order(self) -> tuple[int, int]:
@@ -39,11 +41,11 @@ FAULTS: list[Fault] = []
 REFUSED = "refused; says what is wrong, where, and what to do"
 
 
-def fault(number: str, what: str, expected: str = REFUSED) -> Callable:
+def fault(number: str, what: str, expected: str = REFUSED, measured: bool = True) -> Callable:
     """Make a function that tries a fault one of the faults."""
 
     def register(attempt: Callable[[Study], Found]) -> Callable[[Study], Found]:
-        FAULTS.append(Fault(number, what, expected, attempt))
+        FAULTS.append(Fault(number, what, expected, attempt, measured=measured))
         return attempt
 
     return register
@@ -51,4 +53,4 @@ def fault(number: str, what: str, expected: str = REFUSED) -> Callable:
 
 def by_hand(number: str, what: str, how: str) -> None:
     """Name a fault that no command can try, or not on this machine."""
-    FAULTS.append(Fault(number, what, "", None, how))
+    FAULTS.append(Fault(number, what, "", None, how, measured=False))

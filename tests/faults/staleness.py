@@ -1,0 +1,91 @@
+"""Databases that may be older than the rows."""
+
+import os
+import subprocess
+import time
+
+from faults import rows
+from faults.fault import BAD, POOR, Found, fault
+from faults.files import truncate
+from faults.study import Outcome, Study
+from faults.values import remade
+from faults.verdicts import held, message, refused
+
+
+def stale(study: Study) -> list[str]:
+    """Tuples whose time in the database is not that of their file."""
+    times = {
+        row["tuple_id"]: row["time_s"] for row in rows.read(study.results / "database.parquet")
+    }
+    return [path.stem for path in study.rows() if rows.read(path)[0]["time_s"] != times[path.stem]]
+
+
+def up_to_date(study: Study, outcome: Outcome) -> Found:
+    """Good if the run ended well and the database holds what the files hold."""
+    if outcome.code != 0:
+        return refused(outcome)
+    old = stale(study)
+    return held(not old, f"exit 0; {len(old)} rows of the database are not those of their files")
+
+
+NEWEST = "the database holds what the files hold"
+
+
+@fault(
+    "29.1", "database written two days ahead, the clock corrected, a tuple measured anew", NEWEST
+)
+def wrong_clock(study: Study) -> Found:
+    # As a clock that was ahead leaves it: the moment that a database states, and its file's time.
+    path = study.results / "database.parquet"
+    table, ahead_ns = rows.table(path), 2 * 24 * 3600 * 10**9
+    stated = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    moments = {
+        key.removeprefix("opcost."): str(int(value) + ahead_ns)
+        for key, value in stated.items()
+        if value.isdigit() and len(value) == 19
+    }
+    if moments:
+        rows.write(path, table, **moments)
+    moment = path.stat().st_mtime_ns + ahead_ns
+    os.utime(path, ns=(moment, moment))
+    study.rows()[0].unlink()
+    return up_to_date(study, study.snakemake())
+
+
+@fault("30.1", "operators/ replaced by `mv` of another folder", NEWEST)
+def moved_folder(study: Study) -> Found:
+    folder = study.target / "operators"
+    other = study.target / "operators_other"
+    subprocess.run(["cp", "-a", folder, other], check=True)
+    slower = dict.fromkeys(
+        ("time_s", "time_ci_low_s", "time_ci_high_s"), lambda value: value and 100 * value
+    )
+    for path in other.glob("*.parquet"):
+        status = path.stat()
+        rows.change(path, **slower)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    # The database is made after the other folder: the clocks say that nothing has changed since.
+
+    time.sleep(2.5)
+    first = remade(study)
+    if first.code != 0:
+        return Found(POOR, f"the tables could not be made: {message(first)}")
+    folder.rename(study.target / "operators_old")
+    other.rename(folder)
+    return up_to_date(study, study.snakemake("--forcerun", "database"))
+
+
+@fault("62.1", "a new row, another one torn: the run fails; mended, the same command", NEWEST)
+def restored_database(study: Study) -> Found:
+    new, torn = study.rows()[:2]
+    content = torn.read_bytes()
+    rows.change(
+        new, time_s=lambda value: 100 * value, time_ci_low_s=lambda value: value and 100 * value,
+        time_ci_high_s=lambda value: value and 100 * value,
+    )  # fmt: skip
+    truncate(torn)
+    failed = study.snakemake()
+    if failed.code == 0:
+        return Found(BAD, "the torn file was accepted")
+    torn.write_bytes(content)
+    return up_to_date(study, study.snakemake())
