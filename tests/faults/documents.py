@@ -66,7 +66,7 @@ json_file(
 json_file("23.3", 'device.json: overhead is "x"', DEVICE, setting("overhead", "x"), "overhead")
 json_file("23.4", "device.json: overhead is NaN", DEVICE, first_call(NAN), NUMBER)
 json_file(
-    "24.1", "device.json: quiet_s is NaN", DEVICE, setting("quiet_s", NAN), "quiet_s", accepted=POOR
+    "24.1", "device.json: quiet_s is NaN", DEVICE, setting("quiet_s", NAN), NUMBER, accepted=POOR
 )
 json_file(
     "24.2", "device.json: quiet_s is -1", DEVICE, setting("quiet_s", -1), "quiet_s", accepted=POOR

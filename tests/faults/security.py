@@ -32,7 +32,7 @@ def from_file(study: Study) -> Found:
     head, _, rest = path.read_text().partition("\n")
     path.write_text(f'{head}\n"{tuple_id}": {json.dumps(entry, sort_keys=True)},\n{rest}')
     output = f"results/local/operators/{tuple_id}.parquet"
-    outcome = study.snakemake(output)
+    outcome = study.snakemake("--", output)
     if trace.exists():
         return Found(BAD, f"created a file of {trace.stat().st_size} bytes at the path it named")
     if outcome.code != 0:

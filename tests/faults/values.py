@@ -121,14 +121,14 @@ other(
     torchvision_version="0.1.0",
     quiet_sentinel_time_s=1.0,
 )
-other(
-    "19.1",
-    "a power limit of 400 W, a clock of 100 MHz",
-    "operators",
-    ("400",),
-    power_limit_w=400.0,
-    sm_clock_mhz=100.0,
-)
+
+
+@fault("19.1", "a power limit of 400 W and a clock of 100 MHz, the others 700 W", APART)
+def another_power_limit(study: Study) -> Found:
+    for path in study.rows():
+        rows.change(path, power_limit_w=700.0, sm_clock_mhz=1980.0)
+    path, outcome = changed_row(study, power_limit_w=400.0, sm_clock_mhz=100.0)
+    return kept_apart(study, path, outcome, "700", "400")
 
 
 def gpu_database(study: Study, name: str, **values: object) -> Path:
