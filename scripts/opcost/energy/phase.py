@@ -73,7 +73,9 @@ class PowerMeasurement:
     def throttled_s(self, cause: str) -> float | None:
         """How long the device was held back in this trial, by a `..._s` field of DeviceState."""
         before, after = getattr(self.began, cause), getattr(self.window.end_state, cause)
-        return None if before is None or after is None else after - before
+        if before is None or after is None or after < before:  # the driver was loaded again
+            return None
+        return after - before
 
     def columns(self) -> dict[str, Any]:
         """The columns of a record that say how power was measured, beside power and energy."""

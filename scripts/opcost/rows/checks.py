@@ -5,6 +5,7 @@ interval; what failed has no result; counts are not negative; settings agree wit
 is never wrong where a value may be unknown.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,9 @@ STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
 _MEASUREMENTS = ("operator", "model", "database", "merged")
 _RESULTS = {"time_s": (1e-12, 1e7), "power_w": (1e-6, 1e6), "energy_j": (1e-15, 1e12)}
 _SHARES = ("utilisation", "power_gain_uncertainty")
-_NOT_NEGATIVE = ("batch_time_s", "device_time_s", "spread")
+_NEVER_NEGATIVE = re.compile(r"(?!.*(_ci_|_overhead_)).*_(s|w|mhz)|spread|load_average")
+"""Seconds, watts and clocks; the limits of an interval and what calls cost may be below zero."""
+
 _ROUNDING = 1e-9
 _IN_JSON = {
     "protocol_version": "protocol_version",
@@ -93,7 +96,7 @@ def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
     elif name in _SHARES:
         wrong = pc.or_(pc.less(column, 0.0), pc.greater(column, 1.0))
         yield from _where(name, column, wrong, "0 to 1, or null")
-    elif pa.types.is_integer(column.type) or name in _NOT_NEGATIVE:
+    elif pa.types.is_integer(column.type) or _NEVER_NEGATIVE.fullmatch(name):
         if pa.types.is_list(column.type):
             if pc.any(pc.less(column.flatten(), 0)).as_py():
                 yield Problem(0, name, "a list with a negative number", "0 or more")
