@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -45,6 +46,11 @@ def test_what_an_older_opcost_did_not_write_is_null(path):
     assert read_device(path) == DeviceFile("cuda:0", "H100", "abc", lock_key="abc")
 
 
+def test_what_calls_cost_in_a_single_process_is_not_known_of_others(path):
+    one = {"call_s": [5e-6, 4e-6, 6e-6], "displaced_call_s": [9e-6, 8e-6, 9e-6]}
+    assert read_device(with_values(path, overhead=one)) == replace(CPU, overhead=None)
+
+
 def test_what_a_newer_opcost_writes_beside_is_left_out(path):
     assert read_device(with_values(path, moon="full")) == CPU
 
@@ -65,7 +71,6 @@ def test_what_a_newer_opcost_writes_beside_is_left_out(path):
         ("overhead", [[1e-6, 1e-6, -5, False]], "overhead is "),
         ("overhead", [[1e-6, 1e-6, float("inf"), False]], "Infinity is no finite number"),
         ("overhead", [[1e-6, 1e-6, 1e-6]], "overhead is "),
-        ("overhead", {"call_s": [1e-6]}, "overhead is "),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(path, key, value, message):

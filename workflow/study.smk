@@ -96,13 +96,16 @@ def measurements_again(wildcards):
 
 
 def overheads_again(wildcards):
-    """Of each target on which calls cost anything: not on a GPU, whose host runs ahead."""
+    """Of each target on which calls cost anything: not on a GPU, whose host runs ahead.
+    Needed in any case where an older opcost began the study without it."""
     checkpoints.collect.get()
-    folders = [Path("results", target) for target in STUDY.conditions if STUDY.measured_again]
+    devices = {
+        target: read_device(Path("results", target, "device.json")) for target in STUDY.conditions
+    }
     return [
-        str(folder / "overhead_again.json")
-        for folder in folders
-        if read_device(folder / "device.json").overhead
+        f"results/{target}/overhead_again.json"
+        for target, device in devices.items()
+        if device.device == "cpu" and (STUDY.measured_again or not device.overhead)
     ]
 
 

@@ -67,6 +67,8 @@ class DeviceFile:
         Raises OpcostError, which ends with the remedy.
         """
         known: dict[str, Any] = {key: document.get(key) for key in _RULES}
+        if isinstance(known["overhead"], dict):  # of one process, as older versions measured it
+            known["overhead"] = None
         check_values(known, _RULES, source, remedy)
         overhead = known["overhead"]
         samples = None if overhead is None else tuple(Sample(*values) for values in overhead)
