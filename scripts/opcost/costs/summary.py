@@ -43,8 +43,8 @@ def disturbed_overhead(columns: Row) -> str:
         return ""
     return (
         " Something else slowed the core all the time in which the overhead of calls was measured, "
-        "so it is too high: delete device.json and overhead_again.json of the target in results, and run "
-        "again on a quiet machine; the measured rows are kept."
+        "so it is too high: delete the target's device.json and overhead_again.json in results and "
+        "run again on a quiet machine; its rows are kept."
     )
 
 
