@@ -98,7 +98,7 @@ def test_documents_that_other_files_name_exist():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     for name in listed.stdout.splitlines():
         path = ROOT / name
-        if path.suffix not in (".md", ".svg", ".png", ".parquet") and path.is_file():
+        if path.suffix not in (".md", ".svg", ".png", ".parquet", ".xz") and path.is_file():
             for document in re.findall(r"\bdocs/[\w/]+\.md", path.read_text(encoding="utf-8")):
                 assert (ROOT / document).exists(), f"{name} names {document}"
 
