@@ -238,7 +238,7 @@ def test_what_calls_cost_is_measured_again_on_the_same_device_only(place, tmp_pa
     again.unlink()
     with pytest.raises(SystemExit):
         measure_overhead_again(settings, "local", place.device_file, again)
-    assert "but this is cpu" in capfd.readouterr().err
+    assert "device: Other before, " in capfd.readouterr().err
     assert not again.exists()
 
 
@@ -293,7 +293,8 @@ def test_another_device_than_the_study_began_with_is_refused(place, one_tuple, t
     with pytest.raises(SystemExit):
         operator_job(*one_tuple, place, tmp_path / "row.parquet")
     message = capfd.readouterr().err
-    assert "target 'local' began on cpu (Other), but this is cpu (" in message
+    assert "was measured in another environment" in message
+    assert "device: Other before, " in message
     assert not (tmp_path / "row.parquet").exists()
 
 
@@ -329,8 +330,8 @@ def test_one_card_is_not_another_of_its_kind(card_of, conditions, one_tuple, tmp
     with pytest.raises(SystemExit):
         measured_on(card_of, conditions, one_tuple, tmp_path, ("second",))
     message = capfd.readouterr().err
-    assert "numbers of two devices are never mixed" in message
-    assert "set any_of_kind: true where any such device may do" in message
+    assert "GPU (hash of its UUID): " in message
+    assert "Measure on any such device: any_of_kind: true" in message
 
 
 def test_any_card_of_a_kind_may_measure_if_that_is_asked_for(
@@ -345,7 +346,7 @@ def test_any_card_of_a_kind_may_measure_if_that_is_asked_for(
 def test_a_card_of_another_kind_may_not(card_of, any_of_kind, one_tuple, tmp_path, capfd):
     with pytest.raises(SystemExit):
         measured_on(card_of, any_of_kind, one_tuple, tmp_path, ("second", "Other"))
-    assert "began on card (Card), but this is card (Other)" in capfd.readouterr().err
+    assert "device: Card before, Other now" in capfd.readouterr().err
 
 
 def test_a_card_of_a_kind_is_locked_as_itself(

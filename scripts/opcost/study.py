@@ -105,6 +105,7 @@ class Study:
     max_device_time_s: float | None
     workers: str
     measured_again: int
+    environment_changes: str
     conditions: Mapping[str, Conditions]
     cluster_requests: Mapping[str, ClusterRequest]
 
@@ -131,6 +132,7 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
         max_device_time_s=document["max_device_time_s"],
         workers=document["workers"],
         measured_again=document["measured_again"],
+        environment_changes=document["environment_changes"],
         conditions={
             name: Conditions(Target(**target), measurement) for name, target in targets.items()
         },

@@ -19,6 +19,7 @@ _COMMANDS = {
     "export": "A database as CSV, SQLite or DuckDB.",
     "merge": "Merge databases of several machines or days into one.",
     "import": "Make a database of the records that others publish.",
+    "set-aside": "Keep a target's measurements under another name, to measure it once more.",
     "completion": "What makes the shell complete commands, operators and targets.",
 }
 LOOK_AT_IT = 3
@@ -34,7 +35,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        return importlib.import_module(f"opcost.commands.{cmd_name}").command
+        module = cmd_name.replace("-", "_")
+        return importlib.import_module(f"opcost.commands.{module}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

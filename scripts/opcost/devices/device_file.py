@@ -1,8 +1,8 @@
 """What is known of a target's device before anything is measured on it: `device.json`.
 
-It says which device the target stands for, what the sentinel takes when nothing disturbs it, and
-what calls cost beyond their operators. `overhead_again.json`, of the end of a study, is such a file
-too.
+It says which device the target stands for, with which software, what the sentinel takes when
+nothing disturbs it, and what calls cost beyond their operators. `overhead_again.json`, of the end
+of a study, is such a file too.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ from opcost.values import (
     number,
     optional,
     text,
+    whole_number,
 )
 
 _SAFE = text(r"[A-Za-z0-9_.:-]{1,100}", "1 to 100 letters, digits and _ . : -")
@@ -32,7 +33,18 @@ _RULES = {
     "lock_key": optional(_SAFE),
     "quiet_s": optional(number(0, 1, above=True)),
     "overhead": optional(list_of(list_like(_OVERHEAD_S, _OVERHEAD_S, _OVERHEAD_S, BOOLEAN))),
+    "last_level_cache_bytes": optional(whole_number(0)),
+    "core_cache_bytes": optional(whole_number(0)),
+    "cpu_count": optional(whole_number(1)),
+    "machine_id_hash": optional(_SAFE),
+    "thread_library": optional(PRINTABLE),
+    "driver_version": optional(PRINTABLE),
+    "cuda_version": optional(PRINTABLE),
+    "cudnn_version": optional(PRINTABLE),
+    "torch_version": optional(PRINTABLE),
 }
+ENVIRONMENT = tuple(name for name in _RULES if name not in ("lock_key", "quiet_s", "overhead"))
+"""What says on what a target is measured; rows have columns of these names, too."""
 
 
 class Sample(NamedTuple):
@@ -49,8 +61,8 @@ class Sample(NamedTuple):
 class DeviceFile:
     """A target's device. Each key that an older opcost did not write is None.
 
-    `device_uuid_hash` and `lock_key` are None where any device of a kind may do. `quiet_s` and
-    `overhead` are None where no tenant shares the device, and its host runs ahead.
+    `device_uuid_hash`, `lock_key` and `machine_id_hash` are None where any device of a kind may do.
+    `quiet_s` and `overhead` are None where no tenant shares the device, and its host runs ahead.
     """
 
     device: str
@@ -59,6 +71,15 @@ class DeviceFile:
     lock_key: str | None = None
     quiet_s: float | None = None
     overhead: tuple[Sample, ...] | None = None
+    last_level_cache_bytes: int | None = None
+    core_cache_bytes: int | None = None
+    cpu_count: int | None = None
+    machine_id_hash: str | None = None
+    thread_library: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    cudnn_version: str | None = None
+    torch_version: str | None = None
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], source: object, remedy: str) -> Self:

@@ -13,7 +13,7 @@ from typing import Any
 
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
 from opcost.devices.lock import exclusive
-from opcost.errors import OpcostError
+from opcost.environments.advice import refuse_changes
 from opcost.study import Target
 from opcost.terminal import announce
 from opcost.workers.isolation import answer_of
@@ -29,15 +29,16 @@ _UNTIL_THE_END = ExitStack()
 def identify_target(target: Target, output: Path) -> None:
     """Write what device a target stands for here, and what a call costs there beyond its operator.
 
-    Raises OpcostError if there is none.
+    Raises OpcostError if there is none, or if rows beside the file were measured on another.
     """
     # Not by each of the processes that are forked below: it takes seconds.
     importlib.import_module("opcost.measuring.overhead")
     found = DeviceFile(**answer_of(lambda: asdict(_open_identified(target)[1]), _TIMEOUT_S))
+    refuse_changes(output.parent, asdict(found), target.any_of_kind)
     with exclusive(found.own_key, f"the identity of {found.device}"):
         if found.device == "cpu":  # No tenant shares a GPU, and its host runs ahead.
             found = _with_overhead(found, target, answer_of(partial(_quiet_s, target), _TIMEOUT_S))
-    if target.any_of_kind and found.device_uuid_hash:
+    if target.any_of_kind:
         found = _of_a_kind(found)
     write_device(output, found)
 
@@ -64,7 +65,8 @@ def measure_overhead_again(settings: Target, target: str, device_file: Path, out
 def expected_device(settings: Target, target: str, device_file: Path) -> tuple[Any, Any]:
     """The target's device, and the watch for what disturbs it.
 
-    Raises OpcostError if it is not the device that the study began with.
+    Raises OpcostError if it is not the device that the study began with, or if the driver, PyTorch
+    or anything else that numbers depend on was another one.
     """
     device, found = _open_identified(settings)
     expected = read_device(device_file)
@@ -72,29 +74,23 @@ def expected_device(settings: Target, target: str, device_file: Path) -> tuple[A
         _UNTIL_THE_END.enter_context(
             exclusive(found.own_key, f"target {target}", _ALLOTTED_TIMEOUT_S)
         )
-        found = _of_a_kind(found)
-    if (found.identity(), found.lock_key) != (expected.identity(), expected.lock_key):
-        alike = found.device_name == expected.device_name
-        hint = "; or set any_of_kind: true where any such device may do" if alike else ""
-        raise OpcostError(
-            f"target {target!r} began on {expected.device} ({expected.device_name}), "
-            f"but this is {found.device} ({found.device_name}): numbers of two devices are "
-            f"never mixed. Name another target for this device{hint}"
-        )
+    refuse_changes(device_file.parent, asdict(found), settings.any_of_kind)
     return device, device.watch(expected.quiet_s)
 
 
 def _open_identified(target: Target) -> tuple[Any, DeviceFile]:
+    from opcost.devices.environment import stable_environment
     from opcost.devices.target_device import open_device
 
     device = open_device(target)
-    found = DeviceFile(device.name, device.model_name, device.uuid_hash)
+    found = DeviceFile(device.name, **stable_environment(device))
     return device, replace(found, lock_key=found.own_key)
 
 
 def _of_a_kind(device: DeviceFile) -> DeviceFile:
-    """Any device of that name."""
-    return replace(device, device_uuid_hash=None, lock_key=None)
+    """Any device of that name; a processor's lock is that of any."""
+    lock_key = None if device.device_uuid_hash else device.lock_key
+    return replace(device, device_uuid_hash=None, machine_id_hash=None, lock_key=lock_key)
 
 
 def _quiet_s(target: Target) -> Any:

@@ -1,0 +1,28 @@
+"""`opcost set-aside`."""
+
+import click
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True)
+def command(targets: tuple[str, ...]) -> None:
+    """Keep the measurements of TARGETS under another name: the next run measures them once more.
+
+    Call it in the folder of the study, after an upgrade of PyTorch, of the driver or of the
+    machine. results/TARGET becomes results/TARGET_YYYY_MM_DD, a target of its own: its rows stay in
+    the database, and can be compared with those of the next run.
+
+    \b
+    opcost set-aside local
+    snakemake --cores 1
+    opcost diff results/database.parquet results/database.parquet --target local_2026_11_22=local
+    """
+    from pathlib import Path
+
+    from opcost.environments.set_aside import no_run_going_on, set_aside
+
+    results = Path("results")
+    with no_run_going_on():
+        for target in targets:
+            new = results / set_aside(target, results)
+            click.echo(f"{results / target} is now {new}. Run again to measure {target}.")

@@ -1,0 +1,57 @@
+"""What a person is told when the environment has changed, and what to do then."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from opcost.environments.changes import OF_ONE_DEVICE, Change, changes_of
+from opcost.environments.recorded import measurements
+from opcost.errors import OpcostError
+from opcost.text import counted
+
+
+def refuse_changes(folder: Path, now: Mapping[str, Any], any_of_kind: bool = False) -> None:
+    """Raises OpcostError if the target of a folder was measured in another environment."""
+    found = changes_of(folder, now, any_of_kind)
+    if found:
+        raise OpcostError(advice(folder, found))
+
+
+def advice(folder: Path, changes: Sequence[Change]) -> str:
+    """What changed since the target of a folder was measured, and what can be done, as commands."""
+    target, names = folder.name, {change.name for change in changes}
+    lines = [
+        f"target {target!r} was measured in another environment. Numbers of two environments are "
+        "never mixed, so nothing was measured now.",
+        *(f"  {change}" for change in changes),
+        f"{folder} holds {_rows(folder)} of before. Choose one of these:",
+        f"- Keep them under another name, and measure {target} once more in this environment:",
+        f"    opcost set-aside {target}",
+        "  Run again. Then compare:",
+        "    opcost diff results/database.parquet results/database.parquet "
+        f"--target {aside_name(target)}={target}",
+        "- Keep them under this name: give the target another name in the configuration, and run",
+        f"    snakemake --cores 1{' --forcerun extract' if 'torch_version' in names else ''}",
+        "- Go back to the environment of before.",
+    ]
+    if names <= OF_ONE_DEVICE:
+        lines.append("- Measure on any such device: any_of_kind: true (measures all once more).")
+    return "\n".join([*lines, "For unattended runs: environment_changes: set_aside."])
+
+
+def summary(folder: Path, changes: Sequence[Change]) -> str:
+    """The same in one line."""
+    return (
+        f"environment changed since {_rows(folder)} were made ({'; '.join(map(str, changes))}): "
+        f"a run stops; to keep them and measure once more: opcost set-aside {folder.name}"
+    )
+
+
+def aside_name(target: str) -> str:
+    """What a target is called that is set aside today."""
+    return f"{target}_{date.today():%Y_%m_%d}"
+
+
+def _rows(folder: Path) -> str:
+    return counted(len(measurements(folder)), "measurement")

@@ -1,0 +1,73 @@
+"""What changed between the environment in which a target was measured and the one here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from opcost.environments.recorded import device_of, recorded_environment
+
+_LABELS = {
+    "device": "device",
+    "device_name": "device",
+    "device_uuid_hash": "GPU (hash of its UUID)",
+    "machine_id_hash": "machine (hash of its id)",
+    "cpu_count": "cores of the machine",
+    "last_level_cache_bytes": "bytes of the last-level cache",
+    "core_cache_bytes": "bytes of a core's cache",
+    "thread_library": "thread library",
+    "driver_version": "driver",
+    "cuda_version": "CUDA",
+    "cudnn_version": "cuDNN",
+    "torch_version": "PyTorch",
+}
+_OF_A_PROCESSOR = {"cpu_count", "thread_library"}
+OF_ONE_DEVICE = {"device_uuid_hash", "machine_id_hash"}
+"""What differs between devices of a kind."""
+_FOLLOW_FROM_THE_DEVICE = {
+    "device",
+    "device_uuid_hash",
+    "cpu_count",
+    "last_level_cache_bytes",
+    "core_cache_bytes",
+}
+
+
+class Change(NamedTuple):
+    """A quantity of the environment that differs from when the target was measured."""
+
+    name: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{_LABELS[self.name]}: {self.before} before, {self.now} now"
+
+
+def changes_between(
+    before: Mapping[str, Any], now: Mapping[str, Any], any_of_kind: bool = False
+) -> list[Change]:
+    """What differs, by columns. What is null or missing on one side is unknown: no change.
+
+    A target for any device of a kind may be measured on another of the same name. Of a GPU's host,
+    cores and thread library may differ.
+    """
+    left_out = OF_ONE_DEVICE | {"device"} if any_of_kind else set()
+    if before.get("device", "cpu") != "cpu":
+        left_out |= _OF_A_PROCESSOR
+    if before.get("device_uuid_hash") and now.get("device_uuid_hash"):
+        left_out |= {"device"}
+    pairs = {name: (before.get(name), now.get(name)) for name in _LABELS if name not in left_out}
+    differing = {
+        name: values for name, values in pairs.items() if None not in values and len({*values}) > 1
+    }
+    if "device_name" in differing:
+        for name in _FOLLOW_FROM_THE_DEVICE & differing.keys():
+            del differing[name]
+    return [Change(name, str(old), str(new)) for name, (old, new) in differing.items()]
+
+
+def changes_of(folder: Path, now: Mapping[str, Any], any_of_kind: bool = False) -> list[Change]:
+    """What changed since the target of a folder was measured. Raises OpcostError."""
+    device = device_of(folder)
+    any_of_kind = any_of_kind or (device is not None and device.lock_key is None)
+    return changes_between(recorded_environment(folder), now, any_of_kind)

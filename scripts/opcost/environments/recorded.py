@@ -1,0 +1,47 @@
+"""The environment in which a target was measured so far, as its files tell."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from opcost.devices.device_file import ENVIRONMENT, DeviceFile, read_device
+
+KINDS = ("operators", "models", "again", "models_again")
+"""The folders of a target's measurements."""
+
+
+def device_of(folder: Path) -> DeviceFile | None:
+    """What the target's `device.json` holds, None where there is none. Raises OpcostError."""
+    path = folder / "device.json"
+    return read_device(path) if path.exists() else None
+
+
+def recorded_environment(folder: Path) -> dict[str, Any]:
+    """What a target was measured on, by columns: as its `device.json` says.
+
+    Where there is none, or an older one that does not say it, the first row tells that does. Empty
+    where nothing was measured yet. Raises OpcostError for a damaged file.
+    """
+    device = device_of(folder)
+    stated = asdict(device) if device else {}
+    known = {name: stated[name] for name in ENVIRONMENT if name in stated}
+    if known.get("torch_version") is not None:
+        return known
+    told = next(_rows_that_tell(folder), {})
+    return told | {name: value for name, value in known.items() if value is not None}
+
+
+def measurements(folder: Path) -> list[Path]:
+    """The files of all measurements of a target, operators first."""
+    return [path for kind in KINDS for path in sorted((folder / kind).glob("[!.]*.parquet"))]
+
+
+def _rows_that_tell(folder: Path) -> Iterator[dict[str, Any]]:
+    """Of each row that says what it was measured with (one of a crash does not) these columns."""
+    from opcost.rows import records, schemas  # not for a study whose device.json tells
+
+    for path in measurements(folder):
+        of_model = path.parent.name.startswith("models")
+        table = records.read(path, schemas.MODEL if of_model else schemas.OPERATOR, ENVIRONMENT)
+        yield from (row for row in table.to_pylist() if row["torch_version"] is not None)

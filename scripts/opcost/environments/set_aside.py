@@ -1,0 +1,80 @@
+"""Setting a target's measurements aside: they are kept under another name, as another target.
+
+A row's target is the folder that it lies in, so one rename of the folder does it: a kill leaves it
+done or not done. The tuples that another PyTorch extracted are deleted before.
+"""
+
+import fcntl
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opcost.devices.installation import installed_torch
+from opcost.environments.advice import aside_name
+from opcost.environments.recorded import KINDS
+from opcost.errors import OpcostError, closest
+from opcost.tuples.model_tuples import read_model_tuples
+
+RUNNING = Path(".snakemake/opcost.alive")
+"""Each run of the workflow holds a shared lock on it (workflow/resume.smk)."""
+
+
+@contextmanager
+def no_run_going_on(running: Path = RUNNING) -> Iterator[None]:
+    """None begins within the block either. Raises OpcostError if there is one."""
+    if not running.exists():
+        yield
+        return
+    with running.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OpcostError(
+                "a run of the workflow is going on in this folder: wait until it has ended"
+            ) from None
+        yield
+
+
+def set_aside(target: str, results: Path) -> str:
+    """Rename the folder of a target; returns the name that it has now.
+
+    The tuples that another PyTorch extracted are deleted, so that the next run extracts them.
+    Raises OpcostError if there is no such target.
+    """
+    folder = results / target
+    if not _is_target(folder):
+        targets = [path.name for path in results.glob("*/") if _is_target(path)]
+        raise OpcostError(f"there is no target {target!r} in {results}. {closest(target, targets)}")
+    name = _free_name(target, results)
+    for path in outdated_tuples(results):
+        path.unlink()
+    folder.rename(results / name)
+    return name
+
+
+def outdated_tuples(results: Path) -> list[Path]:
+    """The models' tuples that were extracted by another PyTorch than the installed one."""
+    version = installed_torch().get("torch_version")
+    return [
+        path
+        for path in sorted((results / "tuples").glob("[!.]*.pkl"))
+        if version is not None and _torch_of(path) not in (None, version)
+    ]
+
+
+def _torch_of(path: Path) -> str | None:
+    try:
+        return read_model_tuples(path).torch_version
+    except OpcostError:  # the next run says what is wrong with it
+        return None
+
+
+def _is_target(folder: Path) -> bool:
+    return (folder / "device.json").exists() or any((folder / kind).is_dir() for kind in KINDS)
+
+
+def _free_name(target: str, results: Path) -> str:
+    day = aside_name(target)
+    names = itertools.chain([day], (f"{day}_{number}" for number in itertools.count(2)))
+    return next(name for name in names if not (results / name).exists())

@@ -1,0 +1,107 @@
+# The environment of each target is compared with that in which it was measured so far, before
+# anything is measured on it. Each job that measures compares, too, and sees more: here no device is
+# opened. On a cluster, only a job sees the machine.
+
+import os
+import subprocess
+import sys
+
+from opcost.environments.advice import advice
+from opcost.environments.changes import changes_of
+from opcost.environments.present import present_machine, present_torch
+from opcost.environments.recorded import device_of
+from opcost.environments.set_aside import set_aside
+
+MEASURING_RULES = {
+    "identify_target",
+    "characterize_sensor",
+    "benchmark_operator",
+    "benchmark_operator_again",
+    "benchmark_model",
+    "benchmark_model_again",
+    "measure_overhead_again",
+}
+
+
+def workflow_commit():
+    """The commit of the workflow's code, with + if files of it have changed; empty without git."""
+    git = ["git", "-C", str(REPOSITORY)]
+    code = ["--", "Snakefile", "workflow", "scripts", "envs"]
+    try:
+        commit, changed = (
+            subprocess.run(
+                [*git, *command], capture_output=True, text=True, timeout=10, check=True
+            ).stdout.strip()
+            for command in (
+                ["rev-parse", "--short=12", "HEAD"],
+                ["status", "--porcelain", "--untracked-files=no", *code],
+            )
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return f"{commit}+" if changed else commit
+
+
+# Not as a parameter: a commit is no reason to measure again.
+if workflow.is_main_process:
+    os.environ["OPCOST_COMMIT"] = workflow_commit() if (REPOSITORY / ".git").exists() else ""
+
+
+def targets_to_measure_on():
+    """By the jobs of this run; after an extraction there may be more of any target."""
+    jobs = list(workflow.dag.needrun_jobs())
+    if {"extract", "collect"} <= {job.rule.name for job in jobs}:
+        return list(STUDY.conditions)
+    targets = {job.wildcards.target for job in jobs if job.rule.name in MEASURING_RULES}
+    return [target for target in STUDY.conditions if target in targets]
+
+
+def present_environment(on_processor):
+    found = {} if CONDA else present_torch(on_processor)
+    return found | present_machine(on_processor) if workflow.local_exec else found
+
+
+def changed_environments():
+    """For each target that is to be measured and has changed, how."""
+    found = {}
+    for target in targets_to_measure_on():
+        folder = Path("results", target)
+        settings = STUDY.conditions[target].target
+        device = device_of(folder)
+        name = device.device if device else settings.device
+        if name == "auto":
+            continue  # its first job finds out
+        now = present_environment(on_processor=name == "cpu")
+        changes = changes_of(folder, now, settings.any_of_kind)
+        if changes:
+            found[folder] = changes
+    return found
+
+
+def notice_changed_environments():
+    """Stop, or set aside what was measured and start again, as the study says."""
+    if not workflow.is_main_process:
+        return
+    try:
+        changed = changed_environments()
+        if not changed:
+            return
+        if STUDY.environment_changes == "stop":
+            raise OpcostError("\n\n".join(advice(*each) for each in changed.items()))
+        for folder, changes in changed.items():
+            name = set_aside(folder.name, folder.parent)
+            print(f"{folder} is now {folder.parent / name}: {'; '.join(map(str, changes))}")
+    except OpcostError as error:
+        raise WorkflowError(str(error)) from None
+    start_again()
+
+
+def start_again():
+    """In this process: what is to be done is another thing now."""
+    elsewhere = any(word == "-d" or word.startswith("--directory") for word in sys.argv)
+    if elsewhere or "snakemake" not in Path(sys.argv[0]).parts:
+        raise WorkflowError("Run the same command again to measure in the present environment.")
+    workflow.persistence.unlock()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
