@@ -7,9 +7,7 @@ import subprocess
 import sys
 
 from opcost.environments.advice import advice
-from opcost.environments.changes import changes_of
-from opcost.environments.present import present_machine, present_torch
-from opcost.environments.recorded import device_of
+from opcost.environments.present import changes_here
 from opcost.environments.set_aside import set_aside
 
 MEASURING_RULES = {
@@ -56,26 +54,18 @@ def targets_to_measure_on():
     return [target for target in STUDY.conditions if target in targets]
 
 
-def present_environment(on_processor):
-    found = {} if CONDA else present_torch(on_processor)
-    return found | present_machine(on_processor) if workflow.local_exec else found
-
-
 def changed_environments():
-    """For each target that is to be measured and has changed, how."""
-    found = {}
-    for target in targets_to_measure_on():
-        folder = Path("results", target)
-        settings = STUDY.conditions[target].target
-        device = device_of(folder)
-        name = device.device if device else settings.device
-        if name == "auto":
-            continue  # its first job finds out
-        now = present_environment(on_processor=name == "cpu")
-        changes = changes_of(folder, now, settings.any_of_kind)
-        if changes:
-            found[folder] = changes
-    return found
+    """For the folder of each target that is to be measured on and has changed, how."""
+    found = {
+        Path("results", target): changes_here(
+            Path("results", target),
+            STUDY.conditions[target].target,
+            torch=not CONDA,
+            machine=workflow.local_exec,
+        )
+        for target in targets_to_measure_on()
+    }
+    return {folder: changes for folder, changes in found.items() if changes}
 
 
 def notice_changed_environments():

@@ -42,14 +42,13 @@ def set_aside(target: str, results: Path) -> str:
     The tuples that another PyTorch extracted are deleted, so that the next run extracts them.
     Raises OpcostError if there is no such target.
     """
-    folder = results / target
-    if not _is_target(folder):
-        targets = [path.name for path in results.glob("*/") if _is_target(path)]
+    targets = [path.name for path in results.glob("*/") if _is_target(path)]
+    if target not in targets:
         raise OpcostError(f"there is no target {target!r} in {results}. {closest(target, targets)}")
     name = _free_name(target, results)
     for path in outdated_tuples(results):
         path.unlink()
-    folder.rename(results / name)
+    (results / target).rename(results / name)
     return name
 
 

@@ -6,6 +6,8 @@ from itertools import chain
 from pathlib import Path
 
 from opcost.devices.device import Device
+from opcost.environments.advice import summary
+from opcost.environments.present import changes_here
 from opcost.errors import OpcostError
 from opcost.planning.plan import Plan, Row, memory_bytes, plan
 from opcost.rows import records, schemas
@@ -45,6 +47,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
             f"  models: {len(models)}, {len(models) - new_models} measured, "
             f"{new_models} to measure",
             _device_time(planned),
+            *_environment(results / target, conditions.target),
             *_budget(study.max_device_time_s, planned),
             *_memory(tuples, planned, conditions.target, open_device),
         ]
@@ -138,6 +141,11 @@ def _budget(max_device_time_s: float | None, planned: Plan) -> list[str]:
         f"  budget: {duration(max_device_time_s)} (max_device_time_s); what is measured then is "
         f"expected to explain {planned.expected_coverage():.0%} of the models' time"
     ]
+
+
+def _environment(folder: Path, settings: Target) -> list[str]:
+    changes = changes_here(folder, settings)
+    return [f"  {summary(folder, changes)}"] if changes else []
 
 
 def _memory(
