@@ -31,12 +31,12 @@ def asked(
     fault(number, what)(attempt)
 
 
-@fault("55.1", "SQL as an operator's name", "no row fits, exit 3")
+@fault("55.1", "SQL as an operator's name", "refused, or no row fits")
 def sql_as_operator(study: Study) -> Found:
     outcome = study.opcost("query", DATABASE, "--operator", "x'; DROP TABLE operators; --")
-    return held(
-        outcome.code == 3 and not outcome.traceback, f"exit {outcome.code}: {message(outcome)}"
-    )
+    if outcome.code == 3:
+        return held(not outcome.traceback, f"exit 3: {message(outcome)}")
+    return refused(outcome, "DROP TABLE")
 
 
 asked(

@@ -12,7 +12,7 @@ from opcost.energy import sensor
 from opcost.rows.overhead import read_samples
 from opcost.tuples import manifest as manifests
 from opcost.tuples.model_table import rows_of
-from opcost.tuples.model_tuples import read_model_tuples
+from opcost.tuples.model_tuples import read_extractions
 
 from fuzz import subjects
 from fuzz.tally import Case
@@ -32,7 +32,7 @@ MODEL_WRONG: tuple[Wrong, ...] = (
     (("tuples", 0, "bytes"), (-5, NAN, "5", None, 1.5)),
     (("tuples", 0, "launches_kernel"), (None, "yes", 2)),
     (("tuples", 0, "outputs", 0, "shape"), ([-1], ["a"], [1.5], None, 5)),
-    (("tuples", 0, "outputs", 0, "dtype"), ("float33", None, 5)),
+    (("tuples", 0, "outputs", 0, "dtype"), ("float 33", None, 5)),
     (("tuples", 0, "parameters"), (None, [5], "weight")),
     (("tuples", 0, "canonical_json"), ("{", "{}", "[]", None, 5)),
     (("tuples", 0, "canonical_json"), ('{"operator": 5, "arguments": {}}',)),
@@ -168,7 +168,7 @@ def pickles(folder: Path) -> Case:
     path = subjects.model_tuples(folder)
 
     def read(path: Path) -> None:
-        model = read_model_tuples(path)
+        [model] = read_extractions([path])
         model.call_counts()
         manifests.collect([model], None)
         rows_of([model])

@@ -80,7 +80,9 @@ def stream_database(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 def _schema_of(path: Path) -> pa.Schema:
     if not path.is_file():
-        raise OpcostError(f"there is no database {path}")
+        raise OpcostError(
+            f"there is no database {path}: name another, or run a study (snakemake --cores 1)"
+        )
     merged = records.metadata(path).get("opcost.record") == "merged"
     return schemas.MERGED if merged else schemas.DATABASE
 

@@ -70,9 +70,9 @@ def column_named(name: str) -> str:
     """The column that a name or a short name means. Raises OpcostError, with the closest names."""
     column = ALIASES.get(name, name)
     if column not in _COLUMNS:
-        raise OpcostError(
-            f"there is no column {name!r}. {closest(name, [*_COLUMNS, *ALIASES])}".rstrip()
-        )
+        alike = closest(name, [*_COLUMNS, *ALIASES])
+        remedy = alike or "Name one of docs/reference/columns.md, such as time_s"
+        raise OpcostError(f"there is no column {name!r}. {remedy}")
     return column
 
 

@@ -128,11 +128,13 @@ def read_extractions(paths: Iterable[Path]) -> list[ModelTuples]:
     models = []
     for path in paths:
         model = read_model_tuples(path)
+        remedy = f"delete {path} and run again to extract the model once more"
         if f"{model.model}.pkl" != path.name:
             raise OpcostError(
-                f"{path} holds the tuples of another model, {model.model!r}: delete {path} and run "
-                "again to extract the model once more"
+                f"{path} holds the tuples of another model, {model.model!r}: {remedy}"
             )
+        if model.definition is None:
+            raise OpcostError(f"{path} does not say what the model is: {remedy}")
         models.append(model)
     return models
 
