@@ -100,8 +100,8 @@ with_database("55.11", "a truncated database", None)
 @fault("55.12", "import of rubbish")
 def import_of_rubbish(study: Study) -> Found:
     (study.root / "rubbish.csv").write_text("a,b\n1,2\n")
-    outcome = study.opcost("import", "neusight", "rubbish.csv", "--output", "out.parquet")
-    return refused(outcome, r"rubbish\.csv|neusight")
+    source = ("--source", "https://example.org", "--output", "out.parquet")
+    return refused(study.opcost("import", "rubbish.csv", *source), r"rubbish\.csv")
 
 
 asked("56.1", "export to /proc", "export", DATABASE, "/proc/out.csv", says=("/proc",))

@@ -78,14 +78,17 @@ def moved_folder(study: Study) -> Found:
 @fault("62.1", "a new row, another one torn: the run fails; mended, the same command", NEWEST)
 def restored_database(study: Study) -> Found:
     new, torn = study.rows()[:2]
-    content = torn.read_bytes()
+    content, status = torn.read_bytes(), torn.stat()
+    moments = (status.st_atime_ns, status.st_mtime_ns)
     rows.change(
         new, time_s=lambda value: 100 * value, time_ci_low_s=lambda value: value and 100 * value,
         time_ci_high_s=lambda value: value and 100 * value,
     )  # fmt: skip
     truncate(torn)
+    os.utime(torn, ns=moments)
     failed = study.snakemake()
     if failed.code == 0:
         return Found(BAD, "the torn file was accepted")
     torn.write_bytes(content)
+    os.utime(torn, ns=moments)
     return up_to_date(study, study.snakemake())
