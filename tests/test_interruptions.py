@@ -44,6 +44,17 @@ def test_a_second_run_beside_a_live_one_is_refused(checkout):
     assert len(stamps(checkout)) == 6
 
 
+def test_a_link_in_the_folder_of_snakemakes_state_is_not_followed(checkout):
+    victim = checkout.root / "victim"
+    victim.write_text("untouched")
+    (checkout.root / ".snakemake").mkdir()
+    (checkout.root / ".snakemake/opcost.alive").symlink_to(victim)
+    refused = checkout.run("--dry-run")
+    assert refused.returncode == 1
+    assert "opcost.alive cannot be used" in refused.stdout + refused.stderr
+    assert victim.read_text() == "untouched"
+
+
 def test_two_runs_on_one_device_take_turns_and_say_so(tmp_path):
     checkouts = [Checkout(tmp_path / name) for name in ("here", "there")]
     runs = [

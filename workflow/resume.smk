@@ -3,13 +3,26 @@
 # that one exclusively is alone, and any lock of Snakemake's is left behind by the dead.
 
 import fcntl
+import os
 import sys
+
+from snakemake.exceptions import WorkflowError
 
 snakemake_state = Path(".snakemake")
 
 
+def open_own_file(path):
+    # Whoever may write to the folder may have put a link there: it is not followed.
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise WorkflowError(
+            f"{path} cannot be used ({error.strerror}): delete it and run again"
+        ) from None
+
+
 def forget_locks_of_the_dead():
-    alive = open(snakemake_state / "opcost.alive", "w")
+    alive = open_own_file(snakemake_state / "opcost.alive")
     try:
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

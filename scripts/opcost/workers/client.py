@@ -3,7 +3,6 @@
 Standard library alone: this is imported by every job.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -16,6 +15,8 @@ import sysconfig
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+from opcost.workers.folder import connect, own_folder, starting
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -91,29 +92,22 @@ def _await_end_of_server(connection: socket.socket) -> None:
 
 def _connect() -> socket.socket:
     """A connection to the server of this kind, which is started if need be. Raises Lost."""
-    path = _directory() / f"{_kind()}.socket"
+    path = own_folder() / f"{_kind()}.socket"
     connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(str(path))
+    if connect(connection, path):
         return connection
-    except (FileNotFoundError, ConnectionRefusedError):
-        pass
-    with open(path.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:  # another client may have started it meanwhile
-            connection.connect(str(path))
-        except (FileNotFoundError, ConnectionRefusedError):
+    with starting(path.parent):
+        if not connect(connection, path):  # another client may have started it meanwhile
             _start_server(path)
-            connection.connect(str(path))
+            connect(connection, path)
     return connection
 
 
 def _start_server(path: Path) -> None:
     import subprocess  # one job in many starts a server
 
-    log = path.with_suffix(".log")
     ready, announce = os.pipe()
-    with log.open("wb") as output:
+    with tempfile.TemporaryFile() as output:
         subprocess.Popen(
             [sys.executable, "-m", "opcost.workers.server", str(path), str(announce)],
             env=os.environ | {"PYTHONPATH": _python_path()},
@@ -124,23 +118,16 @@ def _start_server(path: Path) -> None:
             pass_fds=[announce],
             start_new_session=True,  # Ctrl-C ends the jobs; an idle server ends itself
         )
-    os.close(announce)
-    with os.fdopen(ready, "rb") as pipe:
-        if not pipe.read():
-            raise Lost(f"its server did not start: {log.read_text(errors='replace').strip()}")
+        os.close(announce)
+        with os.fdopen(ready, "rb") as pipe:
+            if not pipe.read():
+                output.seek(0)
+                said = output.read().decode(errors="replace").strip()
+                raise Lost(f"its server did not start: {said}")
 
 
 def _python_path() -> str:
     return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_PACKAGE.parent)]))
-
-
-def _directory() -> Path:
-    """This user's own folder for sockets."""
-    directory = Path(tempfile.gettempdir()) / f"opcost-workers-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    if directory.stat().st_uid != os.getuid() or directory.stat().st_mode & 0o077:
-        raise Lost(f"{directory} is not this user's alone: delete it, or set TMPDIR")
-    return directory
 
 
 def _kind() -> str:

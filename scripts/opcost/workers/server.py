@@ -22,6 +22,7 @@ from typing import Any
 from opcost import workers
 from opcost.arrow import leave_pandas_out
 from opcost.workers.child import be_the_child
+from opcost.workers.folder import listen
 
 _FOR_JOBS = (
     "pyarrow.parquet",
@@ -43,11 +44,8 @@ class Server:
     """Forks a worker for each client that connects to `path`."""
 
     def __init__(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
         self._path = path
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen(64)
+        self._listener = listen(path)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._workers = 0
