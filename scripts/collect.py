@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from opcost.errors import reported
+from opcost.fingerprint import noted
 from opcost.tuples.manifest import collect, write_manifest
 from opcost.tuples.model_tuples import read_extractions, refusals
 
-with reported(snakemake.log[0]):
-    models = read_extractions(map(Path, snakemake.input.tuples))
-    manifest = collect(models, snakemake.params.operators)
-    write_manifest(Path(snakemake.output[0]), manifest, refusals(models))
+files, outputs, params = snakemake.input, snakemake.output, snakemake.params
+with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
+    models = read_extractions(map(Path, files.tuples))
+    manifest = collect(models, params.operators)
+    write_manifest(Path(outputs.manifest), manifest, refusals(models))

@@ -8,25 +8,29 @@ from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
+from opcost.databases.measured import target_of
+from opcost.databases.selection import asked_for
 from opcost.errors import reported
 from opcost.files import replacing
+from opcost.fingerprint import noted
 from opcost.rows import records, schemas
-from opcost.tuples.manifest import read_manifest
+from opcost.tuples.manifest import read_manifest, to_benchmark
 from opcost.tuples.model_tuples import read_extractions, refusals
 
-files, outputs = snakemake.input, snakemake.output
+files, outputs, params = snakemake.input, snakemake.output, snakemake.params
 leave_pandas_out()
 gc.disable()  # what this makes is of use until it ends
-with reported(snakemake.log[0]):
+with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
     models = read_extractions(map(Path, files.tuples))
-    comparison, shares, modules = compare_study(
-        models,
-        records.read(Path(files.database), schemas.DATABASE, OPERATOR_COLUMNS).to_pylist(),
-        records.read_all(
-            map(Path, [*files.models, *files.models_again]), schemas.MODEL
-        ).to_pylist(),
-        read_manifest(Path(files.manifest)),
-    )
+    manifest = read_manifest(Path(files.manifest))
+    database = records.read(Path(files.database), schemas.DATABASE, OPERATOR_COLUMNS)
+    operators = asked_for(database, params.conditions, to_benchmark(manifest))
+    wholes = [
+        row | {"target": target_of(path)}
+        for path in map(Path, [*files.models, *files.models_again])
+        for row in records.read(path, schemas.MODEL).to_pylist()
+    ]
+    comparison, shares, modules = compare_study(models, operators.to_pylist(), wholes, manifest)
     records.write_with_csv(Path(outputs.comparison), schemas.COMPARISON, comparison)
     records.write_with_csv(Path(outputs.shares), schemas.SHARES, shares)
     records.write_with_csv(Path(outputs.modules), schemas.MODULES, modules)

@@ -1,16 +1,19 @@
-"""Rule database: every operator measurement of the study in one file."""
+"""Rule database: every operator measurement in the folder of results, in one file."""
 
+import sys
 from pathlib import Path
 
 from opcost.arrow import leave_pandas_out
-from opcost.databases.database import write_database
+from opcost.databases.aggregation import write_database
+from opcost.databases.measured import find_measured
 from opcost.errors import reported
+from opcost.fingerprint import noted
 
+outputs = snakemake.output
 leave_pandas_out()
 with reported(snakemake.log[0]):
-    write_database(
-        [Path(path) for path in snakemake.input.operators],
-        Path(snakemake.output[0]),
-        [Path(path) for path in snakemake.input.again],
-        [Path(path) for path in (*snakemake.input.devices, *snakemake.input.overheads_again)],
-    )
+    measured = find_measured(Path("results"))
+    with noted(outputs.note, snakemake.params.asked, measured.files, outputs):
+        database = Path(outputs.database)
+        for text in write_database(measured, database, set(map(Path, snakemake.input))):
+            print(f"opcost: left out of {database}: {text}", file=sys.stderr)

@@ -6,6 +6,7 @@ from pathlib import Path
 from opcost.arrow import leave_pandas_out
 from opcost.errors import reported
 from opcost.files import replacing
+from opcost.fingerprint import noted
 from opcost.rows import records, schemas
 from opcost.terminal import announce
 from opcost.tuples.manifest import collect, to_benchmark
@@ -14,11 +15,12 @@ from opcost.tuples.model_tuples import read_extractions
 
 leave_pandas_out()
 gc.disable()  # what this makes is of use until it ends
-with reported(snakemake.log[0]):
-    models = read_extractions(map(Path, snakemake.input.tuples))
+files, outputs, params = snakemake.input, snakemake.output, snakemake.params
+with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
+    models = read_extractions(map(Path, files.tuples))
     rows = rows_of(models)
-    records.write_with_csv(Path(snakemake.output.table), schemas.EXTRACTION, rows)
+    records.write_with_csv(Path(outputs.table), schemas.EXTRACTION, rows)
     text = as_text(rows, len(to_benchmark(collect(models, None))))
-    with replacing(Path(snakemake.output.text)) as temporary:
+    with replacing(Path(outputs.text)) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
     announce(text.partition("\n")[0])

@@ -1,11 +1,19 @@
-"""Rule report: one page of HTML about all results."""
+"""Rule report: one page of HTML about all results of the study."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from opcost.databases.selection import asked_for
 from opcost.errors import reported
+from opcost.fingerprint import noted
 from opcost.report.page import write_report
 from opcost.report.results import Results
+from opcost.tuples.manifest import read_manifest, to_benchmark
 
-with reported(snakemake.log[0]):
-    paths = {name: Path(path) for name, path in snakemake.input.items()}
-    write_report(Results.read(**paths), Path(snakemake.output[0]))
+files, outputs, params = snakemake.input, snakemake.output, snakemake.params
+with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
+    tables = ("database", "comparison", "shares", "modules", "models")
+    results = Results.read(**{name: Path(files[name]) for name in tables})
+    tuple_ids = to_benchmark(read_manifest(Path(files.manifest)))
+    study = asked_for(results.database, params.conditions, tuple_ids)
+    write_report(replace(results, database=study), Path(outputs.page))

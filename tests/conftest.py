@@ -7,7 +7,7 @@ import pynvml
 import pytest
 import torch
 from card import Card, build
-from checkout import REPOSITORY, Checkout
+from checkout import REPOSITORY, Checkout, note_again
 from opcost.devices.disturbance import find_quiet_s
 from opcost.devices.target_device import open_device
 from opcost.study import Conditions, MeasurementSettings, Target, load_model
@@ -114,4 +114,5 @@ def done(finished, tmp_path):
     subprocess.run(["cp", "-a", finished.root, root], check=True)
     copy = Checkout.__new__(Checkout)
     copy.root = root
+    note_again(copy)
     return copy

@@ -1,20 +1,24 @@
-"""Every measurement of a study is in the database, and none that is not what it says."""
+"""Every measurement there is stands in the database, and none that is not what it says."""
 
 import contextlib
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
 from unittest import mock
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opcost.databases.database import write_database
+from opcost.databases.aggregation import write_database
+from opcost.databases.measured import find_measured
+from opcost.databases.selection import asked_for
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
 from opcost.tuples.operator_tuple import id_of
+
+OLD, NEW = '{"setting": 1}', '{"setting": 2}'
 
 
 def row(number=0, target="local"):
@@ -26,63 +30,30 @@ def row(number=0, target="local"):
         "status": "ok",
         "time_s": 1e-3,
         "flags": [],
+        "conditions_json": "{}",
         "batch_time_s": [1e-3 * number] * number,
     }
 
 
-@pytest.fixture
-def measured(tmp_path):
-    """A function that writes rows into one file, and returns its path."""
-
-    def measured(name, *rows):
-        path = tmp_path / f"{name}.parquet"
-        records.write(path, schemas.OPERATOR, rows)
-        return path
-
-    return measured
+def measure(folder, number, target="local", kind="operators", **changes):
+    """Write the file of a measurement, as a study does, and return its path."""
+    found = row(number, target) | changes
+    path = folder / "results" / target / kind / f"{row(number)['tuple_id']}.parquet"
+    records.write(path, schemas.OPERATOR, [found])
+    return path
 
 
-def test_files_of_any_number_of_rows_are_joined_in_their_order(measured, tmp_path):
-    paths = [
-        measured("b", row(2), row(1)),
-        measured("a", row(3)),
-        measured("c", row(1, target="other")),
-    ]
-    write_database(paths, tmp_path / "database.parquet")
-    database = records.read(tmp_path / "database.parquet", schemas.DATABASE)
-    rows = records.read_all(paths, schemas.OPERATOR)
-    assert database.select(rows.column_names).to_pylist() == rows.to_pylist()
-    assert [len(times) for times in database["batch_time_s"].to_pylist()] == [2, 1, 3, 1]
+def aggregate(folder, asked=None):
+    """The texts about what is left out of the new database."""
+    return write_database(find_measured(folder / "results"), folder / "database.parquet", asked)
 
 
-def test_a_large_database_is_written_piece_by_piece(measured, tmp_path):
-    path = measured("many", *(row(number % 3, f"target{number}") for number in range(2000)))
-    write_database([path], tmp_path / "database.parquet")
-    assert pq.ParquetFile(tmp_path / "database.parquet").num_row_groups > 1
-    assert records.read(tmp_path / "database.parquet", schemas.DATABASE).num_rows == 2000
+def database(folder):
+    return records.read(folder / "database.parquet", schemas.DATABASE)
 
 
-def test_a_study_without_measurements_has_a_database_without_rows(tmp_path):
-    write_database([], tmp_path / "database.parquet")
-    assert len(records.read(tmp_path / "database.parquet", schemas.DATABASE)) == 0
-
-
-def studied(folder, numbers, **changes):
-    """The files of these tuples, as a study has them, in the order of their names."""
-    paths = []
-    for each in map(row, numbers):
-        path = folder / "results" / "local" / "operators" / f"{each['tuple_id']}.parquet"
-        if changes or not path.exists():
-            records.write(path, schemas.OPERATOR, [each | changes])
-        paths.append(path)
-    return sorted(paths)
-
-
-@contextlib.contextmanager
-def settled():
-    """Ten seconds pass while a database is written: clocks may differ by less."""
-    with mock.patch("time.time_ns", return_value=time.time_ns() + 10 * 10**9):
-        yield
+def times(folder):
+    return database(folder)["time_s"].to_pylist()
 
 
 @contextlib.contextmanager
@@ -98,76 +69,161 @@ def reading():
         yield paths
 
 
-@given(st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)))
-@settings(max_examples=20, deadline=None)
+def test_rows_of_all_targets_are_joined_in_the_order_of_their_paths(tmp_path):
+    paths = [measure(tmp_path, number) for number in (3, 1, 2)]
+    paths.append(measure(tmp_path, 1, "other"))
+    aggregate(tmp_path)
+    rows = records.read_all(sorted(paths), schemas.OPERATOR)
+    assert database(tmp_path).select(rows.column_names).to_pylist() == rows.to_pylist()
+    assert len(rows) == 4
+
+
+def test_without_measurements_a_database_has_no_rows(tmp_path):
+    aggregate(tmp_path)
+    assert len(database(tmp_path)) == 0
+
+
+def test_a_row_is_of_the_target_whose_folder_holds_it(tmp_path):
+    measure(tmp_path, 1, target="before")
+    (tmp_path / "results/before").rename(tmp_path / "results/after")
+    aggregate(tmp_path)
+    assert database(tmp_path)["target"].to_pylist() == ["after"]
+
+
+@given(st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
+@settings(max_examples=10, deadline=None)
 def test_of_what_an_earlier_database_has_no_file_is_read(before, after):
-    with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
-        output, fresh = here / "database.parquet", here / "fresh.parquet"
-        paths = studied(here, before)
-        with settled():
-            write_database(paths, output)
-        paths = studied(here, after)
-        write_database(paths, fresh)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number in before:
+            measure(folder, number)
+        aggregate(folder)
+        for path in [measure(folder, number) for number in before - after]:
+            path.unlink()
+        new = {measure(folder, number) for number in after - before}
         with reading() as read:
-            write_database(paths, output)
-        assert set(read) - {output} == set(studied(here, after - before))
-        assert records.read(output, schemas.DATABASE).equals(records.read(fresh, schemas.DATABASE))
+            aggregate(folder)
+        assert set(read) - {folder / "database.parquet"} == new
+        rows = database(folder)
+        (folder / "database.parquet").unlink()
+        aggregate(folder)
+        assert rows.equals(database(folder))
 
 
-def test_a_file_that_was_written_since_is_read(tmp_path):
-    output = tmp_path / "database.parquet"
-    paths = studied(tmp_path, range(5))
-    with settled():
-        write_database(paths, output)
+@pytest.mark.parametrize("days", [-2, 2])
+def test_what_was_measured_since_is_read_whatever_the_clock_says(tmp_path, days):
+    paths = [measure(tmp_path, number, time_s=1.0) for number in range(5)]
+    aggregate(tmp_path)
     time.sleep(0.05)  # the file system's clock has steps
-    [changed] = studied(tmp_path, [3], time_s=2.0)
+    measure(tmp_path, 3, time_s=2.0)
+    then = time.time() + days * 86400
+    os.utime(paths[3], (then, then))
+    aggregate(tmp_path)
+    assert sorted(times(tmp_path)) == [1.0] * 4 + [2.0]
+
+
+def test_files_that_another_folder_replaced_are_read(tmp_path):
+    path = measure(tmp_path, 1, time_s=1.0)
+    other = measure(tmp_path / "elsewhere", 1, time_s=2.0)
+    stamp = path.stat().st_mtime_ns
+    os.utime(other, ns=(stamp, stamp))
+    aggregate(tmp_path)
+    path.parent.rename(tmp_path / "away")
+    other.parent.rename(path.parent)
+    aggregate(tmp_path)
+    assert times(tmp_path) == [2.0]
+
+
+def test_a_file_that_is_written_while_it_is_read_is_read_again(tmp_path):
+    path = measure(tmp_path, 1, time_s=1.0)
+    real = records.stream
+
+    def stream(*arguments, **options):
+        yield from real(*arguments, **options)
+        measure(tmp_path, 1, time_s=2.0)
+
+    with mock.patch.object(records, "stream", stream):
+        aggregate(tmp_path)
     with reading() as read:
-        write_database(paths, output)
-    assert set(read) - {output} == {changed}
-    assert records.read(output, schemas.DATABASE)["time_s"].to_pylist().count(2.0) == 1
+        aggregate(tmp_path)
+    assert path in read
+    assert times(tmp_path) == [2.0]
 
 
-def test_files_as_old_as_the_database_are_read(tmp_path):
-    paths = studied(tmp_path, range(5))
-    write_database(paths, tmp_path / "database.parquet")
-    with reading() as read:
-        write_database(paths, tmp_path / "database.parquet")
-    assert set(read) >= set(paths)
+def tear(path):
+    path.write_bytes(path.read_bytes()[:100])
 
 
-def spreads(tmp_path, measured, *factors):
+def test_a_damaged_file_that_the_study_asks_for_is_an_error(tmp_path):
+    path = measure(tmp_path, 1)
+    tear(path)
+    with pytest.raises(OpcostError, match=f"{path} is not a readable .* delete {path} and run"):
+        aggregate(tmp_path, asked={path})
+    assert not (tmp_path / "database.parquet").exists()
+
+
+@pytest.mark.parametrize("kind", ["operators", "again"])
+def test_a_damaged_file_that_nobody_asks_for_is_left_out_and_named(tmp_path, kind):
+    measure(tmp_path, 1, time_s=1.0)
+    path = measure(tmp_path, 2, kind=kind)
+    tear(path)
+    [text] = aggregate(tmp_path, asked=())
+    assert f"{path} is not a readable Parquet file" in text
+    assert times(tmp_path) == [1.0]
+
+
+def test_a_row_whose_file_is_damaged_later_stays_until_the_file_can_be_read(tmp_path):
+    for number in (1, 2, 3):
+        measure(tmp_path, number, time_s=float(number))
+    aggregate(tmp_path)
+    path = measure(tmp_path, 2, time_s=20.0)
+    good = path.read_bytes()
+    tear(path)
+    for _ in range(2):
+        [text] = aggregate(tmp_path, asked=())
+        assert str(path) in text
+        assert sorted(times(tmp_path)) == [1.0, 2.0, 3.0]
+    path.write_bytes(good)
+    assert aggregate(tmp_path, asked=()) == []
+    assert sorted(times(tmp_path)) == [1.0, 3.0, 20.0]
+
+
+def spreads(tmp_path, *factors, **conditions):
     """The spreads of the rows, where some were measured again, at another speed."""
-    first = [row(number) | {"time_s": 1e-3} for number in range(10)]
-    paths = [measured(f"{each['tuple_id']}", each) for each in first]
-    (tmp_path / "again").mkdir()
-    again = [
-        measured(f"again/{each['tuple_id']}", each | {"time_s": factor and 1e-3 * factor})
-        for each, factor in zip(first, factors, strict=False)
-    ]
-    write_database(paths, tmp_path / "database.parquet", again)
-    return set(records.read(tmp_path / "database.parquet", schemas.DATABASE)["spread"].to_pylist())
+    for number in range(10):
+        measure(tmp_path, number, time_s=1e-3)
+    for number, factor in enumerate(factors):
+        result = {"time_s": 1e-3 * factor} if factor else {"time_s": None, "status": "error"}
+        measure(tmp_path, number, kind="again", **result, **conditions)
+    aggregate(tmp_path)
+    return set(database(tmp_path)["spread"].to_pylist())
 
 
-def test_each_row_says_how_well_measurements_of_its_target_reproduce(measured, tmp_path):
-    [spread] = spreads(tmp_path, measured, *[1.1, 0.9] * 5)
+def test_each_row_says_how_well_measurements_of_its_target_reproduce(tmp_path):
+    [spread] = spreads(tmp_path, *[1.1, 0.9] * 5)
     assert spread == pytest.approx(0.1 / 0.6745 / 2**0.5, rel=0.01)
 
 
-def test_what_calls_cost_on_a_target_is_over_the_processes_at_both_ends_of_a_study(
-    measured, tmp_path
-):
-    paths = [measured("a", row(1)), measured("b", row(1, target="gpu"))]
-    files = [
-        tmp_path / path for path in ("local/device.json", "local/again.json", "gpu/device.json")
-    ]
-    for path, found in zip(files, [[[1e-6, 2e-6, 3e-6, False]] * 2] * 2 + [None], strict=True):
-        path.parent.mkdir(exist_ok=True)
-        device = "cpu" if found else "cuda:0"
-        path.write_text(json.dumps({"device": device, "device_name": "Any", "overhead": found}))
-    files[1].write_text(json.dumps({"overhead": [[4e-6, 2e-6, 3e-6, False]] * 2}))
-    write_database(paths, tmp_path / "database.parquet", overheads=files)
-    here, gpu = records.read(tmp_path / "database.parquet", schemas.DATABASE).to_pylist()
+@pytest.mark.parametrize("factors", [(), [None] * 3 + [1.0] * 5], ids=["none", "failed"])
+def test_what_was_not_measured_twice_says_nothing_of_the_spread(tmp_path, factors):
+    assert spreads(tmp_path, *factors) == {None}
+
+
+def test_what_was_measured_again_under_other_settings_says_nothing_of_the_spread(tmp_path):
+    assert spreads(tmp_path, *[1.1, 0.9] * 5, conditions_json='{"other": 1}') == {None}
+
+
+def test_what_calls_cost_on_a_target_is_over_the_processes_at_both_ends_of_a_study(tmp_path):
+    measure(tmp_path, 1)
+    measure(tmp_path, 1, "gpu")
+    found = [[1e-6, 2e-6, 3e-6, False]] * 2
+    for target, device, overhead in (("local", "cpu", found), ("gpu", "cuda:0", None)):
+        document = {"device": device, "device_name": "Any", "overhead": overhead}
+        (tmp_path / f"results/{target}/device.json").write_text(json.dumps(document))
+    again = {"overhead": [[4e-6, 2e-6, 3e-6, False]] * 2}
+    (tmp_path / "results/local/overhead_again.json").write_text(json.dumps(again))
+    aggregate(tmp_path)
+    gpu, here = database(tmp_path).to_pylist()
     assert here["call_overhead_s"] == pytest.approx(2.5e-6)
     assert here["call_overhead_ci_low_s"] < 1e-6
     assert here["displaced_call_overhead_ci_low_s"] == pytest.approx(2e-6)
@@ -175,26 +231,38 @@ def test_what_calls_cost_on_a_target_is_over_the_processes_at_both_ends_of_a_stu
     assert (gpu["call_overhead_s"], gpu["overhead_disturbed"]) == (None, None)
 
 
-@pytest.mark.parametrize("factors", [(), [None] * 3 + [1.0] * 5], ids=["none", "failed"])
-def test_what_was_not_measured_twice_says_nothing_of_the_spread(measured, tmp_path, factors):
-    assert spreads(tmp_path, measured, *factors) == {None}
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
         ([], "holds no row"),
+        ([row(2), row(2)], "holds 2 rows"),
         ([row(2) | {"tuple_id": "0" * 16}], "is damaged: tuple_id of 0000000000000000"),
         ([row(2) | {"canonical_json": None}], "that describes another"),
-        ([row(1)], "first.parquet both hold tuple"),
+        ([row(1)], "holds the row of another tuple"),
     ],
-    ids=["no row", "another id", "no description", "a tuple twice"],
+    ids=["no row", "two rows", "another id", "no description", "another tuple"],
 )
-def test_a_file_that_is_not_what_it_says_is_named(measured, tmp_path, rows, message):
-    paths = [measured("first", row(1)), measured("second", *rows)]
+def test_a_file_that_is_not_what_it_says_is_named(tmp_path, rows, message):
+    measure(tmp_path, 1)
+    path = measure(tmp_path, 2)
+    records.write(path, schemas.OPERATOR, rows)
     with pytest.raises(OpcostError) as caught:
-        write_database(paths, tmp_path / "database.parquet")
-    assert str(paths[1]) in str(caught.value)
+        aggregate(tmp_path)
+    assert str(path) in str(caught.value)
     assert message in str(caught.value)
     assert "delete" in str(caught.value)
     assert not (tmp_path / "database.parquet").exists()
+
+
+def test_a_study_asks_for_its_tuples_on_its_targets_under_its_conditions_alone(tmp_path):
+    for number in range(4):
+        measure(tmp_path, number, conditions_json=OLD if number == 3 else NEW)
+        measure(tmp_path, number, "other", conditions_json=NEW)
+        measure(tmp_path, number, "third", conditions_json=NEW)
+    aggregate(tmp_path)
+    ids = [row(number)["tuple_id"] for number in (2, 0, 3)]
+    found = asked_for(database(tmp_path), {"other": NEW, "local": NEW}, ids)
+    assert list(zip(found["target"].to_pylist(), found["tuple_id"].to_pylist(), strict=True)) == [
+        *(("other", tuple_id) for tuple_id in ids),
+        *(("local", tuple_id) for tuple_id in ids[:2]),
+    ]

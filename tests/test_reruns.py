@@ -1,5 +1,9 @@
 """What a change of the study, or of its results, makes Snakemake do again, and what not."""
 
+import os
+import shutil
+import time
+
 import pyarrow.parquet as pq
 import yaml
 from checkout import MEASUREMENTS, configure, edit, stamps
@@ -39,7 +43,10 @@ def test_a_new_model_measures_only_its_new_tuples(done):
 def test_a_removed_model_measures_nothing(done):
     configure(done, models=["tiny_cnn"])
     assert done.started() == ["collect", "compare", "database", "models", "report"]
-    assert len(pq.read_table(done.root / "results/database.parquet")) == 3
+    assert len(pq.read_table(done.root / "results/database.parquet")) == 6
+    comparison = pq.read_table(done.root / "results/comparison.parquet")
+    assert comparison["model"].to_pylist() == ["tiny_cnn"]
+    assert "of 3 operators" in (done.root / "results/report.html").read_text()
 
 
 def test_a_changed_model_config_extracts_that_model_alone(done):
@@ -83,3 +90,67 @@ def test_where_a_cluster_would_send_jobs_measures_nothing_again(done):
 def test_a_deleted_measurement_is_measured_again(done):
     next(done.root.glob(MEASUREMENTS)).unlink()
     assert done.started() == ["benchmark_operator", "compare", "database", "report"]
+
+
+def tables_of(done):
+    """Times of all rows by tuple: those of their files, and those of the database."""
+    paths = done.root.glob(MEASUREMENTS)
+    files = {path.stem: pq.read_table(path)["time_s"][0].as_py() for path in paths}
+    database = pq.read_table(done.root / "results/database.parquet").to_pydict()
+    return files, dict(zip(database["tuple_id"], database["time_s"], strict=True))
+
+
+def test_a_clock_that_was_ahead_hides_nothing(done):
+    ahead = time.time() + 2 * 86400
+    for path in (done.root / "results").rglob("*.*"):
+        os.utime(path, (ahead, ahead))
+    next(done.root.glob(MEASUREMENTS)).unlink()
+    assert "benchmark_operator" in done.started()
+    files, database = tables_of(done)
+    assert files == database
+    assert done.started() == []
+
+
+def test_a_restored_database_is_made_again(done):
+    database = done.root / "results/database.parquet"
+    shutil.copy2(database, done.root / "earlier")
+    path = next(done.root.glob(MEASUREMENTS))
+    path.unlink()
+    done.started()
+    shutil.copy(done.root / "earlier", database)
+    assert done.started() == ["compare", "database", "report"]
+    files, found = tables_of(done)
+    assert files == found
+
+
+def test_after_a_failed_aggregation_the_next_one_has_all_that_is_new(done):
+    new, torn = sorted(done.root.glob(MEASUREMENTS))[:2]
+    whole = torn.read_bytes()
+    torn.write_bytes(whole[:100])
+    new.unlink()
+    assert done.run().returncode != 0
+    torn.write_bytes(whole)
+    assert done.started() == ["compare", "database", "report"]
+    files, database = tables_of(done)
+    assert files == database
+
+
+def test_without_snakemakes_records_rows_of_other_settings_are_measured_again(done):
+    shutil.rmtree(done.root / ".snakemake")
+    assert done.started() == []
+    edit(
+        done.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(time_relative_ci=0.4),
+    )
+    edit(
+        done.root / "tests/study/models/tiny_cnn.yaml",
+        lambda model: model.update(inputs=[{"shape": [2, 3, 8, 8]}]),
+    )
+    shutil.rmtree(done.root / ".snakemake")
+    started = done.started()
+    assert started.count("extract") == 1
+    assert started.count("benchmark_model") == 2
+    assert started.count("benchmark_operator") == 6
+    comparison = pq.read_table(done.root / "results/comparison.parquet")
+    assert None not in comparison["estimate_time_s"].to_pylist()
+    assert done.started() == []

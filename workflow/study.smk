@@ -33,6 +33,7 @@ except OpcostError as error:
     raise WorkflowError(str(error)) from None
 
 CONDITIONS = {target: each.to_json() for target, each in STUDY.conditions.items()}
+DEFINITIONS = {model: each.to_json() for model, each in STUDY.models.items()}
 
 # Shell commands find these in their environment: as part of a command's text or parameters, a
 # moved repository or another Python would count as changed and measure everything again.
@@ -53,7 +54,7 @@ def definition(wildcards):
     """What a model is, as JSON: a change of it, and only that, extracts and measures it anew."""
     if wildcards.model not in STUDY.models:
         raise WorkflowError(f"model {wildcards.model!r} is not among `models` in the configuration")
-    return STUDY.models[wildcards.model].to_json()
+    return DEFINITIONS[wildcards.model]
 
 
 def conditions(wildcards):
@@ -78,21 +79,21 @@ def target_threads(wildcards):
 def operator_measurements(wildcards):
     """One file for each tuple that is benchmarked and each target."""
     checkpoints.collect.get()
-    return [
+    return current_operators(
         f"results/{target}/operators/{tuple_id}.parquet"
         for target in STUDY.conditions
         for tuple_id in tuples_to_measure(target)
-    ]
+    )
 
 
 def measurements_again(wildcards):
     """Of the first tuples by id: ids are hashes, so these are any, and seldom others."""
     checkpoints.collect.get()
-    return [
+    return current_operators(
         f"results/{target}/again/{tuple_id}.parquet"
         for target in STUDY.conditions
         for tuple_id in sorted(tuples_to_measure(target))[: STUDY.measured_again]
-    ]
+    )
 
 
 def overheads_again(wildcards):
@@ -141,10 +142,9 @@ def extracted_models():
 
 def model_measurements(wildcards):
     """One file for each target and each of these models."""
-    return expand(
-        "results/{target}/models/{model}.parquet",
-        target=STUDY.conditions,
-        model=extracted_models(),
+    models = extracted_models()
+    return current_models(
+        expand("results/{target}/models/{model}.parquet", target=STUDY.conditions, model=models)
     )
 
 
@@ -152,10 +152,11 @@ def models_again(wildcards):
     """The same once more, if anything is measured again."""
     if not STUDY.measured_again:
         return []
-    return expand(
-        "results/{target}/models_again/{model}.parquet",
-        target=STUDY.conditions,
-        model=extracted_models(),
+    models = extracted_models()
+    return current_models(
+        expand(
+            "results/{target}/models_again/{model}.parquet", target=STUDY.conditions, model=models
+        )
     )
 
 

@@ -6,7 +6,7 @@ and the comparison. Each step runs at two sizes; `growth` is the ratio of its se
 its work, so 1 is linear, and less where a fixed cost matters. Seconds are the processor's; memory
 is the process's peak beyond what it had before the step.
 
-    PYTHONPATH=scripts python tests/benchmarks/aggregation.py [--files 500 5000] [--rows 20]
+    PYTHONPATH=scripts python tests/benchmarks/aggregation.py [--files 500 5000]
 """
 
 import argparse
@@ -17,13 +17,14 @@ import random
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from opcost.costs import comparison, estimate
-from opcost.databases.database import write_database
+from opcost.databases.aggregation import write_database
+from opcost.databases.measured import Measured
 from opcost.databases.merging import merge
 from opcost.rows import records, schemas
 from opcost.tuples import manifest, model_tuples
@@ -69,11 +70,10 @@ def row(number: int) -> dict:
     }
 
 
-def make_files(folder: Path, files: int, rows: int) -> None:
-    """Files of so many rows each."""
-    for number in range(files):
-        numbers = range(number * rows, (number + 1) * rows)
-        records.write(folder / f"{number:06}.parquet", schemas.OPERATOR, map(row, numbers))
+def make_files(paths: Iterable[Path]) -> None:
+    """A row in each, which is of the tuple that its file is named after."""
+    for number, path in enumerate(paths):
+        records.write(path, schemas.OPERATOR, [row(number)])
 
 
 def models_of(tuples: int) -> list[ModelTuples]:
@@ -112,25 +112,29 @@ def in_own_process(work: Callable[[], None]) -> tuple[float, float]:
     return tuple(json.loads(text))
 
 
-def file_steps(folder: Path, rows: int, files: int) -> dict[str, Callable[[], None]]:
+def file_steps(folder: Path, files: int) -> dict[str, Callable[[], None]]:
     """The steps whose work is rows."""
-    measured, database = folder / f"measured_{files}", folder / f"database_{files}.parquet"
+    operators, database = folder / f"{files}/gpu/operators", folder / f"database_{files}.parquet"
     half, merged = folder / f"half_{files}.parquet", folder / f"merged_{files}.parquet"
-    paths = [measured / f"{number:06}.parquet" for number in range(files)]
+    ids = (record(number).operator_tuple.tuple_id for number in range(files))
+    paths = [operators / f"{tuple_id}.parquet" for tuple_id in ids]
 
     def read_columns() -> None:
         columns = estimate.OPERATOR_COLUMNS
         records.read(database, schemas.DATABASE, columns).to_pylist()
 
+    def write_all() -> None:
+        write_database(Measured(paths), database)
+
     def write_half() -> None:
-        write_database(paths[: files // 2], half)
+        write_database(Measured(paths[: files // 2]), half)
 
     def merge_both() -> None:
         merge([database, half], merged)
 
     return {
-        "make files": lambda: make_files(measured, files, rows),
-        "database": lambda: write_database(paths, database),
+        "make files": lambda: make_files(paths),
+        "database": write_all,
         "read for the comparison": read_columns,
         "(half a database)": write_half,
         "merge with its half": merge_both,
@@ -182,12 +186,10 @@ def table(name: str, sizes: list[int], steps: Callable[[int], dict]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, nargs=2, default=[500, 5000])
-    parser.add_argument("--rows", type=int, default=20, help="of a file")
     parser.add_argument("--tuples", type=int, nargs=2, default=[1000, 8000])
     arguments = parser.parse_args()
     random.seed(0)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        name = f"files of {arguments.rows} rows"
-        table(name, arguments.files, partial(file_steps, folder, arguments.rows))
+        table("rows", arguments.files, partial(file_steps, folder))
         table("tuples", arguments.tuples, partial(tuple_steps, folder))

@@ -1,7 +1,7 @@
 # From single rows to answers.
 #
 #   in:  all measurements, what calls cost on each target, and each model's tuples
-#   out: results/database.parquet     every operator measurement of the study
+#   out: results/database.parquet     every operator measurement in results/, also of other studies
 #        results/comparison.parquet   sum over operators against whole model (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
 #        results/modules.parquet      each model's cost by module (+ .csv)
@@ -17,17 +17,20 @@ rule database:
         overheads_again=overheads_again,
     output:
         # `update`: rows of files that have not changed since come from the earlier database.
-        report(
+        database=report(
             update("results/database.parquet"),
             caption="../report/database.rst",
             category="Operators",
         ),
+        note="results/.made/database.json",
     log:
         "logs/database.log",
     conda:
         "../../envs/opcost.yaml"
     resources:
         processor=1,
+    params:
+        asked=ASKED["database"],
     message:
         "Merging all operator measurements"
     script:
@@ -38,7 +41,7 @@ rule compare:
     input:
         manifest="results/operator_tuples.json",
         database="results/database.parquet",
-        tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
+        tuples=extracted,
         models=model_measurements,
         models_again=models_again,
     output:
@@ -58,10 +61,14 @@ rule compare:
             "results/summary.txt", caption="../report/summary.rst", category="Comparison"
         ),
         figure=report("results/cost.svg", caption="../report/cost.rst", category="Comparison"),
+        note="results/.made/compare.json",
     log:
         "logs/compare.log",
     conda:
         "../../envs/opcost.yaml"
+    params:
+        asked=ASKED["compare"],
+        conditions=CONDITIONS,
     message:
         "Comparing sums over operators with whole models"
     script:

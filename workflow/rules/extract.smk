@@ -29,8 +29,9 @@ rule extract:
 
 rule models:
     input:
-        tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
+        tuples=extracted,
     output:
+        note="results/.made/models.json",
         table="results/models.parquet",
         csv=report("results/models.csv", caption="../report/models.rst", category="Models"),
         text=report("results/models.txt", caption="../report/models.rst", category="Models"),
@@ -40,6 +41,8 @@ rule models:
         "../../envs/opcost.yaml"
     resources:
         processor=1,
+    params:
+        asked=ASKED["models"],
     message:
         "Tabulating what the models are made of"
     script:
@@ -51,16 +54,18 @@ rule models:
 # checkpoint. It would overlook changed `params` below an `ancient` input that is being remade.
 checkpoint collect:
     input:
-        tuples=expand("results/tuples/{model}.pkl", model=STUDY.models),
+        tuples=extracted,
         devices=expand("results/{target}/device.json", target=STUDY.conditions),
     output:
-        "results/operator_tuples.json",
+        manifest="results/operator_tuples.json",
+        note="results/.made/collect.json",
     log:
         "logs/collect.log",
     conda:
         "../../envs/opcost.yaml"
     params:
         operators=STUDY.operators,
+        asked=ASKED["collect"],
     message:
         "Collecting the unique operator tuples"
     script:

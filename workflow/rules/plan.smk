@@ -6,7 +6,7 @@
 
 rule plan:
     input:
-        expand("results/tuples/{model}.pkl", model=STUDY.models),
+        extracted,
     log:
         "logs/plan.log",
     conda:

@@ -1,7 +1,7 @@
 """Rows: their columns, and reading and writing them as Parquet, with checks."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +106,21 @@ def write_with_csv(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, An
         write_csv(temporary, schema, read(path, schema).to_batches())
 
 
-def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write batches of that schema as they come, whole or not at all, in bounded memory."""
+def write_batches(
+    path: Path,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    further_metadata: Callable[[], Mapping[str, str]] = dict,
+) -> None:
+    """Write batches of that schema as they come, whole or not at all, in bounded memory.
+
+    What `further_metadata` returns once all are written is added to the schema's.
+    """
     with replacing(path) as temporary:
         with pq.ParquetWriter(temporary, schema, **_LARGE) as writer:
             for row_group in _row_groups(batches):
                 writer.write_table(row_group.replace_schema_metadata(schema.metadata))
+            writer.add_key_value_metadata(further_metadata())
         seal(temporary)
 
 
@@ -170,7 +179,7 @@ def metadata(path: Path) -> dict[str, str]:
     """What a Parquet file says of itself; nothing if it cannot be read."""
     try:
         check_readable(path)
-        found = pq.read_schema(path).metadata or {}
+        found = pq.read_metadata(path).metadata or {}
         return {key.decode(): value.decode() for key, value in found.items()}
     except (OpcostError, *_UNREADABLE):
         return {}

@@ -1,0 +1,83 @@
+"""All measurements in one file, each row checked.
+
+The database holds whatever was measured, for this study or another: what a study asks for is chosen
+from it (`selection`).
+"""
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from opcost.databases.earlier import EarlierRows, stating
+from opcost.databases.measured import Damages, Measured, target_of
+from opcost.databases.target_columns import columns_of_targets, with_columns
+from opcost.errors import OpcostError
+from opcost.fingerprint import identity
+from opcost.rows import records, schemas
+from opcost.tuples.operator_tuple import id_of
+
+
+def write_database(
+    measured: Measured, output: Path, asked: Collection[Path] | None = None
+) -> list[str]:
+    """Write the rows of all measurements into one file, in the order of their paths.
+
+    Takes bounded memory. Where `output` exists, rows of files that have not changed since come
+    from it. A row's target is the folder that it lies in, which may have been renamed. Each row
+    learns what is known of its target (`target_columns`).
+
+    Raises OpcostError, with what to do, for a damaged file among `asked` (without: for any), and
+    for one that is not of the tuple that its path names. Any other such file is left
+    out, and the text returned of it says so; its row in `output`, if any, is kept.
+    """
+    damages = Damages(asked)
+    known = columns_of_targets(measured, damages)
+    files: list[str] = []
+    rows = _rows(measured.operators, EarlierRows(output, measured.operators), damages, files)
+    batches = (with_columns(batch, known) for batch in rows)
+    records.write_batches(output, schemas.DATABASE, batches, lambda: stating(files))
+    return list(damages.left_out.values())
+
+
+def _rows(
+    paths: Sequence[Path], earlier: EarlierRows, damages: Damages, files: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these paths; the identities of their files are added to `files`."""
+    for is_same, group in itertools.groupby(paths, key=earlier.same.__contains__):
+        if is_same:
+            same = list(group)
+            yield from earlier.take(same)
+            files.extend(map(identity, same))
+            continue
+        for path in group:
+            file = identity(path)  # before it is read: one that is written meanwhile differs
+            with damages.tolerated(path):
+                row = _checked(path)
+            if path not in damages.left_out:
+                yield row
+                files.append(file)
+            elif path in earlier.numbers:
+                yield from earlier.take([path])
+                files.append("")
+
+
+def _checked(path: Path) -> pa.RecordBatch:
+    """The row of a file, which is of the tuple that its path names."""
+    table = records.read(path, schemas.OPERATOR)
+    if len(table) != 1:
+        count = f"{len(table)} rows" if len(table) else "no row"
+        raise OpcostError(f"{path} holds {count} where one is expected: delete it and run again")
+    [batch] = table.to_batches()
+    tuple_id, canonical_json = (batch[name][0].as_py() for name in ("tuple_id", "canonical_json"))
+    again = f"delete {path} and run again to make it anew"
+    if canonical_json is None or tuple_id != id_of(canonical_json):
+        raise OpcostError(
+            f"{path} has a row of tuple {tuple_id} that describes another ({canonical_json}): "
+            f"{again}"
+        )
+    if tuple_id != path.stem:
+        raise OpcostError(f"{path} holds the row of another tuple, {tuple_id}: {again}")
+    index = batch.schema.get_field_index("target")
+    return batch.set_column(index, batch.schema.field(index), pa.array([target_of(path)]))

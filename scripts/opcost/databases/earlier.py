@@ -1,0 +1,87 @@
+"""Rows of an earlier database that are still those of their files.
+
+To read thousands of small files takes longer than all else that follows one new measurement; the
+earlier database has their rows. It says of each row which file it came from, by the file's identity
+(size, times, inode), and the row is taken if the file is that one still.
+"""
+
+import bisect
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from opcost.databases.measured import place
+from opcost.fingerprint import identity
+from opcost.rows import records, schemas
+
+FILES = "opcost.files"
+"""Metadata of a database: of each row, in their order, the identity of its file, or `-`."""
+
+_KEY = ("target", "tuple_id")
+
+
+class EarlierRows:
+    """The rows that an earlier database has for these files.
+
+    `numbers` are theirs, by path; they rise with the paths. Those in `same` need not be read again.
+    Both are empty where there is no earlier database, or one of another schema version.
+    """
+
+    def __init__(self, database: Path, paths: Sequence[Path]) -> None:
+        self._database = database
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._batch: pa.RecordBatch | None = None
+        self._start = 0
+        self.numbers: dict[Path, int] = {}
+        self.same: set[Path] = set()
+        rows = _rows_by_place(database)
+        last = -1
+        for path in paths:
+            number, file = rows.get(place(path), (-1, ""))
+            if number > last:
+                self.numbers[path] = last = number
+                if file == identity(path):
+                    self.same.add(path)
+
+    def take(self, paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+        """The rows of these files, with the columns of a measurement. To be asked for in order."""
+        numbers = [self.numbers[path] for path in paths]
+        schema = schemas.OPERATOR
+        position = 0
+        while position < len(numbers):
+            batch = self._batch_with(numbers[position])
+            end = bisect.bisect_left(numbers, self._start + len(batch), position)
+            offsets = [number - self._start for number in numbers[position:end]]
+            chosen = batch.select(schema.names).take(pa.array(offsets, pa.int64()))
+            yield chosen.replace_schema_metadata(schema.metadata)
+            position = end
+
+    def _batch_with(self, number: int) -> pa.RecordBatch:
+        if self._batches is None:
+            self._batches = records.stream(self._database, schemas.DATABASE)
+        while self._batch is None or number >= self._start + len(self._batch):
+            self._start += 0 if self._batch is None else len(self._batch)
+            self._batch = next(self._batches)
+        return self._batch
+
+
+def stating(files: Sequence[str]) -> dict[str, str]:
+    """The metadata of a database whose rows came from files of these identities."""
+    return {FILES: " ".join(file or "-" for file in files)}
+
+
+def _rows_by_place(database: Path) -> dict[tuple[str, str], tuple[int, str]]:
+    """Of each target and tuple the row's number, and the identity of its file."""
+    metadata = records.metadata(database) if database.exists() else {}
+    expected = schemas.DATABASE.metadata or {}
+    if FILES not in metadata or any(
+        metadata.get(key.decode()) != value.decode() for key, value in expected.items()
+    ):
+        return {}
+    rows = records.read(database, schemas.DATABASE, _KEY)
+    files = metadata[FILES].split()
+    if len(files) != rows.num_rows:
+        return {}
+    keys = zip(*(rows[name].to_pylist() for name in _KEY), strict=True)
+    return dict(zip(keys, enumerate(files), strict=True))
