@@ -31,7 +31,8 @@ MEMORY_KIB = 12 * 1024**2
 
 
 FOREIGN_EXCEPTION = re.compile(
-    r"^(?!WorkflowError|CalledProcessError|RuleException)\w+(Error|Exception)\b.* in (file|rule) ",
+    r"^(?!WorkflowError|CalledProcessError|RuleException|Protected|Missing|Incomplete|Lock)"
+    r"\w+(Error|Exception)\b.* in (file|rule) ",
     re.MULTILINE,
 )
 """How Snakemake shows an exception that nobody foresaw."""
