@@ -366,3 +366,9 @@ def test_a_measurement_reports_itself(place, one_tuple, tmp_path, capfd):
     operator_job(*one_tuple, place, output)
     assert "[operator] local" in capfd.readouterr().out
     assert pq.read_table(output)["status"].to_pylist() == ["ok"]
+
+
+def test_more_threads_than_cores_are_refused(conditions, tmp_path):
+    target = dataclasses.replace(conditions.target, threads=4096)
+    with pytest.raises(OpcostError, match=r"4096 threads; this machine has \d+ cores: set"):
+        identify_target(target, tmp_path / "device.json")

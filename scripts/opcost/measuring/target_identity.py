@@ -5,6 +5,7 @@ when nothing disturbs it, and what a call costs beyond its operator.
 """
 
 import importlib
+import os
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
 from opcost.devices.lock import exclusive
 from opcost.environments.advice import refuse_changes
+from opcost.errors import OpcostError
 from opcost.study import Target
 from opcost.terminal import announce
 from opcost.workers.isolation import answer_of
@@ -31,6 +33,7 @@ def identify_target(target: Target, output: Path) -> None:
 
     Raises OpcostError if there is none, or if rows beside the file were measured on another.
     """
+    _refuse_more_threads_than_cores(target)
     # Not by each of the processes that are forked below: it takes seconds.
     importlib.import_module("opcost.measuring.overhead")
     found = DeviceFile(**answer_of(lambda: asdict(_open_identified(target)[1]), _TIMEOUT_S))
@@ -41,6 +44,16 @@ def identify_target(target: Target, output: Path) -> None:
     if target.any_of_kind:
         found = _of_a_kind(found)
     write_device(output, found)
+
+
+def _refuse_more_threads_than_cores(target: Target) -> None:
+    """Threads that wait for one another's core measure the system's scheduler."""
+    cores = os.cpu_count() or target.threads
+    if target.threads > cores:
+        raise OpcostError(
+            f"the target asks for {target.threads} threads; this machine has {cores} cores: set "
+            f"`threads` of the target to at most {cores}"
+        )
 
 
 def measure_overhead_again(settings: Target, target: str, device_file: Path, output: Path) -> None:
