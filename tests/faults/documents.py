@@ -108,11 +108,17 @@ json_file("28.2", 'overhead_again.json: "a"', AGAIN, first_call("a"), job=False)
 json_file("28.3", "sensor.json without content", SENSOR, '{"schema_version": 1}', accepted=POOR)
 
 
-@fault("28.4", "operators/: a row of the target `other`")
+@fault(
+    "28.4", "operators/: a row of the target `other`", "refused, or a row of its folder's target"
+)
 def row_of_another_target(study: Study) -> Found:
     path = study.rows()[0]
     rows.change(path, target="other")
-    return refused(remade(study), file_and_remedy(path), "other", accepted=POOR)
+    outcome = remade(study)
+    if outcome.code != 0:
+        return refused(outcome, file_and_remedy(path), "other")
+    targets = [row["target"] for row in rows.read(study.results / "database.parquet")]
+    return held(targets == ["local"] * 6, f"targets of the database: {targets}", POOR)
 
 
 def pickled(study: Study, change: Callable[[dict], None]) -> tuple[Path, Outcome]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from opcost.databases.database import write_database
+from opcost.databases.aggregation import write_database
+from opcost.databases.measured import find_measured
 from opcost.rows import schemas
 
 from fuzz.subjects import DEVICE, forge, operator_row, write_json
@@ -80,7 +81,7 @@ def a_status(row: dict[str, Any], generator: random.Random) -> str:
 
 def an_identity(row: dict[str, Any], generator: random.Random) -> str:
     """A tuple that is another, or none."""
-    name = generator.choice(("tuple_id", "canonical_json", "target"))
+    name = generator.choice(("tuple_id", "canonical_json"))
     row[name] = generator.choice(("", "x", "../x", None, "0" * 16, "{}", "{"))
     return f"{name} {row[name]!r}"
 
@@ -112,7 +113,7 @@ def row_values(folder: Path) -> Case:
             return None
         output = folder / "database.parquet"
         output.unlink(missing_ok=True)
-        write_database([path], output)
+        write_database(find_measured(folder), output)
         return wrong
 
     return case
