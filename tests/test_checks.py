@@ -50,7 +50,10 @@ def path(tmp_path):
     return tmp_path / "row.parquet"
 
 
-@pytest.mark.parametrize("changes", [{}, FAILED, {"energy_j": None, "power_w": None}])
+RESET = {"counter_power_w": -250.0, "power_capped_s": -1.0, "power_sample_time_s": [-1e-3, 0.1]}
+
+
+@pytest.mark.parametrize("changes", [{}, FAILED, {"energy_j": None, "power_w": None}, RESET])
 def test_what_can_be_true_is_read(path, changes):
     assert len(read(path, ROW | changes)) == 1
 

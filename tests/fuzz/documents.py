@@ -63,7 +63,7 @@ DEVICE_WRONG: tuple[Wrong, ...] = (
     (("overhead", 3, 2), SECONDS),
     (("overhead", 0, 3), (None, 5, "no")),
     (("overhead", 0), ([], [1.0], {}, "x")),
-    (("overhead",), ("x", 5, {"a": 1}, True)),
+    (("overhead",), ("x", 5, True)),
     (("quiet_s",), (NAN, INF, -1, 0, "x", [], True)),
     (("device",), (None, 5, "", [], "\x1b[31m")),
     (("device_name",), (None, 5, [])),

@@ -24,8 +24,10 @@ STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
 _MEASUREMENTS = ("operator", "model", "database", "merged")
 _RESULTS = {"time_s": (1e-12, 1e7), "power_w": (1e-6, 1e6), "energy_j": (1e-15, 1e12)}
 _SHARES = ("utilisation", "power_gain_uncertainty")
-_NEVER_NEGATIVE = re.compile(r"(?!.*(_ci_|_overhead_)).*_(s|w|mhz)|spread|load_average")
-"""Seconds, watts and clocks; the limits of an interval and what calls cost may be below zero."""
+_MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
+_NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|spread|load_average")
+"""Seconds, watts and clocks. Below zero may be limits of intervals, what calls cost, refreshes at
+the beginning of the window, and differences of counters, which a driver may reset."""
 
 _ROUNDING = 1e-9
 _IN_JSON = {
