@@ -6,11 +6,14 @@ from opcost.workers.client import run
 def main() -> None:
     """Parse the command line, and do it."""
     import argparse
+    import os
     from pathlib import Path
 
     from opcost.devices.cores import work_anywhere
     from opcost.errors import reported
-    from opcost.study import ModelDefinition
+    from opcost.study import ExtractionSettings, ModelDefinition
+    from opcost.tuples.containment import extract_contained
+    from opcost.tuples.model_tuples import ModelTuples, write_model_tuples
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--definition", type=ModelDefinition.from_json, required=True)
@@ -18,15 +21,17 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     work_anywhere()
-    with reported():
+
+    def finish(tuples: ModelTuples) -> None:
         from opcost.planning.progress import extraction_line
         from opcost.terminal import announce
-        from opcost.tuples.extraction import extract_model_tuples
-        from opcost.tuples.model_tuples import write_model_tuples
 
-        tuples = extract_model_tuples(arguments.definition, arguments.search_path)
         write_model_tuples(arguments.output, tuples)
         announce(extraction_line(tuples))
+
+    with reported():
+        settings = ExtractionSettings.from_json(os.environ.get("OPCOST_EXTRACTION", "{}"))
+        extract_contained(arguments.definition, arguments.search_path, settings, finish)
 
 
 if __name__ == "__main__":

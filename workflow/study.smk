@@ -45,6 +45,7 @@ os.environ.update(
     OPCOST_PYTHON="python" if CONDA else sys.executable,
     OPCOST_SCRIPTS=str(SCRIPTS),
     OPCOST_MODELS=str(STUDY.model_directory),
+    OPCOST_EXTRACTION=STUDY.extraction.to_json(),
     OPCOST_RUN=str(os.getpid()),
     OPCOST_WORKERS=STUDY.workers if sys.platform == "linux" else "plain",
 )

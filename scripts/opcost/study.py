@@ -46,6 +46,26 @@ class ClusterRequest:
 
 
 @dataclass(frozen=True)
+class ExtractionSettings:
+    """What the extraction of one model may take. No part of the definition: it changes no result.
+
+    `memory_gib` is None for nine tenths of the memory that is free when it begins.
+    """
+
+    timeout_s: float = 1800
+    memory_gib: float | None = None
+
+    def to_json(self) -> str:
+        """The settings as one line of JSON, for the environment of jobs."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The settings that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
 class MeasurementSettings:
     """How to measure; config/config.yaml and its schema describe each setting."""
 
@@ -103,6 +123,7 @@ class Study:
     model_directory: Path
     operators: tuple[str, ...] | None
     max_device_time_s: float | None
+    extraction: ExtractionSettings
     workers: str
     measured_again: int
     environment_changes: str
@@ -130,6 +151,7 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
         model_directory=Path(document["model_directory"]),
         operators=None if operators == "all" else tuple(operators),
         max_device_time_s=document["max_device_time_s"],
+        extraction=ExtractionSettings(**document["extraction"]),
         workers=document["workers"],
         measured_again=document["measured_again"],
         environment_changes=document["environment_changes"],

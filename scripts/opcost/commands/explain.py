@@ -19,7 +19,13 @@ _PATH = click.Path(path_type=Path)
     metavar="SIZES[:TYPE][<HIGH]",
     help="An input, such as 8x3x224x224 or 8x128:int64<30522; once for each, in their order.",
 )
-@click.option("--batch-size", default=1, show_default=True, help="Of torchvision's own inputs.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Of torchvision's own inputs.",
+)
 @click.option(
     "--argument", "arguments", multiple=True, metavar="NAME=VALUE", help="Of the constructor."
 )
@@ -38,6 +44,13 @@ _PATH = click.Path(path_type=Path)
 @click.option("--depth", type=click.IntRange(1), help="Join modules below so many names.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
 @click.option("--parquet", type=_PATH, help="Write a row for each tuple and target.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(1),
+    default=1800,
+    show_default=True,
+    help="Seconds after which to give up a model whose code does not end.",
+)
 def command(
     model: str,
     inputs: tuple[str, ...],
@@ -51,6 +64,7 @@ def command(
     depth: int | None,
     as_json: bool,
     parquet: Path | None,
+    timeout: int,
 ) -> None:
     """Say what MODEL costs on each target of a database, and where its cost goes.
 
@@ -69,7 +83,8 @@ def command(
     from opcost.costs.model_argument import find_model, is_config, parse_argument, parse_input
     from opcost.errors import OpcostError
     from opcost.rows import records, schemas
-    from opcost.tuples.extraction import extract_model_tuples
+    from opcost.study import ExtractionSettings
+    from opcost.tuples.containment import tuples_of
 
     definition, search_path = find_model(
         model,
@@ -79,7 +94,7 @@ def command(
         dtype,
         "channels_last" if channels_last else "contiguous",
     )
-    extracted = extract_model_tuples(definition, search_path)
+    extracted = tuples_of(definition, search_path, ExtractionSettings(timeout))
     if extracted.refusal is not None:
         raise OpcostError(f"{model}: {extracted.refusal}")
     found = explain(extracted, databases or _default_databases(), targets)

@@ -3,8 +3,9 @@
 import functools
 import importlib
 import inspect
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,11 @@ import torch
 from torch import nn
 
 from opcost.errors import OpcostError, closest
-from opcost.models.definition import ModelDefinition
+from opcost.memory import gib
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.user_code import reason, user_code
+
+_LARGEST_TENSOR_BYTES = 2**63
 
 
 def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Module:
@@ -26,13 +31,13 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
     constructor, arguments = _constructor(definition, search_path)
     architecture = _weights_left_out() if definition.zoo else nullcontext()
     try:
-        with architecture, torch.random.fork_rng(devices=[]):
+        with architecture, torch.random.fork_rng(devices=[]), user_code():
             torch.default_generator.manual_seed(definition.seed)
             module = constructor(**arguments)
     except Exception as error:
         raise OpcostError(
             f"model {definition.name}: {definition.model or definition.factory} cannot be built "
-            f"with arguments {arguments}: {error}"
+            f"with arguments {arguments}: {reason(error)}"
         ) from error
     if not isinstance(module, nn.Module):
         raise OpcostError(
@@ -51,17 +56,54 @@ def example_inputs(definition: ModelDefinition) -> list[Any]:
     Floats are normal, integers uniform.
     """
     generator = torch.Generator().manual_seed(definition.seed)
+
+    def draw(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
+        if dtype.is_floating_point:
+            return torch.randn(spec.shape, generator=generator).to(dtype)
+        return torch.randint(spec.high or 2, spec.shape, generator=generator).to(dtype)
+
+    return _inputs(definition, draw)
+
+
+def empty_inputs(definition: ModelDefinition) -> list[Any]:
+    """The same without values: while tensors are fake, they take no memory."""
+    return _inputs(definition, lambda spec, dtype: torch.empty(spec.shape, dtype=dtype))
+
+
+def needed_bytes(definition: ModelDefinition, module: nn.Module) -> int:
+    """The least memory to run a model: its parameters and buffers, and its inputs, twice as they
+    are drawn. Raises OpcostError for inputs larger than any tensor.
+    """
+    held = sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
+    return held + 2 * sum(_input_bytes(definition, spec) for spec in definition.inputs)
+
+
+def _inputs(
+    definition: ModelDefinition, make: Callable[[InputSpec, torch.dtype], torch.Tensor]
+) -> list[Any]:
     tensors = []
     for spec in definition.inputs:
-        dtype = getattr(torch, spec.dtype or definition.dtype)
-        if dtype.is_floating_point:
-            tensor = torch.randn(spec.shape, generator=generator).to(dtype)
-        else:
-            tensor = torch.randint(spec.high or 2, spec.shape, generator=generator).to(dtype)
+        _input_bytes(definition, spec)
+        tensor = make(spec, _dtype(definition, spec))
         if definition.memory_format == "channels_last" and tensor.dim() == 4:
             tensor = tensor.contiguous(memory_format=torch.channels_last)
         tensors.append(tensor)
     return [tensors] if definition.inputs_in_list else tensors
+
+
+def _input_bytes(definition: ModelDefinition, spec: InputSpec) -> int:
+    size = math.prod(spec.shape) * _dtype(definition, spec).itemsize
+    if size >= _LARGEST_TENSOR_BYTES:
+        raise OpcostError(
+            f"model {definition.name}: an input of {spec} would have {gib(size)}; no tensor is "
+            f"larger than {gib(_LARGEST_TENSOR_BYTES)}. Give smaller sizes"
+        )
+    return size
+
+
+def _dtype(definition: ModelDefinition, spec: InputSpec) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, spec.dtype or definition.dtype)
+    return dtype
 
 
 @contextmanager
@@ -152,12 +194,15 @@ def _factory(definition: ModelDefinition, search_path: Path | None) -> Any:
     if search_path is not None and str(search_path.resolve()) not in sys.path:
         sys.path.insert(0, str(search_path.resolve()))
     try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
+        with user_code():
+            module = importlib.import_module(module_name)
+    except Exception as error:
+        place = f" ({search_path})" if search_path else ""
+        remedy = f". Put its file beside the model config{place} or install it"
         raise OpcostError(
             f"model {definition.name}: cannot import {module_name!r} for factory "
-            f"{definition.factory!r}: {error}. Put its file beside the model config"
-            f"{f' ({search_path})' if search_path else ''} or install it"
+            f"{definition.factory!r}: {reason(error)}"
+            f"{remedy if isinstance(error, ImportError) else ''}"
         ) from error
     factory = getattr(module, attribute, None)
     if not callable(factory):

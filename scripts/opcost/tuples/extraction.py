@@ -1,11 +1,13 @@
 """What a model executes: every operator call, with the module it happens in.
 
-The model runs once on fake tensors, which have shapes and no values: nothing is computed, and the
-weights need no memory. Where sizes depend on values, it runs in earnest.
+The model runs on fake tensors, which have shapes and no values: nothing is computed, and neither
+weights nor inputs need memory. Where sizes depend on values, it really runs.
 """
 
 import copy
 import logging
+import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,19 +22,26 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map
 
 from opcost.errors import OpcostError
+from opcost.memory import free_bytes, gib
 from opcost.models.construction import (
     build,
+    empty_inputs,
     example_inputs,
     inference_conditions,
+    needed_bytes,
     without_initialisation,
 )
 from opcost.models.definition import ModelDefinition
+from opcost.models.process_state import ProcessState
+from opcost.models.user_code import check_threads, message, place_of, user_code
 from opcost.tuples import work
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.recorder import Call, Recorder, module_path
 from opcost.tuples.replay import tensors_in_tree
 from opcost.tuples.tuple_record import TupleRecord
+
+_MOST_WORK = 2**63
 
 
 class SizesDependOnValues(OpcostError):
@@ -44,12 +53,14 @@ class Extraction:
     """A model's calls and the number of its parameters.
 
     `value_dependent` are the tuples whose sizes, or those of their results, depend on values: they
-    do not occur with another seed of weights and inputs.
+    do not occur with another seed of weights and inputs. `calls_vary` if a second run of the user's
+    own code executed other calls.
     """
 
     calls: tuple[Call, ...]
     parameters: int
     value_dependent: frozenset[OperatorTuple] = frozenset()
+    calls_vary: bool = False
 
 
 def extract_model_tuples(
@@ -70,6 +81,12 @@ def extract_model_tuples(
             raise
         extraction = Extraction((), 0)
         refusal = str(error).removeprefix(f"model {definition.name}: ")
+    if extraction.calls_vary:
+        print(
+            f"opcost: model {definition.name} executes other calls from run to run: the operators "
+            "are those of one run",
+            file=sys.stderr,
+        )
     tuples, calls = _distinct(extraction)
     return ModelTuples(
         definition.name,
@@ -115,12 +132,22 @@ def extract(definition: ModelDefinition, search_path: Path | None = None) -> Ext
 
     Raises OpcostError when the model cannot be built or cannot run on its inputs.
     """
-    with without_initialisation():
-        module = build(definition, search_path)
+    state, threads = ProcessState(), set(threading.enumerate())
     try:
-        return extract_module(module, example_inputs(definition), definition.name)
-    except SizesDependOnValues:
-        return _extract_by_running(definition, search_path)
+        with without_initialisation():
+            module = build(definition, search_path)
+        check_threads(threads, definition.name)
+        state.restore(definition.name)
+        needed = needed_bytes(definition, module)
+        try:
+            extraction = _extract_definition(module, definition)
+        except SizesDependOnValues:
+            extraction = _extract_by_running(definition, search_path, needed)
+        state.restore(definition.name)
+        check_threads(threads, definition.name)
+        return extraction
+    finally:
+        state.reset()
 
 
 def extract_module(module: nn.Module, inputs: list[Any], name: str) -> Extraction:
@@ -135,8 +162,28 @@ def extract_module(module: nn.Module, inputs: list[Any], name: str) -> Extractio
         return _record(module, fake_inputs, name)
 
 
-def _extract_by_running(definition: ModelDefinition, search_path: Path | None) -> Extraction:
+def _extract_definition(module: nn.Module, definition: ModelDefinition) -> Extraction:
+    """Record the calls on inputs that are never drawn; those of the user's own code twice."""
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    _make_fake(module, fake_mode)
+    with fake_mode:
+        extraction = _record(module, empty_inputs(definition), definition.name)
+        if definition.factory is None:
+            return extraction
+        other = _record(module, empty_inputs(definition), definition.name)
+    return replace(extraction, calls_vary=other.calls != extraction.calls)
+
+
+def _extract_by_running(
+    definition: ModelDefinition, search_path: Path | None, needed: int
+) -> Extraction:
     """Run with the definition's seed and with another one, to see what depends on values."""
+    if needed > (free := free_bytes()):
+        raise OpcostError(
+            f"model {definition.name}: which operators it executes depends on values, so it has to "
+            f"run, and its parameters and inputs need {gib(needed)}; {gib(free)} are free. Give "
+            "smaller inputs"
+        )
     extraction, other = (
         _record(build(seeded, search_path), example_inputs(seeded), seeded.name)
         for seeded in (definition, replace(definition, seed=definition.seed + 1))
@@ -154,7 +201,7 @@ def _record(module: nn.Module, inputs: list[Any], name: str) -> Extraction:
     with module_path(module) as where:
         recorder = Recorder(where, module)
         try:
-            with inference_conditions(), _errors_said_once(), recorder:
+            with inference_conditions(), _errors_said_once(), recorder, user_code():
                 module(*inputs)
         except OpcostError:
             raise
@@ -188,7 +235,19 @@ def _distinct(extraction: Extraction) -> tuple[list[TupleRecord], list[tuple[int
             tuples[position] = tuples[position].joined(tuple_record(call, dependent))
         tuples[position] = tuples[position].holding(call.parameters)
         calls.append((position, call.module_path, call.module_class))
+    _check_work(tuples, calls)
     return tuples, calls
+
+
+def _check_work(tuples: list[TupleRecord], calls: list[tuple[int, str, str]]) -> None:
+    """Raise OpcostError for more FLOPs or bytes than a column of integers can hold."""
+    flops = sum(tuples[position].flops or 0 for position, _, _ in calls)
+    moved = sum(tuples[position].bytes for position, _, _ in calls)
+    if max(flops, moved) >= _MOST_WORK:
+        raise OpcostError(
+            f"one run is {flops:.2g} FLOPs on {gib(moved)}, more than opcost can count: give "
+            "smaller inputs"
+        )
 
 
 def tuple_record(call: Call, value_dependent: bool = False) -> TupleRecord:
@@ -232,8 +291,8 @@ def _why_not(
             f"model {name}: {place} the operator {error} has an output that depends on values, "
             "not on sizes alone"
         )
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    first_line = message(error).splitlines()[0].rstrip(".")
     return OpcostError(
-        f"model {name} cannot run on inputs of shape {shapes}: {place}: {reason.rstrip('.')}. "
-        "Check its inputs"
+        f"model {name} cannot run on inputs of shape {shapes}: {place}: {first_line}"
+        f"{place_of(error)}. Check its inputs"
     )

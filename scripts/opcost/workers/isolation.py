@@ -51,6 +51,7 @@ def run_isolated(
     try:
         with adopted():
             before = children()
+            sys.stdout.flush()  # the child would flush it, too
             child = os.fork()
             if child == 0:
                 be_the_child(partial(_do, work, notes))
@@ -106,7 +107,7 @@ def _do(work: Callable[[], None], notes: int) -> None:
 
 def _note_fork() -> None:
     global _forked_at
-    _forked_at = origin.of_frame(sys._getframe())
+    _forked_at = origin.of_frame(sys._getframe().f_back)
 
 
 def _outcome(

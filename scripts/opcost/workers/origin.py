@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 _PACKAGES = ("torch", "torchvision")
+_WHERE_WORK_BEGINS = str(Path(__file__).with_name("isolation.py"))
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
 
 
@@ -39,7 +40,13 @@ def _walked(error: BaseException) -> Iterable[tuple[FrameType, int]]:
 
 
 def _first_own(frames: Iterable[tuple[str, int]]) -> str | None:
-    return next((_text(file, line) for file, line in frames if _is_own(file)), None)
+    """Of calls, the latest first; those before the isolated work began are nobody's fault."""
+    for file, line in frames:
+        if file == _WHERE_WORK_BEGINS:
+            return None
+        if _is_own(file):
+            return _text(file, line)
+    return None
 
 
 def _text(file: str, line: int) -> str:

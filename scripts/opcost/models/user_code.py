@@ -1,0 +1,101 @@
+"""Code of the user's: however it ends, opcost learns of it, and in which line."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+from unittest import mock
+
+from opcost.errors import OpcostError
+from opcost.workers import origin
+from opcost.workers.isolation import end_copy
+
+_BUSY_SHARE = 0.1
+_OBSERVED_S = 0.05
+
+
+class Ended(Exception):
+    """The user's code tried to end the process."""
+
+
+class _Exited(BaseException):
+    """Raised where the user's code calls os._exit."""
+
+
+@contextmanager
+def user_code() -> Iterator[None]:
+    """Run code of the user's: what it raises is an Exception, and it does not end this process.
+
+    A copy of this process that it forks ends where this block ends.
+    """
+    process = os.getpid()
+    try:
+        with mock.patch.object(os, "_exit", _exit_of(process)):
+            yield
+    except SystemExit as stop:
+        raise Ended(f"it called sys.exit({'' if stop.code is None else repr(stop.code)})") from stop
+    except _Exited as stop:
+        raise Ended(str(stop)) from stop
+    except KeyboardInterrupt as interrupt:
+        # A process that ignores Ctrl-C is not interrupted by a person.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            raise
+        raise Ended("it raised KeyboardInterrupt") from interrupt
+    finally:
+        if os.getpid() != process:
+            end_copy()
+
+
+def reason(error: BaseException) -> str:
+    """What an error of the user's code says, and in which line of it."""
+    return message(error) + place_of(error)
+
+
+def message(error: BaseException) -> str:
+    """The text of an error, also of one without any."""
+    if isinstance(error, MemoryError):
+        return f"out of memory {error}".strip()
+    return str(error).strip() or type(error).__name__
+
+
+def place_of(error: BaseException) -> str:
+    """` (in FILE:LINE)`, or nothing for an error that no line of the user's raised."""
+    place = origin.of_error(error)
+    return f" (in {place})" if place else ""
+
+
+def check_threads(known: set[threading.Thread], model: str) -> None:
+    """Raise OpcostError if a thread that is not `known` computes: it would be measured too."""
+    others = [thread for thread in threading.enumerate() if thread not in known]
+    if not others:
+        return
+    before = {thread: _cpu_s(thread) for thread in others}
+    time.sleep(_OBSERVED_S)
+    for thread in others:
+        if thread.is_alive() and _cpu_s(thread) - before[thread] > _BUSY_SHARE * _OBSERVED_S:
+            place = origin.of_frame(sys._current_frames().get(thread.ident or 0))
+            raise OpcostError(
+                f"model {model}: its code left a thread running that computes ({thread.name}"
+                f"{f', in {place}' if place else ''}): it would be measured together with the "
+                "model. End the thread before the factory or forward returns"
+            )
+
+
+def _cpu_s(thread: threading.Thread) -> float:
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
+
+
+def _exit_of(process: int) -> Any:
+    """What stands in for os._exit in that process; its children do exit."""
+    leave = os._exit
+
+    def exit_(status: int) -> NoReturn:
+        if os.getpid() == process:
+            raise _Exited(f"it called os._exit({status})")
+        leave(status)
+
+    return exit_

@@ -1,0 +1,71 @@
+"""Extraction in a process of its own: a model config is a program, and may do anything.
+
+Standard library alone until the process is forked: the one that watches it stays light.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from opcost.errors import OpcostError
+from opcost.memory import free_bytes
+from opcost.models.definition import ModelDefinition
+from opcost.study import ExtractionSettings
+from opcost.tuples.model_tuples import ModelTuples, read_model_tuples, write_model_tuples
+from opcost.workers.isolation import run_isolated
+
+_SHARE_OF_FREE_MEMORY = 0.9
+_LONGEST_MESSAGE = 10_000
+_SETTING = {"timeout": "extraction.timeout_s", "out_of_memory": "extraction.memory_gib"}
+
+
+def extract_contained(
+    definition: ModelDefinition,
+    search_path: Path | None,
+    settings: ExtractionSettings,
+    finish: Callable[[ModelTuples], None],
+) -> None:
+    """Extract a model in a forked process, which calls `finish` with the result.
+
+    Raises OpcostError for whatever `extract_model_tuples` does, and where the model's code takes
+    too long or too much memory, ends or kills its process, or leaves others running. Fork before
+    torch has run anything.
+    """
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as messages, os.fdopen(writer, "w") as message:
+
+        def work() -> None:
+            from opcost.tuples.extraction import extract_model_tuples
+
+            try:
+                finish(extract_model_tuples(definition, search_path))
+            except OpcostError as error:
+                message.write(str(error)[:_LONGEST_MESSAGE])
+                message.flush()
+
+        death = run_isolated(work, settings.timeout_s, _memory_bytes(settings))
+        message.close()
+        if said := messages.read():
+            raise OpcostError(said)
+    if death is not None:
+        status, how = death
+        remedy = f" ({_SETTING[status]})" if status in _SETTING else ""
+        raise OpcostError(f"model {definition.name}: extraction failed: {how}{remedy}")
+
+
+def tuples_of(
+    definition: ModelDefinition, search_path: Path | None, settings: ExtractionSettings
+) -> ModelTuples:
+    """What a model executes, extracted in a process of its own. Raises as `extract_contained`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "tuples.pkl")
+        extract_contained(definition, search_path, settings, partial(write_model_tuples, path))
+        return read_model_tuples(path)
+
+
+def _memory_bytes(settings: ExtractionSettings) -> float:
+    if settings.memory_gib is None:
+        return _SHARE_OF_FREE_MEMORY * free_bytes()
+    return settings.memory_gib * 2**30
