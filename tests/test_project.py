@@ -3,12 +3,13 @@
 import ast
 import re
 import subprocess
+from dataclasses import asdict
 
 import pytest
 import yaml
 from documents import ROOT, pages
 from opcost.rows import schemas
-from opcost.study import ClusterRequest, MeasurementSettings, Target
+from opcost.study import ClusterRequest, ExtractionSettings, MeasurementSettings, Target
 
 
 def pins(text):
@@ -66,6 +67,9 @@ def test_settings_of_the_schema_are_those_of_the_code():
     cluster = target.pop("cluster")["properties"]
     assert set(target) == set(Target.__dataclass_fields__)
     assert set(cluster) == set(ClusterRequest.__dataclass_fields__)
+    extraction = schema["properties"]["extraction"]["properties"]
+    defaults = {name: entry["default"] for name, entry in extraction.items()}
+    assert defaults == asdict(ExtractionSettings())
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from opcost.study import load_model
 
 MODEL_SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "model.schema.yaml"
 
-_INPUT = re.compile(r"(\d+(?:x\d+)*)(?::([a-z]+\d*))?(?:<(\d+))?")
-_DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "bool")
+_INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?")
+_MODEL_DTYPES = ("float32", "float16", "bfloat16", "float64")
+_DTYPES = (*_MODEL_DTYPES, "int64", "int32", "bool")
 
 
 def find_model(
@@ -34,6 +35,10 @@ def find_model(
     a model config (a path that ends in .yaml; nothing else may be given then), or
     `package.module:factory` with inputs. Raises OpcostError for what is none of these.
     """
+    if dtype not in _MODEL_DTYPES:
+        raise OpcostError(
+            f"{dtype!r} is no type of parameters. Allowed: {', '.join(_MODEL_DTYPES)}"
+        )
     if is_config(name):
         return _from_config(Path(name), bool(inputs or arguments) or batch_size != 1)
     given: dict[str, Any] = {
@@ -78,6 +83,10 @@ def parse_input(text: str) -> InputSpec:
             f"1x3x224x224 or 8x128:int64<30522. Types: {', '.join(_DTYPES)}"
         )
     shape = tuple(map(int, match[1].split("x")))
+    if 0 in shape or (match[3] is not None and int(match[3]) == 0):
+        raise OpcostError(
+            f"{text!r} is no input: sizes, and what integers stay below, are 1 or more"
+        )
     return InputSpec(shape, match[2], int(match[3]) if match[3] else None)
 
 

@@ -15,9 +15,11 @@ from opcost.devices.environment import describe_environment
 from opcost.energy.device_meter import open_meter
 from opcost.energy.meter import sensor_of
 from opcost.energy.sensor import read_document
+from opcost.errors import OpcostError
 from opcost.measuring import protocol
 from opcost.measuring.operands import degenerate
 from opcost.measuring.protocol import Trial
+from opcost.measuring.supervision import Supervision, check_inputs_fit
 from opcost.measuring.workload import (
     CACHES_PER_FOOTPRINT,
     footprint,
@@ -25,6 +27,7 @@ from opcost.measuring.workload import (
     operator_workload,
 )
 from opcost.models import construction
+from opcost.models.user_code import message, place_of, user_code
 from opcost.rows import records
 from opcost.study import Conditions, MeasurementSettings, ModelDefinition
 from opcost.tuples.replay import UnsupportedOperator, tensors_in_tree
@@ -87,16 +90,22 @@ def benchmark_model(
     settings = conditions.measurement
 
     def measure() -> dict[str, Any]:
+        check_inputs_fit(definition, device)
+        supervision = Supervision(definition.name)
         module = construction.build(definition, search_path).to(device.torch_device)
+        supervision.settle()
         inputs = construction.example_inputs(definition)
         workload = model_workload(module, inputs, device, settings.cache_state)
+        supervision.before_timing(workload.output)
         longer = dataclasses.replace(
             settings,
             min_time_s=settings.model_time_s,
             max_time_s=max(settings.max_time_s, 2 * settings.model_time_s),
         )
         trial = _run_trial(workload, device, watch, longer, sensor)
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(workload.output())):
+        output, flags = supervision.after_timing(workload.output)
+        trial.flags.extend(flags)
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(output)):
             trial.flags.append("degenerate_values")
         return {
             "footprint_bytes": workload.footprint_bytes,
@@ -104,7 +113,8 @@ def benchmark_model(
             **trial_columns(trial, watch),
         }
 
-    return {**row, **_attempt(measure)}
+    with device.within_free_memory():
+        return {**row, **_attempt(measure)}
 
 
 def _check_sensor(path: Path | None) -> None:
@@ -137,13 +147,15 @@ def _circumstances(
 def _attempt(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The columns of a measurement, or those of its failure."""
     try:
-        with construction.inference_conditions():
+        with construction.inference_conditions(), user_code():
             return measure()
     except Exception as error:
-        return {"status": _status(error), "error": f"{type(error).__name__}: {error}"}
+        place = "" if isinstance(error, OpcostError) else place_of(error)
+        text = f"{type(error).__name__}: {message(error)}{place}"
+        return {"status": _status(error.__cause__ or error), "error": text}
 
 
-def _status(error: Exception) -> str:
+def _status(error: BaseException) -> str:
     if isinstance(error, (OutOfMemory, MemoryError, torch.OutOfMemoryError)):
         return "out_of_memory"
     if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):

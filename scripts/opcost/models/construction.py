@@ -70,12 +70,9 @@ def empty_inputs(definition: ModelDefinition) -> list[Any]:
     return _inputs(definition, lambda spec, dtype: torch.empty(spec.shape, dtype=dtype))
 
 
-def needed_bytes(definition: ModelDefinition, module: nn.Module) -> int:
-    """The least memory to run a model: its parameters and buffers, and its inputs, twice as they
-    are drawn. Raises OpcostError for inputs larger than any tensor.
-    """
-    held = sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
-    return held + 2 * sum(_input_bytes(definition, spec) for spec in definition.inputs)
+def input_bytes(definition: ModelDefinition) -> int:
+    """The size of the inputs. Raises OpcostError for one larger than any tensor."""
+    return sum(_input_bytes(definition, spec) for spec in definition.inputs)
 
 
 def _inputs(

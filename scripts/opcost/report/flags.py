@@ -10,6 +10,8 @@ MEANINGS = {
     "launch_bound": "the GPU waited for its host: the time is that of launching",
     "footprint_within_cache": "too little memory to leave the cache: the time is a lower limit",
     "degenerate_values": "values ran off to infinity or NaN",
+    "state_changed": "the model's code changed settings of PyTorch, which were set back",
+    "calls_vary": "the model executes other calls from run to run",
     "value_dependent": "the sizes depend on values: it stands for the recorded input only",
     "power_not_converged": "the interval of power is wider than asked for",
     "power_drifting": "power changed over the window",

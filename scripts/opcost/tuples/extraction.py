@@ -28,7 +28,7 @@ from opcost.models.construction import (
     empty_inputs,
     example_inputs,
     inference_conditions,
-    needed_bytes,
+    input_bytes,
     without_initialisation,
 )
 from opcost.models.definition import ModelDefinition
@@ -138,7 +138,9 @@ def extract(definition: ModelDefinition, search_path: Path | None = None) -> Ext
             module = build(definition, search_path)
         check_threads(threads, definition.name)
         state.restore(definition.name)
-        needed = needed_bytes(definition, module)
+        needed = input_bytes(definition) + sum(
+            tensor.nbytes for tensor in [*module.parameters(), *module.buffers()]
+        )
         try:
             extraction = _extract_definition(module, definition)
         except SizesDependOnValues:

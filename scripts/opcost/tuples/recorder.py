@@ -83,6 +83,25 @@ class Recorder(TorchDispatchMode):
         )
 
 
+class CallLog(TorchDispatchMode):
+    """The operator tuples of all calls, in their order, and nothing else about them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operator_tuples: list[OperatorTuple] = []
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        self.operator_tuples.append(describe(func, args, kwargs))
+        return func(*args, **kwargs)
+
+
 def storage(tensor: torch.Tensor) -> int:
     """What tells the memory of one tensor from that of another, views having the same."""
     return tensor.untyped_storage()._cdata

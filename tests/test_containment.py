@@ -1,0 +1,292 @@
+"""The code of a model may do anything: it is reported with its line, and no measurement lies."""
+
+import json
+import os
+import textwrap
+import time
+
+import pytest
+import torch
+from opcost.commands import main
+from opcost.errors import OpcostError
+from opcost.measuring.benchmark import benchmark_model
+from opcost.measuring.supervision import check_inputs_fit
+from opcost.memory import resident_bytes
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.process_state import ProcessState
+from opcost.study import ExtractionSettings
+from opcost.tuples.containment import tuples_of
+from opcost.tuples.extraction import extract, extract_model_tuples
+from test_isolation import alive, wait_for
+
+LIMITS = ExtractionSettings(timeout_s=60)
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch, request):
+    """Writes a factory, of which a body is given, and defines its model; by its own module name."""
+
+    def write(body, before="", shape=(2, 4)):
+        name = f"model_{abs(hash((request.node.nodeid, body, before)))}"
+        (tmp_path / f"{name}.py").write_text(
+            "import os, signal, sys, threading, time, torch\n"
+            "from torch import nn\n"
+            f"{before}\n"
+            "def build():\n"
+            f"{textwrap.indent(textwrap.dedent(body).strip(), '    ')}\n"
+            "    return nn.Linear(4, 4)\n"
+        )
+        return ModelDefinition("mine", (InputSpec(shape),), factory=f"{name}:build")
+
+    monkeypatch.chdir(tmp_path)
+    return write
+
+
+def line(definition, number):
+    return f"in {definition.factory.partition(':')[0]}.py:{number}"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("sys.exit(0)", "called sys.exit(0)"),
+        ("sys.exit(3)", "called sys.exit(3)"),
+        ("os._exit(0)", "called os._exit(0)"),
+        ("raise MemoryError", "out of memory"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
+        ("raise ValueError", "ValueError"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "killed by SIGSEGV"),
+        ("os.fork()", "forked a copy of its process"),
+        ("if os.fork() == 0: time.sleep(600)", "left a process running"),
+    ],
+)
+def test_a_factory_that_does_not_return_is_reported_with_its_line(model, tmp_path, body, message):
+    definition = model(body)
+    with pytest.raises(OpcostError) as caught:
+        tuples_of(definition, tmp_path, LIMITS)
+    said = str(caught.value)
+    assert said.startswith("model mine: ")
+    assert message in said
+    assert line(definition, 5) in said
+
+
+def test_a_factory_that_hangs_is_given_up(model, tmp_path):
+    definition = model("while True: pass")
+    with pytest.raises(OpcostError, match="gave up after 2 s") as caught:
+        tuples_of(definition, tmp_path, ExtractionSettings(timeout_s=2))
+    assert line(definition, 5) in str(caught.value)
+    assert "extraction.timeout_s" in str(caught.value)
+
+
+def test_a_factory_that_takes_too_much_memory_is_given_up(model, tmp_path):
+    definition = model("hoard = b'x' * 2**29; time.sleep(60)")
+    limits = ExtractionSettings(60, memory_gib=resident_bytes(os.getpid()) / 2**30 + 0.25)
+    with pytest.raises(OpcostError, match=r"used more than .* GiB .*extraction.memory_gib"):
+        tuples_of(definition, tmp_path, limits)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("sys.exit(0)", "it called sys.exit(0)"),
+        ("def f(:", "invalid syntax"),
+        ("import nowhere_at_all", "No module named 'nowhere_at_all'"),
+        ("1 / 0", "division by zero"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_reported_with_its_line(
+    model, tmp_path, module, message
+):
+    definition = model("pass", before=module)
+    with pytest.raises(OpcostError) as caught:
+        tuples_of(definition, tmp_path, LIMITS)
+    assert message in str(caught.value)
+    assert line(definition, 3) in str(caught.value)
+
+
+def test_a_forward_that_exits_is_reported_with_its_line(model, tmp_path):
+    definition = model("nn.Linear.forward = lambda self, x: sys.exit(0)")
+    with pytest.raises(OpcostError) as caught:
+        tuples_of(definition, tmp_path, LIMITS)
+    assert "it called sys.exit(0)" in str(caught.value)
+    assert line(definition, 5) in str(caught.value)
+
+
+def test_a_thread_that_computes_on_is_reported_with_its_line(model, tmp_path):
+    definition = model(
+        "threading.Thread(target=spin, daemon=True).start()", "def spin():\n  while True: pass"
+    )
+    with pytest.raises(OpcostError, match="left a thread running that computes") as caught:
+        tuples_of(definition, tmp_path, LIMITS)
+    assert line(definition, 4) in str(caught.value)
+
+
+def test_a_thread_that_waits_may_stay(model, tmp_path):
+    definition = model("threading.Thread(target=time.sleep, args=[600], daemon=True).start()")
+    assert tuples_of(definition, tmp_path, LIMITS).calls
+
+
+def test_what_a_hanging_factory_started_ends_with_it(model, tmp_path):
+    definition = model(
+        """
+        if os.fork() == 0:
+            os.setsid()
+            open("pid", "w").write(str(os.getpid()))
+        time.sleep(600)
+        """
+    )
+    with pytest.raises(OpcostError, match="gave up"):
+        tuples_of(definition, tmp_path, ExtractionSettings(timeout_s=2))
+    wait_for(lambda: not alive(int((tmp_path / "pid").read_text())))
+
+
+def test_a_model_in_a_process_of_its_own_is_the_same(model, tmp_path):
+    definition = model("pass")
+    contained = tuples_of(definition, tmp_path, LIMITS)
+    expected = extract_model_tuples(definition, tmp_path)
+    assert (contained.tuples, contained.calls) == (expected.tuples, expected.calls)
+
+
+def test_a_factory_that_exits_does_not_end_explain(model, capfd):
+    from click.testing import CliRunner
+
+    definition = model("sys.exit(0)")
+    result = CliRunner().invoke(main, ["explain", definition.factory, "--input", "2x4"])
+    assert result.exit_code == 1
+    assert "it called sys.exit(0)" in result.stderr
+
+
+def test_settings_travel_to_jobs_as_text():
+    settings = ExtractionSettings(5, 1.5)
+    assert ExtractionSettings.from_json(settings.to_json()) == settings
+    assert json.loads(ExtractionSettings().to_json()) == {"timeout_s": 1800, "memory_gib": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda: torch.set_num_threads(torch.get_num_threads() + 1), "the number of threads"),
+        (lambda: torch.use_deterministic_algorithms(True), "deterministic algorithms"),
+        (lambda: torch.set_flush_denormal(True), "flushing of subnormal numbers"),
+        (lambda: torch.set_float32_matmul_precision("medium"), "float32 matmul precision"),
+        (
+            lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+            "float32 precision of CUDA matmul",
+        ),
+        (lambda: setattr(torch.backends.mkldnn, "enabled", False), "oneDNN"),
+        (lambda: setattr(torch.backends.cudnn, "benchmark", True), "cudnn.benchmark"),
+    ],
+)
+def test_a_changed_setting_of_the_process_is_named_and_set_back(change, said):
+    state = ProcessState()
+    change()
+    assert any(said in text for text in state.restore("mine"))
+    assert state.restore("mine") == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_device("meta"),
+        lambda: torch.set_autocast_enabled("cpu", True),
+    ],
+)
+def test_a_setting_that_decides_the_operators_is_an_error(change):
+    state = ProcessState()
+    change()
+    with pytest.raises(OpcostError, match=r"model mine: its code changed .* from .* to "):
+        state.restore("mine")
+    assert state.restore("mine") == []
+
+
+def test_another_default_type_is_refused_at_extraction(model, tmp_path):
+    definition = model("torch.set_default_dtype(torch.float64)")
+    with pytest.raises(OpcostError, match=r"the default dtype from torch.float32 to torch.float64"):
+        extract(definition, tmp_path)
+    assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.fixture
+def measured(cpu, watch, conditions, tmp_path):
+    """The row of a model."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+
+    def row(definition):
+        return benchmark_model(definition, cpu, watch, conditions, "local", tmp_path)
+
+    return row
+
+
+def test_a_model_is_measured_with_the_targets_threads(model, measured):
+    row = measured(model("torch.set_num_threads(2)"))
+    assert row["status"] == "ok"
+    assert row["flags"].count("state_changed") == 1
+    assert torch.get_num_threads() == 1
+
+
+def test_a_model_that_leaves_settings_alone_is_not_flagged(model, measured):
+    assert not {"state_changed", "calls_vary"} & set(measured(model("pass"))["flags"])
+
+
+def test_a_model_that_sets_threads_whenever_it_runs_is_not_measured(model, measured):
+    body = """
+    class Greedy(nn.Linear):
+        def forward(self, x):
+            torch.set_num_threads(2)
+            return super().forward(x)
+    return Greedy(4, 4)
+    """
+    row = measured(model(body))
+    assert row["status"] == "error"
+    assert "changed the number of threads from 1 to 2 while it was measured" in row["error"]
+
+
+def test_a_model_whose_forward_grows_is_flagged(model, measured, tmp_path, capsys):
+    body = """
+    class Growing(nn.Module):
+        runs = 0
+        def forward(self, x):
+            self.runs += 1
+            return x.relu() if self.runs < 2 else x.relu().exp().log()
+    return Growing()
+    """
+    definition = model(body)
+    assert "calls_vary" in measured(definition)["flags"]
+    extract_model_tuples(definition, tmp_path)
+    assert "executes other calls from run to run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit(3)", "os._exit(0)"])
+def test_a_whole_model_that_exits_is_a_row_with_the_reason(model, measured, end):
+    definition = model(end)
+    row = measured(definition)
+    assert row["status"] == "error"
+    assert f"it called {end}" in row["error"]
+    assert line(definition, 5) in row["error"]
+
+
+def test_inputs_are_checked_before_memory_is_taken(cpu):
+    huge = ModelDefinition("huge", (InputSpec((200_000, 3, 2240, 2240)),), model="resnet18")
+    with pytest.raises(Exception, match=r"the inputs need 22,430 GiB; .* GiB are free"):
+        check_inputs_fit(huge, cpu)
+
+
+def test_inputs_are_not_drawn_to_be_described():
+    started = time.monotonic()
+    calls = extract(ModelDefinition("m", (InputSpec((10**9, 4)),), factory="torch.nn:ReLU")).calls
+    assert [str(call.operator_tuple) for call in calls] == ["relu(1000000000x4)"]
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2**40, 2**40), "no tensor is larger than"),
+        ((2 * 10**18,), "more than opcost can count"),
+    ],
+)
+def test_sizes_beyond_any_tensor_are_refused(shape, message):
+    with pytest.raises(OpcostError, match=message):
+        extract_model_tuples(ModelDefinition("m", (InputSpec(shape),), factory="torch.nn:ReLU"))
