@@ -157,7 +157,7 @@ class Measurements:
             **_interval("energy", "j", power_w * time_s, 0.011),
             "idle_power_w": target.idle_power_w,
             "power_sample_w": (power_w * self._random.normal(1, 0.02, self._samples)).tolist(),
-            "power_sample_time_s": refreshes.tolist(),
+            "power_sample_time_s": np.abs(refreshes).tolist(),
             "power_converged": True,
             "meter": "synthetic",
             "temperature_start_c": 45.0,

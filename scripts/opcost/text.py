@@ -42,13 +42,18 @@ def with_interval(
     value = row[f"{name}_{unit}"]
     if value is None:
         return "-"
-    low, high = row[f"{name}_ci_low_{unit}"], row[f"{name}_ci_high_{unit}"]
-    # The sum over no operators is zero, exactly.
-    return (
-        show(value)
-        if low is None or not value
-        else f"{show(value)} ± {(high - low) / 2 / value:.1%}"
-    )
+    return interval(value, row[f"{name}_ci_low_{unit}"], row[f"{name}_ci_high_{unit}"], show)
+
+
+def interval(
+    value: float | None, low: float | None, high: float | None, show: Callable[[float], str]
+) -> str:
+    """A value with half of its 95 % interval in per cent, or a dash."""
+    if value is None:
+        return "-"
+    if low is None or high is None or not value:  # the sum over no operators is zero, exactly
+        return show(value)
+    return f"{show(value)} ± {(high - low) / 2 / value:.1%}"
 
 
 def shortened(description: str, width: int = 64) -> str:
@@ -69,13 +74,10 @@ def difference(row: Mapping[str, Any], quantity: str) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     """Lines of a table: the first `left` columns on the left, the others on the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if index < left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ).rstrip()
-        for cells in [header, *rows]
-    ]
+    line = "  ".join(
+        f"{{:{'<' if index < left else '>'}{width}}}" for index, width in enumerate(widths)
+    )
+    return [line.format(*cells).rstrip() for cells in [header, *rows]]
 
 
 def scaled(value: float, unit: str, digits: int = 3) -> str:

@@ -1,13 +1,14 @@
 """Rows of a database as people and programs read them: a table, lines of JSON, CSV."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from opcost.rows.comma_separated import csv_parts
 from opcost.rows.nested import as_json, plain_rows
-from opcost.text import joules, seconds, shortened, table, with_interval
+from opcost.text import interval, joules, seconds, shortened, table
 
 _INTERVALS = {"time_s": ("time", "s", seconds), "energy_j": ("energy", "j", joules)}
 _OVERVIEW = ("tuple_id", "description", "target", "time_s", "energy_j", "status", "flags")
@@ -19,22 +20,28 @@ def overview(rows: pa.Table) -> list[str]:
     `rows` has query.DEFAULT_COLUMNS, and `database` if that is of interest. Energy, status and
     flags are left out where they say nothing, and long descriptions are cut.
     """
-    data = rows.to_pylist()
-    silent = {
-        "energy_j": all(row["energy_j"] is None for row in data),
-        "status": all(row["status"] == "ok" for row in data),
-        "flags": not any(row["flags"] for row in data),
-    }
-    columns = [name for name in _OVERVIEW if not silent.get(name)]
+    silent = set()
+    if rows["energy_j"].null_count == len(rows):
+        silent.add("energy_j")
+    if pc.unique(rows["status"]).to_pylist() == ["ok"]:
+        silent.add("status")
+    if not pc.sum(pc.list_value_length(rows["flags"])).as_py():
+        silent.add("flags")
+    columns = [name for name in _OVERVIEW if name not in silent]
     if "database" in rows.column_names:
         columns.append("database")
-    short = [row | {"description": shortened(row["description"])} for row in data]
-    return _aligned(columns, short)
+    descriptions = rows["description"].to_pylist()
+    short = pa.array([text and shortened(text) for text in descriptions], pa.string())
+    place = rows.column_names.index("description")
+    return aligned(rows.set_column(place, "description", short), columns)
 
 
 def aligned(rows: pa.Table, columns: Sequence[str]) -> list[str]:
     """Columns of rows as an aligned table: time and energy with intervals if these are there."""
-    return _aligned(columns, rows.to_pylist())
+    header = [_INTERVALS[name][0] if name in _INTERVALS else name for name in columns]
+    cells = [_texts(rows, name) for name in columns]
+    texts = next((place for place, name in enumerate(columns) if name in _INTERVALS), 1)
+    return table(header, list(zip(*cells, strict=True)), left=max(texts, 1))
 
 
 def with_limits(columns: Sequence[str]) -> list[str]:
@@ -60,25 +67,21 @@ def csv_text(rows: pa.Table) -> str:
     return b"".join(csv_parts(rows.column_names, rows.to_batches())).decode()
 
 
-def _aligned(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    header = [_INTERVALS[name][0] if name in _INTERVALS else name for name in columns]
-    cells = [[_cell(row, name) for name in columns] for row in rows]
-    texts = next((place for place, name in enumerate(columns) if name in _INTERVALS), 1)
-    return table(header, cells, left=max(texts, 1))
+def _texts(rows: pa.Table, name: str) -> list[str]:
+    """A column as people read it, time and energy with intervals if these are there."""
+    values = rows[name].to_pylist()
+    if name in _INTERVALS:
+        quantity, unit, show = _INTERVALS[name]
+        limits = [f"{quantity}_ci_{limit}_{unit}" for limit in ("low", "high")]
+        if limits[0] in rows.column_names:
+            low, high = (rows[limit].to_pylist() for limit in limits)
+            return [interval(*each, show) for each in zip(values, low, high, strict=True)]
+    return ["-" if value is None else _text(value, name) for value in values]
 
 
-def _cell(row: Mapping[str, Any], name: str) -> str:
-    value = row[name]
-    if value is None:
-        return "-"
-    if name in _INTERVALS and f"{_INTERVALS[name][0]}_ci_low_{_INTERVALS[name][1]}" in row:
-        return with_interval(row, *_INTERVALS[name])
+def _text(value: Any, name: str) -> str:
     if isinstance(value, float):
         if name.endswith("_s"):
             return seconds(value)
         return joules(value) if name.endswith("_j") else f"{value:.4g}"
-    return as_json(value) if isinstance(value, dict) else _text(value)
-
-
-def _text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
