@@ -11,14 +11,14 @@ from opcost.rows import records, schemas
 REFERENCE = Path(__file__).parents[1] / "reference"
 """Databases that come with opcost: in a clone a link to data/reference/, whose README says more."""
 
-_REMEDY = "name a database that this version of opcost made; {path} is another file"
+_REMEDY = "name a database that opcost made; {path} is another file"
 
 
 def read_database(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of a database, merged or not, or some of their columns.
 
     Only of merged ones there are `conditions_id` and `sources`. Raises OpcostError for a file that
-    is no database of this schema version.
+    is no database, or is of a newer opcost.
     """
     schema = _schema_of(path)
     chosen = None if columns is None else [name for name in columns if name in schema.names]

@@ -96,7 +96,7 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
     """Merge databases, merged ones among them, into `output`, whole or not at all.
 
     Each is read twice, piece by piece: memory holds less than a kilobyte for each row, and no raw
-    values. Raises OpcostError for a file that is no database of this schema version, or is the
+    values. Raises OpcostError for a file that is no database, is of a newer opcost, or is the
     output.
     """
     sources = [sources_of(path) for path in paths]

@@ -17,8 +17,8 @@ Sources = dict[str, dict[str, Any]]
 
 _KEY = "opcost.sources"
 _REMEDY = (
-    "merge results/database.parquet of studies made with this version of opcost, or what "
-    "`opcost merge` made of them; make {path} anew where it was measured"
+    "merge results/database.parquet of studies, or what `opcost merge` made of them; make {path} "
+    "anew where it was measured"
 )
 
 
@@ -59,7 +59,7 @@ def stating(schema: pa.Schema, sources: Sources) -> pa.Schema:
 def rows_of(path: Path, sources: Sources) -> Iterator[tuple[pa.RecordBatch, list[frozenset[str]]]]:
     """The measured columns of a database, merged or not, in batches; and each row's sources.
 
-    Raises OpcostError for a file that is no database of this schema version.
+    Raises OpcostError for a file that is no database, or is of a newer opcost.
     """
     if records.metadata(path).get("opcost.record") != "merged":
         origin = frozenset(sources)
