@@ -1,23 +1,33 @@
 """A wrong configuration is refused before anything runs, in words that say what to do."""
 
+import copy
 import dataclasses
+import json
+import math
 from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opcost.configuration import targets_named_last
 from opcost.errors import OpcostError
 from opcost.study import Conditions, ModelDefinition, default_measurement, load_study
 
 SCHEMAS = Path("workflow/schemas")
 CONFIG = {"models": ["net"], "targets": {"local": {"device": "cpu"}}}
 MODEL = {"model": "resnet18", "inputs": [{"shape": [1, 3, 64, 64]}]}
+BOMB = "a0: &a0 [1]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 12)
+)
+"""YAML of some hundred bytes that stands for 10 to the 11 values."""
 
 
 @pytest.fixture
 def load(tmp_path):
     def load(config=CONFIG, model=MODEL):
-        text = model if isinstance(model, str) else yaml.safe_dump(model)
-        (tmp_path / "net.yaml").write_text(text)
+        text = model if isinstance(model, str | bytes) else yaml.safe_dump(model)
+        (tmp_path / "net.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
         return load_study({"model_directory": str(tmp_path), **config}, SCHEMAS)
 
     return load
@@ -59,6 +69,27 @@ def test_the_shipped_configuration_is_valid():
         ({**CONFIG, "measurement": {"max_time_s": 0.1}}, "min_time_s (0.3) exceeds"),
         ({**CONFIG, "targets": {"local": {"device": "gpu"}}}, "targets.local.device: 'gpu'"),
         ({**CONFIG, "targets": {"local": {"device": "cpu", "threads": 0}}}, "threads: 0 is less"),
+        ({**CONFIG, "targets": {"x": {"device": "cpu", "threads": 10**9}}}, "maximum of 4096"),
+        ({**CONFIG, "targets": {"x": {"device": "cpu", "threads": 2.0}}}, "threads: 2.0 is not of"),
+        ({**CONFIG, "targets": {"x": {"device": "cpu\n"}}}, r"'cpu\n' does not match"),
+        ({**CONFIG, "targets": {"x\n": {"device": "cpu"}}}, "printable characters only"),
+        (
+            {**CONFIG, "targets": {True: {"device": "cpu"}}},
+            "targets has the key true: YAML reads on",
+        ),
+        ({**CONFIG, "targets": {5: {"device": "cpu"}}}, "targets has the key 5: keys are texts"),
+        ({**CONFIG, "models": [True]}, "YAML reads on, off, yes and no as true or false"),
+        ({**CONFIG, "model_directory": "\0"}, "without null characters"),
+        ({**CONFIG, "measurement": {"timeout_s": math.nan}}, "measurement.timeout_s is nan: only"),
+        ({**CONFIG, "measurement": {"timeout_s": math.inf}}, "measurement.timeout_s is inf: only"),
+        ({**CONFIG, "measurement": {"timeout_s": 10**400}}, "greater than the maximum of 604800"),
+        ({**CONFIG, "measurement": {"max_time_s": "6e1"}}, "it is a text; in YAML write 60.0."),
+        ({**CONFIG, "measurement": {"idle_s": "6e-7"}}, "it is a text; in YAML write 6.0e-07."),
+        ({**CONFIG, "measurement": {"power_min_s": 20}}, "power_min_s (20) exceeds"),
+        (
+            {**CONFIG, "measured_again": "3"},
+            "write 3. What --config nests, Snakemake reads as texts",
+        ),
         ({**CONFIG, "operators": "conv2d"}, "operators: 'conv2d' is not valid"),
         (
             {**CONFIG, "targets": {"local": {"device": "cuda", "cluster": {"gpu_model": "3090"}}}},
@@ -82,6 +113,20 @@ def test_a_wrong_configuration_is_explained(load, config, message):
         ({**MODEL, "inputs": [{"shape": [1, "3"]}]}, "inputs.0.shape.1: '3' is not of type"),
         ({**MODEL, "dtype": "float23"}, "'float23' is not one of"),
         ("model: [", "is not valid YAML"),
+        ("day: 2026-13-45", "is not valid YAML"),
+        (b"model: \xff", "is not UTF-8 text"),
+        ("[" * 1000, "nests values more than 20 levels deep"),
+        ("[" * 30 + "]" * 30, "nests values more than 20 levels deep"),
+        ("&a [*a]", "nests values more than 20 levels deep"),
+        (BOMB, "holds more than 100000 values"),
+        (
+            BOMB.replace("[1]", "{b: 1}").replace("[", "{<<: [").replace("]", "]}"),
+            "holds more than",
+        ),
+        (f"a: &a [{'1, ' * 400}]\nb: [{'*a, ' * 400}]", "holds more than 100000 values"),
+        ("#" * 2_000_000, "has more than 500000 bytes"),
+        ("1: 2", "top level has the key 1"),
+        ({**MODEL, "arguments": {"rate": math.nan}}, "arguments.rate is nan"),
         ("", "'inputs' is a required property"),
     ],
 )
@@ -90,6 +135,81 @@ def test_a_wrong_model_config_is_explained_with_its_file(load, model, message):
         load(model=model)
     assert message in str(caught.value)
     assert "net.yaml" in str(caught.value)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+SETTINGS = yaml.safe_load((SCHEMAS / "config.schema.yaml").read_text())["properties"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), value=VALUES)
+def test_any_value_in_a_configuration_is_allowed_or_an_error_of_ours(load, data, value):
+    config = copy.deepcopy(CONFIG)
+    section, keys = data.draw(
+        st.sampled_from(
+            [
+                (config, SETTINGS),
+                (config.setdefault("measurement", {}), SETTINGS["measurement"]["properties"]),
+                (config["targets"]["local"], ["device", "threads", "tf32", "cluster"]),
+            ]
+        )
+    )
+    section[data.draw(st.sampled_from(sorted(keys)))] = value
+    try:
+        study = load(config)
+    except OpcostError:
+        return
+    for each in study.conditions.values():
+        assert json.loads(each.to_json(), parse_constant=pytest.fail)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=60))
+def test_any_bytes_for_a_model_config_are_an_error_of_ours(load, content):
+    with pytest.raises(OpcostError):
+        load(model=content)
+
+
+def test_the_conditions_of_a_configuration_are_the_same_text_as_ever(load):
+    """Another text would measure everything again."""
+    changed = {"timeout_s": 300, "max_time_s": 3, "batch_s": 0.02}
+    conditions = load({**CONFIG, "measurement": changed}).conditions["local"]
+    assert conditions.to_json() == (
+        '{"measurement": {"batch_s": 0.02, "cache_state": "model", "idle_s": 0.3, '
+        '"max_repeats": 2, "max_time_s": 3, "min_batches": 10, "min_time_s": 0.3, '
+        '"model_time_s": 3.0, "power_lead_in_max_s": 5.0, "power_max_s": 12.0, '
+        '"power_min_s": 1.5, "power_relative_ci": 0.01, "repeat_pause_s": 5.0, "seed": 0, '
+        '"time_relative_ci": 0.01, "timeout_s": 300, "warm_up_s": 0.1}, "protocol_version": 4, '
+        '"target": {"device": "cpu", "tf32": false, "threads": 1}}'
+    )
+
+
+LOCAL, GPU = {"local": {"device": "auto"}}, {"gpu": {"device": "cuda"}}
+
+
+@pytest.mark.parametrize(
+    ("sources", "names"),
+    [
+        ([{}], {"local", "gpu"}),
+        ([{"targets": GPU}], {"gpu"}),
+        ([{"targets": GPU}, {"models": []}], {"gpu"}),
+        ([{"targets": GPU}, {"targets": LOCAL}], {"local"}),
+        ([{"targets": LOCAL | GPU}], {"local", "gpu"}),
+    ],
+)
+def test_the_targets_are_those_that_are_named_last(sources, names):
+    merged = {"models": ["net"], "targets": LOCAL | GPU}
+    chosen = targets_named_last(merged, sources)
+    assert chosen == merged | {"targets": {name: merged["targets"][name] for name in names}}
+
+
+@pytest.mark.parametrize("targets", [None, [], "local"])
+def test_targets_that_are_none_are_left_to_the_check(targets):
+    assert targets_named_last({"targets": targets}, [{"targets": targets}]) == {"targets": targets}
 
 
 def test_comments_in_a_factory_do_not_change_its_definition(load, tmp_path):

@@ -1,6 +1,7 @@
 """The real workflow on a study of seconds: what it makes, plans and refuses."""
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -141,6 +142,31 @@ def test_bad_input_stops_before_anything_is_measured(checkout, changes, message)
     assert completed.returncode != 0
     assert message in completed.stdout + completed.stderr
     assert not stamps(checkout)
+
+
+def test_a_second_configfile_that_names_targets_measures_no_others(checkout):
+    (checkout.root / "gpu.yaml").write_text("targets: {other: {device: cpu}}")
+    planned = checkout.run("gpu.yaml", "--dry-run").stdout
+    devices = re.findall(r"results/\w+/device\.json", planned)
+    assert set(devices) == {"results/other/device.json"}
+
+
+def test_a_configuration_that_explodes_is_refused_before_it_does(checkout):
+    levels = (f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12))
+    (checkout.root / "config/config.yaml").write_text("\n".join(["a0: &a0 {b: 1}", *levels]))
+    completed = checkout.run("--dry-run")
+    assert completed.returncode != 0
+    assert "config.yaml holds more than 100000 values" in completed.stdout + completed.stderr
+
+
+def test_a_deleted_device_file_is_written_again_and_nothing_is_measured_again(done):
+    """So an error about device.json may say: delete it."""
+    before = stamps(done)
+    (done.root / "results/local/device.json").unlink()
+    again = done.started()
+    assert "identify_target" in again
+    assert not [rule for rule in again if rule.startswith("benchmark")]
+    assert stamps(done) == before
 
 
 def test_a_results_file_of_another_schema_version_is_named(done):

@@ -46,4 +46,4 @@ def batch(kind, names):
 
 
 def benchmarked():
-    return to_benchmark(read_manifest(Path("results/operator_tuples.json")))
+    return to_benchmark(checked(read_manifest, Path("results/operator_tuples.json")))

@@ -5,6 +5,7 @@ import sys
 import time
 from functools import cache
 
+from snakemake.common.configfile import load_configfile
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 
@@ -12,11 +13,13 @@ REPOSITORY = Path(str(workflow.current_basedir)).resolve().parent
 SCRIPTS = REPOSITORY / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+from opcost.configuration import targets_named_last
 from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
+from opcost.plain_yaml import read_yaml
+from opcost.study import load_study
 from opcost.terminal import announce
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
-from opcost.study import load_study
 
 BEGAN = time.time()
 
@@ -26,6 +29,33 @@ if sys.platform == "linux" and not Path("/dev/fd").is_dir():
         "jobs need /dev/fd, which is a link to /proc/self/fd, and /proc is not mounted: mount it "
         "(mount -t proc proc /proc), and run again"
     )
+
+
+def checked(check, *arguments):
+    """What a function of opcost returns; its errors are shown without a traceback."""
+    try:
+        return check(*arguments)
+    except OpcostError as error:
+        raise WorkflowError(str(error)) from None
+
+
+DEFAULT_STUDY = Path("config/config.yaml")
+try:
+    if DEFAULT_STUDY.exists():
+        read_yaml(DEFAULT_STUDY)  # before Snakemake follows all of its aliases
+except OpcostError as error:
+    raise WorkflowError(str(error)) from None
+
+
+configfile: DEFAULT_STUDY
+
+
+# Snakemake merges these over the default study; the last that names targets says which there are.
+NAMED = [
+    *map(load_configfile, workflow.config_settings.configfiles),
+    workflow.config_settings.config,
+]
+config.update(targets_named_last(config, NAMED))
 
 try:
     STUDY = load_study(config, REPOSITORY / "workflow" / "schemas")
@@ -102,7 +132,7 @@ def overheads_again(wildcards):
     Needed in any case where an older opcost began the study without it."""
     checkpoints.collect.get()
     devices = {
-        target: read_device(Path("results", target, "device.json")) for target in STUDY.conditions
+        target: checked(read_device, Path("results", target, "device.json")) for target in STUDY.conditions
     }
     return [
         f"results/{target}/overhead_again.json"
@@ -115,7 +145,7 @@ def overheads_again(wildcards):
 def tuples_to_measure(target):
     """All that are benchmarked, or as many as `max_device_time_s` allows: what explains most."""
     if STUDY.max_device_time_s is None:
-        return to_benchmark(read_manifest(Path("results/operator_tuples.json")))
+        return to_benchmark(checked(read_manifest, Path("results/operator_tuples.json")))
     chosen = plan(target)
     return [*chosen.known, *chosen.chosen]
 
@@ -137,7 +167,7 @@ def importance(wildcards):
 
 def extracted_models():
     """Those of the study that could be extracted; known once all were."""
-    refused = read_refused(Path(checkpoints.collect.get().output[0]))
+    refused = checked(read_refused, Path(checkpoints.collect.get().output[0]))
     return [model for model in STUDY.models if model not in refused]
 
 

@@ -6,17 +6,16 @@ Nothing here imports torch: a study is read each time that Snakemake starts.
 import ast
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
-
+from opcost.configuration import checked, read_schema
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.plain_yaml import read_yaml
 
 PROTOCOL_VERSION = 4
 """Bumped by hand when the same settings come to mean another measurement; measures all again."""
@@ -136,13 +135,10 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
 
     Raises OpcostError with the place, the value found and the values allowed.
     """
-    document = _checked(config, schema_directory / "config.schema.yaml", "the configuration")
+    document = checked(config, schema_directory / "config.schema.yaml", "the configuration")
+    for least, most in (("min_time_s", "max_time_s"), ("power_min_s", "power_max_s")):
+        _check_limits(document["measurement"], least, most)
     measurement = MeasurementSettings(**document["measurement"])
-    if measurement.min_time_s > measurement.max_time_s:
-        raise OpcostError(
-            f"measurement.min_time_s ({measurement.min_time_s}) exceeds "
-            f"measurement.max_time_s ({measurement.max_time_s}): lower the one or raise the other"
-        )
     operators = document["operators"]
     targets = document["targets"]
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
@@ -160,6 +156,14 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
         },
         cluster_requests=requests,
     )
+
+
+def _check_limits(measurement: Mapping[str, float], least: str, most: str) -> None:
+    if measurement[least] > measurement[most]:
+        raise OpcostError(
+            f"measurement.{least} ({measurement[least]}) exceeds measurement.{most} "
+            f"({measurement[most]}): lower the one or raise the other"
+        )
 
 
 def _models(document: Mapping[str, Any], schema_path: Path) -> dict[str, ModelDefinition]:
@@ -184,7 +188,7 @@ def _models(document: Mapping[str, Any], schema_path: Path) -> dict[str, ModelDe
 
 def default_measurement(schema_directory: Path) -> MeasurementSettings:
     """The settings of a study that changes none."""
-    schema = _schema(schema_directory / "config.schema.yaml")
+    schema = read_schema(schema_directory / "config.schema.yaml")
     properties = schema["properties"]["measurement"]["properties"]
     return MeasurementSettings(**{name: entry["default"] for name, entry in properties.items()})
 
@@ -195,11 +199,7 @@ def load_model(name: str, directory: Path, schema_path: Path) -> ModelDefinition
     if not path.is_file():
         existing = [file.stem for file in directory.glob("*.yaml")]
         raise OpcostError(f"there is no model config {path}. {closest(name, existing)}")
-    try:
-        parsed = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise OpcostError(f"{path} is not valid YAML: {error}") from error
-    document = _checked(parsed, schema_path, str(path))
+    document = checked(read_yaml(path), schema_path, str(path))
     inputs = tuple(
         InputSpec(tuple(spec["shape"]), spec.get("dtype"), spec.get("high"))
         for spec in document.pop("inputs")
@@ -215,55 +215,7 @@ def _source_digest(factory: str | None, directory: Path) -> str | None:
     if not source.is_file():
         return None
     try:
-        tree = ast.parse(source.read_text(encoding="utf-8"))
-    except SyntaxError as error:
+        tree = ast.parse(source.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise OpcostError(f"{source} is not valid Python: {error}") from error
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
-
-
-def _checked(document: Any, schema_path: Path, source: str) -> dict[str, Any]:
-    """The document with its defaults filled in; OpcostError lists all that is wrong with it."""
-    from jsonschema import Draft202012Validator  # not for jobs, which are told their conditions
-
-    schema = _schema(schema_path)
-    # YAML anchors in the config may carry keys of any type; JSON has text keys only.
-    instance = json.loads(json.dumps(document if document is not None else {}, default=str))
-    _fill_defaults(instance, schema)
-    errors = Draft202012Validator(schema).iter_errors(instance)
-    problems = [_explain(error) for error in sorted(errors, key=lambda error: list(error.path))]
-    if problems:
-        raise OpcostError(f"{source} is not valid:\n  " + "\n  ".join(problems))
-    return instance
-
-
-@cache
-def _schema(path: Path) -> dict[str, Any]:
-    """Read once, though there be a hundred models."""
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
-def _fill_defaults(instance: Any, schema: Mapping[str, Any]) -> None:
-    if not isinstance(instance, dict):
-        return
-    for key, property_schema in schema.get("properties", {}).items():
-        if "default" in property_schema:
-            instance.setdefault(key, json.loads(json.dumps(property_schema["default"])))
-        if key in instance:
-            _fill_defaults(instance[key], property_schema)
-    others = schema.get("additionalProperties")
-    if isinstance(others, Mapping):
-        for key in instance.keys() - schema.get("properties", {}).keys():
-            _fill_defaults(instance[key], others)
-
-
-def _explain(error: Any) -> str:
-    place = ".".join(str(part) for part in error.absolute_path)
-    schema = error.schema if isinstance(error.schema, Mapping) else {}
-    if error.validator == "additionalProperties":
-        allowed: Iterable[str] = schema.get("properties", {})
-        unknown = sorted(error.instance.keys() - set(allowed))
-        hints = " ".join(f"Unknown key {key!r}. {closest(key, allowed)}" for key in unknown)
-        return f"{place}: {hints}" if place else hints
-    description = schema.get("description")
-    hint = f" ({description})" if description else ""
-    return f"{place or 'top level'}: {error.message}{hint}"

@@ -13,7 +13,7 @@ INTRODUCTION = """\
 What the files of a study may say, and within which limits. A key that is not listed is refused. The
 [guide to the configuration](../../config/README.md) explains them."""
 
-_LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "minItems": "items ≥"}
+_LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "minItems": "items ≥"}
 
 Schema = Mapping[str, Any]
 

@@ -1,0 +1,130 @@
+"""Configurations, checked by their schemas. What is wrong is said with its place."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from opcost.errors import OpcostError, closest
+from opcost.plain_yaml import plain
+from opcost.values import shown
+
+
+def checked(document: Any, schema_path: Path, source: str) -> dict[str, Any]:
+    """The document with its defaults filled in; OpcostError lists all that is wrong with it."""
+    instance = plain({} if document is None else document, source)
+    schema = read_schema(schema_path)
+    _fill_defaults(instance, schema)
+    errors = _validator()(schema).iter_errors(instance)
+    problems = [_explain(error) for error in sorted(errors, key=_order)]
+    if problems:
+        raise OpcostError(f"{source} is not valid:\n  " + "\n  ".join(problems))
+    return instance
+
+
+@cache
+def read_schema(path: Path) -> dict[str, Any]:
+    """A schema, read once: a study may have hundreds of models."""
+    schema: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return schema
+
+
+def targets_named_last(
+    config: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The merged configuration with those targets alone that the last of its sources names.
+
+    Snakemake merges a `--configfile` key by key over config/config.yaml: the targets of both would
+    be measured. What the last source does not say of a target is as in those before.
+    """
+    named = [source["targets"] for source in sources if "targets" in source]
+    merged = config.get("targets")
+    if not named or not isinstance(merged, Mapping) or not isinstance(named[-1], Mapping):
+        return dict(config)
+    return {**config, "targets": {name: merged[name] for name in merged if name in named[-1]}}
+
+
+@cache
+def _validator() -> Any:
+    """Of JSON schemas, but a pattern is for all of a text, and 2.0 is no integer."""
+    # Not for jobs, which are told their conditions.
+    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema.validators import extend
+
+    def check_pattern(_validator: Any, pattern: str, instance: Any, _: Any) -> Iterator[Any]:
+        if isinstance(instance, str) and not re.fullmatch(pattern, instance):
+            yield ValidationError(f"{shown(instance)} does not match {pattern!r}")
+
+    types = Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
+    return extend(Draft202012Validator, {"pattern": check_pattern}, type_checker=types)
+
+
+def _order(error: Any) -> list[str]:
+    return [str(part) for part in error.path]
+
+
+def _fill_defaults(instance: Any, schema: Mapping[str, Any]) -> None:
+    if not isinstance(instance, dict):
+        return
+    for key, property_schema in schema.get("properties", {}).items():
+        if "default" in property_schema:
+            instance.setdefault(key, json.loads(json.dumps(property_schema["default"])))
+        if key in instance:
+            _fill_defaults(instance[key], property_schema)
+    others = schema.get("additionalProperties")
+    if isinstance(others, Mapping):
+        for key in instance.keys() - schema.get("properties", {}).keys():
+            _fill_defaults(instance[key], others)
+
+
+def _explain(error: Any) -> str:
+    place = ".".join(str(part) for part in error.absolute_path)
+    schema = error.schema if isinstance(error.schema, Mapping) else {}
+    if error.validator == "additionalProperties":
+        allowed: Iterable[str] = schema.get("properties", {})
+        unknown = sorted(error.instance.keys() - set(allowed))
+        hints = " ".join(f"Unknown key {key!r}. {closest(key, allowed)}" for key in unknown)
+        return f"{place}: {hints}" if place else hints
+    pitfall = _pitfall(error.instance, schema.get("type")) if error.validator == "type" else ""
+    description = schema.get("description")
+    hint = f" ({description})" if description else ""
+    return f"{place or 'top level'}: {error.message}{pitfall}{hint}"
+
+
+def _pitfall(value: Any, wanted: Any) -> str:
+    """Why a value of another type stands there, where YAML or Snakemake is known to surprise."""
+    if isinstance(value, bool) and wanted == "string":
+        return ': YAML reads on, off, yes and no as true or false; write them in quotes ("on")'
+    if isinstance(value, float) and wanted == "integer" and value.is_integer():
+        return f": write {value:.0f}"
+    if not isinstance(value, str):
+        return ""
+    written = _as_written(value)
+    if written is None:
+        return ""
+    return (
+        f": it is a text; in YAML write {written}. What --config nests, Snakemake reads as texts: "
+        "use --configfile"
+    )
+
+
+def _as_written(text: str) -> str | None:
+    """The number or truth value that a text means, as YAML reads one; None if it means none."""
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    try:
+        number = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        return None
+    mantissa, exponent, power = repr(number).partition("e")
+    # 6e-07 is a text to YAML, 6.0e-07 a number.
+    return mantissa if not exponent else f"{mantissa}{'' if '.' in mantissa else '.0'}e{power}"

@@ -1,0 +1,120 @@
+"""YAML files as plain JSON data, read in bounded time and memory; errors name the place."""
+
+import math
+from collections.abc import Mapping
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from opcost.errors import OpcostError
+from opcost.values import shown
+
+_MOST_BYTES = 500_000
+_MOST_VALUES = 100_000
+_MOST_LEVELS = 20
+
+
+def read_yaml(path: Path) -> Any:
+    """What a YAML file holds, as JSON data. Raises OpcostError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise OpcostError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > _MOST_BYTES:
+        raise OpcostError(f"{path} has more than {_MOST_BYTES} bytes: it is no configuration")
+    try:
+        return plain(_load(content.decode(), str(path)), str(path))
+    except UnicodeDecodeError as error:
+        raise OpcostError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from error
+    except RecursionError:
+        raise OpcostError(_too_deep(str(path))) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise OpcostError(f"{path} is not valid YAML: {error}") from error
+
+
+def _load(text: str, source: str) -> Any:
+    """What `yaml.safe_load` gives, unless merging and copying aliases would never end."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        level, values = [node] if node else [], 0
+        for _ in range(_MOST_LEVELS):
+            values += len(level)
+            if values > _MOST_VALUES:
+                raise OpcostError(_too_many(source))
+            level = list(islice(chain.from_iterable(map(_inside, level)), _MOST_VALUES + 1))
+        if level:
+            raise OpcostError(_too_deep(source))
+        return loader.construct_document(node) if node else None
+    finally:
+        loader.dispose()
+
+
+def _inside(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []
+
+
+def plain(document: Any, source: str) -> Any:
+    """A copy of what YAML can say, as JSON data: no NaN or infinity, keys of text, aliases copied.
+
+    Raises OpcostError, with the place, for what JSON has no word for, or too much of it.
+    """
+    values = count(1)
+
+    def copy(value: Any, place: tuple[str, ...]) -> Any:
+        if next(values) > _MOST_VALUES:
+            raise OpcostError(_too_many(source))
+        if len(place) > _MOST_LEVELS:
+            raise OpcostError(_too_deep(source))
+        where = f"{source}: {'.'.join(place) or 'top level'}"
+        if isinstance(value, Mapping):
+            _check_keys(value, where)
+            return {key: copy(entry, (*place, key)) for key, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [copy(entry, (*place, str(index))) for index, entry in enumerate(value)]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise OpcostError(f"{where} is {value}: only finite numbers are allowed")
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        return _text(str(value), where)  # a date, say, is what is written
+
+    return copy(document, ())
+
+
+def _check_keys(mapping: Mapping[Any, Any], where: str) -> None:
+    for key in mapping:
+        if isinstance(key, bool):
+            raise OpcostError(
+                f"{where} has the key {str(key).lower()}: YAML reads on, yes and true, off, no and "
+                'false as that; write the name in quotes ("on"), or choose another'
+            )
+        if not isinstance(key, str):
+            raise OpcostError(
+                f"{where} has the key {shown(key)}: keys are texts; write it in quotes"
+            )
+        if not key.isprintable():
+            raise OpcostError(
+                f"{where} has the key {shown(key)}: keys have printable characters only"
+            )
+
+
+def _text(value: str, where: str) -> str:
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise OpcostError(f"{where} is {shown(value)}: texts are Unicode, without null characters")
+    return value
+
+
+def _too_many(source: str) -> str:
+    return (
+        f"{source} holds more than {_MOST_VALUES} values (those of an alias count wherever it is "
+        "used): it is no configuration"
+    )
+
+
+def _too_deep(source: str) -> str:
+    return f"{source} nests values more than {_MOST_LEVELS} levels deep: it is no configuration"
