@@ -127,18 +127,26 @@ def measurements_again(wildcards):
     )
 
 
+def devices():
+    """What is known of each target's device: who deletes it has it written again."""
+    return expand("results/{target}/device.json", target=STUDY.conditions)
+
+
 def overheads_again(wildcards):
     """Of each target on which calls cost anything: not on a GPU, whose host runs ahead.
     Needed in any case where an older opcost began the study without it."""
     checkpoints.collect.get()
-    devices = {
-        target: checked(read_device, Path("results", target, "device.json")) for target in STUDY.conditions
-    }
-    return [
-        f"results/{target}/overhead_again.json"
-        for target, device in devices.items()
-        if device.device == "cpu" and (STUDY.measured_again or not device.overhead)
-    ]
+    targets = filter(calls_cost, STUDY.conditions)
+    return [f"results/{target}/overhead_again.json" for target in targets]
+
+
+def calls_cost(target):
+    """As the target's device.json says; where somebody deleted it, as it did before."""
+    device_file = Path("results", target, "device.json")
+    if not device_file.exists():
+        return device_file.with_name("overhead_again.json").exists()
+    device = checked(read_device, device_file)
+    return device.device == "cpu" and (STUDY.measured_again or not device.overhead)
 
 
 @cache
@@ -195,6 +203,7 @@ def missing_measurements(wildcards):
     """New ones, and those that somebody deleted: an up-to-date database would not ask for them.
     Those that exist are left out, as Snakemake's time for a job grows with its inputs' square."""
     measurements = [
+        *devices(),
         *operator_measurements(wildcards),
         *model_measurements(wildcards),
         *models_again(wildcards),
