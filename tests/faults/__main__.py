@@ -55,8 +55,9 @@ def main() -> None:
 
 def try_all(faults: list[Fault], checkout: Path, jobs: int) -> Iterator[Found]:
     """Try faults, some at a time, each in a folder of its own that is deleted when it is done."""
-    # Short: sockets lie in it, whose paths have room for a hundred letters.
-    base = Path(tempfile.mkdtemp(prefix="faults-"))
+    # Not in /tmp, which is another folder for each study; and short: sockets lie in it, whose paths
+    # have room for a hundred letters.
+    base = Path(tempfile.mkdtemp(prefix="faults-", dir="/var/tmp"))
     base.chmod(0o755)
     try:
         finished = Study(base / "finished")
