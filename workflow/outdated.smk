@@ -57,7 +57,17 @@ def forget_old_notes():
     for name, asked in ASKED.items():
         inputs = find_measured(RESULTS).files if name == "database" else None
         if not fingerprint.is_current(note_of(name), asked, inputs):
-            note_of(name).unlink(missing_ok=True)
+            forget(note_of(name))
+
+
+def forget(note):
+    try:
+        note.unlink(missing_ok=True)
+    except OSError as error:
+        raise WorkflowError(
+            f"{note} cannot be deleted ({error.strerror}): a run writes into results/; make it "
+            "writable for this user, or run in a copy"
+        ) from None
 
 
 def end_future():

@@ -102,7 +102,7 @@ ROOT = os.geteuid() == 0
 def mounted(study: Study, options: str, *commands: str) -> Outcome:
     """Run shell commands in a mount namespace of their own, results/ mounted with options."""
     script = f"set -e\nmount -t tmpfs -o {options} none results\n" + "\n".join(commands)
-    return study.execute(["unshare", "-m", "sh", "-c", script])
+    return study.execute(["unshare", "-m", "sh", "-c", script], timeout_s=600)
 
 
 @fault("6.1", "results/ is full", "a message with the path; rows are kept; with space it resumes")

@@ -10,7 +10,7 @@ REMEDY = (
     r"(?i)\b(delete|run again|run opcost|name (a|another|one|the)|give|use|set|allowed|did you mean"
     r"|install|free|choose|lower|raise|check|write|remove|list|rename|make|change|measure|move"
     r"|ask|start|end it|must|at least|at most|keep|put|repair|replace|export|mount|grant"
-    r"|minimum|maximum|not of type|does not match|one of|non-unique|in the range)\b"
+    r"|minimum|maximum|not of type|does not match|one of|non-unique|in the range|or more)\b"
     r"|docs/\w"
 )
 """Words that tell the reader what to do, or what is allowed."""
