@@ -131,7 +131,12 @@ class Study:
 
     def environment(self, **changes: str) -> dict[str, str]:
         """Of the commands that are run here: this package, and a temporary folder of its own."""
-        own = {"PYTHONPATH": str(self.root / "scripts"), "TMPDIR": str(self.temporary)}
+        temporary = str(self.temporary)
+        own = {
+            "PYTHONPATH": str(self.root / "scripts"),
+            "TMPDIR": temporary,
+            "OPCOST_LOCKS": temporary,
+        }
         kept = {key: value for key, value in os.environ.items() if not key.startswith("OPCOST_")}
         return kept | own | changes
 

@@ -4,7 +4,7 @@ The lock is a `flock` on a file in `/tmp`, whatever TMPDIR says: two users, or t
 cluster, may have different temporary folders and one device. An abstract Unix socket would need no
 file, but belongs to a network namespace, of which a container usually has its own, and would not
 exclude earlier versions of opcost, which lock the same file. Containers exclude each other if they
-share `/tmp`; where they do not, whoever hands out the devices has to.
+share `/tmp`, or a folder that `OPCOST_LOCKS` names; else whoever hands out the devices has to.
 
 Anybody may put anything at that path, so nothing there is trusted: no link is followed, only a
 regular file with one name is used, and only if it is empty or holds what opcost writes. What it
@@ -24,8 +24,8 @@ from pathlib import Path
 from opcost.errors import OpcostError
 from opcost.terminal import announce
 
-FOLDER = Path("/tmp")
-"""Where the files of all devices lie."""
+FOLDER = Path(os.environ.get("OPCOST_LOCKS", "/tmp"))
+"""Where the files of all devices lie: for containers without a common /tmp, another folder."""
 
 _MODE = 0o666
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
