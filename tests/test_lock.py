@@ -13,7 +13,7 @@ import pytest
 from opcost.devices import lock
 from opcost.devices.lock import exclusive
 from opcost.errors import OpcostError
-from opcost.measuring.isolation import answer_of
+from opcost.workers.isolation import answer_of
 
 VICTIM = "a file that is none of opcost's business"
 PATIENCE_S = 0.1
