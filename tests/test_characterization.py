@@ -186,7 +186,7 @@ def test_a_sensor_file_without_content_is_refused(tmp_path, content):
 
 
 def test_a_sensor_like_no_other_is_not_used(cpu, tmp_path, monkeypatch):
-    meter = SimpleNamespace(name="odd")
+    meter = SimpleNamespace(name="odd", assumed=None, missing={}, reads_since_last=False)
     monkeypatch.setattr(target_sensor, "open_meter", lambda _: meter)
     monkeypatch.setattr(
         target_sensor, "characterise", lambda *_, **__: {"meter": "odd", "x": math.nan}
@@ -204,6 +204,19 @@ def test_a_device_without_a_meter_is_a_file_that_says_so(cpu, tmp_path, monkeypa
     assert document["meter"] is None
     assert "no energy sensor" in document["meter_reason"]
     assert document["device_name"] == cpu.model_name
+
+
+def test_readings_that_cannot_be_reckoned_with_are_no_meter(cpu, card, tmp_path, monkeypatch):
+    card.reset()
+    monkeypatch.setattr(target_sensor, "open_meter", lambda _: NvmlMeter(UUID))
+    monkeypatch.setattr(target_sensor, "_matrix_product", lambda _: None)
+    monkeypatch.setattr(target_sensor, "characterise", lambda *_, **__: 1 / 0)
+    characterise_target("cpu", lambda: cpu, tmp_path / "sensor.json")
+    found = read_document(tmp_path / "sensor.json")
+    assert (found["meter"], found["meter_reason"]) == (
+        None,
+        "the power meter's readings make no sense: division by zero",
+    )
 
 
 def test_the_period_is_found_where_renewals_go_unseen():

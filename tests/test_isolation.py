@@ -218,6 +218,14 @@ def place(conditions, identified, tmp_path):
     return Place("local", conditions, tmp_path / "device.json")
 
 
+def test_a_driver_that_hangs_stops_the_study_with_the_remedy(conditions, tmp_path, monkeypatch):
+    monkeypatch.setattr(target_identity, "_open_identified", lambda _: time.sleep(60))
+    monkeypatch.setattr(target_identity, "_OPENING_TIMEOUT_S", 0.2)
+    with pytest.raises(OpcostError, match=r"timeout: gave up after 0.2 s.*`nvidia-smi` must"):
+        identify_target(conditions.target, tmp_path / "device.json")
+    assert not (tmp_path / "device.json").exists()
+
+
 def test_a_target_knows_what_calls_cost_on_it(place):
     assert json.loads(place.device_file.read_text())["device"] == "cpu"
     samples = read_samples(place.device_file)

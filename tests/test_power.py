@@ -5,6 +5,7 @@ Nothing about a sensor may give a plausible wrong number without a flag.
 
 import dataclasses
 import random
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -160,6 +161,31 @@ def test_a_gpu_that_is_lost_leaves_no_energy_and_a_reason(trial, at_s):
     row = trial(lost_at_s=at_s)
     assert "energy_j" not in row
     assert row["energy_reason"] == "NVML: GPU is lost"
+
+
+@pytest.mark.parametrize("iteration_s", [1e-4, 0.03], ids=["short", "long"])
+@pytest.mark.parametrize(
+    ("gain", "reason"),
+    [
+        (0, "the meter reads 0 W under load"),
+        (1e4, r"the meter reads [\d.e+]+ W, which is no power of a device"),
+        (5, "the meter reads 15.. W, more than 2 times the power limit of 700 W"),
+    ],
+    ids=["zero", "garbage", "above the limit"],
+)
+def test_what_can_be_no_power_leaves_no_energy_and_a_reason(trial, gain, reason, iteration_s):
+    row = trial(gain=gain, iteration_s=iteration_s)
+    assert row["status"] == "ok"
+    assert row["time_s"] == pytest.approx(iteration_s, rel=0.01)
+    assert "energy_j" not in row
+    assert re.fullmatch(reason, row["energy_reason"])
+
+
+def test_an_error_of_the_power_phase_leaves_no_energy_and_a_reason(trial, monkeypatch):
+    monkeypatch.setattr(protocol, "measure_power", lambda *_: 1 / 0)
+    row = trial()
+    assert row["time_s"] > 0
+    assert row["energy_reason"].startswith("power could not be measured: ZeroDivisionError")
 
 
 def test_refused_permission_leaves_no_energy_and_a_reason(trial):

@@ -15,13 +15,15 @@
  * - clocks and their targets, ECC and persistence mode, the performance state, memory in use,
  *   temperature, utilisation, the power limit, cumulative throttle times (a share of the
  *   busy time until throttle_until_s), processes, MIG mode, refusals (fail_...) with an NVML error
- *   code, a GPU that is lost at lost_at_s. Built with -DOLD_DRIVER, newer functions do not exist.
+ *   code, a GPU that is lost at lost_at_s, a library that crashes at its power reading number
+ *   crash_at_reading or never returns from number hang_at_reading (0 is its initialisation). Built with -DOLD_DRIVER, newer functions do not exist.
  * Keys are set by simulated_set, or by the environment (SIMULATED_POWER_CAP_W=...). What is set
  * holds for what is queued or read afterwards.
  *
  * Does not simulate: more than one GPU, the time that a reading takes, clocks that answer to power,
  * correlated sensor noise. */
 #include <math.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +46,7 @@ typedef struct { const char *name; double initial, value; } setting;
     X(sm_clock_mhz, 1980) X(memory_clock_mhz, 2619) X(ecc, 1) X(persistence, 1) \
     X(performance_state, 0) X(memory_used_bytes, 5e8) X(sm_clock_target_mhz, 1755) \
     X(memory_clock_target_mhz, 2619) X(other_processes, 0) X(own_pid, 1) X(mig, 0) \
-    X(lost_at_s, 1e18) X(fail_all, 0) X(fail_device, 0) X(fail_instant, 0) X(fail_average, 0) \
+    X(lost_at_s, 1e18) X(crash_at_reading, -1) X(hang_at_reading, -1) X(fail_all, 0) X(fail_device, 0) X(fail_instant, 0) X(fail_average, 0) \
     X(fail_plain, 0) X(fail_counter, 0) X(fail_clocks, 0) X(fail_throttle, 0) X(fail_processes, 0) \
     X(fail_modes, 0) X(fail_memory, 0) X(fail_targets, 0)
 
@@ -71,7 +73,7 @@ typedef struct {
 } segment;
 
 static segment *history;
-static int segments, room;
+static int segments, room, readings;
 static double virtual_now, real_start, busy_until, lost_joules, last_counter_read;
 static double *walk; /* energy of the fluctuation after each step, joules */
 static int steps, steps_room;
@@ -169,7 +171,7 @@ void simulated_reset(void) {
     virtual_now = busy_until = lost_joules = 0;
     last_counter_read = -1e18;
     segments = 1;
-    steps = 0;
+    steps = readings = 0;
     double hot = GET(ambient_c) + GET(kelvin_per_w) * GET(idle_w);
     history[0] = (segment){.target = GET(idle_w), .watts = GET(idle_w), .hot = hot, .celsius = hot};
 }
@@ -217,9 +219,15 @@ static int refusal(double specific) {
     return (int)(GET(fail_all) ? GET(fail_all) : specific);
 }
 
+static void fault(int number) {
+    if (number == GET(crash_at_reading)) raise(SIGSEGV);
+    while (number == GET(hang_at_reading)) pause();
+}
+
 static double boxcar(double end, double width) { return (energy(end) - energy(end - width)) / width; }
 
 static unsigned reading(uint64_t stream, double width) {
+    fault(++readings);
     double t = fmin(now(), GET(stuck_at_s));
     int64_t index = (int64_t)floor((t - GET(phase_s)) / GET(refresh_s) + 1e-9);
     while (GET(skip) > 0 && uniform(stream + 50, (uint64_t)index) < GET(skip)) index--;
@@ -230,7 +238,12 @@ static unsigned reading(uint64_t stream, double width) {
     return (unsigned)(fmax(0, round(watts / GET(quantum_w)) * GET(quantum_w)) * 1e3 + 0.5);
 }
 
-int nvmlInitWithFlags(unsigned flags) { (void)flags; return SUCCESS; }
+int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    fault(0);
+    return SUCCESS;
+}
+
 int nvmlShutdown(void) { return SUCCESS; }
 
 const char *nvmlErrorString(int status) {

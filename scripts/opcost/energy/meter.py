@@ -11,6 +11,9 @@ from pathlib import Path
 
 from opcost.energy.sensor import Sensor, read_sensor
 
+_MOST_W = 100_000
+"""ASSUME no single device draws more: a driver that answers at random mostly does."""
+
 
 class MeterUnavailable(Exception):
     """Why power cannot be measured here; an answer, not an error."""
@@ -69,6 +72,13 @@ class Meter(ABC):
     @abstractmethod
     def readings(self) -> Mapping[str, Callable[[], float]]:
         """Every power reading that the device has, by name, the meter's own among them."""
+
+
+def plausible_w(power_w: float) -> float:
+    """The power, if it can be one. Raises MeterUnavailable."""
+    if not 0 <= power_w <= _MOST_W:
+        raise MeterUnavailable(f"the meter reads {power_w:g} W, which is no power of a device")
+    return power_w
 
 
 def sensor_of(meter: Meter, path: Path | None) -> Sensor:

@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 import torch
 
-from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_w
 from opcost.energy.sensor import Sensor
 
 GAIN_UNCERTAINTY = 0.05
@@ -102,9 +102,13 @@ class NvmlMeter(Meter):
     def _probe(self) -> dict[str, Callable[[], float]]:
         """The readings that answer, the best first; why the others do not is kept."""
         wanted: dict[str, Callable[[], float]] = {
-            "nvml_power_instant": lambda: self._field(pynvml.NVML_FI_DEV_POWER_INSTANT).uiVal / 1e3,
-            "nvml_power_usage": lambda: pynvml.nvmlDeviceGetPowerUsage(self._handle) / 1e3,
-            "nvml_power_average": lambda: self._field(pynvml.NVML_FI_DEV_POWER_AVERAGE).uiVal / 1e3,
+            "nvml_power_instant": lambda: _watts(
+                self._field(pynvml.NVML_FI_DEV_POWER_INSTANT).uiVal
+            ),
+            "nvml_power_usage": lambda: _watts(pynvml.nvmlDeviceGetPowerUsage(self._handle)),
+            "nvml_power_average": lambda: _watts(
+                self._field(pynvml.NVML_FI_DEV_POWER_AVERAGE).uiVal
+            ),
         }
         return {name: read for name, read in wanted.items() if self._try(name, read) is not None}
 
@@ -211,6 +215,10 @@ def _ask(question: Callable[..., Any], *arguments: Any) -> Any:
         return question(*arguments)
     except pynvml.NVMLError as error:
         raise MeterUnavailable(f"NVML: {error}") from error
+
+
+def _watts(milliwatts: int) -> float:
+    return plausible_w(milliwatts / 1e3)
 
 
 def _list(missing: Mapping[str, str]) -> str:

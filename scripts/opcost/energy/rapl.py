@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_w
 from opcost.energy.sensor import Sensor
 
 _ROOT = Path("/sys/class/powercap")
@@ -67,7 +67,7 @@ class RaplMeter(Meter):
         (before_s, before_j), self._previous = self._previous, (now_s, energy_j)
         if now_s <= before_s:
             raise MeterUnavailable("two RAPL readings at one moment have no power between them")
-        return (energy_j - before_j) / (now_s - before_s)
+        return plausible_w((energy_j - before_j) / (now_s - before_s))
 
     def counter_j(self) -> float:
         """Joules since the meter was opened.

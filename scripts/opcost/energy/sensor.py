@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from opcost.devices.device_file import DeviceFile
 from opcost.errors import OpcostError
-from opcost.files import read_json
+from opcost.files import read_json, write_json
 from opcost.values import OBJECT, OBJECTS, PRINTABLE, TEXT, check_values, number, optional, shown
 
 SCHEMA_VERSION = 1
@@ -74,6 +75,23 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
     measured = all(known[name] is not None for name in ("refresh_s", "averaging_s", "rise_s"))
     found = {name: value for name, value in known.items() if value is not None}
     return replace(assumed, **found, source="measured" if measured else "partly assumed")
+
+
+def meter_fault(path: Path) -> str | None:
+    """Why the meter is not to be read: the process that characterised it died of it. Or None."""
+    document = read_document(path)
+    return document["meter_reason"] if document.get("meter_kills") else None
+
+
+def write_killing_meter(path: Path, device: DeviceFile, death: str) -> None:
+    """Write a sensor file that says how the process died that characterised the sensor."""
+    reason = (
+        f"reading the power meter ends the process that does ({death}); once that is fixed, "
+        f"delete {path} and the rows without energy, and run again"
+    )
+    known = {"device": device.device, "device_name": device.device_name}
+    document = {"schema_version": SCHEMA_VERSION, **known, "meter": None, "meter_reason": reason}
+    write_json(path, {**document, "meter_kills": True})
 
 
 def read_document(path: Path) -> dict[str, Any]:

@@ -12,10 +12,9 @@ import math
 import random
 import statistics
 
-from opcost.energy.meter import MeterUnavailable
 from opcost.energy.refreshes import Blocks, Spread
 from opcost.energy.sampling import Refresh
-from opcost.energy.window import Bench, Window, begin_window, end_window, mean, narrow
+from opcost.energy.window import Bench, Window, begin_window, end_window, mean, narrow, under_load
 
 _SHORT_ITERATION = 0.05
 """ASSUME power within an iteration swings by half of its mean at most: an iteration of that share
@@ -96,10 +95,7 @@ def _segment(bench: Bench, lead_in: int, measured: int) -> list[Refresh]:
     bench.sampler.run(lead_in + measured)
     from_s = start_s + bench.sensor.settle_s
     until_s = from_s + measured * bench.load.iteration_s
-    seen = bench.sampler.refreshes(from_s, until_s)
-    if not seen:
-        raise MeterUnavailable("the meter gave no reading under load")
-    return seen
+    return under_load(bench, from_s, until_s)
 
 
 def _pause(bench: Bench, phase_s: float, period_s: float) -> float:

@@ -21,6 +21,8 @@ _FIRST_STAGE_WINDOWS = 4
 _FEWEST_REFRESHES = 8
 _DRIFT_CHANCE = 0.01
 _UNSTEADY_CHANCE = 0.01
+_ABOVE_LIMIT = 2
+"""ASSUME a device exceeds its limit by less than this, and for moments only."""
 
 
 @dataclass
@@ -111,7 +113,17 @@ def _first_stage(bench: Bench, seconds: float) -> Blocks:
         return len(seen) >= _FEWEST_REFRESHES or now_s >= limit_s
 
     bench.sampler.busy_until(enough)
-    return blocks(bench.sampler.refreshes(start_s, bench.now_s()), bench.sensor)
+    return blocks(under_load(bench, start_s, bench.now_s()), bench.sensor)
+
+
+def under_load(bench: Bench, start_s: float, end_s: float) -> list[Refresh]:
+    """What the sensor showed of the load. Raises MeterUnavailable if that can be no power."""
+    seen = bench.sampler.refreshes(start_s, end_s)
+    if not seen:
+        raise MeterUnavailable("the meter gave no reading under load")
+    if not any(refresh.power_w for refresh in seen):
+        raise MeterUnavailable("the meter reads 0 W under load")
+    return seen
 
 
 @dataclass(frozen=True)
@@ -132,9 +144,9 @@ def end_window(bench: Bench, opening: Opening) -> Window:
     """Read the counter for the second time; all that was shown since is the window."""
     end_j, end_s = bench.meter.counter_j(), bench.now_s()
     start_s = opening.start_s
-    seen = bench.sampler.refreshes(start_s, end_s)
-    if not seen:
-        raise MeterUnavailable("the meter gave no reading under load")
+    seen = under_load(bench, start_s, end_s)
+    end_state = bench.meter.state()
+    _check_limit(mean(seen), end_state.power_limit_w)
     counter_w = None
     if opening.counter_j is not None and end_j is not None:
         counter_w = (end_j - opening.counter_j) / (end_s - start_s)
@@ -147,9 +159,17 @@ def end_window(bench: Bench, opening: Opening) -> Window:
         counter_w=counter_w,
         pace_s=bench.sampler.pace_s(start_s, end_s),
         start_state=opening.state,
-        end_state=bench.meter.state(),
+        end_state=end_state,
         flags=["too_few_refreshes"] if len(seen) < _FEWEST_REFRESHES else [],
     )
+
+
+def _check_limit(power_w: float, limit_w: float | None) -> None:
+    if limit_w and power_w > _ABOVE_LIMIT * limit_w:
+        raise MeterUnavailable(
+            f"the meter reads {power_w:g} W, more than {_ABOVE_LIMIT} times the power limit of "
+            f"{limit_w:g} W"
+        )
 
 
 def mean(refreshes: Sequence[Refresh]) -> float:

@@ -1,7 +1,7 @@
 """From an operator tuple or a model to its row: set up, measure, describe what came of it."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ from opcost.devices.device import Device, OutOfMemory
 from opcost.devices.disturbance import Watch
 from opcost.devices.environment import describe_environment
 from opcost.energy.device_meter import open_meter
-from opcost.energy.meter import sensor_of
-from opcost.energy.sensor import read_document
+from opcost.energy.limited_meter import open_limited
+from opcost.energy.meter import Meter, MeterUnavailable, sensor_of
+from opcost.energy.sensor import meter_fault, read_document
 from opcost.errors import OpcostError
 from opcost.measuring import protocol
+from opcost.measuring.kept import Kept
 from opcost.measuring.operands import degenerate
-from opcost.measuring.protocol import Trial
+from opcost.measuring.protocol import Listener, Trial
 from opcost.measuring.supervision import Supervision, check_inputs_fit
 from opcost.measuring.workload import (
     CACHES_PER_FOOTPRINT,
@@ -28,7 +30,7 @@ from opcost.measuring.workload import (
 )
 from opcost.models import construction
 from opcost.models.user_code import message, place_of, user_code
-from opcost.rows import records
+from opcost.rows import records, schemas
 from opcost.study import Conditions, MeasurementSettings, ModelDefinition
 from opcost.tuples.replay import UnsupportedOperator, tensors_in_tree
 from opcost.tuples.tuple_record import TupleRecord
@@ -41,11 +43,13 @@ def benchmark_operator(
     conditions: Conditions,
     target: str,
     sensor: Path | None = None,
+    kept: Kept | None = None,
 ) -> dict[str, Any]:
     """The row of one operator tuple; a failure is a row too.
 
     `sensor` is the file that the characterisation of the device's power sensor left. Raises
-    OpcostError where it cannot be read: then every row would fail.
+    OpcostError where it cannot be read: then every row would fail. `kept` is told the row before
+    power is measured; this process then ends if the meter does not answer.
     """
     _check_sensor(sensor)
     circumstances = _circumstances(device, watch, conditions, target)
@@ -55,20 +59,24 @@ def benchmark_operator(
     def measure() -> dict[str, Any]:
         workload = operator_workload(record, device, settings.cache_state, settings.seed)
         operands = workload.operands
-        trial = _run_trial(workload, device, watch, settings, sensor)
         cache_bytes = footprint(device) // CACHES_PER_FOOTPRINT
-        if settings.cache_state == "cold" and operands.footprint_bytes < cache_bytes:
-            trial.flags.append("footprint_within_cache")
-        if degenerate(operands.calls[0]):
-            trial.flags.append("degenerate_values")
-        if record.value_dependent:
-            trial.flags.append("value_dependent")
-        return {
-            "footprint_bytes": operands.footprint_bytes,
-            "operand_sets": len(operands.calls),
-            "parameters": list(record.parameters),
-            **trial_columns(trial, watch),
-        }
+
+        def columns(trial: Trial) -> dict[str, Any]:
+            found = {
+                "footprint_within_cache": settings.cache_state == "cold"
+                and operands.footprint_bytes < cache_bytes,
+                "degenerate_values": degenerate(operands.calls[0]),
+                "value_dependent": record.value_dependent,
+            }
+            return {
+                **row,
+                "footprint_bytes": operands.footprint_bytes,
+                "operand_sets": len(operands.calls),
+                "parameters": list(record.parameters),
+                **trial_columns(trial, watch, found),
+            }
+
+        return _measured(workload, device, watch, settings, sensor, kept, columns)
 
     with device.within_free_memory():
         return {**row, **_attempt(measure)}
@@ -82,8 +90,9 @@ def benchmark_model(
     target: str,
     search_path: Path | None = None,
     sensor: Path | None = None,
+    kept: Kept | None = None,
 ) -> dict[str, Any]:
-    """The row of one whole model; a failure is a row too. `sensor` as for an operator."""
+    """The row of one whole model; a failure is a row too. The others are as for an operator."""
     _check_sensor(sensor)
     circumstances = _circumstances(device, watch, conditions, target)
     row = {**records.model_columns(definition), **circumstances}
@@ -102,16 +111,19 @@ def benchmark_model(
             min_time_s=settings.model_time_s,
             max_time_s=max(settings.max_time_s, 2 * settings.model_time_s),
         )
-        trial = _run_trial(workload, device, watch, longer, sensor)
-        output, flags = supervision.after_timing(workload.output)
-        trial.flags.extend(flags)
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(output)):
-            trial.flags.append("degenerate_values")
-        return {
-            "footprint_bytes": workload.footprint_bytes,
-            "operand_sets": workload.rotation,
-            **trial_columns(trial, watch),
-        }
+
+        def columns(trial: Trial) -> dict[str, Any]:
+            output, flags = supervision.after_timing(workload.output)
+            finite = all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(output))
+            found = {**dict.fromkeys(flags, True), "degenerate_values": not finite}
+            return {
+                **row,
+                "footprint_bytes": workload.footprint_bytes,
+                "operand_sets": workload.rotation,
+                **trial_columns(trial, watch, found),
+            }
+
+        return _measured(workload, device, watch, longer, sensor, kept, columns)
 
     with device.within_free_memory():
         return {**row, **_attempt(measure)}
@@ -122,15 +134,45 @@ def _check_sensor(path: Path | None) -> None:
         read_document(path)
 
 
-def _run_trial(
+class _Keeper(Listener):
+    """Keeps the row of each trial, as `columns` makes it, before power is measured."""
+
+    def __init__(self, kept: Kept, columns: Callable[[Trial], dict[str, Any]]) -> None:
+        self._kept, self._columns = kept, columns
+
+    def opening_meter(self) -> None:
+        self._kept.opening_meter()
+
+    def timing(self) -> None:
+        self._kept.timing()
+
+    def timed(self, trial: Trial) -> None:
+        row = self._columns(trial)
+        self._kept.keep(row, schemas.OPERATOR if "tuple_id" in row else schemas.MODEL)
+
+
+def _measured(
     workload: protocol.Workload,
     device: Device,
     watch: Watch,
     settings: MeasurementSettings,
     sensor: Path | None,
-) -> Trial:
-    return protocol.run_trial(
-        workload, device, watch, settings, open_meter, partial(sensor_of, path=sensor)
+    kept: Kept | None,
+    columns: Callable[[Trial], dict[str, Any]],
+) -> dict[str, Any]:
+    fault = (kept and kept.meter_fault) or (sensor and meter_fault(sensor))
+
+    def open_unless_faulty(device: Device) -> Meter:
+        if fault:
+            raise MeterUnavailable(fault)
+        return open_meter(device) if kept is None else open_limited(partial(open_meter, device))
+
+    find_sensor = partial(sensor_of, path=sensor)
+    keeper = None if kept is None else _Keeper(kept, columns)
+    return columns(
+        protocol.run_trial(
+            workload, device, watch, settings, open_unless_faulty, find_sensor, listener=keeper
+        )
     )
 
 
@@ -165,8 +207,13 @@ def _status(error: BaseException) -> str:
     return "error"
 
 
-def trial_columns(trial: Trial, watch: Watch) -> dict[str, Any]:
-    """The columns of a record that say what was measured, and how sure it is."""
+def trial_columns(
+    trial: Trial, watch: Watch, flags: Mapping[str, bool] | None = None
+) -> dict[str, Any]:
+    """The columns of a record that say what was measured, and how sure it is.
+
+    `flags` are those that the trial does not know, each with whether it holds.
+    """
     time, power, energy = trial.time, trial.power, trial.energy
     sentinel = watch.sentinel_times_s()
     columns: dict[str, Any] = {
@@ -181,7 +228,7 @@ def trial_columns(trial: Trial, watch: Watch) -> dict[str, Any]:
         "sentinel_time_s": statistics.median(sentinel).value if sentinel else None,
         "converged": time.converged,
         "stop_reason": time.stop_reason,
-        "flags": trial.flags,
+        "flags": [*trial.flags, *(flag for flag, holds in (flags or {}).items() if holds)],
         "repeats": trial.repeats,
         "started_at": trial.started_at,
         "ended_at": trial.ended_at,

@@ -13,7 +13,9 @@ from typing import Any
 
 from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
+from opcost.energy.sensor import write_killing_meter
 from opcost.errors import OpcostError, reported
+from opcost.measuring.kept import Kept
 from opcost.measuring.target_identity import expected_device
 from opcost.study import Conditions, ModelDefinition, Target
 from opcost.terminal import announce
@@ -54,7 +56,7 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
         characterise_target(device, device_again, output)
 
     def record_death(status: str, reason: str, _: HeldSeconds) -> None:
-        raise OpcostError(f"characterising the power sensor failed: {status}: {reason}")
+        write_killing_meter(output, read_device(device_file), f"{status}: {reason}")
 
     _run(f"sensor of target {target}", measure, record_death, device_file, _SENSOR_TIMEOUT_S)
 
@@ -62,6 +64,7 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
 def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path) -> None:
     """Benchmark one operator tuple and write its row."""
     record = read_record(manifest_path, tuple_id)
+    kept = Kept()
 
     def measure(held_s: HeldSeconds) -> None:
         from opcost.measuring import benchmark
@@ -70,7 +73,7 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
 
         device, watch = expected_device(place.conditions.target, place.target, place.device_file)
         row = benchmark.benchmark_operator(
-            record, device, watch, place.conditions, place.target, place.sensor_file
+            record, device, watch, place.conditions, place.target, place.sensor_file, kept
         )
         row["device_time_s"] = held_s()
         records.write(output, schemas.OPERATOR, [row])
@@ -80,16 +83,19 @@ def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path)
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost.rows import records, schemas
 
-        row = records.operator_columns(record) | _death_columns(place, status, reason)
+        row = kept.row_without_power(status, reason)
+        row = row or records.operator_columns(record) | _death_columns(place, status, reason)
         records.write(output, schemas.OPERATOR, [row | {"device_time_s": held_s()}])
 
-    _run(f"operator tuple {tuple_id}", measure, record_death, place.device_file, place.timeout_s)
+    purpose = f"operator tuple {tuple_id}"
+    _run(purpose, measure, record_death, place.device_file, place.timeout_s, kept)
 
 
 def model_job(
     definition: ModelDefinition, search_path: Path | None, place: Place, output: Path
 ) -> None:
     """Benchmark one whole model and write its row."""
+    kept = Kept()
 
     def measure(held_s: HeldSeconds) -> None:
         from opcost.measuring import benchmark
@@ -105,6 +111,7 @@ def model_job(
             place.target,
             search_path,
             place.sensor_file,
+            kept,
         )
         row["device_time_s"] = held_s()
         records.write(output, schemas.MODEL, [row])
@@ -114,10 +121,12 @@ def model_job(
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost.rows import records, schemas
 
-        row = records.model_columns(definition) | _death_columns(place, status, reason)
+        row = kept.row_without_power(status, reason)
+        row = row or records.model_columns(definition) | _death_columns(place, status, reason)
         records.write(output, schemas.MODEL, [row | {"device_time_s": held_s()}])
 
-    _run(f"model {definition.name}", measure, record_death, place.device_file, place.timeout_s)
+    purpose = f"model {definition.name}"
+    _run(purpose, measure, record_death, place.device_file, place.timeout_s, kept)
 
 
 def _run(
@@ -126,6 +135,7 @@ def _run(
     record_death: Callable[[str, str, HeldSeconds], None],
     device_file: Path,
     timeout_s: float,
+    kept: Kept | None = None,
 ) -> None:
     key = read_device(device_file).lock_key
     # Of several devices of a kind, only the inner process can know which one it has.
@@ -140,6 +150,9 @@ def _run(
                 measure(held_s)
 
         death = run_isolated(measure_or_report, timeout_s)
+        if death is not None and kept is not None and kept.blames_meter(*death):
+            announce(f"{purpose}: {kept.meter_fault}; measuring time alone")
+            death = run_isolated(measure_or_report, timeout_s)
         if death is not None and death[0] == "terminated":
             raise OpcostError(f"{purpose}: {death[1]}")
         if death is not None:

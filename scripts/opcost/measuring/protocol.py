@@ -87,6 +87,19 @@ class Trial:
         return statistics.product(self.time.estimate, self.power.estimate)
 
 
+class Listener:
+    """What hears how far a trial is; this one does nothing about it."""
+
+    def opening_meter(self) -> None:
+        """The meter is about to be opened."""
+
+    def timing(self) -> None:
+        """Time is about to be measured."""
+
+    def timed(self, trial: Trial) -> None:
+        """Power is about to be measured; this is the trial if it should not be."""
+
+
 def run_trial(
     workload: Workload,
     device: Device,
@@ -95,6 +108,7 @@ def run_trial(
     open_meter: Callable[[Device], Meter],
     find_sensor: Callable[[Meter], Sensor] = lambda meter: meter.assumed,
     clock: Clock = SYSTEM_CLOCK,
+    listener: Listener | None = None,
 ) -> Trial:
     """Measure a workload's time and, where the device has a meter, its power.
 
@@ -102,44 +116,77 @@ def run_trial(
     `max_repeats` times; the last one counts.
     """
     repeats, started_at = 0, datetime.now(UTC)
+    listener = listener or Listener()
     with _no_garbage_collection():
         while True:
-            trial = _one_trial(workload, device, watch, settings, open_meter, find_sensor, clock)
-            trial.repeats = repeats
+            opened = _open(open_meter, device, listener)
+            trial = Trial(_timed(workload, device, watch, settings), None, opened.fault)
+            trial.flags = find_flags(trial.time, device, watch)
+            trial.repeats, trial.started_at, trial.ended_at = repeats, started_at, datetime.now(UTC)
+            if opened.meter is not None:
+                listener.timed(trial)
+                load = WorkloadLoad(workload, device, trial.time.estimate.value)
+                _add_power(trial, load, opened, find_sensor, settings, clock)
             spoilt = trial.time.counts_disturbed or bool(SPOILT & set(trial.flags))
+            trial.ended_at = datetime.now(UTC)
             if repeats == settings.max_repeats or not spoilt:
-                trial.started_at, trial.ended_at = started_at, datetime.now(UTC)
                 return trial
             repeats += 1
             clock.sleep(settings.repeat_pause_s)
 
 
-def _one_trial(
-    workload: Workload,
-    device: Device,
-    watch: Watch,
-    settings: MeasurementSettings,
-    open_meter: Callable[[Device], Meter],
-    find_sensor: Callable[[Meter], Sensor],
-    clock: Clock,
-) -> Trial:
-    meter, began, power, reason = None, DeviceState(), None, None
+@dataclass(frozen=True)
+class _Opened:
+    """A meter and the device's state when it was opened, or why there is none."""
+
+    meter: Meter | None
+    began: DeviceState
+    fault: str | None = None
+
+
+def _open(open_meter: Callable[[Device], Meter], device: Device, listener: Listener) -> _Opened:
+    listener.opening_meter()
     try:
         meter = open_meter(device)
-        began = meter.state()
-    except MeterUnavailable as unavailable:
-        meter, reason = None, str(unavailable)
+        return _Opened(meter, meter.state())
+    except Exception as error:
+        return _Opened(None, DeviceState(), _reason(error))
+    finally:
+        listener.timing()
+
+
+def _timed(
+    workload: Workload, device: Device, watch: Watch, settings: MeasurementSettings
+) -> TimeMeasurement:
     iteration_s = calibrate(workload, device, settings.batch_s)
     iterations = max(1, round(settings.batch_s / iteration_s))
     warm_up(workload, device, iterations, settings.warm_up_s)
-    timing = measure_time(workload, device, watch, iterations, settings)
-    if meter is not None:
-        load = WorkloadLoad(workload, device, timing.estimate.value)
-        try:
-            power = measure_power(load, meter, find_sensor(meter), settings, clock, began)
-        except MeterUnavailable as unavailable:
-            reason = str(unavailable)
-    return Trial(timing, power, reason, find_flags(timing, power, device, watch))
+    return measure_time(workload, device, watch, iterations, settings)
+
+
+def _add_power(
+    trial: Trial,
+    load: "WorkloadLoad",
+    opened: _Opened,
+    find_sensor: Callable[[Meter], Sensor],
+    settings: MeasurementSettings,
+    clock: Clock,
+) -> None:
+    """Measure power as well. Time stays what it is, whatever becomes of this."""
+    assert opened.meter is not None
+    try:
+        sensor = find_sensor(opened.meter)
+        trial.power = measure_power(load, opened.meter, sensor, settings, clock, opened.began)
+        trial.flags += trial.power.flags
+    except Exception as error:
+        trial.power_reason = _reason(error)
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no power: what the meter says, or whatever else went wrong with it."""
+    if isinstance(error, MeterUnavailable):
+        return str(error)
+    return f"power could not be measured: {type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True)
@@ -227,10 +274,8 @@ def _why_stop(
     return "time_budget" if spent else ""
 
 
-def find_flags(
-    timing: TimeMeasurement, power: PowerMeasurement | None, device: Device, watch: Watch
-) -> list[str]:
-    """What a reader should know before trusting the numbers."""
+def find_flags(timing: TimeMeasurement, device: Device, watch: Watch) -> list[str]:
+    """What a reader should know before trusting the time."""
     flags = []
     counted = list(itertools.compress(timing.batch_times_s, timing.undisturbed))
     few = len(counted) < len(timing.undisturbed) / 2
@@ -243,8 +288,6 @@ def find_flags(
     on_gpu = device.torch_device.type == "cuda"
     if on_gpu and timing.enqueue_s >= _LAUNCH_BOUND_SHARE * timing.estimate.value:
         flags.append("launch_bound")
-    if power is not None:
-        flags += power.flags
     return flags
 
 

@@ -22,6 +22,8 @@ from opcost.workers.isolation import answer_of
 
 _PROCESSES = 6
 _TIMEOUT_S = 600
+_OPENING_TIMEOUT_S = 180
+"""Seconds until a driver counts as hanging; a machine of many GPUs may need one minute."""
 _ALLOTTED_TIMEOUT_S = 20
 """Seconds to wait for a device that a cluster gave to this job alone."""
 _UNTIL_THE_END = ExitStack()
@@ -36,7 +38,7 @@ def identify_target(target: Target, output: Path) -> None:
     _refuse_more_threads_than_cores(target)
     # Not by each of the processes that are forked below: it takes seconds.
     importlib.import_module("opcost.measuring.overhead")
-    found = DeviceFile(**answer_of(lambda: asdict(_open_identified(target)[1]), _TIMEOUT_S))
+    found = _identified(target)
     refuse_changes(output.parent, asdict(found), target.any_of_kind)
     with exclusive(found.own_key, f"the identity of {found.device}"):
         if found.device == "cpu":  # No tenant shares a GPU, and its host runs ahead.
@@ -89,6 +91,19 @@ def expected_device(settings: Target, target: str, device_file: Path) -> tuple[A
         )
     refuse_changes(device_file.parent, asdict(found), settings.any_of_kind)
     return device, device.watch(expected.quiet_s)
+
+
+def _identified(target: Target) -> DeviceFile:
+    """As another process finds it, because a driver may hang or crash."""
+    try:
+        found = answer_of(lambda: asdict(_open_identified(target)[1]), _OPENING_TIMEOUT_S)
+    except OpcostError as death:
+        raise OpcostError(
+            f"opening device {target.device} failed: {death}. Of a GPU, the driver is at fault: "
+            "`nvidia-smi` must answer at once. Load the driver again or restart the machine, or "
+            "measure on `device: cpu`"
+        ) from death
+    return DeviceFile(**found)
 
 
 def _open_identified(target: Target) -> tuple[Any, DeviceFile]:

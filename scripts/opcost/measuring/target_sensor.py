@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from opcost.devices.device import Device
 from opcost.devices.environment import describe_environment
 from opcost.energy.characterization import characterise, idle_power_w
 from opcost.energy.device_meter import open_meter
+from opcost.energy.limited_meter import open_limited
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.sensor import SCHEMA_VERSION, check_document
 from opcost.errors import OpcostError
@@ -37,7 +39,7 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
         **{name: environment[name] for name in described},
     }
     try:
-        meter = open_meter(device)
+        meter = open_limited(partial(open_meter, device))
         uuid, idle_w = before_w
         body = characterise(
             meter,
@@ -49,6 +51,11 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
         check_document(body, source, consequence)
     except (MeterUnavailable, OpcostError) as unavailable:
         body = {"meter": None, "meter_reason": str(unavailable)}
+    except (ArithmeticError, ValueError) as error:  # of readings that no device gives
+        body = {
+            "meter": None,
+            "meter_reason": f"the power meter reads what makes no sense: {error}",
+        }
     write_json(output, {**head, **body})
 
 
@@ -79,6 +86,6 @@ def _idle_without_context_w(device: str) -> tuple[str | None, float | None]:
     index = device.partition(":")[2] or "0"
     try:
         uuid = visible_uuid(index, device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-        return uuid, idle_power_w(NvmlMeter(uuid))
+        return uuid, idle_power_w(open_limited(partial(NvmlMeter, uuid)))
     except MeterUnavailable:
         return None, None

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,16 +73,21 @@ def write(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> N
 
     A column that a row lacks is null; an unknown one raises ValueError.
     """
+    with replacing(path) as temporary:
+        with temporary.open("wb") as file:
+            write_to(file, schema, rows)
+        seal(temporary)
+
+
+def write_to(file: IO[bytes], schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a few rows into an open file, as `write` does."""
     complete = []
     for row in rows:
         unknown = row.keys() - set(schema.names)
         if unknown:
             raise ValueError(f"not in the schema: {sorted(unknown)}")
         complete.append({name: _storable(row.get(name)) for name in schema.names})
-    table = pa.Table.from_pylist(complete, schema=schema)
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, **_SMALL)
-        seal(temporary)
+    pq.write_table(pa.Table.from_pylist(complete, schema=schema), file, **_SMALL)
 
 
 def _storable(value: Any) -> Any:

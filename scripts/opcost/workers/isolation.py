@@ -33,6 +33,11 @@ _ORPHANS_GRACE_S = 1.0
 _MEMORY_POLL_S = 0.05
 _LONGEST_WAIT_S = 3600.0
 
+_HINTS: dict[int, str] = {
+    signal.SIGKILL: "the system may have run out of memory",
+    signal.SIGALRM: "the power meter did not answer",
+}
+
 _notes: int | None = None
 _forked_at: str | None = None
 
@@ -175,7 +180,7 @@ def _read(notes: int) -> str:
 def _death(code: int, noted: str, where: str) -> Death | None:
     """What an exit code and the notes of the child mean. Exits if the harness failed."""
     if code < 0:
-        hint = ": the system may have run out of memory" if -code == signal.SIGKILL else ""
+        hint = f": {_HINTS[-code]}" if -code in _HINTS else ""
         status = "terminated" if -code == signal.SIGTERM else "crashed"
         return status, f"killed by {_name(-code)}{where}{hint}"
     if not re.search("^done$", noted, re.MULTILINE):
