@@ -53,6 +53,9 @@ FAULTS = {
     "no such GPU": {"fail_device": 6},
     "GPU lost at once": {"lost_at_s": 0},
     "GPU lost under load": {"lost_at_s": 2.0},
+    "reads 0 W": {"gain": 0},
+    "readings 5 times too large": {"gain": 5},
+    "readings 10,000 times too large": {"gain": 1e4},
 }
 
 
