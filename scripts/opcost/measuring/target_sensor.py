@@ -54,7 +54,7 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
     except (ArithmeticError, ValueError) as error:  # of readings that no device gives
         body = {
             "meter": None,
-            "meter_reason": f"the power meter reads what makes no sense: {error}",
+            "meter_reason": f"the power meter's readings make no sense: {error}",
         }
     write_json(output, {**head, **body})
 
