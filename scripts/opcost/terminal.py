@@ -19,7 +19,16 @@ def show_any_text() -> None:
 def announce(line: str) -> None:
     """Print a line about work that is done: no fault of standard output undoes the work."""
     try:
-        print(line, flush=True)
+        print(line)
+    except OSError:
+        drop_output()
+    flush_output()
+
+
+def flush_output() -> None:
+    """Write what standard output still holds, if it can be written."""
+    try:
+        sys.stdout.flush()
     except OSError:
         drop_output()
 

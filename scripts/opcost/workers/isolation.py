@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from opcost.errors import OpcostError, reported
 from opcost.memory import gib, resident_bytes
+from opcost.terminal import flush_output
 from opcost.workers import origin
 from opcost.workers.child import be_the_child
 from opcost.workers.orphans import Orphans, adopted, children
@@ -56,7 +57,7 @@ def run_isolated(
     try:
         with adopted():
             before = children()
-            sys.stdout.flush()  # the child would flush it, too
+            flush_output()  # the child would, too
             child = os.fork()
             if child == 0:
                 be_the_child(partial(_do, work, notes))
