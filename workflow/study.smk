@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from functools import cache
 
 from snakemake.common.configfile import load_configfile
@@ -16,12 +15,14 @@ sys.path.insert(0, str(SCRIPTS))
 from opcost.configuration import targets_named_last
 from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
+from opcost.fingerprint import identity
 from opcost.plain_yaml import read_yaml
 from opcost.study import load_study
 from opcost.terminal import announce
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 
-BEGAN = time.time()
+SUMMARY = Path("results/summary.txt")
+SUMMARY_BEFORE = identity(SUMMARY)
 
 # The shell of each job duplicates its standard error into the log through this folder.
 if sys.platform == "linux" and not Path("/dev/fd").is_dir():
@@ -214,6 +215,5 @@ def missing_measurements(wildcards):
 
 def print_summary():
     """If this run has made it."""
-    summary = Path("results/summary.txt")
-    if summary.exists() and summary.stat().st_mtime > BEGAN:
-        announce(f"\n{summary.read_text(encoding='utf-8')}\nMore on one page: results/report.html")
+    if SUMMARY.exists() and identity(SUMMARY) != SUMMARY_BEFORE:
+        announce(f"\n{SUMMARY.read_text(encoding='utf-8')}\nMore on one page: results/report.html")

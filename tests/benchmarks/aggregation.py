@@ -27,6 +27,8 @@ from opcost.databases.aggregation import write_database
 from opcost.databases.measured import Measured
 from opcost.databases.merging import merge
 from opcost.rows import records, schemas
+from opcost.rows.columns import interval_columns
+from opcost.statistics import Estimate
 from opcost.tuples import manifest, model_tuples
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -52,8 +54,8 @@ def row(number: int) -> dict:
         **records.operator_columns(record(number)),
         "target": "gpu",
         "status": "ok",
-        **{f"{name}_s": random.random() for name in ("time", "time_ci_low", "time_ci_high")},
-        **{f"{name}_j": random.random() for name in ("energy", "energy_ci_low", "energy_ci_high")},
+        **interval_columns("time", "s", estimate_of(random.random())),
+        **interval_columns("energy", "j", estimate_of(random.random())),
         "batch_time_s": [random.random() for _ in range(BATCHES)],
         "batch_undisturbed": [True] * BATCHES,
         "power_sample_w": [random.random() for _ in range(SAMPLES)],
@@ -68,6 +70,11 @@ def row(number: int) -> dict:
         "torch_version": "2.15.0",
         "measured_at": datetime.now(UTC),
     }
+
+
+def estimate_of(value: float) -> Estimate:
+    """A result, uncertain by a tenth."""
+    return Estimate(value, 0.9 * value, 1.1 * value)
 
 
 def make_files(paths: Iterable[Path]) -> None:

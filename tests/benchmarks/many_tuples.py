@@ -29,7 +29,6 @@ TUPLES_PER_MODEL = 250
 NEW_TUPLES = 20
 EDGE = 100
 POLL_S = 0.25
-SETTLED_S = 11  # rows of younger files are read again when a database grows
 TICKS = os.sysconf("SC_CLK_TCK")
 
 FACTORY = '''
@@ -223,7 +222,6 @@ def seed(study: Study) -> None:
     print(f"{'writing the results directly':42}{time.monotonic() - start:>9.1f} s", flush=True)
     until = ["benchmark_operator", "benchmark_operator_again", "benchmark_model"]
     report("taking them over (--touch)", study.snakemake("--touch", "--until", *until))
-    time.sleep(SETTLED_S)
     report("database and comparison", study.snakemake())
 
 
