@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from opcost.devices.environment import stable_environment
 from opcost.devices.installation import installed_torch
 from opcost.environments.advice import advice, aside_name, refuse_changes, summary
 from opcost.environments.changes import changes_between, changes_of
+from opcost.environments.noticed import is_noted, refuse_and_note_changes
 from opcost.environments.present import changes_here
 from opcost.environments.recorded import measurements, recorded_environment
 from opcost.environments.set_aside import RUNNING, set_aside
@@ -160,6 +162,16 @@ def test_a_device_is_not_identified_beside_rows_of_another_environment(folder, c
     assert not (folder / "device.json").exists()
 
 
+def test_a_job_leaves_a_note_for_its_run(folder):
+    began_s = (folder / "device.json").stat().st_mtime
+    refuse_and_note_changes(folder, asdict(CPU))
+    assert not is_noted(folder, began_s)
+    with pytest.raises(OpcostError, match="thread library"):
+        refuse_and_note_changes(folder, asdict(replace(CPU, thread_library="libiomp5")))
+    assert is_noted(folder, began_s)
+    assert not is_noted(folder, began_s + 3600)
+
+
 def test_what_is_told_without_torch_is_what_a_job_finds(tmp_path, cpu, conditions):
     """Else a run would stop though nothing has changed."""
     device = DeviceFile("cpu", **stable_environment(cpu))
@@ -172,7 +184,7 @@ def test_the_advice_names_the_rows_and_commands(folder):
     text = advice(folder, changes_of(folder, now))
     assert f"{folder} holds 2 measurements of before" in text
     assert "\n    opcost set-aside local\n" in text
-    assert f"--target {aside_name('local')}=local\n" in text
+    assert f"--target {aside_name(folder)}=local\n" in text
     assert "snakemake --cores 1 --forcerun extract" in text
     line = summary(folder, changes_of(folder, now))
     assert "2.14.0 before, 2.15.0 now" in line
@@ -182,7 +194,7 @@ def test_the_advice_names_the_rows_and_commands(folder):
 def test_set_aside_rows_stay_as_they_are_under_another_name(folder):
     before = contents(folder)
     name = set_aside("local", folder.parent)
-    assert name == aside_name("local")
+    assert re.fullmatch(r"local_\d{4}_\d\d_\d\d", name)
     assert not folder.exists()
     assert contents(folder.parent / name) == before
 
@@ -192,8 +204,9 @@ def contents(folder):
 
 
 def test_what_is_set_aside_on_one_day_gets_names_of_its_own(folder):
+    announced = aside_name(folder)
     names = [set_aside("local", target_in(folder.parent).parent) for _ in range(3)]
-    assert names == [aside_name("local") + suffix for suffix in ("", "_2", "_3")]
+    assert names == [announced + suffix for suffix in ("", "_2", "_3")]
 
 
 def test_tuples_of_another_pytorch_are_extracted_again(folder, tiny_tuples):
@@ -210,7 +223,7 @@ def test_the_same_command_completes_what_a_kill_left(folder, tiny_tuples, monkey
     for name in ("first", "second"):
         outdated = replace(tiny_tuples[0], torch_version="2.14.0")
         write_model_tuples(folder.parent / "tuples" / f"{name}.pkl", outdated)
-    before = contents(folder)
+    before, name = contents(folder), aside_name(folder)
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         left = iter(range(steps))
         for step in ("unlink", "rename"):
@@ -218,7 +231,7 @@ def test_the_same_command_completes_what_a_kill_left(folder, tiny_tuples, monkey
         set_aside("local", folder.parent)
     if folder.exists():
         set_aside("local", folder.parent)
-    assert contents(folder.parent / aside_name("local")) == before
+    assert contents(folder.parent / name) == before
     assert list((folder.parent / "tuples").iterdir()) == []
 
 
@@ -240,12 +253,13 @@ def test_only_a_target_is_set_aside(folder, target):
 
 
 def test_the_command_sets_targets_aside(folder, monkeypatch):
-    target_in(folder.parent, "gpu", GPU)
+    gpu = target_in(folder.parent, "gpu", GPU)
+    names = [aside_name(folder), aside_name(gpu)]
     monkeypatch.chdir(folder.parents[1])
     result = CliRunner().invoke(main, ["set-aside", "local", "gpu"])
     assert result.exit_code == 0
-    assert f"results/local is now results/{aside_name('local')}." in result.output
-    assert (folder.parent / aside_name("gpu") / "device.json").exists()
+    assert f"results/local is now results/{names[0]}." in result.output
+    assert all((folder.parent / name / "device.json").exists() for name in names)
 
 
 def test_nothing_is_set_aside_while_a_run_goes_on(folder, monkeypatch):
@@ -282,8 +296,9 @@ def test_a_run_stops_before_it_mixes_two_pytorches_or_sets_the_old_rows_aside(do
     assert "PyTorch: 2.0.0 before, " in stopped.stderr
     assert "opcost set-aside local" in stopped.stderr
     assert stamps(done) == before
-    configure(done, environment_changes="set_aside")
-    old = contents(done.root / "results/local")
+    configure(done, environment_changes="set_aside", measured_again=1)
+    folder = done.root / "results/local"
+    old, name = contents(folder), aside_name(folder)
     assert done.run().returncode == 0
     assert len(stamps(done)) == 6
-    assert contents(done.root / "results" / aside_name("local")) == old
+    assert contents(folder.with_name(name)) == old

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from opcost.environments.advice import advice
+from opcost.environments.noticed import is_noted
 from opcost.environments.present import changes_here
 from opcost.environments.set_aside import set_aside
 
@@ -74,24 +75,34 @@ def notice_changed_environments():
         return
     try:
         changed = changed_environments()
-        if not changed:
-            return
-        if STUDY.environment_changes == "stop":
+        if changed and STUDY.environment_changes == "stop":
             raise OpcostError("\n\n".join(advice(*each) for each in changed.items()))
-        for folder, changes in changed.items():
-            name = set_aside(folder.name, folder.parent)
-            print(f"{folder} is now {folder.parent / name}: {'; '.join(map(str, changes))}")
     except OpcostError as error:
         raise WorkflowError(str(error)) from None
-    start_again()
+    set_aside_and_start_again(changed)
 
 
-def start_again():
-    """In this process: what is to be done is another thing now."""
+def set_aside_what_jobs_noticed():
+    """Once in a run: where jobs come to unlike machines, that would have no end."""
+    if STUDY.environment_changes == "set_aside" and not os.environ.get("OPCOST_SET_ASIDE"):
+        folders = [Path("results", target) for target in STUDY.conditions]
+        set_aside_and_start_again([folder for folder in folders if is_noted(folder, BEGAN)])
+
+
+def set_aside_and_start_again(folders):
+    """In this process: what is to be done is another thing then."""
+    if not folders or not workflow.is_main_process:
+        return
+    for folder in folders:
+        try:
+            print(f"{folder} is now {folder.parent / set_aside(folder.name, folder.parent)}")
+        except OpcostError as error:
+            raise WorkflowError(str(error)) from None
     elsewhere = any(word == "-d" or word.startswith("--directory") for word in sys.argv)
     if elsewhere or "snakemake" not in Path(sys.argv[0]).parts:
         raise WorkflowError("Run the same command again to measure in the present environment.")
     workflow.persistence.unlock()
     sys.stdout.flush()
     sys.stderr.flush()
+    os.environ["OPCOST_SET_ASIDE"] = "yes"
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

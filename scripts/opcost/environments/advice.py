@@ -1,5 +1,6 @@
 """What a person is told when the environment has changed, and what to do then."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -30,7 +31,7 @@ def advice(folder: Path, changes: Sequence[Change]) -> str:
         f"    opcost set-aside {target}",
         "  Run again. Then compare:",
         "    opcost diff results/database.parquet results/database.parquet "
-        f"--target {aside_name(target)}={target}",
+        f"--target {aside_name(folder)}={target}",
         "- Keep them under this name: give the target another name in the configuration, and run",
         f"    snakemake --cores 1{' --forcerun extract' if 'torch_version' in names else ''}",
         "- Go back to the environment of before.",
@@ -48,9 +49,11 @@ def summary(folder: Path, changes: Sequence[Change]) -> str:
     )
 
 
-def aside_name(target: str) -> str:
-    """What a target is called that is set aside today."""
-    return f"{target}_{date.today():%Y_%m_%d}"
+def aside_name(folder: Path) -> str:
+    """What the target of a folder is called if it is set aside now."""
+    day = f"{folder.name}_{date.today():%Y_%m_%d}"
+    names = itertools.chain([day], (f"{day}_{number}" for number in itertools.count(2)))
+    return next(name for name in names if not folder.with_name(name).exists())
 
 
 def _rows(folder: Path) -> str:

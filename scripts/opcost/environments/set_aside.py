@@ -5,7 +5,6 @@ done or not done. The tuples that another PyTorch extracted are deleted before.
 """
 
 import fcntl
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,7 +44,7 @@ def set_aside(target: str, results: Path) -> str:
     targets = [path.name for path in results.glob("*/") if _is_target(path)]
     if target not in targets:
         raise OpcostError(f"there is no target {target!r} in {results}. {closest(target, targets)}")
-    name = _free_name(target, results)
+    name = aside_name(results / target)
     for path in outdated_tuples(results):
         path.unlink()
     (results / target).rename(results / name)
@@ -71,9 +70,3 @@ def _torch_of(path: Path) -> str | None:
 
 def _is_target(folder: Path) -> bool:
     return (folder / "device.json").exists() or any((folder / kind).is_dir() for kind in KINDS)
-
-
-def _free_name(target: str, results: Path) -> str:
-    day = aside_name(target)
-    names = itertools.chain([day], (f"{day}_{number}" for number in itertools.count(2)))
-    return next(name for name in names if not (results / name).exists())

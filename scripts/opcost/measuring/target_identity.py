@@ -14,7 +14,7 @@ from typing import Any
 
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
 from opcost.devices.lock import exclusive
-from opcost.environments.advice import refuse_changes
+from opcost.environments.noticed import refuse_and_note_changes
 from opcost.errors import OpcostError
 from opcost.study import Target
 from opcost.terminal import announce
@@ -39,7 +39,7 @@ def identify_target(target: Target, output: Path) -> None:
     # Not by each of the processes that are forked below: it takes seconds.
     importlib.import_module("opcost.measuring.overhead")
     found = _identified(target)
-    refuse_changes(output.parent, asdict(found), target.any_of_kind)
+    refuse_and_note_changes(output.parent, asdict(found), target.any_of_kind)
     with exclusive(found.own_key, f"the identity of {found.device}"):
         if found.device == "cpu":  # No tenant shares a GPU, and its host runs ahead.
             found = _with_overhead(found, target, answer_of(partial(_quiet_s, target), _TIMEOUT_S))
@@ -89,7 +89,7 @@ def expected_device(settings: Target, target: str, device_file: Path) -> tuple[A
         _UNTIL_THE_END.enter_context(
             exclusive(found.own_key, f"target {target}", _ALLOTTED_TIMEOUT_S)
         )
-    refuse_changes(device_file.parent, asdict(found), settings.any_of_kind)
+    refuse_and_note_changes(device_file.parent, asdict(found), settings.any_of_kind)
     return device, device.watch(expected.quiet_s)
 
 

@@ -1,0 +1,35 @@
+"""What a job tells the run that it belongs to: that a target's environment has changed.
+
+Only a job opens the device, and on a cluster only a job sees the machine. The note lies in the
+target's folder, and stays with its rows when they are set aside.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from opcost.environments.advice import refuse_changes
+from opcost.errors import OpcostError
+from opcost.files import replacing
+
+_NAME = "environment_changed.txt"
+
+
+def refuse_and_note_changes(
+    folder: Path, now: Mapping[str, Any], any_of_kind: bool = False
+) -> None:
+    """Raises OpcostError, and leaves a note, if a target was measured in another environment."""
+    try:
+        refuse_changes(folder, now, any_of_kind)
+    except OpcostError as error:
+        with replacing(folder / _NAME) as temporary:
+            temporary.write_text(f"{error}\n", encoding="utf-8")
+        raise
+
+
+def is_noted(folder: Path, since_s: float) -> bool:
+    """Whether a job has left a note since a moment, in seconds since 1970."""
+    try:
+        return (folder / _NAME).stat().st_mtime >= since_s
+    except OSError:
+        return False
