@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import json
-import os
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -285,10 +284,8 @@ def test_a_containers_machine_id_tells_nothing_of_the_machine(monkeypatch, conta
 
 def test_a_run_stops_before_it_mixes_two_pytorches_or_sets_the_old_rows_aside(done):
     device = done.root / "results/local/device.json"
-    stamp = device.stat()
     device.write_text(json.dumps(json.loads(device.read_text()) | {"torch_version": "2.0.0"}))
-    os.utime(device, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    assert done.started() == [], "nothing is to be measured"
+    assert not any(rule.startswith("benchmark") for rule in done.started())
     next(done.root.glob(MEASUREMENTS)).unlink()
     before = stamps(done)
     stopped = done.run()
