@@ -253,3 +253,16 @@ def test_no_database_is_overwritten_by_its_merge(tmp_path):
     with pytest.raises(OpcostError, match="is one of the databases: name another file"):
         merge([path], tmp_path / "link.parquet")
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "sources", [b"{", b"[]", b'{"a": 1}', b'{"a": {"names": ["b"], "rows": -1}}']
+)
+def test_sources_that_cannot_be_are_named_with_the_remedy(tmp_path, sources):
+    path = tmp_path / "merged.parquet"
+    merge([database(tmp_path / "a.parquet", {})], path)
+    table = pq.read_table(path)
+    metadata = {**table.schema.metadata, b"opcost.sources": sources}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(OpcostError, match=r"what it was merged of.* merge its databases once more"):
+        merge([path], tmp_path / "again.parquet")

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opcost.errors import OpcostError
+from opcost.files import parse_json
 from opcost.rows import records, schemas
+from opcost.values import OBJECTS, TEXT, check_values, list_of, whole_number
 
 Sources = dict[str, dict[str, Any]]
 """Databases by id: `rows` that each has, and the `names` under which it was merged."""
 
 _KEY = "opcost.sources"
+_RULES = {"names": list_of(TEXT), "rows": whole_number(0)}
 _REMEDY = (
     "merge results/database.parquet of studies, or what `opcost merge` made of them; make {path} "
     "anew where it was measured"
@@ -32,11 +35,20 @@ def sources_of(path: Path) -> Sources:
         raise OpcostError(f"there is no database {path}")
     metadata = records.metadata(path)
     if _KEY in metadata:
-        return json.loads(metadata[_KEY])
+        return _checked(metadata[_KEY], path)
     with path.open("rb") as file:
         source = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     rows = pq.read_metadata(path).num_rows if metadata else 0
     return {source: {"names": [str(path)], "rows": rows}}
+
+
+def _checked(text: str, path: Path) -> Sources:
+    source, remedy = f"{path}: what it was merged of", "merge its databases once more"
+    sources = parse_json(text, source, remedy)
+    check_values({"sources": sources}, {"sources": OBJECTS}, source, remedy)
+    for merged in sources.values():
+        check_values(merged, _RULES, source, remedy)
+    return sources
 
 
 def united(documents: Iterable[Sources]) -> Sources:
