@@ -32,7 +32,7 @@ def read_yaml(path: Path) -> Any:
     except RecursionError:
         raise OpcostError(_too_deep(str(path))) from None
     except (yaml.YAMLError, ValueError) as error:
-        raise OpcostError(f"{path} is not valid YAML: {error}") from error
+        raise OpcostError(f"{path} is not valid YAML; repair it: {error}") from error
 
 
 def _load(text: str, source: str) -> Any:

@@ -198,7 +198,10 @@ def load_model(name: str, directory: Path, schema_path: Path) -> ModelDefinition
     path = directory / f"{name}.yaml"
     if not path.is_file():
         existing = [file.stem for file in directory.glob("*.yaml")]
-        raise OpcostError(f"there is no model config {path}. {closest(name, existing)}")
+        raise OpcostError(
+            f"there is no model config {path}: write it, or set `models` and `model_directory` to "
+            f"others. {closest(name, existing)}".rstrip()
+        )
     document = checked(read_yaml(path), schema_path, str(path))
     inputs = tuple(
         InputSpec(tuple(spec["shape"]), spec.get("dtype"), spec.get("high"))
@@ -217,5 +220,5 @@ def _source_digest(factory: str | None, directory: Path) -> str | None:
     try:
         tree = ast.parse(source.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise OpcostError(f"{source} is not valid Python: {error}") from error
+        raise OpcostError(f"{source} is not valid Python; repair it: {error}") from error
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]

@@ -4,7 +4,7 @@ import os
 import subprocess
 
 from faults.fault import BAD, BY_HAND, Found, fault
-from faults.study import Outcome, Study
+from faults.study import Outcome, Study, may_mount
 from faults.verdicts import all_of, message, refused, works
 
 SAME_AS_EVER = "works as ever"
@@ -58,7 +58,7 @@ def linked_results(study: Study) -> Found:
 
 @fault("50.1", "no /proc", "works, or refused with /proc")
 def no_proc(study: Study) -> Found:
-    if os.geteuid() != 0:
+    if not may_mount():
         return Found(BY_HAND, "only root may unmount /proc: `unshare -m`, `umount -l /proc`")
     measure_warm(study)
     script = 'umount -l /proc; exec "$@"'
@@ -107,7 +107,7 @@ def mounted(study: Study, options: str, *commands: str) -> Outcome:
 
 @fault("6.1", "results/ is full", "a message with the path; rows are kept; with space it resumes")
 def full_disk(study: Study) -> Found:
-    if not ROOT:
+    if not may_mount():
         return Found(BY_HAND, "only root may mount a small file system")
     run = " ".join(f"'{word}'" for word in study.command())
     outcome = mounted(
@@ -129,7 +129,7 @@ def full_disk(study: Study) -> Found:
 
 @fault("7.1", "results/ is read-only", "refused before anything is measured")
 def read_only_results(study: Study) -> Found:
-    if not ROOT:
+    if not may_mount():
         return Found(BY_HAND, "only root may mount a file system")
     study.rows()[0].unlink()
     run = " ".join(f"'{word}'" for word in study.command())
