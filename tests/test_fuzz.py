@@ -11,7 +11,7 @@ from opcost.errors import OpcostError
 from opcost.rows import records, schemas
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name != "configs"])
+@pytest.mark.parametrize("name", KINDS)
 def test_damaged_and_impossible_files_are_refused_in_words(name, tmp_path):
     tally = fuzz(name, KINDS[name], tmp_path, seconds=2, seed="tests")
     assert tally.cases > 0

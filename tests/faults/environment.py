@@ -74,6 +74,7 @@ def unwritable_home(study: Study) -> Found:
     return works(outcome) if outcome.code == 0 else refused(outcome, "HOME")
 
 
+TINY = ("tests/study/models/tiny_cnn.yaml", "-d", "results/database.parquet")
 ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
 
 
@@ -82,7 +83,7 @@ def ascii_terminal(study: Study) -> Found:
     measure_one(study)
     return all_of(
         works(study.snakemake(environment=ASCII)),
-        works(study.opcost("explain", "tests/study/models/tiny_cnn.yaml", environment=ASCII)),
+        works(study.opcost("explain", *TINY, environment=ASCII)),
         works(study.opcost("query", environment=ASCII)),
     )
 

@@ -90,4 +90,6 @@ def forks(study: Study) -> Found:
 def hangs(study: Study) -> Found:
     study.add_model(factory("time.sleep(10**6)"))
     study.measure_with(timeout_s=5)
+    if "extraction:" in (study.root / "workflow/schemas/config.schema.yaml").read_text():
+        study.configure(extraction={"timeout_s": 5})
     return refused(study.snakemake(timeout_s=60), "bad", "(?i)timeout|gave up|time")

@@ -51,8 +51,10 @@ def extract_contained(
             raise OpcostError(said)
     if death is not None:
         status, how = death
-        remedy = f" ({_SETTING[status]})" if status in _SETTING else ""
-        raise OpcostError(f"model {definition.name}: extraction failed: {how}{remedy}")
+        remedy = f", or raise {_SETTING[status]}" if status in _SETTING else ""
+        raise OpcostError(
+            f"model {definition.name}: extraction failed: {how}: repair its code{remedy}"
+        )
 
 
 def tuples_of(
