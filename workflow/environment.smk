@@ -43,7 +43,7 @@ def workflow_commit():
 
 # Not as a parameter: a commit is no reason to measure again.
 if workflow.is_main_process:
-    os.environ["OPCOST_COMMIT"] = workflow_commit() if (REPOSITORY / ".git").exists() else ""
+    os.environ.update(OPCOST_COMMIT=workflow_commit() if (REPOSITORY / ".git").exists() else "")
 
 
 def targets_to_measure_on():
@@ -104,5 +104,5 @@ def set_aside_and_start_again(folders):
     workflow.persistence.unlock()
     sys.stdout.flush()
     sys.stderr.flush()
-    os.environ["OPCOST_SET_ASIDE"] = "yes"
+    os.environ.update(OPCOST_SET_ASIDE="yes")
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -18,14 +18,14 @@ from opcost.errors import OpcostError
 from opcost.fingerprint import identity
 from opcost.plain_yaml import read_yaml
 from opcost.study import load_study
-from opcost.terminal import announce
+from opcost.terminal import announce, has_descriptor_files
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 
 SUMMARY = Path("results/summary.txt")
 SUMMARY_BEFORE = identity(SUMMARY)
 
-# The shell of each job duplicates its standard error into the log through this folder.
-if sys.platform == "linux" and not Path("/dev/fd").is_dir():
+# The shell of each job duplicates its standard error into the log through one of these.
+if sys.platform == "linux" and not has_descriptor_files():
     raise WorkflowError(
         "jobs need /dev/fd, which is a link to /proc/self/fd, and /proc is not mounted: mount it "
         "(mount -t proc proc /proc), and run again"

@@ -33,6 +33,11 @@ def flush_output() -> None:
         drop_output()
 
 
+def has_descriptor_files() -> bool:
+    """Whether open files have names, `/dev/fd/N`, by which a shell hands them to a command."""
+    return os.path.isdir("/dev/fd")
+
+
 def drop_output() -> None:
     """Forget standard output: what it still holds would fail once more when Python exits."""
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open to the end
