@@ -20,4 +20,5 @@ def asked_for(
         for target, settings in conditions.items()
         for tuple_id in tuple_ids
     )
-    return database.take([numbers[key] for key in wanted if key in numbers])
+    found = [numbers[key] for key in wanted if key in numbers]
+    return database.take(pa.array(found, pa.int64()))
