@@ -112,7 +112,7 @@ class Run:
 
 def ended(study: Study, process: subprocess.Popen, earlier: Run | None = None) -> Run:
     with process:
-        output, _ = process.communicate(timeout=240)
+        output, _ = process.communicate(timeout=600)
     newest = max(earlier.jobs) if earlier else 0
     jobs = {job: found for job, found in study.cluster.jobs().items() if job > newest}
     members = {job: names for job, names in study.members().items() if job in jobs}
