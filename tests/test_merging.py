@@ -214,7 +214,7 @@ def test_one_command_merges_and_says_what_it_did(tmp_path):
         "1 superseded by a better or newer row",
         "3 rows kept:",
         "local, Simulated, torch 2.15.0, protocol 3, 1 of them failed",
-        "Target 'local' has 2 conditions_ids: add up no rows of two of them. They differ in "
+        "Target 'local' has 2 conditions_ids, whose rows must not be added up. They differ in "
         f"device_uuid_hash ({'a' * 16} and {'b' * 16}).",
     ):
         assert f"{line}\n" in completed.stdout

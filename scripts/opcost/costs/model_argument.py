@@ -16,6 +16,7 @@ from opcost.study import load_model
 
 MODEL_SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "model.schema.yaml"
 
+_DEFAULT_MODELS = Path("config/models")
 _INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?")
 _MODEL_DTYPES = ("float32", "float16", "bfloat16", "float64")
 _DTYPES = (*_MODEL_DTYPES, "int64", "int32", "bool")
@@ -107,7 +108,10 @@ def study_lines(definition: ModelDefinition, config: Path | None = None) -> tupl
     `config` is the model config that it was read from, if it was.
     """
     if config is not None:
-        return "have this in config/config.yaml", _yaml({"models": [config.stem]})
+        chosen: dict[str, Any] = {"models": [config.stem]}
+        if config.parent != _DEFAULT_MODELS:
+            chosen["model_directory"] = str(config.parent)
+        return "have this in config/config.yaml", _yaml(chosen)
     if definition.zoo:
         batch_size = 1 if definition.inputs_in_list else definition.inputs[0].shape[0]
         chosen = {"names": [definition.model], "batch_size": batch_size}

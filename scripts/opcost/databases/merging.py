@@ -66,7 +66,7 @@ class Merge:
         for target, count in sorted(Counter(group.target for group in self.kept).items()):
             if count > 1:
                 lines.append(
-                    f"Target {target!r} has {count} conditions_ids: add up no rows of two of them. "
+                    f"Target {target!r} has {count} conditions_ids, whose rows must not be added up. "
                     f"They differ in {self._differences(target)}."
                 )
         return "\n".join(lines)

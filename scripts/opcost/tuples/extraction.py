@@ -296,5 +296,5 @@ def _why_not(
     first_line = message(error).splitlines()[0].rstrip(".")
     return OpcostError(
         f"model {name} cannot run on inputs of shape {shapes}: {place}: {first_line}"
-        f"{place_of(error)}. Check its inputs"
+        f"{place_of(error)}. Check its inputs and this module"
     )
