@@ -66,8 +66,8 @@ class Merge:
         for target, count in sorted(Counter(group.target for group in self.kept).items()):
             if count > 1:
                 lines.append(
-                    f"Target {target!r} has {count} conditions_ids, whose rows must not be added up. "
-                    f"They differ in {self._differences(target)}."
+                    f"Target {target!r} has {count} conditions_ids, whose rows must not be added "
+                    f"up. They differ in {self._differences(target)}."
                 )
         return "\n".join(lines)
 
