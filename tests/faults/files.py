@@ -104,8 +104,8 @@ damaged("11.1", "a row twice in a file", of_operators, double)
 
 @fault("12.1", "1500 times a bit of a row file flipped", "refused, or equal values")
 def flipped_bits(study: Study) -> Found:
-    here = Path(__file__).parent.parent
-    environment = {"PYTHONPATH": f"{study.root / 'scripts'}:{here}"}
+    shutil.copytree(Path(__file__).parent.parent / "fuzz", study.root / "fuzz")
+    environment = {"PYTHONPATH": f"{study.root / 'scripts'}:{study.root}"}
     code = (
         "import sys; from fuzz.bits import flip_row_file; "
         "print(flip_row_file(sys.argv[1], 1500, seed=0))"

@@ -48,6 +48,7 @@ FOREIGN_EXCEPTION = re.compile(
     re.MULTILINE,
 )
 """How Snakemake shows an exception that nobody foresaw."""
+OUR_EXCEPTION = re.compile(r"OpcostError|WorkflowError:\s+(?!At least one job|\s)")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Outcome:
     @property
     def traceback(self) -> bool:
         """Whether it showed a traceback of Python's, or Snakemake's short form of one."""
-        in_snakemake = FOREIGN_EXCEPTION.search(self.text) and "OpcostError" not in self.text
+        in_snakemake = FOREIGN_EXCEPTION.search(self.text) and not OUR_EXCEPTION.search(self.text)
         return "Traceback (most recent call last)" in self.text or bool(in_snakemake)
 
 
