@@ -112,7 +112,7 @@ def _text(value: str, where: str) -> str:
 def _too_many(source: str) -> str:
     return (
         f"{source} holds more than {_MOST_VALUES} values (those of an alias count wherever it is "
-        "used): it is no configuration"
+        "used): it is no configuration; write its values out"
     )
 
 

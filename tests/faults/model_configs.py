@@ -7,7 +7,7 @@ import yaml
 from faults import rows
 from faults.fault import POOR, Found, fault
 from faults.study import STUDY, Study
-from faults.verdicts import all_of, explained, held, message, refused
+from faults.verdicts import all_of, explained, held, message, refused, works
 
 
 @fault("35.4", "a negative size in the manifest", "refused, or a failed row")
@@ -19,6 +19,8 @@ def negative_size(study: Study) -> Found:
     manifest.write_text("\n".join(changed) + "\n")
     path.unlink()
     outcome = study.snakemake()
+    if manifest.read_text() != "\n".join(changed) + "\n":
+        return works(outcome)  # made again, from the models
     if outcome.code == 0:
         status = rows.read(path)[0]["status"]
         return held(status == "error", f"exit 0, a row of status {status}")
