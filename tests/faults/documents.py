@@ -12,7 +12,7 @@ from faults import rows
 from faults.fault import BAD, GOOD, POOR, Found, fault
 from faults.study import Outcome, Study
 from faults.values import remade
-from faults.verdicts import all_of, file_and_remedy, held, refused
+from faults.verdicts import all_of, file_and_remedy, held, refused, works
 
 
 def json_file(
@@ -179,4 +179,7 @@ def pickle_of_wrong_values(study: Study) -> Found:
 def pickle_of_another_model(study: Study) -> Found:
     path = study.results / "tuples" / "tiny_cnn.pkl"
     shutil.copy(path.with_name("tiny_mlp.pkl"), path)
-    return refused(remade(study), "tiny_cnn", "tiny_mlp", "(?i)delete")
+    outcome = remade(study)
+    if pickle.loads(path.read_bytes())["model"] == "tiny_cnn":
+        return works(outcome)  # extracted again
+    return refused(outcome, "tiny_cnn", "tiny_mlp", "(?i)delete")
