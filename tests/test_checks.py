@@ -74,6 +74,11 @@ def test_what_can_be_true_is_read(path, changes):
         ("sentinel_time_s", -1.0),
         ("sm_clock_mhz", -1.0),
         ("batch_time_s", [-1e-3]),
+        ("energy_j", 1e3),
+        ("device_name", "\x1b[31mred"),
+        ("flags", [None]),
+        ("target", None),
+        ("operator", "aten.linear.default"),
         ("energy_j", 0.0),
         ("flops", -5),
         ("utilisation", 1.5),
@@ -94,6 +99,16 @@ def test_a_value_that_cannot_be_true_is_named_with_file_and_remedy(path, column,
     message = str(caught.value)
     assert message.startswith(f"{path} is damaged: {column} of ")
     assert f"delete {path}" in message
+
+
+def test_the_time_lies_among_its_batches(path):
+    with pytest.raises(OpcostError, match=r"time_s of .*; allowed: a value among those of batch"):
+        read(path, ROW | {"batch_time_s": [2e-3, 3e-3]})
+
+
+def test_energy_with_a_reason_why_there_is_none_is_damage(path):
+    with pytest.raises(OpcostError, match=r"energy_j of .*; allowed: null where energy_reason"):
+        read(path, ROW | {"energy_reason": "no sensor"})
 
 
 @pytest.mark.parametrize("column", ["time_s", "energy_j", "power_w"])

@@ -31,7 +31,7 @@ def row(number=0, target="local"):
         "time_s": 1e-3,
         "flags": [],
         "conditions_json": "{}",
-        "batch_time_s": [1e-3 * number] * number,
+        "batch_iterations": number,
     }
 
 

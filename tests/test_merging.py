@@ -26,7 +26,7 @@ ROW = {
     "target": "local",
     "status": "ok",
     "time_s": 1e-3,
-    "batch_time_s": [1e-3, 2e-3],
+    "batch_time_s": [1e-9, 1e-3, 2e-3],
     "converged": True,
     "flags": [],
     "protocol_version": 3,

@@ -142,6 +142,7 @@ def test_a_shape_fits_itself_with_any_of_its_sizes_left_open(tmp_path_factory, s
     path = tmp_path_factory.mktemp("shape") / "database.parquet"
     operator_columns = {
         "tuple_id": operator_tuple.tuple_id,
+        "operator": operator_tuple.operator,
         "canonical_json": operator_tuple.canonical_json,
     }
     records.write(path, schemas.DATABASE, [row("add", time_s=1e-3) | operator_columns])

@@ -7,10 +7,10 @@ Whether a batch counts is decided by the sentinel before and after it and by how
 system let the thread wait for the processor meanwhile, never by the batch's own time.
 """
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter  # bound here: a model may replace the one in `time`
 
 import torch
 
@@ -123,8 +123,8 @@ def elapsed_and_waited_s() -> tuple[float, float]:
     try:
         counts = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
     except OSError:
-        return time.perf_counter(), 0.0
-    return time.perf_counter(), int(counts[1]) * 1e-9
+        return perf_counter(), 0.0
+    return perf_counter(), int(counts[1]) * 1e-9
 
 
 def core_sentinel() -> Callable[[], float]:
@@ -137,9 +137,9 @@ def core_sentinel() -> Callable[[], float]:
     weight = torch.randn(64, 64, 3, 3, generator=generator)
 
     def time_once() -> float:
-        start = time.perf_counter()
+        start = perf_counter()
         torch.conv2d(image, weight, padding=1)
-        return time.perf_counter() - start
+        return perf_counter() - start
 
     def sentinel() -> float:
         time_once()
@@ -155,8 +155,8 @@ def find_quiet_s(seconds: float = _QUIET_S) -> float:
     """
     sentinel = core_sentinel()
     times_s = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    end = perf_counter() + seconds
+    while perf_counter() < end:
         times_s.append(sentinel())
     return _first_decile(times_s)
 

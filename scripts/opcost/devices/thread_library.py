@@ -1,5 +1,6 @@
 """Which libraries run PyTorch's threads and matrix products on the processor."""
 
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,12 +10,22 @@ import torch
 _RUNTIME = re.compile(r"/lib(gomp|iomp5|omp)[-.][^/]*$")
 
 
+_NARROWING = (
+    "DNNL_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "ONEDNN_MAX_CPU_ISA",
+)
+"""Variables that keep libraries from using instructions which PyTorch's own capability lists."""
+
+
 def thread_library() -> str:
     """OpenMP runtimes, MKL and vector instructions: `libgomp, MKL 2024.2, AVX512`."""
     info = torch.__config__.parallel_info()
     mkl = re.search(r"Math Kernel Library Version ([\d.]+)", info)
     parts = [*_runtimes(), *([f"MKL {mkl[1]}"] if mkl else [])]
-    return ", ".join([*parts, torch.backends.cpu.get_cpu_capability()])
+    narrowed = [f"{name}={os.environ[name]}" for name in _NARROWING if os.environ.get(name)]
+    return ", ".join([*parts, torch.backends.cpu.get_cpu_capability(), *narrowed])
 
 
 def _runtimes() -> list[str]:

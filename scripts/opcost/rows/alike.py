@@ -150,8 +150,10 @@ def _settings(text: str) -> Mapping[str, Any]:
     return found
 
 
-def _any_of_kind(conditions_json: str) -> bool:
-    return bool(_settings(conditions_json).get("target.any_of_kind"))
+def _any_of_kind(conditions_json: str | None) -> bool:
+    return conditions_json is not None and bool(
+        _settings(conditions_json).get("target.any_of_kind")
+    )
 
 
 def _as_texts(counts: Mapping[Any, int]) -> dict[str, int]:

@@ -5,6 +5,7 @@ interval; what failed has no result; counts are not negative; settings agree wit
 is never wrong where a value may be unknown.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ import pyarrow.compute as pc
 
 from opcost.errors import OpcostError
 from opcost.rows.alike import settings_of
+from opcost.rows.column import Role
+from opcost.rows.columns import MEASUREMENT
 from opcost.tuples.operator_tuple import id_of
 
 STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
@@ -31,6 +34,20 @@ _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|spread|lo
 the beginning of the window, and differences of counters, which a driver may reset."""
 
 _ROUNDING = 1e-9
+_PRODUCT = 0.01
+"""Relative: energy is time x power, and the median lies among the batches, but for rounding."""
+
+_OVERHEAD_S = (-0.01, 1.0)
+_CONTROL = r"[\x00-\x1f\x7f-\x9f]"
+_TEXTS = {
+    column.name
+    for column in MEASUREMENT
+    if pa.types.is_string(column.type)
+    and column.role not in (Role.RESULT, Role.RAW)
+    and column.name != "conditions_json"
+}
+"""Columns of one line: a control character in one would command the terminal that shows it."""
+
 _IN_JSON = {
     "protocol_version": "protocol_version",
     "cache_state": "measurement.cache_state",
@@ -75,6 +92,9 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
             yield from _outside_interval(name, columns)
     if "status" in columns:
         yield from _against_status(columns)
+    yield from _against_batches(columns)
+    yield from _against_power(columns)
+    yield from _unreadable(columns)
     yield from _against_settings(columns)
     yield from _of_another_tuple(columns)
 
@@ -99,6 +119,10 @@ def _adds_up(column: pa.Array) -> bool:
 def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
     if name in _RESULTS:
         low, high = _RESULTS[name]
+        wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
+        yield from _where(name, column, wrong, f"{low:g} to {high:g}, or null")
+    elif "_overhead_" in name and pa.types.is_floating(column.type):
+        low, high = _OVERHEAD_S
         wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
         yield from _where(name, column, wrong, f"{low:g} to {high:g}, or null")
     elif name in _SHARES:
@@ -131,7 +155,7 @@ def _against_status(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     known = pc.is_in(status, pa.array(STATUSES))
     yield from _where("status", status, pc.invert(known), ", ".join(STATUSES))
     ok = pc.equal(status, "ok")
-    for name in ("time_s", "flags"):
+    for name in ("time_s", "flags", "target"):
         if name in columns:
             wrong = pc.and_(ok, pc.is_null(columns[name]))
             yield from _where(name, columns[name], wrong, "a value where status is ok")
@@ -163,6 +187,48 @@ def _against_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
                 yield Problem(position, name, value, f"{stated!r}, as in conditions_json")
 
 
+def _against_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    """The time is the median over batches, or over some of them: it lies among them."""
+    batches = columns.get("batch_time_s")
+    if batches is None or "time_s" not in columns:
+        return
+    values = np.asarray(batches.flatten())
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(batches), 0))
+    rows = np.flatnonzero(lengths)
+    if not len(rows):
+        return
+    starts = np.cumsum(lengths[rows]) - lengths[rows]
+    least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    times = np.asarray(columns["time_s"].cast(pa.float64()).to_numpy(zero_copy_only=False))[rows]
+    outside = (times < least * (1 - _PRODUCT)) | (times > most * (1 + _PRODUCT))
+    for position in rows[outside][:1]:
+        value = columns["time_s"][int(position)].as_py()
+        yield Problem(int(position), "time_s", value, "a value among those of batch_time_s")
+
+
+def _against_power(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    energy = columns.get("energy_j")
+    if energy is None:
+        return
+    if "energy_reason" in columns:
+        wrong = pc.and_(pc.is_valid(energy), pc.is_valid(columns["energy_reason"]))
+        yield from _where("energy_j", energy, wrong, "null where energy_reason says why")
+    if "power_w" in columns and "time_s" in columns:
+        product = pc.multiply(columns["power_w"], columns["time_s"])
+        apart = pc.greater(pc.abs(pc.subtract(energy, product)), pc.multiply(product, _PRODUCT))
+        yield from _where("energy_j", energy, apart, "time_s x power_w")
+
+
+def _unreadable(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    for name in _TEXTS & columns.keys():
+        found = pc.match_substring_regex(columns[name], _CONTROL)
+        yield from _where(name, columns[name], found, "text without control characters")
+    if "flags" in columns:
+        flags = columns["flags"].flatten()
+        if flags.null_count or pc.any(pc.match_substring_regex(flags, _CONTROL)).as_py():
+            yield Problem(0, "flags", "a flag that is null or unprintable", "names of flags")
+
+
 def _of_another_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     if "tuple_id" not in columns or "canonical_json" not in columns:
         return
@@ -171,6 +237,13 @@ def _of_another_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         if text is not None and tuple_id != id_of(text):
             yield Problem(position, "tuple_id", tuple_id, "the id of the row's canonical_json")
             return
+    if "operator" in columns:
+        texts = columns["canonical_json"].to_pylist()
+        for position, operator in enumerate(columns["operator"].to_pylist()):
+            ending = f'"operator":{json.dumps(operator)}}}'
+            if operator is not None and texts[position] and not texts[position].endswith(ending):
+                yield Problem(position, "operator", operator, "that of the row's canonical_json")
+                return
 
 
 def _where(name: str, column: pa.Array, wrong: pa.Array, allowed: str) -> Iterator[Problem]:

@@ -36,7 +36,7 @@ _LONGEST_WAIT_S = 3600.0
 
 _HINTS: dict[int, str] = {
     signal.SIGKILL: "the system may have run out of memory",
-    signal.SIGALRM: "the power meter did not answer",
+    signal.SIGALRM: "an alarm went off, as when the power meter does not answer",
 }
 
 _notes: int | None = None
