@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from unittest import mock
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,6 +188,21 @@ def test_a_row_whose_file_is_damaged_later_stays_until_the_file_can_be_read(tmp_
     path.write_bytes(good)
     assert aggregate(tmp_path, asked=()) == []
     assert sorted(times(tmp_path)) == [1.0, 3.0, 20.0]
+
+
+def test_of_a_database_that_another_program_changed_no_row_is_taken(tmp_path):
+    for number in (1, 2):
+        path = measure(tmp_path, number, time_s=float(number))
+    aggregate(tmp_path)
+    database_file = tmp_path / "database.parquet"
+    rows = pq.read_table(database_file)
+    rows = rows.replace_schema_metadata(pq.read_metadata(database_file).metadata)
+    index = rows.schema.get_field_index("time_s")
+    halves = pa.array([time_s / 2 for time_s in rows["time_s"].to_pylist()])
+    pq.write_table(rows.set_column(index, rows.schema.field(index), halves), database_file)
+    tear(path)
+    aggregate(tmp_path, asked=())
+    assert times(tmp_path) == [1.0]
 
 
 def spreads(tmp_path, *factors, **conditions):

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import json
+import os
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -271,6 +272,24 @@ def test_nothing_is_set_aside_while_a_run_goes_on(folder, monkeypatch):
         assert "a run of the workflow is going on" in result.output
         assert folder.exists()
     assert CliRunner().invoke(main, ["set-aside", "local"]).exit_code == 0
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("elsewhere", path)])
+def test_what_is_no_file_of_a_runs_lock_is_refused_at_once(folder, monkeypatch, make):
+    monkeypatch.chdir(folder.parents[1])
+    RUNNING.parent.mkdir()
+    make(RUNNING)
+    result = CliRunner().invoke(main, ["set-aside", "local"])
+    assert result.exit_code == 1
+    assert f"{RUNNING}" in result.output
+    assert folder.exists()
+
+
+def test_of_a_target_that_was_set_aside_already_no_measurement_is_promised(folder, monkeypatch):
+    monkeypatch.chdir(folder.parents[1])
+    name = set_aside("local", folder.parent)
+    result = CliRunner().invoke(main, ["set-aside", name])
+    assert f"If the study has a target {name}, the next run measures it." in result.output
 
 
 @pytest.mark.parametrize("container", [False, True])

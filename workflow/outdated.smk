@@ -23,10 +23,6 @@
 # A kill leaves files that are whole (`opcost.files`), and no note. A file that is restored, copied,
 # moved or written by hand differs from the note, or says itself what it is of.
 
-import os
-import time
-from contextlib import suppress
-
 from opcost import fingerprint
 from opcost.databases.measured import find_measured
 
@@ -57,31 +53,11 @@ def forget_old_notes():
     for name, asked in ASKED.items():
         inputs = find_measured(RESULTS).files if name == "database" else None
         if not fingerprint.is_current(note_of(name), asked, inputs):
-            forget(note_of(name))
-
-
-def forget(note):
-    try:
-        note.unlink(missing_ok=True)
-    except OSError as error:
-        raise WorkflowError(
-            f"{note} cannot be deleted ({error.strerror}): a run writes into results/; make it "
-            "writable for this user, or run in a copy"
-        ) from None
-
-
-def end_future():
-    """Snakemake refuses to make a table of files that are newer than the clock: so are those that
-    were written before the clock was set back."""
-    now = time.time()
-    for path in RESULTS.rglob("*"):
-        with suppress(OSError):
-            if path.stat().st_mtime > now + 1:
-                os.utime(path, (now, now))
+            checked(fingerprint.forget, note_of(name))
 
 
 if workflow.is_main_process:
-    end_future()
+    fingerprint.end_future(RESULTS)
     forget_old_notes()
 
 known_as_current = set()

@@ -8,12 +8,15 @@ inputs were (known by size, times and inode), and its content.
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from opcost.files import replacing
+from opcost.errors import OpcostError
+from opcost.files import check_readable, read_json, replacing
 
 
 def identity(path: Path) -> str:
@@ -32,11 +35,12 @@ def of(value: Any) -> str:
 
 
 def content(path: Path) -> str:
-    """16 digits that change with the bytes of a file."""
+    """16 digits that change with the bytes of a file; none of a pipe, a device or a folder."""
     try:
+        check_readable(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    except OSError:
+    except (OSError, OpcostError):
         return ""
 
 
@@ -62,15 +66,46 @@ def is_current(note: Path, asked: str, inputs: Iterable[Path] | None = None) -> 
     """Whether a table would come out as it is: the same was asked of the same inputs.
 
     `inputs` are those that there are now; without them, those of the note are meant. A note that
-    is missing or damaged says nothing.
+    is missing or damaged says nothing, nor does one that names tables of another folder than that
+    which holds the folder of the notes.
     """
     try:
-        document = json.loads(note.read_text(encoding="utf-8"))
+        document = read_json(note, "delete it")
         paths = document["inputs"] if inputs is None else map(str, inputs)
+        outputs = document["outputs"]
+        tables = os.path.abspath(note.parent.parent)
         return bool(
             document["asked"] == asked
             and document["inputs"] == {path: identity(Path(path)) for path in paths}
-            and document["outputs"] == {path: content(Path(path)) for path in document["outputs"]}
+            and all(Path(os.path.abspath(path)).is_relative_to(tables) for path in outputs)
+            and all(outputs.values())
+            and outputs == {path: content(Path(path)) for path in outputs}
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OpcostError, OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def forget(note: Path) -> None:
+    """Delete a note, if there is one. Raises OpcostError if it cannot be deleted."""
+    if note.is_dir() and not note.is_symlink():
+        raise OpcostError(f"{note} is a folder, not a file: move it away, and run again")
+    try:
+        note.unlink(missing_ok=True)
+    except OSError as error:
+        raise OpcostError(
+            f"{note} cannot be deleted ({error.strerror}): a run writes into {note.parent.parent}; "
+            "make it writable for this user, or run in a copy"
+        ) from None
+
+
+def end_future(folder: Path) -> None:
+    """Files that are newer than the clock get its time.
+
+    Snakemake refuses to make a table of such files, as were written before the clock was set back.
+    No link is followed: what lies elsewhere is not ours.
+    """
+    now = time.time()
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            if path.lstat().st_mtime > now + 1:
+                os.utime(path, (now, now), follow_symlinks=False)

@@ -25,4 +25,7 @@ def command(targets: tuple[str, ...]) -> None:
     with no_run_going_on():
         for target in targets:
             new = results / set_aside(target, results)
-            click.echo(f"{results / target} is now {new}. Run again to measure {target}.")
+            click.echo(
+                f"{results / target} is now {new}. "
+                f"If the study has a target {target}, the next run measures it."
+            )

@@ -2,7 +2,8 @@
 
 To read thousands of small files takes longer than all else that follows one new measurement; the
 earlier database has their rows. It says of each row which file it came from, by the file's identity
-(size, times, inode), and the row is taken if the file is that one still.
+(size, times, inode), and the row is taken if the file is that one still. A database that another
+program has written since, which leaves out its seal, may say anything: none of its rows is taken.
 """
 
 import bisect
@@ -14,6 +15,7 @@ import pyarrow as pa
 from opcost.databases.measured import place
 from opcost.fingerprint import identity
 from opcost.rows import records, schemas
+from opcost.rows.seal import is_sealed
 
 FILES = "opcost.files"
 """Metadata of a database: of each row, in their order, the identity of its file, or `-`."""
@@ -25,7 +27,8 @@ class EarlierRows:
     """The rows that an earlier database has for these files.
 
     `numbers` are theirs, by path; they rise with the paths. Those in `same` need not be read again.
-    Both are empty where there is no earlier database, or one of another schema version.
+    Both are empty where there is no earlier database, one of another schema version, or one that
+    another program wrote.
     """
 
     def __init__(self, database: Path, paths: Sequence[Path]) -> None:
@@ -78,6 +81,8 @@ def _rows_by_place(database: Path) -> dict[tuple[str, str], tuple[int, str]]:
     if FILES not in metadata or any(
         metadata.get(key.decode()) != value.decode() for key, value in expected.items()
     ):
+        return {}
+    if not is_sealed(database):
         return {}
     rows = records.read(database, schemas.DATABASE, _KEY)
     files = metadata[FILES].split()

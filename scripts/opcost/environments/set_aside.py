@@ -5,6 +5,8 @@ done or not done. The tuples that another PyTorch extracted are deleted before.
 """
 
 import fcntl
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 from opcost.devices.installation import installed_torch
 from opcost.environments.advice import aside_name
 from opcost.environments.recorded import KINDS
-from opcost.errors import OpcostError, closest
+from opcost.errors import OpcostError, closest, refusal
 from opcost.tuples.model_tuples import read_model_tuples
 
 RUNNING = Path(".snakemake/opcost.alive")
@@ -22,17 +24,29 @@ RUNNING = Path(".snakemake/opcost.alive")
 @contextmanager
 def no_run_going_on(running: Path = RUNNING) -> Iterator[None]:
     """None begins within the block either. Raises OpcostError if there is one."""
-    if not running.exists():
+    try:
+        descriptor = os.open(running, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
         yield
         return
-    with running.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OpcostError(
-                "a run of the workflow is going on in this folder: wait until it has ended"
-            ) from None
+    except OSError as error:
+        raise OpcostError(refusal(error)) from error
+    try:
+        _lock(descriptor, running)
         yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, running: Path) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OpcostError(f"{running} is a pipe or a device, not a file: delete it and run again")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise OpcostError(
+            "a run of the workflow is going on in this folder: wait until it has ended"
+        ) from None
 
 
 def set_aside(target: str, results: Path) -> str:

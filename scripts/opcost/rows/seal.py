@@ -29,12 +29,23 @@ def seal(path: Path) -> None:
 
 def check_seal(path: Path) -> None:
     """Raises BrokenSeal if the file has such a checksum, and another footer than was written."""
+    found, expected = _seals(path)
+    if found.startswith(_MARK) and found != expected:
+        raise BrokenSeal("its footer has changed since it was written")
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether the file has the checksum of its footer: opcost wrote it, and nothing else since."""
+    found, expected = _seals(path)
+    return found == expected
+
+
+def _seals(path: Path) -> tuple[bytes, bytes]:
+    """What stands before a file's footer, and the checksum that belongs there."""
     with path.open("rb") as file:
         start, footer = _footer(file)
         file.seek(max(start - _SEAL_BYTES, 0))
-        found = file.read(_SEAL_BYTES)
-    if found.startswith(_MARK) and found != _MARK + hashlib.sha256(footer).digest():
-        raise BrokenSeal("its footer has changed since it was written")
+        return file.read(_SEAL_BYTES), _MARK + hashlib.sha256(footer).digest()
 
 
 def _footer(file: BinaryIO) -> tuple[int, bytes]:
