@@ -74,6 +74,7 @@ def test_what_can_be_true_is_read(path, changes):
         ("sentinel_time_s", -1.0),
         ("sm_clock_mhz", -1.0),
         ("batch_time_s", [-1e-3]),
+        ("batch_undisturbed", [True]),
         ("energy_j", 1e3),
         ("device_name", "\x1b[31mred"),
         ("flags", [None]),

@@ -192,6 +192,10 @@ def _against_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     batches = columns.get("batch_time_s")
     if batches is None or "time_s" not in columns:
         return
+    if "batch_undisturbed" in columns:
+        judged = columns["batch_undisturbed"]
+        apart = pc.not_equal(pc.list_value_length(batches), pc.list_value_length(judged))
+        yield from _where("batch_undisturbed", judged, apart, "a value for each batch")
     values = np.asarray(batches.flatten())
     lengths = np.asarray(pc.fill_null(pc.list_value_length(batches), 0))
     rows = np.flatnonzero(lengths)
