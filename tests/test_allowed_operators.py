@@ -18,7 +18,8 @@ SPEC = TensorSpec((2, 3), "float32")
 OF_TORCHVISION_MODELS = (
     (Path(__file__).parent / "operators_of_torchvision.txt").read_text(encoding="utf-8").split()
 )
-"""What the models of torchvision execute, all families but `quantization`."""
+"""What models of torchvision execute: of all families but `quantization`, not of every variant of
+the mask and keypoint detectors."""
 
 
 def operators():
