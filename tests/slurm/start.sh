@@ -57,6 +57,7 @@ CONF
 cat > "$folder/etc/task_prolog" << PROLOG
 #!/bin/sh
 echo "export TMPDIR=$folder/tmp/\$SLURMD_NODENAME"
+echo "export OPCOST_LOCKS=$folder/tmp/\$SLURMD_NODENAME"
 PROLOG
 chmod +x "$folder/etc/task_prolog"
 
