@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.errors import OpcostError
-from opcost.files import check_readable, read_json, replacing
+from opcost.files import check_readable, read_json, write_json
 
 
 def identity(path: Path) -> str:
@@ -56,10 +56,7 @@ def noted(
     before = {str(path): identity(Path(path)) for path in inputs}
     yield
     made = {path: content(Path(path)) for path in outputs if path != note}
-    with replacing(Path(note)) as temporary:
-        temporary.write_text(
-            json.dumps({"asked": asked, "inputs": before, "outputs": made}), encoding="utf-8"
-        )
+    write_json(Path(note), {"asked": asked, "inputs": before, "outputs": made})
 
 
 def is_current(note: Path, asked: str, inputs: Iterable[Path] | None = None) -> bool:

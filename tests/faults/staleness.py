@@ -32,7 +32,7 @@ NEWEST = "the database holds what the files hold"
 
 
 @fault(
-    "29.1", "database written two days ahead, the clock corrected, a tuple measured anew", NEWEST
+    "29.1", "database written two days ahead, the clock corrected, a tuple measured again", NEWEST
 )
 def wrong_clock(study: Study) -> Found:
     # As a clock that was ahead leaves it: the moment that a database states, and its file's time.

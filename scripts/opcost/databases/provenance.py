@@ -21,7 +21,7 @@ _KEY = "opcost.sources"
 _RULES = {"names": list_of(TEXT), "rows": whole_number(0)}
 _REMEDY = (
     "merge results/database.parquet of studies, or what `opcost merge` made of them; make {path} "
-    "anew where it was measured"
+    "again where it was measured"
 )
 
 

@@ -19,7 +19,7 @@ from opcost.rows.versions import Reading
 from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
 
-_REMEDY = "delete {path} and run again to make it anew"
+_REMEDY = "delete {path} and run again to make it again"
 # Raw values make a row some kilobytes: a row group, and a reader's batch, are a few megabytes.
 _ROWS = 500
 # A file of one row is mostly its description of a hundred columns, which compression, dictionaries
