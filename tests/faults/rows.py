@@ -7,10 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SEAL = b"opcost.seal"
-"""What a row file says of its own content, if it does: whoever forges rows leaves it out."""
-
-
 def read(path: Path) -> list[dict[str, Any]]:
     """The rows of a file."""
     return pq.ParquetFile(path).read().to_pylist()
@@ -37,7 +33,6 @@ def change_one(path: Path, index: int = 0, **values: Any) -> None:
 def write(path: Path, table: pa.Table, **metadata: str) -> None:
     """Replace a file, with its metadata and these entries of the same."""
     stated = dict(table.schema.metadata or {})
-    stated.pop(SEAL, None)
     stated |= {f"opcost.{key}".encode(): value.encode() for key, value in metadata.items()}
     pq.write_table(table.replace_schema_metadata(stated), path)
 

@@ -69,7 +69,12 @@ def csv_text(rows: pa.Table) -> str:
 
 def _texts(rows: pa.Table, name: str) -> list[str]:
     """A column as people read it, time and energy with intervals if these are there."""
-    values = rows[name].to_pylist()
+    column = rows[name]
+    if pa.types.is_list(column.type) and pa.types.is_string(column.type.value_type):
+        column = pc.binary_join(column, " ")
+    values = column.to_pylist()
+    if pa.types.is_string(column.type):
+        return ["-" if value is None else value for value in values]
     if name in _INTERVALS:
         quantity, unit, show = _INTERVALS[name]
         limits = [f"{quantity}_ci_{limit}_{unit}" for limit in ("low", "high")]

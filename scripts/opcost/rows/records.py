@@ -177,7 +177,8 @@ def stream(
             if count != file.metadata.num_rows:
                 raise BrokenSeal(f"{count} of its {file.metadata.num_rows} rows can be read")
     except (BrokenSeal, *_UNREADABLE) as error:
-        raise OpcostError(f"{path} is not a readable Parquet file ({error}): {remedy}") from error
+        reason = str(error).strip()
+        raise OpcostError(f"{path} is not a readable Parquet file ({reason}): {remedy}") from error
 
 
 def metadata(path: Path) -> dict[str, str]:

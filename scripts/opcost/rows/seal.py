@@ -1,4 +1,4 @@
-"""A checksum of a Parquet file's footer: Parquet has one of each page, and none of the footer.
+"""A checksum of a whole Parquet file: Parquet has them of pages only, without their headers.
 
 It lies between the last page and the footer, where no reader looks. A program that copies the rows
 to another file leaves it out; a file without one, such as an older one, is read all the same.
@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-_MARK = b"opcost.footer.sha256"
+_MARK = b"opcost.file.sha256"
 _SEAL_BYTES = len(_MARK) + hashlib.sha256().digest_size
 _TAIL_BYTES = 8
 """A Parquet file ends with the length of its footer and "PAR1"."""
@@ -20,22 +20,27 @@ class BrokenSeal(Exception):
 
 
 def seal(path: Path) -> None:
-    """Put the checksum of its footer into a whole Parquet file that has none."""
+    """Put its checksum into a whole Parquet file that has none."""
     with path.open("r+b") as file:
-        start, footer = _footer(file)
+        start = _footer_start(file)
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").digest()
         file.seek(start)
-        file.write(_MARK + hashlib.sha256(footer).digest() + footer)
+        footer = file.read()
+        file.seek(start)
+        file.write(_MARK + digest + footer)
 
 
 def check_seal(path: Path) -> None:
-    """Raises BrokenSeal if the file has such a checksum, and another footer than was written."""
+    """Raises BrokenSeal if the file has such a checksum, and is not as it was written."""
     found, expected = _seals(path)
-    if found.startswith(_MARK) and found != expected:
-        raise BrokenSeal("its footer has changed since it was written")
+    had_one = found.startswith(_MARK) or found.endswith(expected.removeprefix(_MARK))
+    if had_one and found != expected:
+        raise BrokenSeal("it has changed since it was written")
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether the file has the checksum of its footer: opcost wrote it, and nothing else since."""
+    """Whether the file has its checksum: opcost wrote it, and nothing else since."""
     found, expected = _seals(path)
     return found == expected
 
@@ -43,16 +48,22 @@ def is_sealed(path: Path) -> bool:
 def _seals(path: Path) -> tuple[bytes, bytes]:
     """What stands before a file's footer, and the checksum that belongs there."""
     with path.open("rb") as file:
-        start, footer = _footer(file)
-        file.seek(max(start - _SEAL_BYTES, 0))
-        return file.read(_SEAL_BYTES), _MARK + hashlib.sha256(footer).digest()
+        end = max(_footer_start(file) - _SEAL_BYTES, 0)
+        digest = hashlib.sha256()
+        file.seek(0)
+        remaining = end
+        while chunk := file.read(min(remaining, 2**18)):
+            digest.update(chunk)
+            remaining -= len(chunk)
+        found = file.read(_SEAL_BYTES)
+        while chunk := file.read(2**18):
+            digest.update(chunk)
+        return found, _MARK + digest.digest()
 
 
-def _footer(file: BinaryIO) -> tuple[int, bytes]:
-    """Where the footer begins, and all from there to the end of the file."""
+def _footer_start(file: BinaryIO) -> int:
+    """Where the footer begins."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - _TAIL_BYTES, 0))
     length = int.from_bytes(file.read(4), "little") + _TAIL_BYTES
-    start = max(size - length, 0)
-    file.seek(start)
-    return start, file.read()
+    return max(size - length, 0)
