@@ -55,6 +55,9 @@ def line(definition, number):
         ("raise MemoryError", "out of memory"),
         ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
         ("raise ValueError", "ValueError"),
+        ("raise GeneratorExit", "raised GeneratorExit"),
+        ("raise type('Odd', (Exception,), {'__str__': lambda self: 1})", "Odd"),
+        ("import json; json.dumps = lambda *a, **k: 1 / 0", "division by zero"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "killed by SIGSEGV"),
         ("os.fork()", "forked a copy of its process"),
         ("if os.fork() == 0: time.sleep(600)", "left a process running"),
@@ -175,6 +178,11 @@ def test_settings_travel_to_jobs_as_text():
         ),
         (lambda: setattr(torch.backends.mkldnn, "enabled", False), "oneDNN"),
         (lambda: setattr(torch.backends.cudnn, "benchmark", True), "cudnn.benchmark"),
+        pytest.param(
+            lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
+            "the processor's cores in use",
+            marks=pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores"),
+        ),
     ],
 )
 def test_a_changed_setting_of_the_process_is_named_and_set_back(change, said):

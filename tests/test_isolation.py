@@ -74,10 +74,24 @@ def test_memory_has_a_limit():
     assert re.fullmatch(r"used more than .* GiB of memory in tests/test_isolation.py:\d+", message)
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_a_process_that_ends_itself_has_not_done_its_work(code):
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [(0, "closed its files, or ended itself"), (3, "ended itself with exit status 3")],
+)
+def test_a_process_that_ends_itself_has_not_done_its_work(code, how):
     status, message = run_isolated(lambda: os._exit(code), timeout_s=10)
-    assert (status, message) == ("crashed", f"its process ended itself with exit status {code}")
+    assert (status, message) == ("crashed", f"its process {how}")
+
+
+def test_work_may_close_all_files_and_replace_standard_output():
+    def break_the_process():
+        sys.stdout = sys.stderr = None
+        os.closerange(3, 256)
+
+    process = os.getpid()
+    status, message = run_isolated(break_the_process, timeout_s=10)
+    assert os.getpid() == process
+    assert (status, message) == ("crashed", "its process closed its files, or ended itself")
 
 
 def test_the_end_of_the_job_is_no_result():

@@ -57,7 +57,7 @@ def interval(
 
 
 def shortened(description: str, width: int = 64) -> str:
-    """A tuple's description, cut where it is too long for a table."""
+    """A text, such as a tuple's description, cut where it is too long for a line."""
     return description if len(description) <= width else f"{description[: width - 3]}..."
 
 

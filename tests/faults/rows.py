@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+
 def read(path: Path) -> list[dict[str, Any]]:
     """The rows of a file."""
     return pq.ParquetFile(path).read().to_pylist()

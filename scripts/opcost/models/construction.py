@@ -196,6 +196,10 @@ def _factory(definition: ModelDefinition, search_path: Path | None) -> Any:
     except Exception as error:
         place = f" ({search_path})" if search_path else ""
         remedy = f". Put its file beside the model config{place} or install it"
+        if module_name.endswith(".py"):
+            remedy = (
+                f". Name the module, not its file: {module_name.removesuffix('.py')}:{attribute}"
+            )
         raise OpcostError(
             f"model {definition.name}: cannot import {module_name!r} for factory "
             f"{definition.factory!r}: {reason(error)}"

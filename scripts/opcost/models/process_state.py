@@ -1,5 +1,6 @@
-"""PyTorch's settings of the whole process, which the code of a model may change."""
+"""Settings of the whole process, most of them PyTorch's, which the code of a model may change."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -65,6 +66,10 @@ _DECIDE_CALLS: Mapping[str, _Setting] = {
 _DECIDE_COST: Mapping[str, _Setting] = {
     "the number of threads": _Setting(torch.get_num_threads, torch.set_num_threads),
     "the number of interop threads": _Setting(torch.get_num_interop_threads, None),
+    "the processor's cores in use": _Setting(
+        lambda: sorted(os.sched_getaffinity(0)), lambda cores: os.sched_setaffinity(0, cores)
+    ),
+    "its niceness": _Setting(lambda: os.getpriority(os.PRIO_PROCESS, 0), None),
     "gradient mode": _Setting(torch.is_grad_enabled, torch.set_grad_enabled),
     "deterministic algorithms": _Setting(torch.get_deterministic_debug_mode, _use_deterministic),
     "flushing of subnormal numbers": _Setting(_flushes_subnormals, torch.set_flush_denormal),

@@ -45,6 +45,10 @@ def user_code() -> Iterator[None]:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             raise
         raise Ended("it raised KeyboardInterrupt") from interrupt
+    except Exception:
+        raise
+    except BaseException as other:  # GeneratorExit, or one of the user's own making
+        raise Ended(f"it raised {type(other).__name__}") from other
     finally:
         if os.getpid() != process:
             end_copy()
@@ -59,7 +63,11 @@ def message(error: BaseException) -> str:
     """The text of an error, also of one without any."""
     if isinstance(error, MemoryError):
         return f"out of memory {error}".strip()
-    return str(error).strip() or type(error).__name__
+    try:
+        text = str(error).strip()
+    except Exception:  # the user's own class may fail at this, too
+        text = ""
+    return text or type(error).__name__
 
 
 def place_of(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
+from opcost.text import shortened
 
 Row = Mapping[str, Any]
 
@@ -50,7 +51,7 @@ class Disagreement(NamedTuple):
 
     def __str__(self) -> str:
         shown = [
-            f"{value} ({count} row{'s' if count > 1 else ''})"
+            f"{shortened(value, 80)} ({count} row{'s' if count > 1 else ''})"
             for value, count in sorted(self.values.items())
         ]
         return f"{self.name} {' and '.join(shown)}"

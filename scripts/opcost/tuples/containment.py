@@ -5,6 +5,7 @@ Standard library alone until the process is forked: the one that watches it stay
 
 import os
 import tempfile
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from opcost.errors import OpcostError
 from opcost.memory import free_bytes
 from opcost.models.definition import ModelDefinition
+from opcost.models.user_code import reason
 from opcost.study import ExtractionSettings
 from opcost.tuples.model_tuples import ModelTuples, read_model_tuples, write_model_tuples
 from opcost.workers.isolation import run_isolated
@@ -42,8 +44,20 @@ def extract_contained(
             try:
                 finish(extract_model_tuples(definition, search_path))
             except OpcostError as error:
-                message.write(str(error)[:_LONGEST_MESSAGE])
-                message.flush()
+                said = str(error)
+            except Exception as error:
+                # Nothing can be relied on after a program of the user's, not even Python's library.
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                said = (
+                    f"model {definition.name}: extraction failed after its code had run: "
+                    f"{type(error).__name__}: {reason(error)}, raised in {last.filename}:"
+                    f"{last.lineno}. If its code does not change Python or the process (paths, "
+                    "limits, open files, modules), this is a fault of opcost: please report it"
+                )
+            else:
+                return
+            message.write(said[:_LONGEST_MESSAGE])
+            message.flush()
 
         death = run_isolated(work, settings.timeout_s, _memory_bytes(settings))
         message.close()

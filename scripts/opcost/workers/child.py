@@ -27,7 +27,9 @@ def be_the_child(work: Callable[[], None]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        with contextlib.suppress(OSError):  # nobody may read it any more; nothing may leave here
+        # Nobody may read it any more, or the work may have replaced it; nothing may leave here.
+        with contextlib.suppress(Exception):
             sys.stdout.flush()
+        with contextlib.suppress(Exception):
             sys.stderr.flush()
         os._exit(code)

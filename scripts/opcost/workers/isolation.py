@@ -108,7 +108,8 @@ def _do(work: Callable[[], None], notes: int) -> None:
     finally:
         if os.getpid() != process:
             end_copy()
-        os.write(notes, b"done\n")
+        with suppress(OSError):  # the work may have closed all files, or allow none to grow
+            os.write(notes, b"done\n")
 
 
 def _note_fork() -> None:
@@ -185,7 +186,10 @@ def _death(code: int, noted: str, where: str) -> Death | None:
         status = "terminated" if -code == signal.SIGTERM else "crashed"
         return status, f"killed by {_name(-code)}{where}{hint}"
     if not re.search("^done$", noted, re.MULTILINE):
-        return "crashed", f"its process ended itself with exit status {code}{where}"
+        how = (
+            f"ended itself with exit status {code}" if code else "closed its files, or ended itself"
+        )
+        return "crashed", f"its process {how}{where}"
     if code > 0:
         sys.exit(code)
     copied = re.search("^copied (.*)$", noted, re.MULTILINE)
