@@ -13,6 +13,7 @@ from command_line_page import command_line_page
 from configuration_page import configuration_page
 from documented_commands import check
 from documents import ROOT, blocks, commands_in_text, in_language, pages
+from flags_page import flags_page
 from opcost.commands import main
 from opcost.databases.merging import merge
 from opcost.rows import schemas
@@ -89,6 +90,7 @@ def test_every_block_is_in_a_language_that_is_tested_here():
         ("columns.md", columns_page),
         ("configuration.md", configuration_page),
         ("command_line.md", command_line_page),
+        ("flags.md", flags_page),
     ],
 )
 def test_reference_pages_say_what_the_code_says(name, generated):

@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.report import power, roofline
 from opcost.report.agreement import agreement, flagged_wholes, missing
-from opcost.report.flags import MEANINGS
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import module_groups
 from opcost.report.operator_costs import stacks
@@ -81,7 +79,7 @@ def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
     ]
     [(target, flag, meaning, models)] = flagged_wholes(replace(results, comparison=rows))
     assert (target, flag, models) == ("processor", "disturbed", "first, third")
-    assert "batches were disturbed" in meaning
+    assert "something else slowed the core" in meaning
 
 
 def test_a_stack_adds_up_to_the_sum_over_the_operators(results):
@@ -284,15 +282,6 @@ def test_quality_counts_failures_and_flags(results):
     flags = {name: counts for name, _, *counts in found.flags}
     drifting = sum("drifting" in flags for flags in results.measured("processor")["flags"])
     assert flags["drifting"][2].startswith(f"{drifting} (")
-
-
-def test_every_flag_of_the_documents_is_explained():
-    docs = Path(__file__).parent.parent / "docs" / "explanation"
-    for name in ("time", "energy"):
-        text = (docs / f"{name}.md").read_text().partition("## Flags")[2].partition("\n## ")[0]
-        documented = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-        assert documented
-        assert documented <= set(MEANINGS)
 
 
 def test_the_machine_is_told_for_each_target(results):

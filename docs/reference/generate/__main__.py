@@ -12,9 +12,11 @@ sys.path.insert(0, str(REFERENCE.parent.parent / "scripts"))
 from columns_page import columns_page  # noqa: E402
 from command_line_page import command_line_page  # noqa: E402
 from configuration_page import configuration_page  # noqa: E402
+from flags_page import flags_page  # noqa: E402
 
 PAGES = {
     "columns.md": columns_page,
+    "flags.md": flags_page,
     "configuration.md": configuration_page,
     "command_line.md": command_line_page,
 }

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from opcost.rows.flags import explained
 from opcost.text import counted, difference, joules, percent, seconds, table, with_interval
 from opcost.tuples.model_table import not_extracted
 from opcost.tuples.operator_tuple import short_name
@@ -12,14 +13,6 @@ Row = Mapping[str, Any]
 _COSTLIEST = 5
 _NAMED = 6
 _MUCH_SPREAD = 0.1
-_REMEDIES = {
-    "sentinel_quicker": " (something else slowed the core when the study began, so disturbances "
-    "pass for silence since: delete the target's folder in results and run again)"
-}
-_REMEDIES_FOR_WHOLES = _REMEDIES | {
-    "disturbed": " (something else slowed the core meanwhile: their differences say little; "
-    "delete their files in results and run again on a quiet machine)"
-}
 
 
 def summarise(
@@ -133,11 +126,10 @@ def _notes(comparison: Sequence[Row]) -> list[str]:
         notes.append(f"Tuples with a wider interval than asked for: {_of_models(unconverged)}.")
     for flag in sorted({flag for row in comparison for flag in row["reference_flags"] or ()}):
         models = [row["model"] for row in comparison if flag in (row["reference_flags"] or ())]
-        remedy = _REMEDIES_FOR_WHOLES.get(flag, "")
-        notes.append(f"Whole models flagged {flag}: {_some(models)}{remedy}.")
+        notes.append(f"Whole models flagged {flag}: {_some(models)} ({explained(flag)}).")
     for flag in sorted({flag for row in comparison for flag in row["flag_counts"]}):
         counts = {row["model"]: row["flag_counts"].get(flag, 0) for row in comparison}
-        notes.append(f"Tuples flagged {flag}: {_of_models(counts)}{_REMEDIES.get(flag, '')}.")
+        notes.append(f"Tuples flagged {flag}: {_of_models(counts)} ({explained(flag)}).")
     return notes
 
 

@@ -11,6 +11,7 @@ from scipy import special
 from opcost import statistics
 from opcost.costs.terms import Row
 from opcost.difference.scatter import DOUBTFUL_TAIL, FEWEST_PAIRS, SOUND_TAIL, Array, Scatter
+from opcost.rows import flags
 from opcost.statistics import Estimate
 
 Pair = tuple[Row, Row]
@@ -19,19 +20,6 @@ UNITS = {"time": "s", "energy": "j"}
 
 _RESOLUTION = 1e-6  # relative: no interval is narrower than clocks tell
 _NORMAL_97_5 = float(special.ndtri(0.975))
-_HARMLESS = {
-    "assumed_sensor",
-    "degenerate_values",
-    "disturbed",
-    "footprint_within_cache",
-    "launch_bound",
-    "value_dependent",
-}
-"""Flags of rows that reproduce as well as others: what a row means, or what was noticed in time.
-
-A disturbed row that converged did so on its undisturbed batches, and reproduces as well as others
-do (docs/how_to/query.md); one that had too few of them has not converged.
-"""
 
 
 class LogRatios(NamedTuple):
@@ -61,7 +49,7 @@ class LogRatios(NamedTuple):
 
 def is_doubtful(row: Row) -> bool:
     """Whether a row reproduces worse than others: it drifted, has not converged, or the like."""
-    return bool(set(row["flags"] or ()) - _HARMLESS) or not row["converged"]
+    return flags.doubtful(row["flags"] or ()) or not row["converged"]
 
 
 def spread_of_ratio(pair: Pair, stated: float | None) -> float | None:

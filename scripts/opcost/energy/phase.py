@@ -17,11 +17,9 @@ from opcost.energy.sampling import SYSTEM_CLOCK, Clock, Load, Sampler
 from opcost.energy.sensor import Sensor
 from opcost.energy.shifted import may_alias, shifted_windows
 from opcost.energy.window import Bench, Window, mean, one_window
+from opcost.rows import flags
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
-
-SPOILT = frozenset({"throttled", "other_process", "busy_when_idle"})
-"""Flags with a passing physical cause: measuring again may help."""
 
 _COUNTER_TOLERANCE = 0.02
 _PACE_TOLERANCE = 0.05
@@ -156,18 +154,18 @@ def _idle_w(sampler: Sampler, sensor: Sensor, settings: MeasurementSettings) -> 
 def _found_flags(power: PowerMeasurement, iteration_s: float) -> list[str]:
     window, sensor = power.window, power.sensor
     conditions = {
-        "power_not_converged": not window.converged,
-        "counter_disagrees": _counter_disagrees(window, sensor),
-        "power_capped": _power_capped(power),
-        "throttled": any(
+        flags.POWER_NOT_CONVERGED: not window.converged,
+        flags.COUNTER_DISAGREES: _counter_disagrees(window, sensor),
+        flags.POWER_CAPPED: _power_capped(power),
+        flags.THROTTLED: any(
             (power.throttled_s(cause) or 0) > 0
             for cause in ("thermal_throttle_s", "brake_throttle_s")
         ),
-        "other_process": bool(power.other_processes),
-        "busy_when_idle": _busy_when_idle(power),
-        "pace_differs": window.pace_s is not None
+        flags.OTHER_PROCESS: bool(power.other_processes),
+        flags.BUSY_WHEN_IDLE: _busy_when_idle(power),
+        flags.PACE_DIFFERS: window.pace_s is not None
         and abs(window.pace_s / iteration_s - 1) > _PACE_TOLERANCE,
-        "assumed_sensor": sensor.source in ("assumed", "partly assumed"),
+        flags.ASSUMED_SENSOR: sensor.source in ("assumed", "partly assumed"),
     }
     return [flag for flag, found in conditions.items() if found]
 

@@ -15,6 +15,7 @@ import statistics
 from opcost.energy.refreshes import Blocks, Spread
 from opcost.energy.sampling import Refresh
 from opcost.energy.window import Bench, Window, begin_window, end_window, mean, narrow, under_load
+from opcost.rows.flags import PHASES_NOT_COVERED
 
 _SHORT_ITERATION = 0.05
 """ASSUME power within an iteration swings by half of its mean at most: an iteration of that share
@@ -69,7 +70,7 @@ def shifted_windows(bench: Bench) -> Window:
     window.pause_share = paused_s / window.length_s
     window.pace_s = None
     if phases < _FEWEST_PHASES:
-        window.flags.append("phases_not_covered")
+        window.flags.append(PHASES_NOT_COVERED)
     window.converged = narrow(window.estimate, settings)
     return window
 

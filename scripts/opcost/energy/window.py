@@ -14,6 +14,7 @@ from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
 from opcost.energy.refreshes import Blocks, blocks
 from opcost.energy.sampling import Load, Refresh, Sampler
 from opcost.energy.sensor import Sensor
+from opcost.rows.flags import POWER_DRIFTING, POWER_UNSTEADY, TOO_FEW_REFRESHES
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 
@@ -95,9 +96,9 @@ def one_window(bench: Bench) -> Window:
     window.estimate = final.interval(spread)
     window.converged = narrow(window.estimate, settings)
     if not steady or _drifts(final, settings):
-        window.flags.append("power_drifting")
+        window.flags.append(POWER_DRIFTING)
     if final.excess(spread) < _UNSTEADY_CHANCE:
-        window.flags.append("power_unsteady")
+        window.flags.append(POWER_UNSTEADY)
     return window
 
 
@@ -160,7 +161,7 @@ def end_window(bench: Bench, opening: Opening) -> Window:
         pace_s=bench.sampler.pace_s(start_s, end_s),
         start_state=opening.state,
         end_state=end_state,
-        flags=["too_few_refreshes"] if len(seen) < _FEWEST_REFRESHES else [],
+        flags=[TOO_FEW_REFRESHES] if len(seen) < _FEWEST_REFRESHES else [],
     )
 
 

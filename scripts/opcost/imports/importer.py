@@ -19,14 +19,13 @@ from opcost.errors import OpcostError
 from opcost.imports import neusight, operator_profiling
 from opcost.imports.published import Published, Undetermined
 from opcost.rows import records, schemas
+from opcost.rows.flags import IMPORTED
 
 LAYOUTS: dict[str, ModuleType] = {
     "operator-profiling": operator_profiling,
     "neusight": neusight,
 }
 """A layout `matches` a file or not, and can `read` its records."""
-
-FLAG = "imported"
 
 
 @dataclass
@@ -127,5 +126,5 @@ def _origin(layout: str, source: str, target: str) -> dict[str, Any]:
     return {
         "target": target,
         "conditions_json": json.dumps(conditions, sort_keys=True),
-        "flags": [FLAG],
+        "flags": [IMPORTED],
     }

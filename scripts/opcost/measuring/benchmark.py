@@ -31,6 +31,7 @@ from opcost.measuring.workload import (
 from opcost.models import construction
 from opcost.models.user_code import message, place_of, user_code
 from opcost.rows import records, schemas
+from opcost.rows.flags import DEGENERATE_VALUES, FOOTPRINT_WITHIN_CACHE, VALUE_DEPENDENT
 from opcost.study import Conditions, MeasurementSettings, ModelDefinition
 from opcost.tuples.replay import UnsupportedOperator, tensors_in_tree
 from opcost.tuples.tuple_record import TupleRecord
@@ -63,10 +64,10 @@ def benchmark_operator(
 
         def columns(trial: Trial) -> dict[str, Any]:
             found = {
-                "footprint_within_cache": settings.cache_state == "cold"
+                FOOTPRINT_WITHIN_CACHE: settings.cache_state == "cold"
                 and operands.footprint_bytes < cache_bytes,
-                "degenerate_values": degenerate(operands.calls[0]),
-                "value_dependent": record.value_dependent,
+                DEGENERATE_VALUES: degenerate(operands.calls[0]),
+                VALUE_DEPENDENT: record.value_dependent,
             }
             return {
                 **row,
@@ -115,7 +116,7 @@ def benchmark_model(
         def columns(trial: Trial) -> dict[str, Any]:
             output, flags = supervision.after_timing(workload.output)
             finite = all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(output))
-            found = {**dict.fromkeys(flags, True), "degenerate_values": not finite}
+            found = {**dict.fromkeys(flags, True), DEGENERATE_VALUES: not finite}
             return {
                 **row,
                 "footprint_bytes": workload.footprint_bytes,

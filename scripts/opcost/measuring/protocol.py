@@ -22,9 +22,10 @@ from opcost import statistics
 from opcost.devices.device import Device, Pending
 from opcost.devices.disturbance import Watch
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
-from opcost.energy.phase import SPOILT, PowerMeasurement, measure_power
+from opcost.energy.phase import PowerMeasurement, measure_power
 from opcost.energy.sampling import SYSTEM_CLOCK, Clock
 from opcost.energy.sensor import Sensor
+from opcost.rows.flags import DISTURBED, DRIFTING, LAUNCH_BOUND, SENTINEL_QUICKER, spoiled
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 
@@ -127,7 +128,7 @@ def run_trial(
                 listener.timed(trial)
                 load = WorkloadLoad(workload, device, trial.time.estimate.value)
                 _add_power(trial, load, opened, find_sensor, settings, clock)
-            spoilt = trial.time.counts_disturbed or bool(SPOILT & set(trial.flags))
+            spoilt = trial.time.counts_disturbed or spoiled(trial.flags)
             trial.ended_at = datetime.now(UTC)
             if repeats == settings.max_repeats or not spoilt:
                 return trial
@@ -280,14 +281,14 @@ def find_flags(timing: TimeMeasurement, device: Device, watch: Watch) -> list[st
     counted = list(itertools.compress(timing.batch_times_s, timing.undisturbed))
     few = len(counted) < len(timing.undisturbed) / 2
     if few or timing.counts_disturbed:
-        flags.append("disturbed")
+        flags.append(DISTURBED)
     if watch.quieter_s() is not None:
-        flags.append("sentinel_quicker")
+        flags.append(SENTINEL_QUICKER)
     if statistics.drifts(counted):
-        flags.append("drifting")
+        flags.append(DRIFTING)
     on_gpu = device.torch_device.type == "cuda"
     if on_gpu and timing.enqueue_s >= _LAUNCH_BOUND_SHARE * timing.estimate.value:
-        flags.append("launch_bound")
+        flags.append(LAUNCH_BOUND)
     return flags
 
 

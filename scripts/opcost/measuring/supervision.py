@@ -13,6 +13,7 @@ from opcost.models.construction import input_bytes
 from opcost.models.definition import ModelDefinition
 from opcost.models.process_state import ProcessState
 from opcost.models.user_code import check_threads
+from opcost.rows.flags import CALLS_VARY, STATE_CHANGED
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import CallLog
 
@@ -67,12 +68,12 @@ class Supervision:
                 f"model {self._model}: its code {changed[0]} while it was measured: the row would "
                 "not be about the target's settings. Leave them as they are in forward"
             )
-        flags = ["state_changed"] if self._changed else []
+        flags = [STATE_CHANGED] if self._changed else []
         deadline = time.monotonic() + _MOST_S
         for _ in range(_MOST_RUNS):
             output, calls = _logged(run)
             if calls != self._calls:
-                return output, [*flags, "calls_vary"]
+                return output, [*flags, CALLS_VARY]
             if time.monotonic() > deadline:
                 break
         return output, flags

@@ -9,9 +9,9 @@ from typing import Any
 import altair as alt
 
 from opcost.costs.summary import disturbed_overhead
-from opcost.report.flags import meaning
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, SYMBOLS, Figure, figure, targets_scale
+from opcost.rows.flags import meaning
 from opcost.text import difference, percent, scaled, with_interval
 
 _UNITS = {"time": "s", "energy": "j"}

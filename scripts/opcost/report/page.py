@@ -17,7 +17,6 @@ from opcost.files import replacing
 from opcost.report import power, raw_charts, roofline
 from opcost.report.agreement import agreement, flagged_wholes
 from opcost.report.chart_library import chart_library
-from opcost.report.flags import MEANINGS
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import by_module
 from opcost.report.operator_costs import by_operator
@@ -28,6 +27,7 @@ from opcost.report.results import Results
 from opcost.report.row_details import STEP, chunks, common
 from opcost.report.theme import Figure
 from opcost.rows import schemas
+from opcost.rows.flags import FLAGS
 
 _ASSETS = files("opcost.report") / "assets"
 
@@ -141,7 +141,7 @@ def _details(results: Results) -> dict[str, Any]:
     return {
         "common": common(results.database),
         "meanings": schemas.DESCRIPTIONS["database"],
-        "flags": MEANINGS,
+        "flags": {name: flag.meaning for name, flag in FLAGS.items()},
         "step": STEP,
         "charts": {"batches": raw_charts.batches(), "power": raw_charts.power_samples()},
     }

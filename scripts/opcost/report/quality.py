@@ -7,9 +7,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from opcost.report.flags import meaning
 from opcost.report.results import NOTHING, Results
 from opcost.report.theme import Figure, decades, figure, targets_scale
+from opcost.rows.flags import meaning
 from opcost.text import percent
 
 _POINTS = 101

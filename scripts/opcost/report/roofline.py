@@ -14,6 +14,7 @@ import pandas as pd
 from opcost.report.results import Results
 from opcost.report.scatter import layer, scatter
 from opcost.report.theme import INK, Figure, decades, figure, si_axis
+from opcost.rows.flags import LAUNCH_BOUND
 from opcost.text import scaled
 
 
@@ -87,7 +88,7 @@ def roofline(frame: pd.DataFrame, dtype: str) -> Roofline:
 
 def launch_bound(frame: pd.DataFrame) -> pd.Series:
     """Which rows are flagged `launch_bound`."""
-    return frame["flags"].map(lambda flags: flags is not None and "launch_bound" in flags)
+    return frame["flags"].map(lambda flags: flags is not None and LAUNCH_BOUND in flags)
 
 
 def drawn(results: Results, target: str) -> list[tuple[Roofline, Figure, str]]:
