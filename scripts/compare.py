@@ -8,11 +8,11 @@ from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
-from opcost.databases.measured import target_of
 from opcost.databases.selection import asked_for
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.fingerprint import noted
+from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 from opcost.tuples.manifest import read_manifest, to_benchmark
 from opcost.tuples.model_tuples import read_extractions, refusals

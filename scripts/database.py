@@ -8,11 +8,12 @@ from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
 from opcost.errors import reported
 from opcost.fingerprint import noted
+from opcost.results_folder import RESULTS
 
 outputs = snakemake.output
 leave_pandas_out()
 with reported(snakemake.log[0]):
-    measured = find_measured(Path("results"))
+    measured = find_measured(RESULTS)
     with noted(outputs.note, snakemake.params.asked, measured.files, outputs):
         database = Path(outputs.database)
         for text in write_database(measured, database, set(map(Path, snakemake.input))):

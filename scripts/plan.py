@@ -5,8 +5,9 @@ from pathlib import Path
 from opcost.devices.target_device import open_device
 from opcost.errors import reported
 from opcost.planning.target_plan import describe_plans
+from opcost.results_folder import RESULTS
 from opcost.study import load_study
 
 with reported(snakemake.log[0]):
     study = load_study(snakemake.config, Path(snakemake.params.schemas))
-    print(describe_plans(study, Path("results"), open_device))
+    print(describe_plans(study, RESULTS, open_device))

@@ -20,10 +20,11 @@ from opcost.environments.advice import advice, aside_name, refuse_changes, summa
 from opcost.environments.changes import changes_between, changes_of
 from opcost.environments.noticed import is_noted, refuse_and_note_changes
 from opcost.environments.present import changes_here
-from opcost.environments.recorded import measurements, recorded_environment
+from opcost.environments.recorded import recorded_environment
 from opcost.environments.set_aside import RUNNING, set_aside
 from opcost.errors import OpcostError
 from opcost.measuring.target_identity import identify_target
+from opcost.results_folder import all_measurements
 from opcost.rows import records, schemas
 from opcost.tuples.model_tuples import write_model_tuples
 
@@ -145,7 +146,7 @@ def test_without_a_device_file_that_tells_the_first_row_does(folder):
 
 def test_a_row_of_a_crash_tells_nothing_of_the_environment(folder):
     (folder / "device.json").unlink()
-    first = measurements(folder)[0]
+    first = all_measurements(folder)[0]
     records.write(first, schemas.OPERATOR, [{"tuple_id": first.stem, "status": "crashed"}])
     assert recorded_environment(folder)["torch_version"] == "2.14.0"
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-_DATABASE = Path("results/database.parquet")
+from opcost.results_folder import DATABASE
 
 
 class _Value(click.ParamType):
@@ -25,7 +25,7 @@ class _Value(click.ParamType):
         from opcost.tuples.operator_tuple import short_name
 
         # While an option has no value yet, click has not taken the arguments for what they are.
-        databases = ctx.params.get("databases") or ctx.args or [_DATABASE]
+        databases = ctx.params.get("databases") or ctx.args or [DATABASE]
         try:
             values = values_of([Path(each) for each in databases], self.column)
         except OpcostError:
@@ -90,7 +90,7 @@ def command(
     from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, query
     from opcost.rows import records
 
-    paths = databases or (_DATABASE,)
+    paths = databases or (DATABASE,)
     chosen = (
         [column_named(name.strip()) for name in columns.split(",")]
         if columns

@@ -17,15 +17,13 @@ def command(targets: tuple[str, ...]) -> None:
     snakemake --cores 1
     opcost diff results/database.parquet results/database.parquet --target local_2026_11_22=local
     """
-    from pathlib import Path
-
     from opcost.environments.set_aside import no_run_going_on, set_aside
+    from opcost.results_folder import RESULTS, target_folder
 
-    results = Path("results")
     with no_run_going_on():
         for target in targets:
-            new = results / set_aside(target, results)
+            new = target_folder(set_aside(target, RESULTS))
             click.echo(
-                f"{results / target} is now {new}. "
+                f"{target_folder(target)} is now {new}. "
                 f"If the study has a target {target}, the next run measures it."
             )

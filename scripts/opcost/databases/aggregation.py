@@ -11,10 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from opcost.databases.earlier import EarlierRows, stating
-from opcost.databases.measured import Damages, Measured, target_of
+from opcost.databases.measured import Damages, Measured
 from opcost.databases.target_columns import columns_of_targets, with_columns
 from opcost.errors import OpcostError
 from opcost.fingerprint import identity
+from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 
 

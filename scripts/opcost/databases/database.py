@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from opcost.errors import OpcostError
+from opcost.results_folder import DATABASE
 from opcost.rows import records, schemas
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -48,5 +49,4 @@ def default_databases() -> list[Path]:
 
     That of the study in the current folder, if it was run, then those that come with opcost.
     """
-    own = Path("results/database.parquet")
-    return [path for path in [own] if path.is_file()] + sorted(REFERENCE.glob("*.parquet"))
+    return [path for path in [DATABASE] if path.is_file()] + sorted(REFERENCE.glob("*.parquet"))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from opcost.databases.measured import place
 from opcost.fingerprint import identity
+from opcost.results_folder import key_of
 from opcost.rows import records, schemas
 from opcost.rows.seal import is_sealed
 
@@ -38,10 +38,10 @@ class EarlierRows:
         self._start = 0
         self.numbers: dict[Path, int] = {}
         self.same: set[Path] = set()
-        rows = _rows_by_place(database)
+        rows = _rows_by_key(database)
         last = -1
         for path in paths:
-            number, file = rows.get(place(path), (-1, ""))
+            number, file = rows.get(key_of(path), (-1, ""))
             if number > last:
                 self.numbers[path] = last = number
                 if file == identity(path):
@@ -74,7 +74,7 @@ def stating(files: Sequence[str]) -> dict[str, str]:
     return {FILES: " ".join(file or "-" for file in files)}
 
 
-def _rows_by_place(database: Path) -> dict[tuple[str, str], tuple[int, str]]:
+def _rows_by_key(database: Path) -> dict[tuple[str, str], tuple[int, str]]:
     """Of each target and tuple the row's number, and the identity of its file."""
     metadata = records.metadata(database) if database.exists() else {}
     expected = schemas.DATABASE.metadata or {}

@@ -6,14 +6,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from opcost.errors import OpcostError
+from opcost.results_folder import (
+    OPERATORS,
+    REPLICATES,
+    device_file,
+    measurements,
+    overhead_file,
+    target_folders,
+)
 
 
 @dataclass(frozen=True)
 class Measured:
     """Files of which a database is made, in the order of their paths.
 
-    `operators`: `TARGET/operators/TUPLE_ID.parquet`; `again`: `TARGET/again/TUPLE_ID.parquet`;
-    `overheads`: `TARGET/device.json` and `TARGET/overhead_again.json`.
+    `again` are replicates of operators; `overheads` are the replicates of what calls cost, where
+    the device's file is one.
     """
 
     operators: list[Path] = field(default_factory=list)
@@ -29,23 +37,13 @@ class Measured:
 def find_measured(results: Path) -> Measured:
     """All measurements in the folder of results."""
     found = Measured()
-    for target in sorted(results.glob("*/")):
-        found.operators.extend(sorted(target.glob("operators/[!.]*.parquet")))
-        found.again.extend(sorted(target.glob("again/[!.]*.parquet")))
-        names = ("device.json", "overhead_again.json")
-        if (target / names[0]).is_file():
-            found.overheads.extend(path for name in names if (path := target / name).is_file())
+    for folder in target_folders(results):
+        found.operators.extend(measurements(folder, OPERATORS))
+        found.again.extend(measurements(folder, OPERATORS, replicate=1))
+        if device_file(folder).is_file():
+            paths = (overhead_file(folder, replicate) for replicate in REPLICATES)
+            found.overheads.extend(path for path in paths if path.is_file())
     return found
-
-
-def target_of(path: Path) -> str:
-    """The target of a row's file: of `TARGET/operators/TUPLE_ID.parquet`, for example."""
-    return path.parent.parent.name
-
-
-def place(path: Path) -> tuple[str, str]:
-    """The target and the tuple id of a measurement, by its path."""
-    return target_of(path), path.stem
 
 
 @dataclass

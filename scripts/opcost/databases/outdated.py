@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from opcost.databases.earlier import EarlierRows
-from opcost.databases.measured import target_of
 from opcost.errors import OpcostError
+from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 from opcost.tuples.model_tuples import read_model_tuples
 

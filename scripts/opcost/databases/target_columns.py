@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from opcost import statistics
-from opcost.databases.measured import Damages, Measured, place
+from opcost.databases.measured import Damages, Measured
 from opcost.devices.device_file import Sample
+from opcost.results_folder import key_of
 from opcost.rows import alike, records, schemas
 from opcost.rows.overhead import overhead_columns, read_samples
 
@@ -39,8 +40,8 @@ def with_columns(batch: pa.RecordBatch, known: Mapping[str, Mapping[str, Any]]) 
 
 def _spreads(measured: Measured, damages: Damages) -> dict[str, float | None]:
     """How well measurements reproduce on each target."""
-    names = set(map(place, measured.again))
-    first = _times([path for path in measured.operators if place(path) in names], damages)
+    names = set(map(key_of, measured.again))
+    first = _times([path for path in measured.operators if key_of(path) in names], damages)
     pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for key, row in _times(measured.again, damages).items():
         rows = [first[key], row] if key in first else []
@@ -56,5 +57,5 @@ def _times(paths: Iterable[Path], damages: Damages) -> dict[tuple[str, str], ali
     for path in paths:
         with damages.tolerated(path):
             for row in records.read(path, schemas.OPERATOR, _TIME).to_pylist():
-                found[place(path)] = row
+                found[key_of(path)] = row
     return found

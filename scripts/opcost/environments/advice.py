@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from opcost.environments.changes import OF_ONE_DEVICE, Change, changes_of
-from opcost.environments.recorded import measurements
 from opcost.errors import OpcostError
+from opcost.results_folder import all_measurements
 from opcost.text import counted
 
 
@@ -57,4 +57,4 @@ def aside_name(folder: Path) -> str:
 
 
 def _rows(folder: Path) -> str:
-    return counted(len(measurements(folder)), "measurement")
+    return counted(len(all_measurements(folder)), "measurement")

@@ -11,8 +11,7 @@ from typing import Any
 from opcost.environments.advice import refuse_changes
 from opcost.errors import OpcostError
 from opcost.files import replacing
-
-_NAME = "environment_changed.txt"
+from opcost.results_folder import environment_note
 
 
 def refuse_and_note_changes(
@@ -22,7 +21,7 @@ def refuse_and_note_changes(
     try:
         refuse_changes(folder, now, any_of_kind)
     except OpcostError as error:
-        with replacing(folder / _NAME) as temporary:
+        with replacing(environment_note(folder)) as temporary:
             temporary.write_text(f"{error}\n", encoding="utf-8")
         raise
 
@@ -30,6 +29,6 @@ def refuse_and_note_changes(
 def is_noted(folder: Path, since_s: float) -> bool:
     """Whether a job has left a note since a moment, in seconds since 1970."""
     try:
-        return (folder / _NAME).stat().st_mtime >= since_s
+        return environment_note(folder).stat().st_mtime >= since_s
     except OSError:
         return False

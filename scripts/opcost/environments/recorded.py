@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from opcost.devices.device_file import ENVIRONMENT, DeviceFile, read_device
-
-KINDS = ("operators", "models", "again", "models_again")
-"""The folders of a target's measurements."""
+from opcost.results_folder import MODELS, all_measurements, device_file, kind_of
 
 
 def device_of(folder: Path) -> DeviceFile | None:
     """What the target's `device.json` holds, None where there is none. Raises OpcostError."""
-    path = folder / "device.json"
+    path = device_file(folder)
     return read_device(path) if path.exists() else None
 
 
@@ -32,16 +30,11 @@ def recorded_environment(folder: Path) -> dict[str, Any]:
     return told | {name: value for name, value in known.items() if value is not None}
 
 
-def measurements(folder: Path) -> list[Path]:
-    """The files of all measurements of a target, operators first."""
-    return [path for kind in KINDS for path in sorted((folder / kind).glob("[!.]*.parquet"))]
-
-
 def _rows_that_tell(folder: Path) -> Iterator[dict[str, Any]]:
     """Of each row that says what it was measured with (one of a crash does not) these columns."""
     from opcost.rows import records, schemas  # not for a study whose device.json tells
 
-    for path in measurements(folder):
-        of_model = path.parent.name.startswith("models")
-        table = records.read(path, schemas.MODEL if of_model else schemas.OPERATOR, ENVIRONMENT)
+    for path in all_measurements(folder):
+        schema = schemas.MODEL if kind_of(path) == MODELS else schemas.OPERATOR
+        table = records.read(path, schema, ENVIRONMENT)
         yield from (row for row in table.to_pylist() if row["torch_version"] is not None)

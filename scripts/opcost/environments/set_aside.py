@@ -13,8 +13,8 @@ from pathlib import Path
 
 from opcost.devices.installation import installed_torch
 from opcost.environments.advice import aside_name
-from opcost.environments.recorded import KINDS
 from opcost.errors import OpcostError, closest, refusal
+from opcost.results_folder import extractions, target_folder, target_folders
 from opcost.tuples.model_tuples import read_model_tuples
 
 RUNNING = Path(".snakemake/opcost.alive")
@@ -55,13 +55,14 @@ def set_aside(target: str, results: Path) -> str:
     The tuples that another PyTorch extracted are deleted, so that the next run extracts them.
     Raises OpcostError if there is no such target.
     """
-    targets = [path.name for path in results.glob("*/") if _is_target(path)]
+    targets = [folder.name for folder in target_folders(results)]
     if target not in targets:
         raise OpcostError(f"there is no target {target!r} in {results}. {closest(target, targets)}")
-    name = aside_name(results / target)
+    folder = target_folder(target, results)
+    name = aside_name(folder)
     for path in outdated_tuples(results):
         path.unlink()
-    (results / target).rename(results / name)
+    folder.rename(target_folder(name, results))
     return name
 
 
@@ -70,7 +71,7 @@ def outdated_tuples(results: Path) -> list[Path]:
     version = installed_torch().get("torch_version")
     return [
         path
-        for path in sorted((results / "tuples").glob("[!.]*.pkl"))
+        for path in extractions(results)
         if version is not None and _torch_of(path) not in (None, version)
     ]
 
@@ -80,7 +81,3 @@ def _torch_of(path: Path) -> str | None:
         return read_model_tuples(path).torch_version
     except OpcostError:  # the next run says what is wrong with it
         return None
-
-
-def _is_target(folder: Path) -> bool:
-    return (folder / "device.json").exists() or any((folder / kind).is_dir() for kind in KINDS)

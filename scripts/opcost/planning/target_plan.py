@@ -10,6 +10,14 @@ from opcost.environments.advice import summary
 from opcost.environments.present import changes_here
 from opcost.errors import OpcostError
 from opcost.planning.plan import Plan, Row, memory_bytes, plan
+from opcost.results_folder import (
+    MODELS,
+    OPERATORS,
+    REPLICATES,
+    extraction,
+    measurements,
+    target_folder,
+)
 from opcost.rows import records, schemas
 from opcost.study import Conditions, Study, Target
 from opcost.text import duration
@@ -47,7 +55,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
             f"  models: {len(models)}, {len(models) - new_models} measured, "
             f"{new_models} to measure",
             _device_time(planned),
-            *_environment(results / target, conditions.target),
+            *_environment(target_folder(target, results), conditions.target),
             *_budget(study.max_device_time_s, planned),
             *_memory(tuples, planned, conditions.target, open_device),
         ]
@@ -56,7 +64,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
 
 
 def _extracted(study: Study, results: Path) -> list[ModelTuples]:
-    paths = [results / "tuples" / f"{name}.pkl" for name in study.models]
+    paths = (extraction(name, results) for name in study.models)
     return [model for model in read_extractions(paths) if model.refusal is None]
 
 
@@ -76,15 +84,15 @@ def _plan(
     models: Sequence[ModelTuples],
     tuples: Mapping[str, TupleRecord],
 ) -> Plan:
-    conditions, folder = study.conditions[target], results / target
-    kinds = ("models", "models_again") if study.measured_again else ("models",)
-    whole = [_measured_models(study, target, results, models, kind) for kind in kinds]
-    again = _measured_tuples(conditions, folder / "again")
+    conditions, folder = study.conditions[target], target_folder(target, results)
+    replicates = REPLICATES if study.measured_again else REPLICATES[:1]
+    whole = [_measured_models(study, target, results, models, number) for number in replicates]
+    again = _measured_tuples(conditions, measurements(folder, OPERATORS, replicate=1))
     again = [row for row in again if row["tuple_id"] in tuples]
     return plan(
         models,
         tuples,
-        _measured_tuples(conditions, folder / "operators"),
+        _measured_tuples(conditions, measurements(folder, OPERATORS)),
         conditions.measurement,
         study.max_device_time_s,
         sum(row["device_time_s"] or 0.0 for row in chain(again, *whole)),
@@ -93,9 +101,9 @@ def _plan(
     )
 
 
-def _measured_tuples(conditions: Conditions, folder: Path) -> Sequence[Row]:
+def _measured_tuples(conditions: Conditions, paths: Sequence[Path]) -> Sequence[Row]:
     columns = ("tuple_id", "time_s", "device_time_s")
-    return records.measured_under(conditions, folder, schemas.OPERATOR, columns)
+    return records.measured_under(conditions, paths, schemas.OPERATOR, columns)
 
 
 def _measured_models(
@@ -103,13 +111,13 @@ def _measured_models(
     target: str,
     results: Path,
     models: Sequence[ModelTuples],
-    kind: str = "models",
+    replicate: int = 0,
 ) -> Sequence[Row]:
     """The rows of those models of the study that are measured as the study defines them."""
     definitions = {model.model: study.models[model.model].to_json() for model in models}
     rows = records.measured_under(
         study.conditions[target],
-        results / target / kind,
+        measurements(target_folder(target, results), MODELS, replicate),
         schemas.MODEL,
         ("model", "definition_json", "device_time_s"),
     )

@@ -7,6 +7,7 @@ from typing import Any
 from opcost import statistics
 from opcost.devices.device_file import Sample, read_device, read_overhead_again
 from opcost.errors import OpcostError
+from opcost.results_folder import REPLICATES, overhead_file
 from opcost.rows.columns import interval_columns
 
 _FEWEST_PROCESSES = 3
@@ -18,12 +19,12 @@ def read_samples(path: Path) -> list[Sample]:
     `path` is a target's `device.json`, or beside it what was measured at the end of a study. Raises
     OpcostError for a file that is not as opcost writes it, or of another device.
     """
-    device_file = path.with_name("device.json")
-    device = read_device(device_file)
-    samples = device.overhead if path == device_file else read_overhead_again(path, device)
+    first, again = (overhead_file(path.parent, replicate) for replicate in REPLICATES)
+    device = read_device(first)
+    samples = device.overhead if path == first else read_overhead_again(path, device)
     # An older opcost that began a study did not say it; then it is measured when the study ends.
-    again = path == device_file and path.with_name("overhead_again.json").exists()
-    if device.device == "cpu" and not samples and not again:
+    measured_later = path == first and again.exists()
+    if device.device == "cpu" and not samples and not measured_later:
         raise OpcostError(
             f"{path} does not say what calls cost beyond their operators: delete {path} alone, and "
             "run again to measure it; the rows measured so far are kept"

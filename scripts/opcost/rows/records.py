@@ -192,10 +192,10 @@ def metadata(path: Path) -> dict[str, str]:
 
 
 def measured_under(
-    conditions: Conditions, directory: Path, schema: pa.Schema, columns: Sequence[str]
+    conditions: Conditions, paths: Sequence[Path], schema: pa.Schema, columns: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Some columns of the rows in a folder's files that were measured under those conditions."""
-    table = read_all(sorted(directory.glob("*.parquet")), schema, [*columns, "conditions_json"])
+    """Some columns of the files' rows that were measured under those conditions."""
+    table = read_all(paths, schema, [*columns, "conditions_json"])
     wanted = conditions.to_json()
     return [row for row in table.to_pylist() if row.pop("conditions_json") == wanted]
 

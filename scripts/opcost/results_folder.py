@@ -1,0 +1,133 @@
+"""Every path below the folder of results: rules, scripts and the package take them from here.
+
+    results/*                                 tables of a study (constants below)
+    results/tuples/MODEL.pkl                  a model's operator tuples and calls
+    results/.made/RULE.json                   what a rule made its tables from
+    results/TARGET/device.json                the target's device; replicate 0 of the call overhead
+    results/TARGET/sensor.json                its power sensor
+    results/TARGET/operators/TUPLE_ID.parquet replicate 0 of an operator, one row
+    results/TARGET/again/TUPLE_ID.parquet     replicate 1
+    results/TARGET/models/MODEL.parquet       replicate 0 of a whole model, one row
+    results/TARGET/models_again/MODEL.parquet replicate 1
+    results/TARGET/overhead_again.json        replicate 1 of the call overhead
+
+Names may be patterns of Snakemake: `measurement(target_folder("{target}"), MODELS, "{model}")`.
+"""
+
+from pathlib import Path
+
+RESULTS = Path("results")
+
+MANIFEST = RESULTS / "operator_tuples.json"
+MODEL_TABLE = RESULTS / "models.parquet"
+DATABASE = RESULTS / "database.parquet"
+COMPARISON = RESULTS / "comparison.parquet"
+SHARES = RESULTS / "shares.parquet"
+MODULES = RESULTS / "modules.parquet"
+SUMMARY = RESULTS / "summary.txt"
+FIGURE = RESULTS / "cost.svg"
+REPORT = RESULTS / "report.html"
+
+OPERATORS, MODELS = KINDS = ("operators", "models")
+"""What is measured."""
+REPLICATES = (0, 1)
+"""The first measurement, and the one that shows how well it reproduces."""
+
+_FOLDERS = {
+    (OPERATORS, 0): "operators",
+    (MODELS, 0): "models",
+    (OPERATORS, 1): "again",
+    (MODELS, 1): "models_again",
+}
+_MEASUREMENTS = {name: key for key, name in _FOLDERS.items()}
+_OVERHEADS = ("device.json", "overhead_again.json")
+
+
+def target_folder(target: str, results: Path = RESULTS) -> Path:
+    """The folder of all that was measured on a target: the other functions take it."""
+    return results / target
+
+
+def target_folders(results: Path = RESULTS) -> list[Path]:
+    """The folders of all targets that anything was measured on, of this study or another."""
+    return [folder for folder in sorted(results.glob("*/")) if _is_target(folder)]
+
+
+def _is_target(folder: Path) -> bool:
+    names = _FOLDERS.values()
+    return device_file(folder).exists() or any((folder / name).is_dir() for name in names)
+
+
+def device_file(folder: Path) -> Path:
+    """What is known of the target's device."""
+    return folder / "device.json"
+
+
+def sensor_file(folder: Path) -> Path:
+    """What the power sensor of the target's device is like."""
+    return folder / "sensor.json"
+
+
+def overhead_file(folder: Path, replicate: int = 0) -> Path:
+    """The file with a replicate of the call overhead: the first is part of the device's file."""
+    return folder / _OVERHEADS[replicate]
+
+
+def environment_note(folder: Path) -> Path:
+    """Where a job notes that the target's environment has changed."""
+    return folder / "environment_changed.txt"
+
+
+def measurement_folder(folder: Path, kind: str, replicate: int = 0) -> Path:
+    """The folder of all measurements of a kind."""
+    return folder / _FOLDERS[kind, replicate]
+
+
+def measurement(folder: Path, kind: str, name: str, replicate: int = 0) -> Path:
+    """The file of one measurement; `name` is a tuple id or a model."""
+    return measurement_folder(folder, kind, replicate) / f"{name}.parquet"
+
+
+def measurements(folder: Path, kind: str, replicate: int = 0) -> list[Path]:
+    """The files of all measurements of a kind on a target, by name."""
+    return sorted(measurement_folder(folder, kind, replicate).glob("[!.]*.parquet"))
+
+
+def all_measurements(folder: Path) -> list[Path]:
+    """The files of all measurements on a target, operators first."""
+    return [path for kind, replicate in _FOLDERS for path in measurements(folder, kind, replicate)]
+
+
+def target_of(path: Path) -> str:
+    """The target of a measurement's file."""
+    return path.parent.parent.name
+
+
+def key_of(path: Path) -> tuple[str, str]:
+    """The target of a measurement's file, and its tuple id or model."""
+    return target_of(path), path.stem
+
+
+def kind_of(path: Path) -> str:
+    """The kind of a measurement's file."""
+    return _MEASUREMENTS[path.parent.name][0]
+
+
+def replicate_of(path: Path) -> int:
+    """The number of a measurement's replicate."""
+    return _MEASUREMENTS[path.parent.name][1]
+
+
+def extraction(model: str, results: Path = RESULTS) -> Path:
+    """What was extracted of a model: its operator tuples and calls."""
+    return results / "tuples" / f"{model}.pkl"
+
+
+def extractions(results: Path = RESULTS) -> list[Path]:
+    """All extracted models, of this study or another."""
+    return sorted((results / "tuples").glob("[!.]*.pkl"))
+
+
+def note(rule: str) -> Path:
+    """What a rule made its tables from (`fingerprint`)."""
+    return RESULTS / ".made" / f"{rule}.json"
