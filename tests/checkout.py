@@ -14,6 +14,7 @@ import yaml
 from opcost.fingerprint import identity
 
 REPOSITORY = Path(__file__).parent.parent
+STUDY = REPOSITORY / "tests" / "study"
 MEASUREMENTS = "results/local/operators/*.parquet"
 
 

@@ -6,34 +6,14 @@ import subprocess
 import pynvml
 import pytest
 import torch
-from card import Card, build
-from checkout import REPOSITORY, Checkout, note_again
 from opcost.devices.disturbance import find_quiet_s
 from opcost.devices.target_device import open_device
-from opcost.study import Conditions, MeasurementSettings, Target, load_model
+from opcost.study import Conditions, Target, load_model
 from opcost.tuples.extraction import extract_model_tuples
 
-STUDY = REPOSITORY / "tests" / "study"
-
-QUICK = MeasurementSettings(
-    cache_state="warm",
-    seed=0,
-    warm_up_s=0.0,
-    batch_s=0.001,
-    min_batches=6,
-    time_relative_ci=0.5,
-    min_time_s=0.0,
-    max_time_s=0.5,
-    model_time_s=0.05,
-    power_relative_ci=0.02,
-    power_min_s=1.0,
-    power_max_s=2.0,
-    power_lead_in_max_s=4.0,
-    idle_s=0.2,
-    max_repeats=0,
-    repeat_pause_s=0.0,
-    timeout_s=60,
-)
+from tests.checkout import REPOSITORY, STUDY, Checkout, note_again
+from tests.quick_measurement import QUICK
+from tests.simulated_nvml.card import Card, build
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import click
 import yaml
-from documents import ROOT
 from opcost.commands import main
 from snakemake.cli import get_argument_parser
+
+from tests.documents import ROOT
 
 _SNAKEMAKE = get_argument_parser()
 _RULES = {
@@ -84,7 +85,11 @@ def _make(arguments: list[str]) -> None:
 def _python(arguments: list[str]) -> None:
     script, *rest = arguments
     if script == "-m":
-        return
+        module, *rest = rest
+        if not module.startswith("tests."):
+            return
+        script = f"{module.replace('.', '/')}"
+        script += "/__main__.py" if (ROOT / script).is_dir() else ".py"
     path = ROOT / script
     assert path.exists(), f"there is no {script}"
     source = path.read_text(encoding="utf-8")

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from card import UUID, CardLoad
 from opcost.energy.characterization import characterise
 from opcost.energy.meter import sensor_of
 from opcost.energy.nvml import NvmlMeter
@@ -19,7 +18,9 @@ from opcost.energy.sensor_fit import correlated_share, fit_response, noise, refr
 from opcost.errors import OpcostError
 from opcost.measuring import target_sensor
 from opcost.measuring.target_sensor import characterise_target
-from simulated_processor import Cores
+
+from tests.simulated_nvml.card import UUID, CardLoad
+from tests.simulated_processor import Cores
 
 LOAD_S, LOAD_W = 1e-3, 400.0
 

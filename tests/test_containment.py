@@ -17,7 +17,8 @@ from opcost.models.process_state import ProcessState
 from opcost.study import ExtractionSettings
 from opcost.tuples.containment import tuples_of
 from opcost.tuples.extraction import extract, extract_model_tuples
-from test_isolation import alive, wait_for
+
+from tests.test_isolation import alive, wait_for
 
 LIMITS = ExtractionSettings(timeout_s=60)
 

@@ -7,16 +7,17 @@ import click
 import jsonschema
 import pytest
 import yaml
-from checkout import Checkout
-from columns_page import columns_page
-from command_line_page import command_line_page
-from configuration_page import configuration_page
-from documented_commands import check
-from documents import ROOT, blocks, commands_in_text, in_language, pages
-from flags_page import flags_page
 from opcost.commands import main
 from opcost.databases.merging import merge
 from opcost.rows import schemas
+
+from docs.reference.generate.columns_page import columns_page
+from docs.reference.generate.command_line_page import command_line_page
+from docs.reference.generate.configuration_page import configuration_page
+from docs.reference.generate.flags_page import flags_page
+from tests.checkout import Checkout
+from tests.documented_commands import check
+from tests.documents import ROOT, blocks, commands_in_text, in_language, pages
 
 LANGUAGES = {"python", "sh", "console", "yaml", "text", "{eval-rst}"}
 PYTHON = [page for page in pages() if any(each.language == "python" for each in blocks(page))]

@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from checkout import MEASUREMENTS, configure, stamps
 from click.testing import CliRunner
 from opcost.commands import main
 from opcost.devices import machine
@@ -27,6 +26,8 @@ from opcost.measuring.target_identity import identify_target
 from opcost.results_folder import all_measurements
 from opcost.rows import records, schemas
 from opcost.tuples.model_tuples import write_model_tuples
+
+from tests.checkout import MEASUREMENTS, configure, stamps
 
 CPU = DeviceFile(
     device="cpu",

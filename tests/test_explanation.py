@@ -6,7 +6,6 @@ import re
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from conftest import STUDY
 from opcost.commands import LOOK_AT_IT, main
 from opcost.costs.comparison import compare_study
 from opcost.costs.explanation import explain
@@ -17,7 +16,9 @@ from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
-from test_comparison import CONDITIONS, FAILED, OVERHEAD
+
+from tests.checkout import STUDY
+from tests.test_comparison import CONDITIONS, FAILED, OVERHEAD
 
 ON_A_GPU = {"device_name": "Other GPU", "device_uuid_hash": "a" * 16}
 

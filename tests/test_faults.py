@@ -4,16 +4,18 @@ import json
 import subprocess
 import sys
 
-from checkout import REPOSITORY
-from faults.__main__ import FAULTS
+from tests.checkout import REPOSITORY
+from tests.faults.__main__ import FAULTS
 
 FEW = ("31.15", "31.16", "31.20")
 
 
 def try_faults(tmp_path, only):
     table = tmp_path / "table.json"
-    command = [sys.executable, REPOSITORY / "tests" / "faults", "--only", ",".join(only)]
-    done = subprocess.run([*command, "--json", table], capture_output=True, text=True, timeout=300)
+    command = [sys.executable, "-m", "tests.faults", "--only", ",".join(only)]
+    done = subprocess.run(
+        [*command, "--json", table], cwd=REPOSITORY, capture_output=True, text=True, timeout=300
+    )
     return done, json.loads(table.read_text())
 
 

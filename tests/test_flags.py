@@ -3,9 +3,10 @@
 import ast
 
 import pytest
-from documents import ROOT
 from opcost.rows import flags
 from opcost.rows.flags import FLAGS
+
+from tests.documents import ROOT
 
 PACKAGE = ROOT / "scripts/opcost"
 REGISTRY = PACKAGE / "rows/flags.py"

@@ -4,11 +4,12 @@ import random
 
 import pyarrow.parquet as pq
 import pytest
-from fuzz import subjects
-from fuzz.kinds import KINDS
-from fuzz.tally import fuzz
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
+
+from tests.fuzz import subjects
+from tests.fuzz.kinds import KINDS
+from tests.fuzz.tally import fuzz
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from checkout import Checkout, edit, running, stamps, wait_until
+
+from tests.checkout import Checkout, edit, running, stamps, wait_until
 
 
 def test_the_same_command_resumes_an_interrupted_and_a_killed_run(checkout):

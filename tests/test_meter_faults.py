@@ -4,7 +4,6 @@ Whole jobs: in their measuring process, the real pynvml reads the card of tests/
 """
 
 import pytest
-from card import UUID
 from opcost.devices.device_file import DeviceFile, write_device
 from opcost.energy import limited_meter
 from opcost.energy.nvml import NvmlMeter
@@ -13,6 +12,8 @@ from opcost.measuring import benchmark, target_sensor
 from opcost.measuring.job import Place, operator_job, sensor_job
 from opcost.rows import records, schemas
 from opcost.tuples import manifest
+
+from tests.simulated_nvml.card import UUID
 
 CRASHED = "crashed: killed by SIGSEGV"
 HUNG = "crashed: killed by SIGALRM"

@@ -4,10 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from card import UUID, build
 from opcost.devices.gpu_state import gpu_state
 from opcost.devices.target_device import open_device
 from opcost.energy.device_meter import open_meter
@@ -15,7 +13,9 @@ from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
 from opcost.study import Target
 
-HERE = Path(__file__).parent
+from tests.checkout import REPOSITORY
+from tests.simulated_nvml.card import UUID, build
+
 NOT_SUPPORTED, NO_PERMISSION, LOST = 3, 4, 15
 
 
@@ -27,14 +27,14 @@ def measure(tmp_path_factory):
         folder = tmp_path_factory.mktemp("nvml")
         if build(folder, *flags) is None:
             pytest.skip("no C compiler (cc) to build the simulated NVML with")
-        paths = [HERE.parent / "scripts", HERE, HERE / "simulated_nvml"]
+        paths = [REPOSITORY / "scripts", REPOSITORY]
         environment = {
             **os.environ,
             "LD_LIBRARY_PATH": str(folder),
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
             **{f"SIMULATED_{name.upper()}": str(value) for name, value in simulated.items()},
         }
-        program = [sys.executable, str(HERE / "simulated_nvml" / "measure.py"), uuid]
+        program = [sys.executable, "-m", "tests.simulated_nvml.measure", uuid]
         completed = subprocess.run(program, env=environment, capture_output=True, text=True)
         assert completed.returncode == 0, completed.stderr
         return json.loads(completed.stdout)

@@ -9,7 +9,6 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from card import UUID, CardDevice, CardLoad
 from opcost.devices.disturbance import NoWatch
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import NvmlMeter
@@ -21,7 +20,9 @@ from opcost.measuring import protocol
 from opcost.measuring.benchmark import trial_columns
 from opcost.rows import schemas
 from opcost.study import MeasurementSettings
-from simulated_processor import Cores
+
+from tests.simulated_nvml.card import UUID, CardDevice, CardLoad
+from tests.simulated_processor import Cores
 
 SETTINGS = MeasurementSettings(
     cache_state="cold",

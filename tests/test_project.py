@@ -7,9 +7,10 @@ from dataclasses import asdict
 
 import pytest
 import yaml
-from documents import ROOT, pages
 from opcost.rows import schemas
 from opcost.study import ClusterRequest, ExtractionSettings, MeasurementSettings, Target
+
+from tests.documents import ROOT, pages
 
 
 def pins(text):

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from conftest import QUICK
 from opcost.devices.device import BatchTime
 from opcost.devices.disturbance import NoWatch
 from opcost.energy.meter import MeterUnavailable
 from opcost.measuring import protocol
+
+from tests.quick_measurement import QUICK
 
 
 class SimulatedDevice:

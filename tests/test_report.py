@@ -23,7 +23,8 @@ from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MOST_MARKS, scatter
-from synthetic_study import NO_SENSOR, TARGETS, make_study
+
+from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
 MANY = [f"model_{number:02}" for number in range(20)]
 FILES = ("database", "comparison", "shares", "modules", "models")

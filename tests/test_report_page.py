@@ -2,12 +2,13 @@
 
 import re
 
-import chromium
 import pytest
-from chromium import Watched
 from opcost.report.page import write_report
 from opcost.report.results import Results
-from synthetic_study import NO_SENSOR, TARGETS, make_study
+
+from tests.browser import chromium
+from tests.browser.chromium import Watched
+from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
 pytestmark = pytest.mark.browser
 

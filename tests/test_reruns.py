@@ -6,7 +6,8 @@ import time
 
 import pyarrow.parquet as pq
 import yaml
-from checkout import MEASUREMENTS, configure, edit, stamps
+
+from tests.checkout import MEASUREMENTS, configure, edit, stamps
 
 
 def test_nothing_is_done_twice(done):

@@ -18,8 +18,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from checkout import Checkout
-from cluster import Cluster, install, seconds_between, wait_until
+
+from tests.checkout import Checkout
+from tests.slurm.cluster import Cluster, install, seconds_between, wait_until
 
 pytestmark = pytest.mark.slurm
 

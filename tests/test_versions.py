@@ -11,7 +11,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from checkout import REPOSITORY, Checkout, configure
 from click.testing import CliRunner
 from opcost.commands import main
 from opcost.databases.aggregation import write_database
@@ -20,6 +19,8 @@ from opcost.databases.measured import find_measured
 from opcost.devices.device_file import Sample, read_device, write_device
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas, versions
+
+from tests.checkout import REPOSITORY, Checkout, configure
 
 ARCHIVES = sorted((REPOSITORY / "tests/versions").glob("*.tar.xz"))
 NAMES = [path.name.removesuffix(".tar.xz") for path in ARCHIVES]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from checkout import MEASUREMENTS, configure, edit, running, stamps, wait_until
 from opcost.rows.overhead import overhead_columns, read_samples
 from opcost.rows.schemas import SCHEMA_VERSION
+
+from tests.checkout import MEASUREMENTS, configure, edit, running, stamps, wait_until
 
 
 def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):

@@ -6,7 +6,7 @@ and the comparison. Each step runs at two sizes; `growth` is the ratio of its se
 its work, so 1 is linear, and less where a fixed cost matters. Seconds are the processor's; memory
 is the process's peak beyond what it had before the step.
 
-    PYTHONPATH=scripts python tests/benchmarks/aggregation.py [--files 500 5000]
+    PYTHONPATH=scripts python -m tests.benchmarks.aggregation [--files 500 5000]
 """
 
 import argparse

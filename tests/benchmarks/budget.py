@@ -4,7 +4,7 @@ Reads a finished study (the folder that holds `results`), and asks what a budget
 operators' device time would have measured, had nothing been measured before: the share of FLOPs,
 and of the whole models' measured time, that these tuples account for.
 
-    PYTHONPATH=scripts python tests/benchmarks/budget.py FOLDER [--share 0.5]
+    PYTHONPATH=scripts python -m tests.benchmarks.budget FOLDER [--share 0.5]
 """
 
 import argparse

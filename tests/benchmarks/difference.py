@@ -6,7 +6,7 @@ first database and in the second one. Over all of them: the tails of measurement
 With --simulate: how often anything is named in as many drawn pairs of studies in which
 nothing changed, their scatter drawn from several laws, one of them the pairs of the databases.
 
-    PYTHONPATH=scripts python tests/benchmarks/difference.py FIRST SECOND... [--simulate 2000]
+    PYTHONPATH=scripts python -m tests.benchmarks.difference FIRST SECOND... [--simulate 2000]
 """
 
 import argparse

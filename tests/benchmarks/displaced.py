@@ -4,7 +4,7 @@ Two tables. The first times a convolution that writes its weights anew in anothe
 workspace moving through memory; the second times `batch_norm` right after something else. On this
 CPU, one thread, undisturbed moments only.
 
-    PYTHONPATH=scripts python tests/benchmarks/displaced.py
+    PYTHONPATH=scripts python -m tests.benchmarks.displaced
 """
 
 import argparse
@@ -23,7 +23,8 @@ from opcost.measuring.workload import OperatorWorkload
 from opcost.models.construction import inference_conditions
 from opcost.study import Target
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
-from sum_and_whole import SETTINGS, seconds
+
+from tests.benchmarks.sum_and_whole import SETTINGS, seconds
 
 ROUNDS = 15
 CALLS = 16
@@ -179,7 +180,7 @@ def convolution_s(shape, span_bytes, device, watch):
 def in_a_process_of_its_own(index, span_mib, quiet_s):
     """The same, on a heap that nothing else has used."""
     task = ["--convolution", str(index), str(span_mib), str(quiet_s)]
-    command = [sys.executable, __file__, *task]
+    command = [sys.executable, "-m", "tests.benchmarks.displaced", *task]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

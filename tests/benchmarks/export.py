@@ -5,12 +5,11 @@ and exports it. Each step runs in a process of its own; the ratio is that of its
 to those of pyarrow in the same run: to read the same columns, or to read and write them as CSV,
 lists as text. pyarrow checks no value there, quotes no text and leaves formulas as they are.
 
-    PYTHONPATH=scripts python tests/benchmarks/export.py [--rows 100000]
+    PYTHONPATH=scripts python -m tests.benchmarks.export [--rows 100000]
 """
 
 import argparse
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +25,7 @@ from opcost.queries.query import DEFAULT_COLUMNS, Filter, query
 from opcost.queries.row_filter import ASKED
 from opcost.rows import records, schemas
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from synthetic_study import make_study
+from tests.synthetic_study import make_study
 
 READ = list(dict.fromkeys([*ASKED, *DEFAULT_COLUMNS]))
 BATCH_ROWS = 500

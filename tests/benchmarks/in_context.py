@@ -4,7 +4,7 @@ A model's operator calls are recorded and run again in a row, as straight-line c
 read between them. That gives each operator's time in its real context; the rest of the whole
 model's time lies between operators: Python and the dispatch of modules.
 
-    PYTHONPATH=scripts python tests/benchmarks/in_context.py [MODEL ...]
+    PYTHONPATH=scripts python -m tests.benchmarks.in_context [MODEL ...]
 """
 
 import argparse
@@ -22,9 +22,10 @@ from opcost.models import construction
 from opcost.study import InputSpec, ModelDefinition, Target
 from opcost.tuples.description import describe
 from opcost.tuples.extraction import extract_model_tuples
-from sum_and_whole import MODELS, STATES, OneBlock, in_a_fork, operator_seconds
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from tests.benchmarks.sum_and_whole import MODELS, STATES, OneBlock, in_a_fork, operator_seconds
 
 VISITS = 30
 PASSES_IN_A_ROW = 3

@@ -9,7 +9,7 @@ measured.
 With --seeded, the results are written directly, as a job writes them, and taken over by Snakemake
 (--touch), so that what follows a long run can be timed without one.
 
-    python tests/benchmarks/many_tuples.py [--tuples 500] [--stub-s 0.2] [--seeded]
+    python -m tests.benchmarks.many_tuples [--tuples 500] [--stub-s 0.2] [--seeded]
 """
 
 import argparse

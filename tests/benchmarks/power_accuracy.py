@@ -7,28 +7,25 @@ itself, lag, rise time, quantum, skipped refreshes, iteration time and the scatt
 last column is what a trial would take if the scatter were known beforehand: no protocol with these
 phases, and an interval as narrow, is quicker.
 
-    PYTHONPATH=scripts python tests/benchmarks/power_accuracy.py [--draws 400]
+    PYTHONPATH=scripts python -m tests.benchmarks.power_accuracy [--draws 400]
 """
 
 import argparse
 import dataclasses
 import math
 import random
-import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "simulated_nvml"))
-
-from card import UUID, Card, CardDevice, CardLoad, build
 from opcost.devices.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
 from opcost.measuring import protocol
 from opcost.study import MeasurementSettings, default_measurement
+
+from tests.simulated_nvml.card import UUID, Card, CardDevice, CardLoad, build
 
 SCHEMAS = Path("workflow/schemas")
 REFRESHES_S = {"20 ms": (0.018, 0.022), "100 ms": (0.09, 0.11)}

@@ -2,24 +2,22 @@
 
 Whole trials of a load of 300 W, 1e-4 s per call, on the simulated card (tests/simulated_nvml).
 
-    PYTHONPATH=scripts python tests/benchmarks/power_faults.py
+    PYTHONPATH=scripts python -m tests.benchmarks.power_faults
 """
 
 import dataclasses
-import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "simulated_nvml"))
-
-from card import UUID, Card, CardDevice, CardLoad, build
 from opcost.devices.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
 from opcost.measuring import protocol
 from opcost.study import default_measurement
-from power_accuracy import SCHEMAS
+
+from tests.benchmarks.power_accuracy import SCHEMAS
+from tests.simulated_nvml.card import UUID, Card, CardDevice, CardLoad, build
 
 WATTS, ITERATION_S = 300.0, 1e-4
 KNOWN = Sensor(refresh_s=0.1, averaging_s=0.1, rise_s=0.1, idle_w=60, source="measured")

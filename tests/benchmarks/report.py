@@ -7,7 +7,7 @@ in a process of its own; and those of the processor alone), and seconds in Chrom
 of operators can be used and until everything is drawn (the median of five times). With
 `--screenshots`, writes pictures to that folder.
 
-    PYTHONPATH=scripts:tests:tests/browser python tests/benchmarks/report.py [--operators 10000]
+    PYTHONPATH=scripts python -m tests.benchmarks.report [--operators 10000]
         [--results results] [--screenshots folder]
 """
 
@@ -20,9 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import chromium
-from chromium import Watched
-from synthetic_study import make_study
+from tests.browser import chromium
+from tests.browser.chromium import Watched
+from tests.synthetic_study import make_study
 
 NAMES = ("database", "comparison", "shares", "modules", "models")
 BUILD = """

@@ -1,8 +1,8 @@
 """Three questions about measuring an operator's time, answered from data on this CPU.
 
-    PYTHONPATH=scripts python tests/benchmarks/seeds_questions.py average [DATABASE ...]
-    PYTHONPATH=scripts python tests/benchmarks/seeds_questions.py length
-    PYTHONPATH=scripts python tests/benchmarks/seeds_questions.py inputs
+    PYTHONPATH=scripts python -m tests.benchmarks.seeds_questions average [DATABASE ...]
+    PYTHONPATH=scripts python -m tests.benchmarks.seeds_questions length
+    PYTHONPATH=scripts python -m tests.benchmarks.seeds_questions inputs
 
 `average`: the median or the mean without what lies beyond three standard deviations?
 `length`: how short may a measurement be?

@@ -7,7 +7,7 @@ stay in a last-level cache that is large enough) and rotating through copies of 
 from memory). Only undisturbed batches count. Ratios are sum / whole; `overhead` adds what calls
 cost beyond their operators.
 
-    PYTHONPATH=scripts python tests/benchmarks/sum_and_whole.py [--batch 8] [MODEL ...]
+    PYTHONPATH=scripts python -m tests.benchmarks.sum_and_whole [--batch 8] [MODEL ...]
 """
 
 import argparse

@@ -8,7 +8,7 @@ order statistics, at 95 %. It holds if it contains the median of all processes' 
 opcost widens it by how badly measurements reproduce: here, by what pairs of processes say that
 measured the other two operators.
 
-    PYTHONPATH=scripts python tests/benchmarks/time_to_certainty.py
+    PYTHONPATH=scripts python -m tests.benchmarks.time_to_certainty
 """
 
 import argparse

@@ -4,7 +4,7 @@ Runs one study in both ways (plain first, or `--first warm`), and compares: the 
 of one trial and the start of the next, and the numbers of the same tuples. How far plain numbers
 lie from one another (tuples that are measured again) is what warm ones are compared with.
 
-    PYTHONPATH=scripts python tests/benchmarks/workers.py [--configfile tests/study/config.yaml]
+    PYTHONPATH=scripts python -m tests.benchmarks.workers [--configfile tests/study/config.yaml]
 
 With `--folder`, the two studies stay there, and one that is there already is not run again.
 """

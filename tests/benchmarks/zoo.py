@@ -1,6 +1,6 @@
 """Processor seconds and memory to extract every model of torchvision, in one process.
 
-    python tests/benchmarks/zoo.py [PATTERN ...]
+    PYTHONPATH=scripts python -m tests.benchmarks.zoo [PATTERN ...]
 
 Prints for each model its calls, tuples, seconds and the peak memory of the process so far; then
 each family's sums, how seconds grow with calls, and the unique tuples over all models. Processor

@@ -13,17 +13,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from faults.fault import BAD, BY_HAND, FAULTS, GOOD, POOR, Fault, Found
-from faults.study import Study
+from tests.faults.fault import BAD, BY_HAND, FAULTS, GOOD, POOR, Fault, Found
+from tests.faults.study import Study
 
 KINDS = (
     "kills", "files", "documents", "staleness", "values", "configurations", "model_configs",
     "user_code", "odd_models", "environment", "devices", "security", "markup", "commands",
 )  # fmt: skip
 for kind in KINDS:
-    importlib.import_module(f"faults.{kind}")
+    importlib.import_module(f"tests.faults.{kind}")
 REPOSITORY = Path(__file__).parent.parent.parent
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from faults import rows
-from faults.fault import BAD, GOOD, POOR, Found, fault
-from faults.study import Outcome, Study
-from faults.verdicts import all_of, file_and_remedy, held, message, refused
+from tests.faults import rows
+from tests.faults.fault import BAD, GOOD, POOR, Found, fault
+from tests.faults.study import Outcome, Study
+from tests.faults.verdicts import all_of, file_and_remedy, held, message, refused
 
 DATABASE = "results/database.parquet"
 TINY = "tests/study/models/tiny_cnn.yaml"

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from faults import rows
-from faults.fault import BAD, POOR, Found, by_hand, fault
-from faults.study import Study
-from faults.verdicts import held, refused, works
+from tests.faults import rows
+from tests.faults.fault import BAD, POOR, Found, by_hand, fault
+from tests.faults.study import Study
+from tests.faults.verdicts import held, refused, works
 
 
 def wrong(

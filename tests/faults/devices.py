@@ -5,10 +5,10 @@ A job measures an operator on the processor, with a meter of ours in place of th
 
 import json
 
-from faults import rows
-from faults.fault import BAD, GOOD, POOR, Found, fault
-from faults.study import Outcome, Study
-from faults.verdicts import message
+from tests.faults import rows
+from tests.faults.fault import BAD, GOOD, POOR, Found, fault
+from tests.faults.study import Outcome, Study
+from tests.faults.verdicts import message
 
 METER = """
 import os, runpy, signal, sys, time

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from faults import rows
-from faults.fault import BAD, GOOD, POOR, Found, fault
-from faults.study import Outcome, Study
-from faults.values import remade
-from faults.verdicts import all_of, file_and_remedy, held, refused, works
+from tests.faults import rows
+from tests.faults.fault import BAD, GOOD, POOR, Found, fault
+from tests.faults.study import Outcome, Study
+from tests.faults.values import remade
+from tests.faults.verdicts import all_of, file_and_remedy, held, refused, works
 
 
 def json_file(

@@ -3,9 +3,9 @@
 import os
 import subprocess
 
-from faults.fault import BAD, BY_HAND, Found, fault
-from faults.study import Outcome, Study, may_mount
-from faults.verdicts import all_of, message, refused, works
+from tests.faults.fault import BAD, BY_HAND, Found, fault
+from tests.faults.study import Outcome, Study, may_mount
+from tests.faults.verdicts import all_of, message, refused, works
 
 SAME_AS_EVER = "works as ever"
 

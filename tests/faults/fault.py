@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from faults.study import Study
+from tests.faults.study import Study
 
 GOOD, POOR, BAD, BY_HAND = "good", "poor", "BAD", "by hand"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from faults import rows
-from faults.fault import BAD, POOR, Found, fault
-from faults.study import Study
-from faults.verdicts import file_and_remedy, held, message, refused
+from tests.faults import rows
+from tests.faults.fault import BAD, POOR, Found, fault
+from tests.faults.study import Study
+from tests.faults.verdicts import file_and_remedy, held, message, refused
 
 
 def damaged(number: str, what: str, find: Callable[[Study], Path], damage: Callable) -> None:
@@ -104,10 +104,10 @@ damaged("11.1", "a row twice in a file", of_operators, double)
 
 @fault("12.1", "1500 times a bit of a row file flipped", "refused, or equal values")
 def flipped_bits(study: Study) -> Found:
-    shutil.copytree(Path(__file__).parent.parent / "fuzz", study.root / "fuzz")
+    shutil.copytree(Path(__file__).parent.parent / "fuzz", study.root / "tests/fuzz")
     environment = {"PYTHONPATH": f"{study.root / 'scripts'}:{study.root}"}
     code = (
-        "import sys; from fuzz.bits import flip_row_file; "
+        "import sys; from tests.fuzz.bits import flip_row_file; "
         "print(flip_row_file(sys.argv[1], 1500, seed=0))"
     )
     outcome = study.python(code, study.rows()[0], environment=environment)

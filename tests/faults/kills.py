@@ -6,9 +6,9 @@ import signal
 import time
 from pathlib import Path
 
-from faults.fault import BAD, POOR, Found, fault
-from faults.study import Outcome, Study, wait_until
-from faults.verdicts import all_of, held, message, works
+from tests.faults.fault import BAD, POOR, Found, fault
+from tests.faults.study import Outcome, Study, wait_until
+from tests.faults.verdicts import all_of, held, message, works
 
 RESUMES = "rows are kept, the same command measures the others"
 TEMPORARY = "**/.*.tmp"

@@ -4,10 +4,10 @@ import csv
 from html.parser import HTMLParser
 from pathlib import Path
 
-from faults import rows
-from faults.fault import POOR, Found, fault
-from faults.study import Outcome, Study
-from faults.verdicts import held, refused
+from tests.faults import rows
+from tests.faults.fault import POOR, Found, fault
+from tests.faults.study import Outcome, Study
+from tests.faults.verdicts import held, refused
 
 
 class Elements(HTMLParser):

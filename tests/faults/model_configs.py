@@ -4,10 +4,10 @@ import os
 
 import yaml
 
-from faults import rows
-from faults.fault import POOR, Found, fault
-from faults.study import STUDY, Study
-from faults.verdicts import all_of, explained, held, message, refused, works
+from tests.faults import rows
+from tests.faults.fault import POOR, Found, fault
+from tests.faults.study import STUDY, Study
+from tests.faults.verdicts import all_of, explained, held, message, refused, works
 
 
 @fault("35.4", "a negative size in the manifest", "refused, or a failed row")

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from faults import rows
-from faults.fault import POOR, Found, fault
-from faults.study import Outcome, Study
-from faults.user_code import HEAD, factory
-from faults.verdicts import held, refused, works
+from tests.faults import rows
+from tests.faults.fault import POOR, Found, fault
+from tests.faults.study import Outcome, Study
+from tests.faults.user_code import HEAD, factory
+from tests.faults.verdicts import held, refused, works
 
 
 def model_row(study: Study) -> dict:

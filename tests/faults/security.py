@@ -6,11 +6,11 @@ import json
 import os
 from pathlib import Path
 
-from faults import rows
-from faults.environment import measure_one
-from faults.fault import BAD, BY_HAND, POOR, Found, fault
-from faults.study import NOBODY, Study, wait_until
-from faults.verdicts import held, refused
+from tests.faults import rows
+from tests.faults.environment import measure_one
+from tests.faults.fault import BAD, BY_HAND, POOR, Found, fault
+from tests.faults.study import NOBODY, Study, wait_until
+from tests.faults.verdicts import held, refused
 
 UNTOUCHED = "refused; the victim's file is as it was"
 

@@ -4,12 +4,12 @@ import os
 import subprocess
 import time
 
-from faults import rows
-from faults.fault import BAD, POOR, Found, fault
-from faults.files import truncate
-from faults.study import Outcome, Study
-from faults.values import remade
-from faults.verdicts import held, message, refused
+from tests.faults import rows
+from tests.faults.fault import BAD, POOR, Found, fault
+from tests.faults.files import truncate
+from tests.faults.study import Outcome, Study
+from tests.faults.values import remade
+from tests.faults.verdicts import held, message, refused
 
 
 def stale(study: Study) -> list[str]:

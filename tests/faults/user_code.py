@@ -5,9 +5,9 @@ import os
 import signal
 from pathlib import Path
 
-from faults.fault import POOR, Found, fault
-from faults.study import Study
-from faults.verdicts import all_of, held, refused
+from tests.faults.fault import POOR, Found, fault
+from tests.faults.study import Study
+from tests.faults.verdicts import all_of, held, refused
 
 NAMED = "refused, with the model's name and the user's file, by study and explain alike"
 LINEAR = "    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())\n"

@@ -3,10 +3,10 @@
 import math
 from pathlib import Path
 
-from faults import rows
-from faults.fault import BAD, GOOD, POOR, Found, fault
-from faults.study import Outcome, Study
-from faults.verdicts import all_of, explained, file_and_remedy, held, message, refused
+from tests.faults import rows
+from tests.faults.fault import BAD, GOOD, POOR, Found, fault
+from tests.faults.study import Outcome, Study
+from tests.faults.verdicts import all_of, explained, file_and_remedy, held, message, refused
 
 APART = "never summed with the others: both values are named, and what to do"
 

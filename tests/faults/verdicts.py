@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from faults.fault import BAD, GOOD, POOR, Found
-from faults.study import Outcome
+from tests.faults.fault import BAD, GOOD, POOR, Found
+from tests.faults.study import Outcome
 
 REMEDY = (
     r"(?i)\b(delete|run again|run opcost|name (a|another|one|the)|give|use|set|allowed|did you mean"

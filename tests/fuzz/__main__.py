@@ -5,10 +5,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from fuzz.kinds import KINDS
-from fuzz.tally import fuzz
+from tests.fuzz.kinds import KINDS
+from tests.fuzz.tally import fuzz
 
 
 def main() -> None:

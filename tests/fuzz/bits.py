@@ -9,7 +9,7 @@ import pyarrow as pa
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
 
-from fuzz.tally import Case, Tally
+from tests.fuzz.tally import Case, Tally
 
 
 def damage(content: bytes, generator: random.Random) -> bytes:

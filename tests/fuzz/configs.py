@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 from opcost.study import default_measurement, load_model, load_study
 
-from fuzz.documents import INF, NAN, Wrong, anyhow, changed, damaged
-from fuzz.tally import Case
+from tests.fuzz.documents import INF, NAN, Wrong, anyhow, changed, damaged
+from tests.fuzz.tally import Case
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SCHEMAS = REPOSITORY / "workflow" / "schemas"

@@ -14,8 +14,8 @@ from opcost.tuples import manifest as manifests
 from opcost.tuples.model_table import rows_of
 from opcost.tuples.model_tuples import read_extractions
 
-from fuzz import subjects
-from fuzz.tally import Case
+from tests.fuzz import subjects
+from tests.fuzz.tally import Case
 
 NAN, INF = float("nan"), float("inf")
 ANYTHING = (None, True, -1, 0, 10**30, 1.5, NAN, INF, "", "x", [], {}, [[]], "\ud800", "\x00")

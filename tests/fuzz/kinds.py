@@ -1,11 +1,11 @@
 """The kinds of cases, by name."""
 
-from fuzz import subjects
-from fuzz.bits import database_bits, row_file_bits
-from fuzz.configs import configs
-from fuzz.documents import device_files, manifest_files, pickles
-from fuzz.rows import row_values
-from fuzz.tally import Kind
+from tests.fuzz import subjects
+from tests.fuzz.bits import database_bits, row_file_bits
+from tests.fuzz.configs import configs
+from tests.fuzz.documents import device_files, manifest_files, pickles
+from tests.fuzz.rows import row_values
+from tests.fuzz.tally import Kind
 
 KINDS: dict[str, Kind] = {
     "row bits": lambda folder: row_file_bits(subjects.row_file(folder)),

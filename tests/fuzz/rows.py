@@ -11,8 +11,8 @@ from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
 from opcost.rows import schemas
 
-from fuzz.subjects import DEVICE, forge, operator_row, write_json
-from fuzz.tally import Case
+from tests.fuzz.subjects import DEVICE, forge, operator_row, write_json
+from tests.fuzz.tally import Case
 
 FLOATS = (
     "time_s", "time_ci_low_s", "time_ci_high_s", "energy_j", "energy_ci_low_j", "energy_ci_high_j",

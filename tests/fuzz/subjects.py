@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from opcost.rows import records, schemas
 from opcost.tuples.manifest import collect, write_manifest
 from opcost.tuples.model_tuples import write_model_tuples
-from synthetic_study import TARGETS, Measurements, models_of, record
+
+from tests.synthetic_study import TARGETS, Measurements, models_of, record
 
 
 @cache

@@ -8,13 +8,14 @@ import json
 import sys
 import time
 
-from conftest import QUICK
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.target_device import open_device
 from opcost.energy.nvml import NvmlMeter
 from opcost.measuring import protocol
 from opcost.measuring.benchmark import trial_columns
 from opcost.study import Target
+
+from tests.quick_measurement import QUICK
 
 ITERATION_S = 1e-3
 

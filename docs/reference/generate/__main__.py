@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 REFERENCE = Path(__file__).parent.parent
-sys.path.insert(0, str(REFERENCE.parent.parent / "scripts"))
+REPOSITORY = REFERENCE.parent.parent
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "scripts")]
 
-from columns_page import columns_page  # noqa: E402
-from command_line_page import command_line_page  # noqa: E402
-from configuration_page import configuration_page  # noqa: E402
-from flags_page import flags_page  # noqa: E402
+from docs.reference.generate.columns_page import columns_page  # noqa: E402
+from docs.reference.generate.command_line_page import command_line_page  # noqa: E402
+from docs.reference.generate.configuration_page import configuration_page  # noqa: E402
+from docs.reference.generate.flags_page import flags_page  # noqa: E402
 
 PAGES = {
     "columns.md": columns_page,

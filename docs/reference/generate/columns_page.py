@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from layout import Row, anchor, page, table
 from opcost.rows import columns, schemas, versions
+
+from docs.reference.generate.layout import Row, anchor, page, table
 
 FILES = {
     "operator": "`results/{target}/operators/{tuple_id}.parquet`, and `again/` beside it",

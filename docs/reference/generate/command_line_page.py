@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import click
-from layout import Row, page, table
 from opcost.commands import main
+
+from docs.reference.generate.layout import Row, page, table
 
 MAKEFILE = Path(__file__).parents[3] / "Makefile"
 

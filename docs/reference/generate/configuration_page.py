@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from layout import page, table
+
+from docs.reference.generate.layout import page, table
 
 SCHEMAS = Path(__file__).parents[3] / "workflow" / "schemas"
 

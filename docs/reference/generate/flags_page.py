@@ -1,7 +1,8 @@
 """The page of flags, from opcost's registry of them."""
 
-from layout import page, table
 from opcost.rows.flags import FLAGS
+
+from docs.reference.generate.layout import page, table
 
 INTRODUCTION = """\
 `flags` of a row name what a reader should know before using it. A row without flags has an empty

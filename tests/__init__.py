@@ -1,0 +1,1 @@
+"""Tests, and what they share: helpers are imported from here, as `tests.checkout`."""
