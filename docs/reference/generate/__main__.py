@@ -1,6 +1,6 @@
-"""Writes the reference pages that say what the code says: `python docs/reference/generate`.
+"""Generate the reference pages from the code: `python docs/reference/generate`.
 
-`make docs` runs it. A test fails where a committed page differs from what this would write.
+`make docs` runs it. A test fails if a committed page differs from the generated one.
 """
 
 import sys

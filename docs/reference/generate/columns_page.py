@@ -20,7 +20,7 @@ FILES = {
     "explanation": "what `opcost explain --parquet` writes",
     "difference": "what `opcost diff --parquet` writes",
 }
-"""Record -> where it is found. A new record needs a line here."""
+"""Record -> its files. A new record needs a line here."""
 
 SHARED = {
     "Results": columns.RESULT,
@@ -29,9 +29,9 @@ SHARED = {
     "Provenance": columns.PROVENANCE,
     "Circumstances": columns.CIRCUMSTANCES,
     "Raw values": columns.RAW,
-    "Overhead of calls": columns.OVERHEAD,
+    "Call overhead": columns.OVERHEAD,
 }
-"""Columns that several records have."""
+"""Columns that several records share."""
 
 UNITS = {
     "_s": "s",
@@ -43,22 +43,22 @@ UNITS = {
     "bytes": "bytes",
     "flops": "FLOPs",
 }
-"""How a column's name ends, or all of it -> its unit."""
+"""Suffix of a column's name, or the whole name -> its unit."""
 
 INTRODUCTION = f"""\
-Everything that opcost writes as Parquet, column by column. The end of a name is its unit: `time_s`
-is in seconds. Null means that something is not known or does not apply, never zero; where there is
-a reason to tell, another column tells it.
+The columns of all Parquet files that opcost writes. The suffix of a name is its unit: `time_s` is
+in seconds. Null means unknown or not applicable, never zero; a reason, where there is one, is in
+another column. The [glossary](glossary.md) defines the terms.
 
-Each file states in its metadata which record it holds (`opcost.record`) and in which version
-(`opcost.schema_version`), now {schemas.SCHEMA_VERSION}. Files of earlier versions are read like
-today's: what they lack is null. *since* is the version from which on a record or a column exists;
-`schema_version` is the one that a row was written with. A file of a later version is refused:
-upgrade opcost to read it."""
+The metadata of each file name its record (`opcost.record`) and its schema version
+(`opcost.schema_version`), currently {schemas.SCHEMA_VERSION}. opcost reads files of all earlier
+versions; columns that they lack are null. *since* is the version that introduced a record or
+column; `schema_version` is the version that wrote a row. Files of a later version are refused:
+upgrade opcost to read them."""
 
 
 def columns_page() -> str:
-    """Every record, column by column. Raises KeyError for one that FILES does not place."""
+    """The columns of every record. Raises KeyError for a record that FILES lacks."""
     described = {
         str(schema.metadata[b"opcost.record"].decode()): schema
         for schema in vars(schemas).values()
@@ -87,12 +87,12 @@ def columns_page() -> str:
 
 def _file(record: str) -> str:
     if record not in FILES:
-        raise KeyError(f"say in FILES of {__file__} where the record {record!r} is found")
+        raise KeyError(f"add the files of the record {record!r} to FILES of {__file__}")
     return FILES[record]
 
 
 def _what_is_new(rows: Sequence[Row], known: Mapping[str, Sequence[Row]]) -> Iterator[str]:
-    """Links to columns that stand above, the longest lists first, and a table of the others."""
+    """Links to the lists of columns above, longest first, and a table of the rest."""
     links = []
     rest = list(rows)
     for title, listed in sorted(known.items(), key=lambda item: len(item[1]), reverse=True):

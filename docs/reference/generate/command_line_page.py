@@ -1,4 +1,4 @@
-"""The page of commands, from what they say about themselves."""
+"""The page of commands, from their help texts."""
 
 import re
 from pathlib import Path
@@ -11,24 +11,24 @@ from docs.reference.generate.layout import Row, page, table
 MAKEFILE = Path(__file__).parents[3] / "Makefile"
 
 INTRODUCTION = """\
-The workflow measures; `opcost` answers questions with what was measured. `make run` installs the
-command (`.venv/bin/opcost`), and so does `pip install .`"""
+The workflow measures; `opcost` queries the results. Both `make run` (as `.venv/bin/opcost`) and
+`pip install .` install the command."""
 
 SNAKEMAKE = [
-    ("`snakemake --cores 1`", "the study of `config/config.yaml`"),
-    ("`snakemake --cores 1 plan`", "says what that would measure, and how long it would take"),
-    ("`snakemake --cores 2 models`", "extracts the models, and measures nothing"),
-    ("`snakemake --cores 1 characterize`", "finds out what the power sensors are like"),
-    ("`snakemake --report report.zip`", "packs the results into a page of Snakemake's own"),
+    ("`snakemake --cores 1`", "Run the study in `config/config.yaml`"),
+    ("`snakemake --cores 1 plan`", "Show what a run would measure, and how long it would take"),
+    ("`snakemake --cores 2 models`", "Extract the models without measuring"),
+    ("`snakemake --cores 1 characterize`", "Characterise the power sensors"),
+    ("`snakemake --report report.zip`", "Pack the results into Snakemake's own report"),
 ]
 
-MAKE = "With an environment in `.venv`, which is made on the first use:"
+MAKE = "With an environment in `.venv`, created on first use:"
 
 _WIDTH = {"terminal_width": 96, "max_content_width": 96}
 
 
 def command_line_page() -> str:
-    """What the workflow offers, and the help of each command."""
+    """The workflow's targets and the help of each command."""
     does = ("command", "does")
     top = click.Context(main, info_name="opcost", **_WIDTH, **main.context_settings)
     parts = [INTRODUCTION, "## The workflow", table(does, SNAKEMAKE), MAKE]
@@ -42,12 +42,12 @@ def command_line_page() -> str:
 
 
 def _help(command: click.Command, context: click.Context) -> str:
-    """What `--help` prints."""
+    """The output of `--help`."""
     return f"```text\n{command.get_help(context)}\n```"
 
 
 def _make_targets() -> list[Row]:
-    """The targets that `make` lists."""
+    """The targets listed by `make`."""
     text = MAKEFILE.read_text(encoding="utf-8")
     targets = re.findall(r"^([a-z-]+):.*## (.+)$", text, re.MULTILINE)
     return [(f"`make {name}`", meaning) for name, meaning in targets]

@@ -11,8 +11,8 @@ from docs.reference.generate.layout import page, table
 SCHEMAS = Path(__file__).parents[3] / "workflow" / "schemas"
 
 INTRODUCTION = """\
-What the files of a study may say, and within which limits. A key that is not listed is refused. The
-[guide to the configuration](../../config/README.md) explains them."""
+The keys of a study's configuration files, with their limits. Any other key is refused. The
+[configuration guide](../../config/README.md) explains the keys."""
 
 _LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "minItems": "items ≥"}
 
@@ -29,7 +29,7 @@ def configuration_page() -> str:
 
 
 def _tables(path: str, schema: Schema) -> Iterator[str]:
-    """A table of a mapping's keys, then those of the mappings within."""
+    """A table of a mapping's keys, then tables of nested mappings."""
     required = schema.get("required", ())
     rows = [
         (
@@ -42,14 +42,14 @@ def _tables(path: str, schema: Schema) -> Iterator[str]:
     ]
     yield table(("key", "values", "default", "meaning"), rows)
     for name, entry in schema["properties"].items():
-        place, within = _within(f"{path}{name}", entry)
-        if "properties" in within:
-            yield f"### `{place}`"
-            yield from _tables(f"{place}.", within)
+        inner_path, inner = _within(f"{path}{name}", entry)
+        if "properties" in inner:
+            yield f"### `{inner_path}`"
+            yield from _tables(f"{inner_path}.", inner)
 
 
 def _within(path: str, entry: Schema) -> tuple[str, Schema]:
-    """Where the keys of a mapping, of named mappings, or of a list of mappings are."""
+    """The path and schema of the keys of a mapping, of named mappings, or of a list of mappings."""
     if isinstance(entry.get("additionalProperties"), Mapping):
         return f"{path}.NAME", entry["additionalProperties"]
     if "items" in entry:
@@ -58,7 +58,7 @@ def _within(path: str, entry: Schema) -> tuple[str, Schema]:
 
 
 def _values(entry: Schema) -> str:
-    """The values that a key may have."""
+    """The allowed values of a key."""
     if "oneOf" in entry:
         return " or ".join(map(_values, entry["oneOf"]))
     if "const" in entry:
@@ -75,7 +75,7 @@ def _values(entry: Schema) -> str:
 
 
 def _default(entry: Schema) -> str:
-    """The value of a key that is not given."""
+    """The default value of a key."""
     if "default" not in entry or isinstance(entry["default"], dict):
         return ""
     return f"`{yaml.safe_dump(entry['default'], default_flow_style=True).splitlines()[0]}`"

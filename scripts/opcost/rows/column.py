@@ -1,4 +1,4 @@
-"""A column of a record, and the part that it plays."""
+"""A column of a record, and its role."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -8,19 +8,19 @@ import pyarrow as pa
 
 
 class Role(Enum):
-    """What a column is for. Which rows are alike follows from it (`alike`)."""
+    """What a column is for. It determines which rows may be combined (`alike`)."""
 
     IDENTITY = "what was measured"
-    SETTING = "how it was asked to be measured: numbers under two settings mean two things"
-    CONDITION = "on what it was measured: numbers under two conditions are not added up"
-    PROVENANCE = "what else was there: rows that differ in it are added up, and it is said"
-    CIRCUMSTANCE = "how the trial went; differs from row to row"
-    RAW = "raw values and the trial's own log"
-    RESULT = "what was found, and how far to trust it"
+    SETTING = "the requested procedure: results under different settings are not comparable"
+    CONDITION = "device and software: results under different conditions are not added up"
+    PROVENANCE = "other software: rows that differ in it are added up with a note"
+    CIRCUMSTANCE = "state during the trial; varies from row to row"
+    RAW = "raw values and the trial's log"
+    RESULT = "the result and its quality"
 
 
 class Column(NamedTuple):
-    """One column: its name, type and meaning, and the part that it plays."""
+    """One column: its name, type, meaning and role."""
 
     name: str
     type: pa.DataType
@@ -29,5 +29,5 @@ class Column(NamedTuple):
 
 
 def in_role(role: Role, columns: Iterable[tuple[str, pa.DataType, str]]) -> list[Column]:
-    """Columns that all play that part."""
+    """Columns that share a role."""
     return [Column(*column, role) for column in columns]

@@ -14,7 +14,7 @@ _SAMPLES = pa.list_(pa.float64())
 _TIME = pa.timestamp("us", tz="UTC")
 
 TARGET = Column(
-    "target", pa.string(), "the study's name for device and operating point", Role.IDENTITY
+    "target", pa.string(), "the study's name for a device with its settings", Role.IDENTITY
 )
 
 RESULT = in_role(
@@ -23,86 +23,90 @@ RESULT = in_role(
         (
             "status",
             pa.string(),
-            "`ok`, or how it failed: `out_of_memory`, `unsupported`, `error`, `timeout`, "
-            "`crashed`; then every measured column is null",
+            "`ok`, or the kind of failure: `out_of_memory`, `unsupported`, `error`, `timeout`, "
+            "`crashed`; after a failure every measured column is null",
         ),
-        ("error", pa.string(), "why it failed; null if `ok`"),
+        ("error", pa.string(), "why the measurement failed; null if `ok`"),
         ("time_s", pa.float64(), "seconds per iteration: the median over undisturbed batches"),
         ("time_ci_low_s", pa.float64(), "lower limit of its 95 % interval"),
         ("time_ci_high_s", pa.float64(), "upper limit of its 95 % interval"),
-        ("power_w", pa.float64(), "watts under load, by distinct refreshes of the sensor"),
+        ("power_w", pa.float64(), "watts under load: the mean over distinct sensor refreshes"),
         ("power_ci_low_w", pa.float64(), "lower limit of its 95 % interval"),
         ("power_ci_high_w", pa.float64(), "upper limit of its 95 % interval"),
         ("energy_j", pa.float64(), "gross joules per iteration: `time_s` x `power_w`"),
         ("energy_ci_low_j", pa.float64(), "lower limit of its 95 % interval"),
         ("energy_ci_high_j", pa.float64(), "upper limit of its 95 % interval"),
         ("energy_reason", pa.string(), "why energy is null"),
-        ("idle_power_w", pa.float64(), "watts of the idle device: the mean of before and after"),
+        ("idle_power_w", pa.float64(), "watts of the idle device: mean of before and after load"),
         (
             "power_converged",
             pa.bool_(),
-            "whether the interval of `power_w` is as narrow as asked for",
+            "whether the interval of `power_w` is as narrow as requested",
         ),
         ("power_stop_reason", pa.string(), "why the power phase ended"),
-        ("converged", pa.bool_(), "whether the interval of `time_s` is as narrow as asked for"),
-        ("stop_reason", pa.string(), "why the timing ended"),
-        ("flags", pa.list_(pa.string()), "what a reader should know before using the row"),
-        ("repeats", pa.int64(), "trials that were thrown away because they were spoilt"),
+        ("converged", pa.bool_(), "whether the interval of `time_s` is as narrow as requested"),
+        ("stop_reason", pa.string(), "why timing ended"),
+        ("flags", pa.list_(pa.string()), "caveats: names of flags"),
+        ("repeats", pa.int64(), "number of retries: trials discarded because they were spoilt"),
     ],
 )
-"""How a measurement ended, and what it found."""
+"""The outcome and result of a measurement."""
 
 SETTINGS = in_role(
     Role.SETTING,
     [
-        ("protocol_version", pa.int64(), "of the measurement protocol; null for an imported row"),
+        (
+            "protocol_version",
+            pa.int64(),
+            "version of the measurement protocol; null for an imported row",
+        ),
         (
             "conditions_json",
             pa.string(),
-            "target and settings, or source of an imported row, as JSON",
+            "target and settings as JSON; the source if the row was imported",
         ),
-        ("cache_state", pa.string(), "`model`, `cold` or `warm`: what operands find in the caches"),
-        ("launch_mode", pa.string(), "`eager`"),
-        ("threads", pa.int64(), "of PyTorch on the processor"),
+        ("cache_state", pa.string(), "cache state of the operands: `model`, `cold` or `warm`"),
+        ("launch_mode", pa.string(), "how kernels are launched: always `eager`"),
+        ("threads", pa.int64(), "number of PyTorch threads on the processor"),
         ("tf32", pa.bool_(), "whether TF32 was allowed"),
     ],
 )
-"""How it was asked to be measured."""
+"""The requested measurement procedure."""
 
 CONDITIONS = in_role(
     Role.CONDITION,
     [
-        ("power_limit_w", pa.float64(), "the limit in force"),
-        ("device_name", pa.string(), "its model"),
-        ("device_uuid_hash", pa.string(), "a hash of the GPU's UUID; processors have none"),
-        ("last_level_cache_bytes", pa.int64(), "size of its last cache"),
-        ("core_cache_bytes", pa.int64(), "size of the cache of one core"),
-        ("allocator", pa.string(), "how memory was allocated"),
-        ("driver_version", pa.string(), "of NVIDIA's driver"),
-        ("cuda_version", pa.string(), "that PyTorch was built with"),
-        ("cudnn_version", pa.string(), "that PyTorch runs with"),
-        ("torch_version", pa.string(), "of PyTorch"),
-        ("cpu_count", pa.int64(), "cores of the machine"),
+        ("power_limit_w", pa.float64(), "enforced power limit"),
+        ("device_name", pa.string(), "product name of the device"),
+        ("device_uuid_hash", pa.string(), "hash of the GPU's UUID; null for a processor"),
+        ("last_level_cache_bytes", pa.int64(), "size of the last-level cache"),
+        ("core_cache_bytes", pa.int64(), "size of a core's private cache"),
+        ("allocator", pa.string(), "configuration of the memory allocator"),
+        ("driver_version", pa.string(), "version of the NVIDIA driver"),
+        ("cuda_version", pa.string(), "CUDA version that PyTorch was built with"),
+        ("cudnn_version", pa.string(), "cuDNN version that PyTorch runs with"),
+        ("torch_version", pa.string(), "version of PyTorch"),
+        ("cpu_count", pa.int64(), "number of cores of the machine"),
         (
             "ecc_enabled",
             pa.bool_(),
-            "whether the GPU's memory corrects errors, which costs bandwidth",
+            "whether the GPU's memory has ECC enabled, which costs bandwidth",
         ),
         (
             "sm_clock_target_mhz",
             pa.float64(),
-            "the clock that the multiprocessors were set to, by lock or application clock",
+            "configured clock of the multiprocessors (locked or application clock)",
         ),
-        ("memory_clock_target_mhz", pa.float64(), "the clock that the memory was set to"),
-        ("machine_id_hash", pa.string(), "a hash that tells machines apart and names none"),
+        ("memory_clock_target_mhz", pa.float64(), "configured clock of the memory"),
+        ("machine_id_hash", pa.string(), "hash that identifies the machine without naming it"),
         (
             "thread_library",
             pa.string(),
-            "what runs PyTorch's threads on a processor, with the instruction set in use",
+            "library that runs PyTorch's threads on a processor, and the instruction set in use",
         ),
     ],
 )
-"""On what it was measured. Power limit and clocks are those in force."""
+"""The device and software under which it was measured; power limit and clocks as enforced."""
 
 PROVENANCE = in_role(
     Role.PROVENANCE,
@@ -110,14 +114,15 @@ PROVENANCE = in_role(
         (
             "quiet_sentinel_time_s",
             pa.float64(),
-            "seconds of the sentinel (`sentinel_time_s`) on the quiet core, when the study began",
+            "baseline of the sentinel (`sentinel_time_s`): seconds on the undisturbed core, "
+            "measured at the start of the study",
         ),
-        ("torchvision_version", pa.string(), "of torchvision"),
-        ("python_version", pa.string(), "of Python"),
+        ("torchvision_version", pa.string(), "version of torchvision"),
+        ("python_version", pa.string(), "version of Python"),
         ("os", pa.string(), "operating system and kernel"),
     ],
 )
-"""What else was there."""
+"""Other software, and the sentinel's baseline."""
 
 CIRCUMSTANCES = in_role(
     Role.CIRCUMSTANCE,
@@ -125,7 +130,7 @@ CIRCUMSTANCES = in_role(
         (
             "meter",
             pa.string(),
-            "what reads power, such as `nvml_power_instant`; null without a meter",
+            "source of power readings, such as `nvml_power_instant`; null without a meter",
         ),
         ("sensor_source", pa.string(), "whether the sensor was characterised or assumed"),
         ("sm_clock_mhz", pa.float64(), "clock of the multiprocessors under load"),
@@ -134,24 +139,24 @@ CIRCUMSTANCES = in_role(
         (
             "worker",
             pa.string(),
-            "`plain`: a process by itself; `warm`: a fork with PyTorch imported",
+            "process of the job: `plain`, started afresh; `warm`, forked with PyTorch imported",
         ),
         ("device", pa.string(), "PyTorch's name of the device"),
-        ("opcost_version", pa.string(), "of opcost"),
+        ("opcost_version", pa.string(), "version of opcost"),
         (
             "persistence_mode",
             pa.bool_(),
             "whether the driver stays loaded while nothing uses the GPU",
         ),
-        ("performance_state", pa.string(), "of the GPU under load: `P0` is the fastest"),
+        ("performance_state", pa.string(), "performance state of the GPU under load; `P0` is top"),
         (
             "workflow_commit",
             pa.string(),
-            "git commit of the workflow; ends in `+` if files had changed since",
+            "git commit of the workflow, followed by `+` if files were modified",
         ),
     ],
 )
-"""How the trial went."""
+"""The state of device and process during the trial."""
 
 RAW = in_role(
     Role.RAW,
@@ -159,88 +164,91 @@ RAW = in_role(
         (
             "enqueue_time_s",
             pa.float64(),
-            "seconds that the host took to issue an iteration: on a GPU, the device may still work",
+            "seconds in which the host issued an iteration; a GPU may still be running it",
         ),
         ("batch_time_s", _SAMPLES, "seconds per iteration in each batch, in order"),
         (
             "batch_undisturbed",
             pa.list_(pa.bool_()),
-            "for each batch, whether nothing was noticed to disturb it; `time_s` is that of these",
+            "for each batch, whether it was free of detected interference; `time_s` uses these",
         ),
         ("batch_iterations", pa.int64(), "iterations in a batch"),
         (
             "power_gain_uncertainty",
             pa.float64(),
-            "relative error of the sensor's own gain, common to all rows of a device; "
-            "in no interval",
+            "relative uncertainty of the sensor's gain, common to all rows of a device and "
+            "included in no interval",
         ),
         ("idle_power_before_w", pa.float64(), "watts of the idle device before the load"),
         ("idle_power_after_w", pa.float64(), "watts of the idle device after the load"),
         (
             "counter_power_w",
             pa.float64(),
-            "watts by the energy counter over the whole window, pauses between windows included",
+            "watts from the energy counter over the whole phase, pauses between windows included",
         ),
-        ("power_window_s", pa.float64(), "seconds of load that `power_w` was taken over"),
-        ("power_segments", pa.int64(), "windows, shifted against the sensor's refreshes"),
-        ("power_refreshes", pa.int64(), "distinct refreshes of the sensor in them"),
-        ("power_sample_w", _SAMPLES, "watts of each refresh"),
-        ("power_sample_time_s", _SAMPLES, "seconds of each refresh since the window began"),
-        ("sensor_refresh_s", pa.float64(), "seconds between two refreshes of the sensor"),
-        ("sensor_averaging_s", pa.float64(), "seconds that a reading is averaged over"),
+        ("power_window_s", pa.float64(), "seconds of load over which `power_w` is averaged"),
+        (
+            "power_segments",
+            pa.int64(),
+            "number of windows, each at another phase of the sensor's refreshes",
+        ),
+        ("power_refreshes", pa.int64(), "distinct sensor refreshes in these windows"),
+        ("power_sample_w", _SAMPLES, "watts at each refresh"),
+        ("power_sample_time_s", _SAMPLES, "seconds from the start of the window to each refresh"),
+        ("sensor_refresh_s", pa.float64(), "refresh period of the sensor, in seconds"),
+        ("sensor_averaging_s", pa.float64(), "averaging window of a reading, in seconds"),
         ("temperature_start_c", pa.float64(), "degrees Celsius before the load"),
-        ("utilisation", pa.float64(), "share of the time that kernels ran, by NVML"),
-        ("power_capped_s", pa.float64(), "seconds for which the power limit held the device back"),
-        ("thermal_throttle_s", pa.float64(), "seconds for which heat held it back"),
-        ("brake_throttle_s", pa.float64(), "seconds for which the power brake held it back"),
-        ("other_processes", pa.int64(), "other processes that had the device open"),
+        ("utilisation", pa.float64(), "share of the time in which kernels ran, from NVML"),
+        ("power_capped_s", pa.float64(), "seconds in which the power limit reduced clocks"),
+        ("thermal_throttle_s", pa.float64(), "seconds of thermal throttling"),
+        ("brake_throttle_s", pa.float64(), "seconds of throttling by the power brake"),
+        ("other_processes", pa.int64(), "number of other processes that had the device open"),
         (
             "meter_missing",
             pa.map_(pa.string(), pa.string()),
-            "quantity -> why meter or device do not tell it",
+            "quantity -> why meter or device do not provide it",
         ),
-        ("footprint_bytes", pa.int64(), "bytes that the operands rotate through"),
-        ("operand_sets", pa.int64(), "sets of operands"),
+        ("footprint_bytes", pa.int64(), "total size of the operand sets that calls rotate through"),
+        ("operand_sets", pa.int64(), "number of operand sets"),
         (
             "sentinel_time_s",
             pa.float64(),
-            "seconds of a fixed convolution between the batches: the median over undisturbed "
-            "moments",
+            "seconds of the sentinel, a fixed convolution timed between batches: the median over "
+            "undisturbed moments",
         ),
-        ("cores", pa.list_(pa.int64()), "the cores that the measurement was allowed to use"),
-        ("load_average", pa.float64(), "of the last minute"),
-        ("measured_at", _TIME, "when the circumstances were noted"),
-        ("started_at", _TIME, "when the trial began, with all repeats"),
-        ("ended_at", _TIME, "when the trial ended"),
-        ("device_time_s", pa.float64(), "seconds for which the job held the device"),
+        ("cores", pa.list_(pa.int64()), "cores that the measurement was allowed to use"),
+        ("load_average", pa.float64(), "load average over the last minute"),
+        ("measured_at", _TIME, "when the circumstances were recorded"),
+        ("started_at", _TIME, "start of the first trial, retries included"),
+        ("ended_at", _TIME, "end of the last trial"),
+        ("device_time_s", pa.float64(), "seconds for which the job held the device's lock"),
         (
             "memory_used_bytes",
             pa.int64(),
-            "of the GPU's memory, by all processes, when the trial began",
+            "GPU memory in use by all processes at the start of the trial",
         ),
         (
             "schema_version",
             pa.int64(),
-            "version of the columns that the row was written with: later columns are null",
+            "schema version that wrote the row: columns of later versions are null",
         ),
     ],
 )
-"""Raw values, and the log of the trial."""
+"""Raw values and the log of the trial."""
 
 OVERHEAD: list[Column] = [
     *(
         column
         for kind, where in (
-            ("call", "whose code the core's own cache still holds"),
-            ("displaced_call", "whose code the core's own cache has lost"),
-            ("view_call", "of a view, the view included"),
+            ("call", "call whose code is in the private cache"),
+            ("displaced_call", "call whose code was evicted from the private cache"),
+            ("view_call", "call of a view, the view included"),
         )
         for column in (
             Column(
                 f"{kind}_overhead_s",
                 pa.float64(),
-                f"seconds of a call {where}, beyond its operator; null on a GPU, whose host runs "
-                "ahead",
+                f"call overhead in seconds of a {where}; null on a GPU, whose host runs ahead",
             ),
             Column(f"{kind}_overhead_ci_low_s", pa.float64(), "lower limit of its 95 % interval"),
             Column(f"{kind}_overhead_ci_high_s", pa.float64(), "upper limit of its 95 % interval"),
@@ -249,10 +257,10 @@ OVERHEAD: list[Column] = [
     Column(
         "overhead_disturbed",
         pa.bool_(),
-        "whether the device was disturbed all the time in which these were measured",
+        "whether interference lasted for the whole measurement of call overhead",
     ),
 ]
-"""What calls cost on the target beyond their operators, measured when a study begins and ends."""
+"""Call overhead of the target, measured at the start and at the end of a study."""
 
 MEASUREMENT = [TARGET, *RESULT, *SETTINGS, *CONDITIONS, *PROVENANCE, *CIRCUMSTANCES, *RAW]
 """The columns of every measurement."""
@@ -270,7 +278,7 @@ ANSWER = (
     "converged",
     "flags",
 )
-"""Names of the columns that are a row's answer, and how far to trust it; no raw values."""
+"""Names of the columns that hold a row's result and its quality, without raw values."""
 
 
 def interval_columns(name: str, unit: str, estimate: Estimate | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Everything that is written as Parquet: for each kind of record its columns, with their meanings.
+"""The schemas of all Parquet files: the columns of each kind of record, with their meanings.
 
 SCHEMA_VERSION is bumped when a column changes its name, type or meaning, and VERSIONS says what
-changed. docs/reference/columns.md is made from this file.
+changed. docs/reference/columns.md is generated from this file.
 """
 
 from collections.abc import Iterable
@@ -15,28 +15,28 @@ SCHEMA_VERSION = 8
 
 VERSIONS = {
     1: "The first.",
-    2: "Columns for how power was measured, the state of the device, and repeats.",
+    2: "Columns for the power measurement, the state of the device, and retries.",
     3: "`call_overhead_s`, `displaced_call_overhead_s` and `view_call_overhead_s` replace "
     "`between_calls_s`; `overhead_time_s`, `displaced_calls` and `spread` in the comparison; "
     "`core_cache_bytes`.",
     4: "`worker`, `cores`, `started_at`, `ended_at` and `device_time_s`; rows of failed "
     "measurements hold `quiet_sentinel_time_s`.",
-    5: "What calls cost on a target stands in its operators' rows, no longer in its models'; "
-    "`spread` in the database; `modules` is new.",
-    6: "`overhead_disturbed`; the intervals of what calls cost are over processes; "
+    5: "Call overhead moves from the rows of models to those of operators; `spread` in the "
+    "database; new record `modules`.",
+    6: "`overhead_disturbed`; intervals of call overhead are over processes; "
     "`reference_measurements`: a reference is the mean over these.",
-    7: "What calls cost stands in the database alone: measured when a study begins and ends.",
-    8: "Each column has a role; columns come in the order of roles. New: `schema_version`, "
+    7: "Call overhead is in the database only, measured at the start and end of a study.",
+    8: "Each column has a role; columns are ordered by role. New: `schema_version`, "
     "`workflow_commit`, `machine_id_hash`, `thread_library`, `ecc_enabled`, `persistence_mode`, "
     "`performance_state`, `memory_used_bytes`, `sm_clock_target_mhz`, `memory_clock_target_mhz`.",
 }
-"""Schema version -> what it changed."""
+"""Schema version -> its changes."""
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
-"""Record -> column -> what it means."""
+"""Record -> column -> its meaning."""
 
 _Plain = tuple[str, pa.DataType, str]
-"""A column without a role: tables that are made of rows need none."""
+"""A column without a role: tables derived from rows need none."""
 
 
 def _schema(record: str, columns: Iterable[Column | _Plain]) -> pa.Schema:
@@ -61,19 +61,20 @@ _OPERATOR: list[Column] = [
         Role.IDENTITY,
         [
             ("tuple_id", pa.string(), "the first 16 digits of the SHA-256 of `canonical_json`"),
-            ("operator", pa.string(), "as the dispatcher names it: `aten.conv2d.default`"),
+            ("operator", pa.string(), "the dispatcher's name, such as `aten.conv2d.default`"),
             (
                 "canonical_json",
                 pa.string(),
-                "operator, parameters, and shape, type and layout of tensors",
+                "the operator tuple as JSON: operator, attributes, and the shape, dtype and layout "
+                "of tensors",
             ),
-            ("description", pa.string(), "the same as people write it"),
-            ("flops", pa.int64(), "floating-point operations; null where they are not known"),
-            ("bytes", pa.int64(), "that must be moved at least: arguments read, results written"),
+            ("description", pa.string(), "readable form of the operator tuple"),
+            ("flops", pa.int64(), "floating-point operations; null if unknown"),
+            ("bytes", pa.int64(), "minimum bytes moved: arguments read plus results written"),
             (
                 "parameters",
                 pa.list_(pa.string()),
-                "arguments that models hold; others are activations",
+                "arguments that are weights or buffers of the model; the others are activations",
             ),
         ],
     ),
@@ -87,8 +88,8 @@ _DATABASE: list[Column] = [
     Column(
         "spread",
         pa.float64(),
-        "relative standard deviation of one measurement among others of the same operator on this "
-        "target, from those that the study measured twice; null if fewer than 6",
+        "relative standard deviation between measurements of one operator on this target, from "
+        "the study's replicates; null if fewer than 6",
     ),
 ]
 DATABASE = _schema("database", _DATABASE)
@@ -100,12 +101,12 @@ MERGED = _schema(
         (
             "conditions_id",
             pa.string(),
-            "the same for rows that may be added up; null where a row does not say what it ran on",
+            "equal for rows that may be added up; null if a row does not name its device",
         ),
         (
             "sources",
             pa.list_(pa.string()),
-            "the databases that held the row, by the first 16 digits of the SHA-256 of their files",
+            "databases that held the row: the first 16 digits of the SHA-256 of each file",
         ),
     ],
 )
@@ -113,8 +114,8 @@ MERGED = _schema(
 MODEL = _schema(
     "model",
     [
-        ("model", pa.string(), "its name in the study"),
-        ("definition_json", pa.string(), "what the model is, as JSON"),
+        ("model", pa.string(), "the model's name in the study"),
+        ("definition_json", pa.string(), "definition of the model as JSON"),
         *MEASUREMENT,
     ],
 )
@@ -122,93 +123,93 @@ MODEL = _schema(
 COMPARISON = _schema(
     "comparison",
     [
-        ("model", pa.string(), "its name in the study"),
+        ("model", pa.string(), "the model's name in the study"),
         TARGET,
         *_with_interval(
             "estimate_time",
             "_s",
-            "seconds of an iteration by the sum over its operators, with the overhead of calls; "
-            "null if one is missing",
+            "estimated seconds of an iteration: the sum over operators plus call overhead; "
+            "null if an operator is missing",
         ),
-        *_with_interval("reference_time", "_s", "seconds of the whole model, measured"),
+        *_with_interval("reference_time", "_s", "measured seconds of the whole model"),
         (
             "reference_measurements",
             pa.int64(),
-            "measurements of the whole model, in processes of their own, whose mean that is",
+            "number of measurements of the whole model, each in its own process, that are averaged",
         ),
-        ("reference_converged", pa.bool_(), "whether all their intervals are as narrow as asked"),
-        ("reference_flags", pa.list_(pa.string()), "what to know before using the reference"),
+        ("reference_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
+        ("reference_flags", pa.list_(pa.string()), "flags of the reference"),
         *_with_interval("time_relative_error", "", "estimate / reference - 1"),
         ("time_reason", pa.string(), "why there is no estimate or no reference"),
-        ("operators_time_s", pa.float64(), "of the estimate, the operators' own"),
-        ("overhead_time_s", pa.float64(), "of the estimate, the overhead of calls"),
+        ("operators_time_s", pa.float64(), "the operators' part of the estimate"),
+        ("overhead_time_s", pa.float64(), "the call overhead's part of the estimate"),
         (
             "overhead_disturbed",
             pa.bool_(),
-            "whether the device was disturbed all the time in which that was measured",
+            "whether interference lasted for the whole measurement of call overhead",
         ),
-        *_with_interval("estimate_energy", "_j", "gross joules of an iteration by the sum"),
-        *_with_interval("reference_energy", "_j", "gross joules of the whole model, measured"),
+        *_with_interval("estimate_energy", "_j", "estimated gross joules of an iteration"),
+        *_with_interval("reference_energy", "_j", "measured gross joules of the whole model"),
         *_with_interval("energy_relative_error", "", "estimate / reference - 1"),
         ("energy_reason", pa.string(), "why there is no estimate or no reference"),
-        ("partial_time_s", pa.float64(), "seconds of the operators that are measured"),
-        ("coverage_calls", pa.float64(), "share of the calls that these account for"),
-        ("coverage_flops", pa.float64(), "share of the FLOPs that these account for"),
+        ("partial_time_s", pa.float64(), "seconds of the measured operators"),
+        ("coverage_calls", pa.float64(), "share of calls that measured operators account for"),
+        ("coverage_flops", pa.float64(), "share of FLOPs that measured operators account for"),
         ("coverage_time", pa.float64(), "`partial_time_s` / `reference_time_s`"),
         ("calls", pa.int64(), "calls that launch kernels"),
         (
             "displaced_calls",
             pa.int64(),
-            "of these, calls before which a core's own cache has lost their code; null on a GPU",
+            "calls whose code was evicted from the private cache; null on a GPU",
         ),
         ("view_calls", pa.int64(), "calls that move no data"),
         ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),
-        ("measured_tuples", pa.int64(), "of these, measured"),
-        ("failed_tuples", pa.int64(), "of these, failed"),
-        ("filtered_tuples", pa.int64(), "of these, not benchmarked by the study's choice"),
-        ("unconverged_tuples", pa.int64(), "of these, with a wider interval than asked for"),
-        ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> how many tuples have it"),
-        ("flops", pa.int64(), "of all calls; null where those of an operator are not known"),
-        ("parameters", pa.int64(), "of the model"),
+        ("measured_tuples", pa.int64(), "tuples with a result"),
+        ("failed_tuples", pa.int64(), "tuples whose measurement failed"),
+        ("filtered_tuples", pa.int64(), "tuples that the study's `operators` key excludes"),
+        ("unconverged_tuples", pa.int64(), "tuples whose interval is wider than requested"),
+        ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> number of tuples with it"),
+        ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
+        ("parameters", pa.int64(), "number of parameters of the model"),
         (
             "spread",
             pa.float64(),
-            "as in the database; the intervals of this table contain it",
+            "`spread` of the database; the intervals of this table include it",
         ),
         (
             "told_differences",
             pa.string(),
-            "what the rows differ in that are added up all the same, such as the kernel",
+            "provenance in which the added rows differ, such as the kernel",
         ),
-        ("cache_state", pa.string(), "`model`, `cold` or `warm`"),
-        ("device_name", pa.string(), "the device's model"),
-        ("torch_version", pa.string(), "of PyTorch"),
-        ("protocol_version", pa.int64(), "of the measurement protocol"),
+        ("cache_state", pa.string(), "cache state of the operands: `model`, `cold` or `warm`"),
+        ("device_name", pa.string(), "product name of the device"),
+        ("torch_version", pa.string(), "version of PyTorch"),
+        ("protocol_version", pa.int64(), "version of the measurement protocol"),
     ],
 )
 
 _SHARE: list[_Plain] = [
-    ("calls", pa.int64(), "how many"),
-    ("tuples", pa.int64(), "distinct operator tuples of these"),
-    ("measured_tuples", pa.int64(), "of the tuples, measured"),
-    ("time_s", pa.float64(), "seconds of the operators; null where one of them is not measured"),
-    ("energy_j", pa.float64(), "joules of the operators; null where one is not measured"),
-    ("flops", pa.int64(), "of all calls; null where those of an operator are not known"),
-    ("bytes", pa.int64(), "that must be moved at least"),
+    ("calls", pa.int64(), "number of calls"),
+    ("tuples", pa.int64(), "distinct operator tuples of these calls"),
+    ("measured_tuples", pa.int64(), "tuples with a result"),
+    ("time_s", pa.float64(), "seconds of the operators; null if one was not measured"),
+    ("energy_j", pa.float64(), "joules of the operators; null if one was not measured"),
+    ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
+    ("bytes", pa.int64(), "minimum bytes moved by all calls"),
 ]
 
 SHARES = _schema(
     "shares",
     [
-        ("model", pa.string(), "its name in the study"),
+        ("model", pa.string(), "the model's name in the study"),
         TARGET,
-        ("operator", pa.string(), "as the dispatcher names it"),
+        ("operator", pa.string(), "the dispatcher's name"),
         ("launches_kernel", pa.bool_(), "false for views, which are counted and not measured"),
         *_SHARE,
         (
             "share_of_reference_time",
             pa.float64(),
-            "share of the time of the whole model, as measured",
+            "`time_s` / measured time of the whole model",
         ),
     ],
 )
@@ -216,10 +217,10 @@ SHARES = _schema(
 MODULES = _schema(
     "modules",
     [
-        ("model", pa.string(), "its name in the study"),
+        ("model", pa.string(), "the model's name in the study"),
         TARGET,
-        ("module_path", pa.string(), "`layer1.0.conv1`; empty for the model itself"),
-        ("module_class", pa.string(), "`Conv2d`"),
+        ("module_path", pa.string(), "path such as `layer1.0.conv1`; empty for the model itself"),
+        ("module_class", pa.string(), "class of the module, such as `Conv2d`"),
         *_SHARE,
     ],
 )
@@ -227,16 +228,16 @@ MODULES = _schema(
 EXPLANATION = _schema(
     "explanation",
     [
-        ("model", pa.string(), "its name"),
-        ("target", pa.string(), "of the database"),
-        ("conditions_id", pa.string(), "as in a merged database; of others null"),
-        ("device_name", pa.string(), "the device's model"),
+        ("model", pa.string(), "name of the model"),
+        ("target", pa.string(), "target of the database"),
+        ("conditions_id", pa.string(), "as in a merged database; null for other databases"),
+        ("device_name", pa.string(), "product name of the device"),
         ("tuple_id", pa.string(), "as in the database"),
-        ("operator", pa.string(), "as the dispatcher names it"),
-        ("description", pa.string(), "the tuple as people write it"),
-        ("calls", pa.int64(), "in one iteration of the model"),
-        ("flops", pa.int64(), "of one call; null where they are not known"),
-        ("bytes", pa.int64(), "of one call, that must be moved at least"),
+        ("operator", pa.string(), "the dispatcher's name"),
+        ("description", pa.string(), "readable form of the operator tuple"),
+        ("calls", pa.int64(), "number of calls in one iteration of the model"),
+        ("flops", pa.int64(), "FLOPs of one call; null if unknown"),
+        ("bytes", pa.int64(), "minimum bytes moved by one call"),
         ("status", pa.string(), "as in the database, or `missing`"),
         ("error", pa.string(), "why there is no result"),
         *_with_interval("time", "_s", "seconds of one call"),
@@ -250,26 +251,26 @@ EXPLANATION = _schema(
 EXTRACTION = _schema(
     "extraction",
     [
-        ("model", pa.string(), "its name in the study"),
-        ("family", pa.string(), "of torchvision, null for a factory's model"),
-        ("inputs", pa.string(), "their shapes"),
-        ("definition_json", pa.string(), "what the model is, as JSON"),
-        ("extracted", pa.bool_(), "whether it could be"),
-        ("reason", pa.string(), "why not; then the columns below are null"),
+        ("model", pa.string(), "the model's name in the study"),
+        ("family", pa.string(), "torchvision's family of models; null for a factory's model"),
+        ("inputs", pa.string(), "shapes of the inputs"),
+        ("definition_json", pa.string(), "definition of the model as JSON"),
+        ("extracted", pa.bool_(), "whether the model could be extracted"),
+        ("reason", pa.string(), "why extraction failed; the columns below are then null"),
         ("calls", pa.int64(), "calls that launch kernels"),
         ("view_calls", pa.int64(), "calls that move no data"),
         ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),
-        ("view_tuples", pa.int64(), "distinct ones of views"),
-        ("shared_tuples", pa.int64(), "of the tuples, those that another model has, too"),
+        ("view_tuples", pa.int64(), "distinct operator tuples of views"),
+        ("shared_tuples", pa.int64(), "tuples that another model of the study also has"),
         (
             "value_dependent_tuples",
             pa.int64(),
-            "of the tuples, those that do not occur with another seed of weights and inputs",
+            "tuples that do not occur with another seed of weights and inputs",
         ),
-        ("flops", pa.int64(), "of all calls; null where those of an operator are not known"),
-        ("parameters", pa.int64(), "of the model"),
-        ("extraction_s", pa.float64(), "seconds, the start of its process left out"),
-        ("torch_version", pa.string(), "of PyTorch"),
+        ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
+        ("parameters", pa.int64(), "number of parameters of the model"),
+        ("extraction_s", pa.float64(), "seconds of extraction, without starting its process"),
+        ("torch_version", pa.string(), "version of PyTorch"),
     ],
 )
 
@@ -277,14 +278,14 @@ DIFFERENCE = _schema(
     "difference",
     [
         ("tuple_id", pa.string(), "as in the database"),
-        ("operator", pa.string(), "as the dispatcher names it"),
-        ("description", pa.string(), "the tuple as people write it"),
+        ("operator", pa.string(), "the dispatcher's name"),
+        ("description", pa.string(), "readable form of the operator tuple"),
         ("target_before", pa.string(), "the target in the first database"),
         ("target_after", pa.string(), "the target in the second database"),
-        ("status_before", pa.string(), "of the first row; null where there is none"),
-        ("status_after", pa.string(), "of the second row; null where there is none"),
-        ("flags_before", pa.list_(pa.string()), "of the first row"),
-        ("flags_after", pa.list_(pa.string()), "of the second row"),
+        ("status_before", pa.string(), "status of the first row; null if there is none"),
+        ("status_after", pa.string(), "status of the second row; null if there is none"),
+        ("flags_before", pa.list_(pa.string()), "flags of the first row"),
+        ("flags_after", pa.list_(pa.string()), "flags of the second row"),
         *(
             column
             for name, unit, what in (("time", "s", "seconds"), ("energy", "j", "gross joules"))
@@ -292,10 +293,10 @@ DIFFERENCE = _schema(
                 (f"{name}_before_{unit}", pa.float64(), f"{what} per iteration, before"),
                 (f"{name}_after_{unit}", pa.float64(), f"{what} per iteration, after"),
                 *_with_interval(f"{name}_ratio", "", "after / before; null if one is missing"),
-                (f"{name}_deviation", pa.float64(), "the ratio over what operators have in common"),
-                (f"{name}_p", pa.float64(), "of the test that the deviation is chance"),
-                (f"{name}_adjusted_p", pa.float64(), "the same for all tests together, by Holm"),
-                (f"{name}_changed", pa.bool_(), "whether that is within the level asked for"),
+                (f"{name}_deviation", pa.float64(), "ratio divided by the common change"),
+                (f"{name}_p", pa.float64(), "p-value of the deviation under no change"),
+                (f"{name}_adjusted_p", pa.float64(), "the p-value adjusted by Holm's method"),
+                (f"{name}_changed", pa.bool_(), "whether the adjusted p-value is below the level"),
             )
         ),
     ],
