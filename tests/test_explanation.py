@@ -6,7 +6,7 @@ import re
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from opcost.commands import LOOK_AT_IT, main
+from opcost.commands import INCOMPLETE, main
 from opcost.costs.comparison import compare_study
 from opcost.costs.explanation import explain
 from opcost.databases.database import read_database
@@ -154,7 +154,7 @@ def test_people_read_times_with_intervals_and_where_they_go(cnn, tmp_path):
 def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn], without=["relu"])
     answer = run(CNN, "--database", path)
-    assert answer.exit_code == LOOK_AT_IT
+    assert answer.exit_code == INCOMPLETE
     assert "No time: 1 of 3 operator tuples are not measured." in answer.output
     assert "which is no estimate" in answer.output
     assert "1 x relu(1x3x8x8)" in answer.output

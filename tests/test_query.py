@@ -191,7 +191,7 @@ def test_programs_get_lines_of_json_csv_or_parquet(path, tmp_path):
 def test_no_row_is_an_answer_to_look_at(path):
     completed = run(path, "--status", "crashed")
     assert (completed.exit_code, completed.stdout) == (3, "")
-    assert "no row fits" in completed.stderr
+    assert "no row matches" in completed.stderr
     assert run(path, "--json", "--status", "crashed").stdout == ""
 
 

@@ -32,7 +32,7 @@ def asked(
     fault(number, what)(attempt)
 
 
-@fault("55.1", "SQL as an operator's name", "refused, or no row fits")
+@fault("55.1", "SQL as an operator's name", "refused, or no row matches")
 def sql_as_operator(study: Study) -> Found:
     outcome = study.opcost("query", DATABASE, "--operator", "x'; DROP TABLE operators; --")
     if outcome.code == 3:

@@ -1,7 +1,7 @@
-"""The command line. One module for each command: it parses, calls the library, and prints.
+"""The command line. Each command is a module that parses arguments, calls the library, and prints.
 
-Exit codes: 0 answered; 1 it could not be done, standard error says why; 2 the command was not
-understood; 3 answered, but look at it: something is missing or has changed.
+Exit codes: 0 success; 1 error (the reason is on standard error); 2 usage error; 3 the result is
+incomplete or shows a change.
 """
 
 import importlib
@@ -13,21 +13,21 @@ import opcost
 from opcost.errors import reported
 
 _COMMANDS = {
-    "explain": "Say what a model costs on each target of a database.",
-    "query": "Rows of databases by operator, shape, type, target and more.",
-    "diff": "What changed between two databases beyond its uncertainty.",
-    "export": "A database as CSV, SQLite or DuckDB.",
-    "merge": "Merge databases of several machines or days into one.",
-    "import": "Make a database of the records that others publish.",
-    "set-aside": "Keep a target's measurements under another name, to measure it once more.",
-    "completion": "What makes the shell complete commands, operators and targets.",
+    "explain": "Estimate what a model costs on each target of a database.",
+    "query": "Select rows of databases by operator, shape, dtype, target and more.",
+    "diff": "Test what changed between two databases.",
+    "export": "Write a database as CSV, SQLite or DuckDB.",
+    "merge": "Merge databases of several machines or days.",
+    "import": "Convert published measurements to a database.",
+    "set-aside": "Keep a target's measurements under another name, to measure it again.",
+    "completion": "Print a script for shell completion.",
 }
-LOOK_AT_IT = 3
-"""Exit code of an answer that is not the whole one, or not the expected one."""
+INCOMPLETE = 3
+"""Exit code of a result that is incomplete or shows a change."""
 
 
 class _Commands(click.Group):
-    """Imports a command when it is asked for: PyTorch and pandas take seconds."""
+    """Imports commands on demand, because importing PyTorch and pandas takes seconds."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -50,12 +50,10 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(opcost.__version__, prog_name="opcost")
 def main() -> None:
-    """What does this neural network cost, in seconds and in joules, and where does it go?
+    """Time and energy of neural networks, by operator and by module.
 
-    Databases are measured by the Snakemake workflow (snakemake --cores 1); these commands answer
-    questions with them. Each has its own help: opcost merge --help. The shell completes commands,
-    operators and targets once it is told how: opcost completion --help.
+    The Snakemake workflow (snakemake --cores 1) measures databases; these commands query them.
+    Each has its own help: opcost merge --help. For shell completion: opcost completion --help.
 
-    Exit codes: 0 answered; 1 could not be done; 2 not understood; 3 answered, but something is
-    missing or has changed.
+    Exit codes: 0 success; 1 error; 2 usage error; 3 the result is incomplete or shows a change.
     """

@@ -6,9 +6,9 @@ import click
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print what makes SHELL complete commands, options, operators and targets.
+    """Print a script that makes SHELL complete commands, options, operators and targets.
 
-    Operators and targets are those of the database on the line, or of results/database.parquet.
+    Operators and targets come from the database on the command line, or results/database.parquet.
 
     \b
     eval "$(opcost completion bash)"      in ~/.bashrc (bash 4.4 or later)

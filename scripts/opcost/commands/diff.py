@@ -13,33 +13,33 @@ import click
     "targets",
     multiple=True,
     metavar="BEFORE[=AFTER]",
-    help="Compare this target only, with that of another name.",
+    help="Compare only this target, with target AFTER of the second database if given.",
 )
-@click.option("--before-conditions", help="Of a merged database BEFORE, the conditions_id.")
-@click.option("--after-conditions", help="Of a merged database AFTER, the conditions_id.")
+@click.option("--before-conditions", help="The conditions_id to compare, if BEFORE is merged.")
+@click.option("--after-conditions", help="The conditions_id to compare, if AFTER is merged.")
 @click.option(
     "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Probability of naming anything though nothing changed.",
+    help="Probability of reporting any change if nothing changed.",
 )
 @click.option(
     "--spread",
     type=click.FloatRange(min=0),
-    help="Relative standard deviation of one measurement, where it is known: 0.01.",
+    help="Relative standard deviation of one measurement, if known, such as 0.01.",
 )
-@click.option("--anyway", is_flag=True, help="Compare other protocol versions and settings, too.")
+@click.option("--anyway", is_flag=True, help="Compare different protocol versions and settings.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="How many of the changes that were not named to list.",
+    help="Number of insignificant changes to list.",
 )
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each operator tuple.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON per operator tuple.")
 @click.option(
-    "--parquet", type=click.Path(path_type=Path), help="Write a row for each to this file."
+    "--parquet", type=click.Path(path_type=Path), help="Write a row per operator tuple to a file."
 )
 def command(
     before: Path,
@@ -54,11 +54,11 @@ def command(
     as_json: bool,
     parquet: Path | None,
 ) -> None:
-    """What changed from database BEFORE to AFTER beyond its uncertainty.
+    """Test what changed from database BEFORE to AFTER.
 
-    Says what both were measured on, what all operators have in common, and which of them deviate
-    from that. The tests are adjusted for their number (Holm). Exits with 0 if nothing changed, with
-    3 if something did, or can be measured in one of them only.
+    Prints differences in device and software, the change common to all operators, and the operators
+    that deviate from it. P-values are adjusted for multiple tests (Holm). Exits with 0 if nothing
+    changed, with 3 if something did or if an operator failed in only one of the databases.
 
     \b
     opcost diff old_driver/database.parquet new_driver/database.parquet
@@ -66,7 +66,7 @@ def command(
     opcost diff merged.parquet merged.parquet --before-conditions f9c121f0c4b4acb9 \\
                                               --after-conditions 02d7a4cd1a9fd1a1
     """
-    from opcost.commands import LOOK_AT_IT
+    from opcost.commands import INCOMPLETE
     from opcost.difference.databases import compare_databases
     from opcost.difference.summary import summarise
     from opcost.queries import listing
@@ -90,4 +90,4 @@ def command(
     elif parquet is None:
         click.echo(summarise(difference, limit))
     if difference.changed:
-        raise SystemExit(LOOK_AT_IT)
+        raise SystemExit(INCOMPLETE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from opcost.commands import LOOK_AT_IT
+from opcost.commands import INCOMPLETE
 
 _PATH = click.Path(path_type=Path)
 
@@ -17,39 +17,47 @@ _PATH = click.Path(path_type=Path)
     "inputs",
     multiple=True,
     metavar="SIZES[:TYPE][<HIGH]",
-    help="An input, such as 8x3x224x224 or 8x128:int64<30522; once for each, in their order.",
+    help="An input, such as 8x3x224x224 or 8x128:int64<30522. Repeat it for each input, in order.",
 )
 @click.option(
     "--batch-size",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Of torchvision's own inputs.",
+    help="Batch size of torchvision's official inputs.",
 )
 @click.option(
-    "--argument", "arguments", multiple=True, metavar="NAME=VALUE", help="Of the constructor."
+    "--argument",
+    "arguments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A keyword argument of the constructor or factory.",
 )
-@click.option("--dtype", default="float32", show_default=True, help="Of parameters and inputs.")
-@click.option("--channels-last", is_flag=True, help="Layout of parameters and images.")
+@click.option(
+    "--dtype", default="float32", show_default=True, help="Dtype of parameters and inputs."
+)
+@click.option("--channels-last", is_flag=True, help="Use channels_last memory format.")
 @click.option(
     "--database",
     "-d",
     "databases",
     type=_PATH,
     multiple=True,
-    help="A database, merged or not. Without: results/database.parquet and the reference data.",
+    help="A database, merged or not. Default: results/database.parquet and the reference data.",
 )
-@click.option("--target", "-t", "targets", multiple=True, help="Only targets of this name.")
-@click.option("--top", default=5, show_default=True, help="How many operators and modules to list.")
-@click.option("--depth", type=click.IntRange(1), help="Join modules below so many names.")
-@click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
-@click.option("--parquet", type=_PATH, help="Write a row for each tuple and target.")
+@click.option("--target", "-t", "targets", multiple=True, help="Show only targets of this name.")
+@click.option(
+    "--top", default=5, show_default=True, help="Number of operators and modules to list."
+)
+@click.option("--depth", type=click.IntRange(1), help="Group modules at this depth of the path.")
+@click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
+@click.option("--parquet", type=_PATH, help="Write a row per tuple and target to a file.")
 @click.option(
     "--timeout",
     type=click.IntRange(1),
     default=1800,
     show_default=True,
-    help="Seconds after which to give up a model whose code does not end.",
+    help="Seconds after which to stop a model whose code does not end.",
 )
 def command(
     model: str,
@@ -66,11 +74,11 @@ def command(
     parquet: Path | None,
     timeout: int,
 ) -> None:
-    """Say what MODEL costs on each target of a database, and where its cost goes.
+    """Estimate what MODEL costs on each target of a database, by operator and module.
 
-    MODEL is a torchvision model, a config file, or package.module:factory with its inputs. Nothing
-    is measured: no GPU and no weights are needed. Exit code 3 if an operator is missing on one of
-    the targets.
+    MODEL is a torchvision model, a config file, or package.module:factory with its inputs. This
+    measures nothing and needs neither a GPU nor weights. Exits with 3 if an operator is missing on
+    one of the targets.
 
     \b
     opcost explain resnet50
@@ -112,7 +120,7 @@ def command(
         config = Path(model) if is_config(model) else None
         click.echo(as_text(extracted, found, top, depth, config))
     if any(each.estimate.time is None for each in found):
-        raise SystemExit(LOOK_AT_IT)
+        raise SystemExit(INCOMPLETE)
 
 
 def _default_databases() -> list[Path]:
@@ -122,7 +130,7 @@ def _default_databases() -> list[Path]:
     found = default_databases()
     if not found:
         raise OpcostError(
-            "there is no results/database.parquet here, and opcost came without reference data: "
-            "run a study (snakemake --cores 1), or name a database with --database"
+            "there is no results/database.parquet here, and opcost was installed without "
+            "reference data: run a study (snakemake --cores 1), or name a database with --database"
         )
     return found

@@ -9,11 +9,11 @@ import click
 @click.argument("database", type=click.Path(path_type=Path))
 @click.argument("output", type=click.Path(path_type=Path))
 def command(database: Path, output: Path) -> None:
-    """Write DATABASE as CSV, SQLite or DuckDB: OUTPUT ends in .csv, .sqlite, .db or .duckdb.
+    """Write DATABASE as CSV, SQLite or DuckDB, by the suffix of OUTPUT.
 
-    The rows are the table "operators"; what its columns mean is in "column_descriptions". CSV and
-    SQLite have no lists: raw values and flags are JSON text there. A .db is SQLite. DuckDB is not
-    installed with opcost: python -m pip install duckdb.
+    The suffix is .csv, .sqlite, .db (SQLite) or .duckdb. Table "operators" has the rows, table
+    "column_descriptions" the meanings of the columns. CSV and SQLite have no lists: raw values and
+    flags are JSON text. DuckDB is not installed with opcost: python -m pip install duckdb.
 
     \b
     opcost export results/database.parquet operators.csv

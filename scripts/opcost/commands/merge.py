@@ -8,12 +8,12 @@ import click
 @click.command()
 @click.argument("databases", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), required=True, help="The merged database."
+    "--output", "-o", type=click.Path(path_type=Path), required=True, help="The database to write."
 )
 def command(databases: tuple[Path, ...], output: Path) -> None:
     """Merge DATABASES of several machines or days into one.
 
-    Each row is kept apart by what it was measured on: rows are chosen, never combined.
+    Rows are selected, never averaged; rows of different conditions stay separate.
 
     \b
     opcost merge lab_a/database.parquet lab_b/database.parquet --output merged.parquet

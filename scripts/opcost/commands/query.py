@@ -10,7 +10,7 @@ from opcost.results_folder import DATABASE
 
 
 class _Value(click.ParamType):
-    """Text that is completed with the values of a column in the database at hand."""
+    """Text with shell completion from the values of a column of the database."""
 
     name = "text"
 
@@ -24,7 +24,7 @@ class _Value(click.ParamType):
         from opcost.queries.query import values_of
         from opcost.tuples.operator_tuple import short_name
 
-        # While an option has no value yet, click has not taken the arguments for what they are.
+        # Until the option has a value, click leaves the arguments unparsed in ctx.args.
         databases = ctx.params.get("databases") or ctx.args or [DATABASE]
         try:
             values = values_of([Path(each) for each in databases], self.column)
@@ -42,28 +42,28 @@ class _Value(click.ParamType):
     "operators",
     type=_Value("operator"),
     multiple=True,
-    help="conv2d, aten.conv2d.default, or with wildcards: '*norm*'.",
+    help="Operator: conv2d, aten.conv2d.default, or with wildcards '*norm*'.",
 )
 @click.option(
     "--shape",
     "shapes",
     multiple=True,
-    help="Of any tensor argument: 1x64x56x56, * for any size of a dimension.",
+    help="Shape of any tensor argument: 1x64x56x56; * matches any size of a dimension.",
 )
-@click.option("--dtype", "dtypes", multiple=True, help="Of any tensor argument: float32.")
-@click.option("--target", "targets", type=_Value("target"), multiple=True)
-@click.option("--status", "statuses", multiple=True, help="ok, error, timeout, ...")
-@click.option("--flag", "flags", multiple=True, help="Rows that have it: disturbed, ...")
-@click.option("--unflagged", is_flag=True, help="Rows without any flag.")
-@click.option("--tuple", "tuple_ids", multiple=True, help="The tuple id, or how it begins.")
-@click.option("--text", help="A part of the description.")
-@click.option("--sort", help="A column, largest first: time, energy, power, flops, ...")
-@click.option("--ascending", is_flag=True, help="Smallest first.")
-@click.option("--limit", type=click.IntRange(min=1), help="How many rows at most.")
-@click.option("--columns", help="time,flops,device_name: any columns of the database.")
-@click.option("--json", "form", flag_value="json", help="A line of JSON for each row.")
-@click.option("--csv", "form", flag_value="csv", help="CSV; lists as JSON text.")
-@click.option("--parquet", type=click.Path(path_type=Path), help="Write the rows to this file.")
+@click.option("--dtype", "dtypes", multiple=True, help="Dtype of any tensor argument: float32.")
+@click.option("--target", "targets", type=_Value("target"), multiple=True, help="Target.")
+@click.option("--status", "statuses", multiple=True, help="Status: ok, error, timeout, ...")
+@click.option("--flag", "flags", multiple=True, help="Select rows with this flag: disturbed, ...")
+@click.option("--unflagged", is_flag=True, help="Select rows without any flag.")
+@click.option("--tuple", "tuple_ids", multiple=True, help="Tuple id, or the start of one.")
+@click.option("--text", help="Part of the description.")
+@click.option("--sort", help="Sort by a column, largest first: time, energy, power, flops, ...")
+@click.option("--ascending", is_flag=True, help="Sort smallest first.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of rows.")
+@click.option("--columns", help="Columns to print: time,flops,device_name.")
+@click.option("--json", "form", flag_value="json", help="Print a line of JSON per row.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV, with lists as JSON text.")
+@click.option("--parquet", type=click.Path(path_type=Path), help="Write the rows to a file.")
 def command(
     databases: tuple[Path, ...],
     sort: str | None,
@@ -74,10 +74,9 @@ def command(
     parquet: Path | None,
     **wanted: Any,
 ) -> None:
-    """Rows of DATABASES (results/database.parquet where none is named) that fit all options.
+    """Select rows of DATABASES (default: results/database.parquet) that match all options.
 
-    An option that is given several times fits if one of its values does. Exits with 3 if no row
-    fits.
+    An option given several times matches if one of its values does. Exits with 3 if no row matches.
 
     \b
     opcost query --sort time --limit 10
@@ -85,7 +84,7 @@ def command(
     opcost query --operator '*norm*' --columns description,time,flops --csv > norms.csv
     opcost query merged.parquet --target h200 --text 'stride=[2,2]' --sort energy --json
     """
-    from opcost.commands import LOOK_AT_IT
+    from opcost.commands import INCOMPLETE
     from opcost.queries import listing
     from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, query
     from opcost.rows import records
@@ -116,5 +115,5 @@ def command(
     elif parquet is None and len(rows):
         click.echo("\n".join(listing.aligned(rows, chosen) if columns else listing.overview(rows)))
     if not len(rows):
-        click.echo("no row fits", err=True)
-        raise SystemExit(LOOK_AT_IT)
+        click.echo("no row matches", err=True)
+        raise SystemExit(INCOMPLETE)

@@ -6,11 +6,11 @@ import click
 @click.command()
 @click.argument("targets", nargs=-1, required=True)
 def command(targets: tuple[str, ...]) -> None:
-    """Keep the measurements of TARGETS under another name: the next run measures them once more.
+    """Keep the measurements of TARGETS under another name; the next run measures them again.
 
-    Call it in the folder of the study, after an upgrade of PyTorch, of the driver or of the
-    machine. results/TARGET becomes results/TARGET_YYYY_MM_DD, a target of its own: its rows stay in
-    the database, and can be compared with those of the next run.
+    Run it in the study's folder after an upgrade of PyTorch, driver or machine. It renames
+    results/TARGET to results/TARGET_YYYY_MM_DD, which becomes a separate target. Its rows stay in
+    the database and can be compared with those of the next run.
 
     \b
     opcost set-aside local
