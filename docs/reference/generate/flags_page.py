@@ -5,24 +5,24 @@ from opcost.rows.flags import FLAGS
 from docs.reference.generate.layout import page, table
 
 INTRODUCTION = """\
-`flags` of a row name what a reader should know before using it. A row without flags has an empty
-list; a row that failed has null.
+The column `flags` lists the caveats of a row. It is an empty list for a row without caveats and
+null for a failed measurement.
 
-- *repeated*: the cause is passing, so the trial is repeated, up to `max_repeats` times; the row has
-  the flag if the last trial still had it. So is a trial with too few undisturbed batches.
+- *retried*: the cause is temporary, so the trial is retried, up to `max_repeats` times; the row has
+  the flag if the last trial still had it. A trial with too few undisturbed batches is also retried.
 - *doubtful*: the row may reproduce worse than others, and `opcost diff` allows for that
-  ([query](../how_to/query.md)). So is every row that has not converged.
+  ([query](../how_to/query.md)). The same holds for every row that has not converged.
 
-How it is measured: [time](../explanation/time.md), [energy](../explanation/energy.md)."""
+[Time](../explanation/time.md) and [energy](../explanation/energy.md) describe the measurement."""
 
 
 def flags_page() -> str:
-    """Every flag, its meaning, what to do about it, and what follows from it."""
+    """Every flag with its meaning, remedy and consequences."""
     rows = [
         (f"`{name}`", flag.meaning, flag.remedy, _yes(flag.spoils), _yes(not flag.reproduces))
         for name, flag in FLAGS.items()
     ]
-    header = ("flag", "means", "what to do", "repeated", "doubtful")
+    header = ("flag", "meaning", "remedy", "retried", "doubtful")
     return page("Flags", INTRODUCTION, table(header, rows))
 
 

@@ -1,7 +1,7 @@
-"""The flags of rows: what each means, what to do about it, and what follows from it.
+"""The flags of rows: the meaning, remedy and consequences of each.
 
-A flag is defined here and raised where it is found; nothing else spells its name.
-docs/reference/flags.md is made from this file.
+Flags are defined here and raised where their cause is detected; no other file spells a flag's name.
+docs/reference/flags.md is generated from this file.
 """
 
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 
 class Flag(NamedTuple):
-    """`spoils`: the cause is passing and physical, so the trial is repeated.
+    """`spoils`: the cause is physical and temporary, so the trial is retried.
 
-    `reproduces`: the row reproduces as well as one without the flag, so `diff` does not doubt it.
+    `reproduces`: the row reproduces as well as one without the flag; `diff` treats it as sound.
     """
 
     meaning: str
@@ -25,7 +25,7 @@ FLAGS: dict[str, Flag] = {}
 
 
 def spoiled(names: Iterable[str]) -> bool:
-    """Whether a trial with these flags is to be repeated."""
+    """Whether a trial with these flags must be retried."""
     return any(FLAGS[name].spoils for name in names)
 
 
@@ -54,8 +54,8 @@ def _flag(
 
 DISTURBED = _flag(
     "disturbed",
-    "something else slowed the core in more than half of the batches, or in so many that disturbed "
-    "ones had to count",
+    "interference slowed the core in more than half of the batches, or in so many that disturbed "
+    "batches had to count",
     "delete the row's file in results and run again on a quiet machine",
     # A row that converged did so on its undisturbed batches (docs/how_to/query.md); one that had
     # too few of them has not converged.
@@ -63,44 +63,44 @@ DISTURBED = _flag(
 )
 SENTINEL_QUICKER = _flag(
     "sentinel_quicker",
-    "the core is faster than when the study began: its baseline was disturbed, so disturbances go "
-    "unnoticed",
+    "the core is faster than at the start of the study: the baseline was measured under "
+    "interference, so interference goes undetected",
     "delete the target's folder in results and run again",
 )
 DRIFTING = _flag(
     "drifting",
-    "the undisturbed batches of the first and of the second half have medians whose intervals do "
+    "the intervals of the medians over the first and the second half of the undisturbed batches do "
     "not overlap",
     "raise warm_up_s or min_time_s",
 )
 LAUNCH_BOUND = _flag(
     "launch_bound",
     "the GPU waited for its host: the time is that of launching",
-    "use larger inputs, if they are what you mean to measure",
+    "use larger inputs, if your application does",
     reproduces=True,
 )
 FOOTPRINT_WITHIN_CACHE = _flag(
     "footprint_within_cache",
-    "too little memory was free to evict the operands from the cache, as cache state cold asks",
+    "too little memory was free to evict the operands from the cache, as cache state cold requires",
     "read the time as a lower limit",
     reproduces=True,
 )
 DEGENERATE_VALUES = _flag("degenerate_values", "values became infinite or NaN", reproduces=True)
 VALUE_DEPENDENT = _flag(
     "value_dependent",
-    "the sizes depend on values: the row stands for the recorded input only",
+    "sizes depend on values: the row is valid for the recorded input only",
     reproduces=True,
 )
 STATE_CHANGED = _flag(
     "state_changed",
-    "the model's code changed settings of the process, such as threads or TF32; they were set back "
-    "to the target's before timing",
-    "leave them to the target",
+    "the model's code changed settings of the process, such as threads or TF32; opcost restored "
+    "the target's before timing",
+    "remove these changes from the model's code",
 )
 CALLS_VARY = _flag(
     "calls_vary",
-    "the model executes other calls in later runs than in its first: its sum over operators is "
-    "that of another run",
+    "the model executes different calls in later runs than in its first: the sum over its "
+    "operators is for the first run",
     "measure a model without that branch or counter",
 )
 TOO_FEW_REFRESHES = _flag(
@@ -130,38 +130,38 @@ POWER_NOT_CONVERGED = _flag(
 )
 COUNTER_DISAGREES = _flag(
     "counter_disagrees",
-    "energy counter and power readings differ by more than they may",
-    "do not trust either: look at counter_power_w and sensor.json",
+    "energy counter and power readings differ by more than the sensor's tolerance",
+    "trust neither: look at counter_power_w and sensor.json",
 )
 POWER_CAPPED = _flag(
     "power_capped",
-    "the power limit held the clock down for more than 1 % of the window",
-    "it is the operating point: compare with rows of the same limit only",
+    "the power limit reduced the clock for more than 1 % of the window",
+    "compare only with rows of the same power limit",
 )
 THROTTLED = _flag(
     "throttled",
-    "temperature or the power brake held the device back",
+    "temperature or the power brake throttled the device",
     "cool the device",
     spoils=True,
 )
 OTHER_PROCESS = _flag(
-    "other_process", "another process computed on the device", "end it", spoils=True
+    "other_process", "another process computed on the device", "end that process", spoils=True
 )
 BUSY_WHEN_IDLE = _flag(
     "busy_when_idle",
-    "the idle device used more than 1.5 times the power that it used when characterised",
-    "end what keeps it busy, or characterise it again",
+    "idle power was more than 1.5 times the characterised idle power",
+    "end the process that keeps the device busy, or characterise the sensor again",
     spoils=True,
 )
 PACE_DIFFERS = _flag(
     "pace_differs",
-    "iterations took 5 % more or less time under power than when timed",
-    "of launch-bound work, reading the sensor delays the launches: use larger inputs",
+    "time per iteration in the power phase differs from the timing phase by 5 % or more",
+    "use larger inputs: reading the sensor delays the launches of launch-bound work",
 )
 ASSUMED_SENSOR = _flag(
     "assumed_sensor",
-    "the power sensor was not, or not wholly, characterised",
+    "the power sensor was not, or not completely, characterised",
     "run snakemake --cores 1 characterize",
     reproduces=True,
 )
-IMPORTED = _flag("imported", "others measured it, by other methods", "see docs/how_to/import.md")
+IMPORTED = _flag("imported", "measured by others, with other methods", "see docs/how_to/import.md")

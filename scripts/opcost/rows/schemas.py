@@ -51,8 +51,16 @@ def _schema(record: str, columns: Iterable[Column | _Plain]) -> pa.Schema:
 def _with_interval(name: str, unit: str, description: str) -> list[_Plain]:
     return [
         (f"{name}{unit}", pa.float64(), description),
-        (f"{name}_ci_low{unit}", pa.float64(), "lower limit of its 95 % interval"),
-        (f"{name}_ci_high{unit}", pa.float64(), "upper limit of its 95 % interval"),
+        (
+            f"{name}_ci_low{unit}",
+            pa.float64(),
+            f"lower limit of the 95 % interval of `{name}{unit}`",
+        ),
+        (
+            f"{name}_ci_high{unit}",
+            pa.float64(),
+            f"upper limit of the 95 % interval of `{name}{unit}`",
+        ),
     ]
 
 
