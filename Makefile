@@ -11,7 +11,7 @@ ifneq ($(shell test -w "$(HOME)" || echo no),)
 export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 endif
 
-.PHONY: help run plan retry lint test test-slurm test-browser check validate format docs clean
+.PHONY: help run plan retry lint test test-slurm test-browser check validate wheel format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,13 @@ check: lint test ## Linters and tests: what to run before a change is proposed
 
 validate: $(VENV)/dev ## Minutes: published FLOPs of every model, replay of whole models
 	@$(BIN)/python -m pytest -m slow tests/validation
+
+wheel: $(VENV)/dev ## Build a wheel of the last commit in dist, and test it installed without the repository
+	@rm -rf dist && mkdir dist
+	@git archive --prefix=opcost/ --output=dist/opcost.tar.gz HEAD
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist dist/opcost.tar.gz
+	@WHEEL=$$(echo dist/*.whl) $(BIN)/python -m pytest -m slow tests/validation/test_package.py
+	@echo dist/*.whl
 
 format: $(VENV)/dev ## Format all code
 	$(BIN)/ruff check --fix

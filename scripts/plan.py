@@ -1,7 +1,5 @@
 """Rule plan: what is to be measured, in how much time and memory; measures nothing."""
 
-from pathlib import Path
-
 from opcost.devices.target_device import open_device
 from opcost.errors import reported
 from opcost.planning.target_plan import describe_plans
@@ -9,5 +7,5 @@ from opcost.results_folder import RESULTS
 from opcost.study import load_study
 
 with reported(snakemake.log[0]):
-    study = load_study(snakemake.config, Path(snakemake.params.schemas))
+    study = load_study(snakemake.config)
     print(describe_plans(study, RESULTS, open_device))

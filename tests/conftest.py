@@ -11,7 +11,7 @@ from opcost.devices.target_device import open_device
 from opcost.study import Conditions, Target, load_model
 from opcost.tuples.extraction import extract_model_tuples
 
-from tests.checkout import REPOSITORY, STUDY, Checkout, note_again
+from tests.checkout import STUDY, Checkout, note_again
 from tests.quick_measurement import QUICK
 from tests.simulated_nvml.card import Card, build
 
@@ -60,9 +60,8 @@ def cold_conditions():
 @pytest.fixture(scope="session")
 def tiny_tuples():
     """Tuples of the two models of the tiny study."""
-    schema = REPOSITORY / "workflow" / "schemas" / "model.schema.yaml"
     return [
-        extract_model_tuples(load_model(name, STUDY / "models", schema), STUDY / "models")
+        extract_model_tuples(load_model(name, STUDY / "models"), STUDY / "models")
         for name in ("tiny_mlp", "tiny_cnn")
     ]
 

@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Iterator
 
 import click
-import yaml
 from opcost.commands import main
+from opcost.configuration import read_schema
 from snakemake.cli import get_argument_parser
 
 from tests.documents import ROOT
@@ -55,7 +55,7 @@ def _snakemake(arguments: list[str]) -> None:
         assert target in _RULES or str(target).startswith("results/"), f"no rule {target!r}"
     for path in [*found.configfile, *([found.workflow_profile] if found.workflow_profile else [])]:
         assert (ROOT / path).exists(), f"there is no {path}"
-    schema = yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text())
+    schema = read_schema("config")
     for setting in found.config or ():
         key = setting.partition("=")[0]
         assert key in schema["properties"], f"the configuration has no key {key!r}"

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 from opcost.commands import main
+from opcost.configuration import read_schema
 from opcost.databases.merging import merge
 from opcost.rows import schemas
 
@@ -73,7 +74,7 @@ def test_commands_with_what_they_print_exist_with_their_options(block):
 def test_yaml_on_a_page_is_part_of_a_study_or_a_model(block):
     document = yaml.safe_load(block.text)
     name = "model" if {"model", "factory"} & document.keys() else "config"
-    schema = yaml.safe_load((ROOT / f"workflow/schemas/{name}.schema.yaml").read_text())
+    schema = dict(read_schema(name))
     if name == "config":
         del schema["required"]  # a page shows the part that it speaks of
     jsonschema.Draft202012Validator(schema).validate(document)

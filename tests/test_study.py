@@ -10,11 +10,10 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opcost.configuration import targets_named_last
+from opcost.configuration import read_schema, targets_named_last
 from opcost.errors import OpcostError
 from opcost.study import Conditions, ModelDefinition, default_measurement, load_study
 
-SCHEMAS = Path("workflow/schemas")
 CONFIG = {"models": ["net"], "targets": {"local": {"device": "cpu"}}}
 MODEL = {"model": "resnet18", "inputs": [{"shape": [1, 3, 64, 64]}]}
 BOMB = "a0: &a0 [1]\n" + "".join(
@@ -28,7 +27,7 @@ def load(tmp_path):
     def load(config=CONFIG, model=MODEL):
         text = model if isinstance(model, str | bytes) else yaml.safe_dump(model)
         (tmp_path / "net.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-        return load_study({"model_directory": str(tmp_path), **config}, SCHEMAS)
+        return load_study({"model_directory": str(tmp_path), **config})
 
     return load
 
@@ -51,7 +50,7 @@ def test_definitions_and_conditions_survive_json(load):
 def test_the_shipped_configuration_is_valid():
     config = yaml.safe_load(Path("config/config.yaml").read_text())
     names = [path.stem for path in Path("config/models").glob("*.yaml")]
-    assert set(load_study({**config, "models": names}, SCHEMAS).models) == set(names)
+    assert set(load_study({**config, "models": names}).models) == set(names)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-SETTINGS = yaml.safe_load((SCHEMAS / "config.schema.yaml").read_text())["properties"]
+SETTINGS = read_schema("config")["properties"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -223,7 +222,7 @@ def test_comments_in_a_factory_do_not_change_its_definition(load, tmp_path):
 
 def test_the_default_settings_are_those_of_a_study_that_changes_none(load):
     study = load(CONFIG)
-    defaults = default_measurement(SCHEMAS)
+    defaults = default_measurement()
     assert study.conditions["local"].measurement == defaults
 
 

@@ -101,7 +101,7 @@ def test_nothing_that_takes_long_is_imported_by_each_job(job):
     models = repository / "tests/study/models"
     config = yaml.safe_load((repository / "tests/study/config.yaml").read_text())
     config |= {"models": ["tiny_cnn"], "model_directory": str(models)}
-    study = load_study(config, repository / "workflow/schemas")
+    study = load_study(config)
 
     before = {name.partition(".")[0] for name in sys.modules}
     from opcost.devices.processor import CpuDevice

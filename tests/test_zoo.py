@@ -1,7 +1,5 @@
 """All of torchvision can be chosen; what cannot be extracted says why, and stops nothing."""
 
-from pathlib import Path
-
 import pytest
 from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
@@ -19,12 +17,11 @@ from opcost.tuples.model_table import as_text, rows_of
 from opcost.tuples.model_tuples import read_model_tuples, refusals, write_model_tuples
 from opcost.tuples.recorder import Recorder
 
-SCHEMAS = Path("workflow/schemas")
 TARGETS = {"local": {"device": "cpu"}}
 
 
 def study(**config):
-    return load_study({"targets": TARGETS, **config}, SCHEMAS)
+    return load_study({"targets": TARGETS, **config})
 
 
 def chosen(**selection):

@@ -59,7 +59,7 @@ NAMED = [
 config.update(targets_named_last(config, NAMED))
 
 try:
-    STUDY = load_study(config, REPOSITORY / "workflow" / "schemas")
+    STUDY = load_study(config)
 except OpcostError as error:
     raise WorkflowError(str(error)) from None
 

@@ -14,11 +14,16 @@ from opcost.errors import OpcostError, closest
 from opcost.plain_yaml import plain
 from opcost.values import shown
 
+_SCHEMAS = Path(__file__).parent / "schemas"
 
-def checked(document: Any, schema_path: Path, source: str) -> dict[str, Any]:
-    """The document with its defaults filled in; OpcostError lists all that is wrong with it."""
+
+def checked(document: Any, schema_name: str, source: str) -> dict[str, Any]:
+    """The document with its defaults filled in; OpcostError lists all that is wrong with it.
+
+    `schema_name` is that of a file in `schemas/`: config or model.
+    """
     instance = plain({} if document is None else document, source)
-    schema = read_schema(schema_path)
+    schema = read_schema(schema_name)
     _fill_defaults(instance, schema)
     errors = _validator()(schema).iter_errors(instance)
     problems = [_explain(error) for error in sorted(errors, key=_order)]
@@ -28,8 +33,9 @@ def checked(document: Any, schema_path: Path, source: str) -> dict[str, Any]:
 
 
 @cache
-def read_schema(path: Path) -> dict[str, Any]:
+def read_schema(name: str) -> dict[str, Any]:
     """A schema, read once: a study may have hundreds of models."""
+    path = _SCHEMAS / f"{name}.schema.yaml"
     schema: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return schema
 

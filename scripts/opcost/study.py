@@ -130,12 +130,12 @@ class Study:
     cluster_requests: Mapping[str, ClusterRequest]
 
 
-def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
+def load_study(config: Mapping[str, Any]) -> Study:
     """Check a configuration and the model configs that it names.
 
     Raises OpcostError with the place, the value found and the values allowed.
     """
-    document = checked(config, schema_directory / "config.schema.yaml", "the configuration")
+    document = checked(config, "config", "the configuration")
     for least, most in (("min_time_s", "max_time_s"), ("power_min_s", "power_max_s")):
         _check_limits(document["measurement"], least, most)
     measurement = MeasurementSettings(**document["measurement"])
@@ -143,7 +143,7 @@ def load_study(config: Mapping[str, Any], schema_directory: Path) -> Study:
     targets = document["targets"]
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
     return Study(
-        models=_models(document, schema_directory / "model.schema.yaml"),
+        models=_models(document),
         model_directory=Path(document["model_directory"]),
         operators=None if operators == "all" else tuple(operators),
         max_device_time_s=document["max_device_time_s"],
@@ -166,10 +166,10 @@ def _check_limits(measurement: Mapping[str, float], least: str, most: str) -> No
         )
 
 
-def _models(document: Mapping[str, Any], schema_path: Path) -> dict[str, ModelDefinition]:
+def _models(document: Mapping[str, Any]) -> dict[str, ModelDefinition]:
     """The models named one by one, then those chosen from torchvision, with the study's seed."""
     directory = Path(document["model_directory"])
-    models = {name: load_model(name, directory, schema_path) for name in document["models"]}
+    models = {name: load_model(name, directory) for name in document["models"]}
     chosen = zoo.select(**document["torchvision"]) if "torchvision" in document else {}
     if not models and not chosen:
         raise OpcostError(
@@ -186,14 +186,13 @@ def _models(document: Mapping[str, Any], schema_path: Path) -> dict[str, ModelDe
     return {name: replace(model, seed=seed) for name, model in {**models, **chosen}.items()}
 
 
-def default_measurement(schema_directory: Path) -> MeasurementSettings:
+def default_measurement() -> MeasurementSettings:
     """The settings of a study that changes none."""
-    schema = read_schema(schema_directory / "config.schema.yaml")
-    properties = schema["properties"]["measurement"]["properties"]
+    properties = read_schema("config")["properties"]["measurement"]["properties"]
     return MeasurementSettings(**{name: entry["default"] for name, entry in properties.items()})
 
 
-def load_model(name: str, directory: Path, schema_path: Path) -> ModelDefinition:
+def load_model(name: str, directory: Path) -> ModelDefinition:
     """Read and check `directory`/`name`.yaml."""
     path = directory / f"{name}.yaml"
     if not path.is_file():
@@ -202,7 +201,7 @@ def load_model(name: str, directory: Path, schema_path: Path) -> ModelDefinition
             f"there is no model config {path}: write it, or set `models` and `model_directory` to "
             f"others. {closest(name, existing)}".rstrip()
         )
-    document = checked(read_yaml(path), schema_path, str(path))
+    document = checked(read_yaml(path), "model", str(path))
     inputs = tuple(
         InputSpec(tuple(spec["shape"]), spec.get("dtype"), spec.get("high"))
         for spec in document.pop("inputs")

@@ -86,7 +86,7 @@ from opcost import study
 from opcost.devices.processor import CpuDevice
 
 config = yaml.safe_load(Path("study.yaml").read_text())
-loaded = study.load_study(config, Path("workflow/schemas"))
+loaded = study.load_study(config)
 conditions, device = loaded.conditions["local"], CpuDevice()
 watch = device.watch(1.0)
 entries = manifest.read_manifest(Path("results/operator_tuples.json"))

@@ -27,7 +27,6 @@ from opcost.study import MeasurementSettings, default_measurement
 
 from tests.simulated_nvml.card import UUID, Card, CardDevice, CardLoad, build
 
-SCHEMAS = Path("workflow/schemas")
 REFRESHES_S = {"20 ms": (0.018, 0.022), "100 ms": (0.09, 0.11)}
 WINDOWS_S = {"25 ms": (0.02, 0.03), "100 ms": (0.08, 0.12), "1 s mean": (1.0, 1.0)}
 NOISES = {"0.2-1 %": (0.002, 0.01), "1-3 %": (0.01, 0.03), "3-5 %": (0.03, 0.05)}
@@ -171,7 +170,7 @@ def main():
     parser.add_argument("--draws", type=int, default=400, help="trials in each class")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    settings = default_measurement(SCHEMAS)
+    settings = default_measurement()
     with tempfile.TemporaryDirectory() as folder:
         card = Card(build(Path(folder)))
         print(f"{'':28} {'':6} |error of energy|         device seconds   95 % interval holds")

@@ -16,7 +16,6 @@ from opcost.energy.sensor import Sensor
 from opcost.measuring import protocol
 from opcost.study import default_measurement
 
-from tests.benchmarks.power_accuracy import SCHEMAS
 from tests.simulated_nvml.card import UUID, Card, CardDevice, CardLoad, build
 
 WATTS, ITERATION_S = 300.0, 1e-4
@@ -61,7 +60,7 @@ def trial(card, faults):
     """A trial on the card with those faults."""
     card.reset(**{"noise": 0.003, **faults})
     device = CardDevice(card, CardLoad(card, ITERATION_S, WATTS))
-    settings = dataclasses.replace(default_measurement(SCHEMAS), max_repeats=0)
+    settings = dataclasses.replace(default_measurement(), max_repeats=0)
 
     def find_sensor(meter):
         averages = meter.name == "nvml_power_usage"

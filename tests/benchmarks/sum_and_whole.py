@@ -19,7 +19,6 @@ import random
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 import torch
 from opcost.costs.displacement import displaced_calls
@@ -57,7 +56,7 @@ TRIES = 10
 PROCESSES = 6
 QUIET_WITHIN_S = 20.0
 SETTINGS = dataclasses.replace(
-    default_measurement(Path("workflow/schemas")),
+    default_measurement(),
     warm_up_s=0.02,
     batch_s=0.005,
     min_batches=8,

@@ -18,7 +18,6 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import torch
 from opcost.devices.target_device import open_device
@@ -59,7 +58,7 @@ METHODS = (*CACHE_STATES, "blocked_autorange", "adaptive_autorange")
 RELATIVE_CI = 0.01
 LONGEST_S = 10.0
 SETTINGS = dataclasses.replace(
-    default_measurement(Path("workflow/schemas")),
+    default_measurement(),
     time_relative_ci=RELATIVE_CI,
     min_time_s=0.0,
     max_time_s=LONGEST_S,

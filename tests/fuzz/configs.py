@@ -12,7 +12,6 @@ from tests.fuzz.documents import INF, NAN, Wrong, anyhow, changed, damaged
 from tests.fuzz.tally import Case
 
 REPOSITORY = Path(__file__).parent.parent.parent
-SCHEMAS = REPOSITORY / "workflow" / "schemas"
 MODELS = REPOSITORY / "tests" / "study" / "models"
 CONFIG: dict[str, Any] = {
     "models": ["tiny_mlp", "tiny_cnn"],
@@ -80,7 +79,7 @@ MODEL_WRONG: tuple[Wrong, ...] = (
 
 def configs(folder: Path) -> Case:
     """The configuration of a study, or a model config: as data, or as damaged text."""
-    settings = {name: getattr(default_measurement(SCHEMAS), name) for name in SECONDS}
+    settings = {name: getattr(default_measurement(), name) for name in SECONDS}
     config = copy.deepcopy(CONFIG)
     config["measurement"] |= settings
     text = yaml.safe_dump(MODEL).encode()
@@ -92,7 +91,7 @@ def configs(folder: Path) -> Case:
             document, said = changed(config, CONFIG_WRONG, generator)
         else:
             document, said = anyhow(config, generator), None
-        load_study(document, SCHEMAS)
+        load_study(document)
         return said
 
     def model(generator: random.Random) -> str | None:
@@ -104,7 +103,7 @@ def configs(folder: Path) -> Case:
             path.write_text(yaml.safe_dump(anyhow(MODEL, generator)))
         else:
             path.write_bytes(damaged(text, generator))
-        load_model("net", folder, SCHEMAS / "model.schema.yaml")
+        load_model("net", folder)
         return said
 
     return lambda generator: generator.choice((study, model))(generator)

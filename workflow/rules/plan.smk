@@ -11,8 +11,6 @@ rule plan:
         "logs/plan.log",
     conda:
         "../../envs/opcost.yaml"
-    params:
-        schemas=str(REPOSITORY / "workflow/schemas"),
     message:
         "Planning"
     script:

@@ -1,14 +1,12 @@
 """The page of configuration keys, from the schemas that check configurations."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
+from opcost.configuration import read_schema
 
 from docs.reference.generate.layout import page, table
-
-SCHEMAS = Path(__file__).parents[3] / "workflow" / "schemas"
 
 INTRODUCTION = """\
 The keys of a study's configuration files, with their limits. Any other key is refused. The
@@ -23,8 +21,7 @@ def configuration_page() -> str:
     """Every key of a study and of a model."""
     parts = [INTRODUCTION]
     for title, name in (("A study", "config"), ("A model", "model")):
-        schema = yaml.safe_load((SCHEMAS / f"{name}.schema.yaml").read_text(encoding="utf-8"))
-        parts += [f"## {title}", *_tables("", schema)]
+        parts += [f"## {title}", *_tables("", read_schema(name))]
     return page("Configuration keys", *parts)
 
 

@@ -14,8 +14,6 @@ from opcost.models import zoo
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.study import load_model
 
-MODEL_SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "model.schema.yaml"
-
 _DEFAULT_MODELS = Path("config/models")
 _INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?")
 _MODEL_DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -145,9 +143,4 @@ def _yaml(document: Any) -> str:
 def _from_config(path: Path, more_given: bool) -> tuple[ModelDefinition, Path]:
     if more_given:
         raise OpcostError(f"{path} says what its inputs and arguments are: give no others")
-    if not MODEL_SCHEMA.is_file():
-        raise OpcostError(
-            "config files are read in a clone of the repository only: name the model or its "
-            "factory, with --input"
-        )
-    return load_model(path.stem, path.parent, MODEL_SCHEMA), path.parent
+    return load_model(path.stem, path.parent), path.parent
