@@ -15,6 +15,7 @@ from opcost.difference.databases import compare_databases
 from opcost.difference.scatter import Scatter
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
+from opcost.rows.quantities import TIME
 from opcost.statistics import holm, spread_of_pairs, weighted_median
 from scipy import stats
 
@@ -265,7 +266,7 @@ def test_the_probability_of_a_false_alarm_is_at_most_the_level(law):
     generator = np.random.default_rng(1)
     studies, alarms = 700, 0
     for _ in range(studies):
-        quantity = changes_of("time", list(drawn_pairs(generator, law)))
+        quantity = changes_of(TIME, list(drawn_pairs(generator, law)))
         alarms += min(holm([change.p for change in quantity.changes])) <= 0.05
     # more often than a probability of 5 % would allow once in a thousand times
     assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
@@ -281,7 +282,7 @@ def test_nor_is_it_for_a_handful_of_operators_whose_studies_know_their_spread():
             (before | {"spread": first}, after | {"spread": second})
             for before, after in drawn_pairs(generator, "normal", sound=3, doubtful=0)
         ]
-        quantity = changes_of("time", pairs)
+        quantity = changes_of(TIME, pairs)
         alarms += min(holm([change.p for change in quantity.changes])) <= 0.05
     assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
 

@@ -23,6 +23,7 @@ from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MOST_MARKS, scatter
+from opcost.rows.quantities import ENERGY, TIME
 
 from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
@@ -57,7 +58,7 @@ def test_a_file_of_another_kind_is_refused(folder):
 
 
 def test_the_verdict_counts_the_models_that_can_be_compared(results):
-    found = agreement(results, "time")
+    found = agreement(results, TIME)
     assert found.verdicts["large_gpu"].startswith("2 of 3 models can be compared.")
     rows = {(row["model"], row["target"]): row for row in found.table}
     assert rows["first", "large_gpu"]["sum of operators"] == "\N{EN DASH}"
@@ -65,11 +66,11 @@ def test_the_verdict_counts_the_models_that_can_be_compared(results):
 
 
 def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):
-    [failed] = missing(results, "time")
+    [failed] = missing(results, TIME)
     assert failed[0] == "large_gpu, small_gpu, processor"
     assert failed[1].startswith("1 of 20 operator tuples failed")
     assert failed[2] == "first"
-    assert ("processor", NO_SENSOR, "second, third") in missing(results, "energy")
+    assert ("processor", NO_SENSOR, "second, third") in missing(results, ENERGY)
 
 
 def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
@@ -84,7 +85,7 @@ def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
 
 
 def test_a_stack_adds_up_to_the_sum_over_the_operators(results):
-    parts = stacks(results, "large_gpu", "time").bars
+    parts = stacks(results, "large_gpu", TIME).bars
     for row in results.compared("large_gpu"):
         if row["estimate_time_s"] is None:
             continue
@@ -96,7 +97,7 @@ def test_a_stack_adds_up_to_the_sum_over_the_operators(results):
 
 
 def test_an_incomplete_stack_says_so_at_its_end(results):
-    found = stacks(results, "large_gpu", "time")
+    found = stacks(results, "large_gpu", TIME)
     [note] = found.notes
     assert (note["model"], note["part"], note["note"]) == ("first", "sum", "19 of 20 tuples")
     ends = [bar["end"] for bar in found.bars if (bar["model"], bar["part"]) == ("first", "sum")]
@@ -104,7 +105,7 @@ def test_an_incomplete_stack_says_so_at_its_end(results):
 
 
 def test_a_stack_has_the_interval_of_the_sum_and_none_if_there_is_no_sum(results):
-    found = stacks(results, "large_gpu", "time").intervals
+    found = stacks(results, "large_gpu", TIME).intervals
     limits = {(row["model"], row["part"]): (row["low"], row["high"]) for row in found}
     rows = {row["model"]: row for row in results.compared("large_gpu")}
     second = rows["second"]
@@ -115,8 +116,8 @@ def test_a_stack_has_the_interval_of_the_sum_and_none_if_there_is_no_sum(results
 
 
 def test_many_models_are_shown_in_shares_of_the_whole(many):
-    assert stacks(many, "large_gpu", "time").relative
-    wholes = [bar for bar in stacks(many, "large_gpu", "time").bars if bar["part"] == "whole"]
+    assert stacks(many, "large_gpu", TIME).relative
+    wholes = [bar for bar in stacks(many, "large_gpu", TIME).bars if bar["part"] == "whole"]
     assert [bar["value"] for bar in wholes] == pytest.approx([1.0] * 20)
 
 

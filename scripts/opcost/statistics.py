@@ -36,6 +36,11 @@ class Estimate:
             self.value + math.hypot(self.high - self.value, margin),
         )
 
+    def plus(self, constant: float) -> "Estimate":
+        """Shifted by a number that is known exactly."""
+        limits = (None if each is None else each + constant for each in (self.low, self.high))
+        return Estimate(self.value + constant, *limits)
+
     @property
     def relative_half_width(self) -> float | None:
         """Half of the interval as a share of the value."""

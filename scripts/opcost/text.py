@@ -1,8 +1,9 @@
 """Numbers and tables as people read them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+
+from opcost.statistics import Estimate
 
 _PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 
@@ -35,25 +36,12 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
-def with_interval(
-    row: Mapping[str, Any], name: str, unit: str, show: Callable[[float], str]
-) -> str:
-    """A value of a row with half of its 95 % interval in per cent, or a dash."""
-    value = row[f"{name}_{unit}"]
-    if value is None:
-        return "-"
-    return interval(value, row[f"{name}_ci_low_{unit}"], row[f"{name}_ci_high_{unit}"], show)
-
-
-def interval(
-    value: float | None, low: float | None, high: float | None, show: Callable[[float], str]
-) -> str:
+def with_interval(estimate: Estimate | None, show: Callable[[float], str]) -> str:
     """A value with half of its 95 % interval in per cent, or a dash."""
-    if value is None:
+    if estimate is None:
         return "-"
-    if low is None or high is None or not value:  # the sum over no operators is zero, exactly
-        return show(value)
-    return f"{show(value)} ± {(high - low) / 2 / value:.1%}"
+    half = estimate.relative_half_width
+    return show(estimate.value) if half is None else f"{show(estimate.value)} ± {half:.1%}"
 
 
 def shortened(description: str, width: int = 64) -> str:
@@ -61,14 +49,13 @@ def shortened(description: str, width: int = 64) -> str:
     return description if len(description) <= width else f"{description[: width - 3]}..."
 
 
-def difference(row: Mapping[str, Any], quantity: str) -> str:
-    """By how much a sum differs from the whole, with half of its 95 % interval, or a dash."""
-    name = f"{quantity}_relative_error"
-    if row[name] is None:
+def difference(error: Estimate | None) -> str:
+    """A relative error with half of its 95 % interval, or a dash."""
+    if error is None:
         return "-"
-    if row[f"{name}_ci_low"] is None:
-        return f"{row[name]:+.1%}"
-    return f"{row[name]:+.1%} ± {(row[f'{name}_ci_high'] - row[f'{name}_ci_low']) / 2:.1%}"
+    if error.low is None or error.high is None:
+        return f"{error.value:+.1%}"
+    return f"{error.value:+.1%} ± {(error.high - error.low) / 2:.1%}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:

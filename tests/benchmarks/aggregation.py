@@ -27,7 +27,7 @@ from opcost.databases.aggregation import write_database
 from opcost.databases.measured import Measured
 from opcost.databases.merging import merge
 from opcost.rows import records, schemas
-from opcost.rows.columns import interval_columns
+from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.tuples import manifest, model_tuples
 from opcost.tuples.model_tuples import ModelTuples
@@ -54,8 +54,8 @@ def row(number: int) -> dict:
         **records.operator_columns(record(number)),
         "target": "gpu",
         "status": "ok",
-        **interval_columns("time", "s", estimate_of(random.random())),
-        **interval_columns("energy", "j", estimate_of(random.random())),
+        **TIME.columns(estimate_of(random.random())),
+        **ENERGY.columns(estimate_of(random.random())),
         "batch_time_s": [random.random() for _ in range(BATCHES)],
         "batch_undisturbed": [True] * BATCHES,
         "power_sample_w": [random.random() for _ in range(SAMPLES)],

@@ -18,6 +18,7 @@ from opcost import statistics
 from opcost.difference.changes import changes_of
 from opcost.difference.pairing import pair_databases
 from opcost.difference.scatter import DOUBTFUL_TAIL, SOUND_TAIL
+from opcost.rows.quantities import TIME
 from scipy import stats
 
 LEVEL = 0.05
@@ -40,7 +41,7 @@ LAWS = {
 
 def named(pairs):
     """The tuple ids that are named, and whether the common factor is."""
-    quantity = changes_of("time", pairs)
+    quantity = changes_of(TIME, pairs)
     tests = [quantity, *quantity.changes]
     adjusted = statistics.holm([each.p for each in tests])
     ids = {

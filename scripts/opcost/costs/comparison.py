@@ -9,7 +9,7 @@ from opcost.costs.estimate import ModelEstimate, measured_value
 from opcost.costs.shares import module_shares, operator_shares
 from opcost.costs.terms import Row, terms_of
 from opcost.rows import alike
-from opcost.rows.columns import interval_columns
+from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -71,14 +71,13 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
     mixed = alike.conflict(rows)
     columns["told_differences"] = alike.told_differences(rows)
     if mixed is not None:
-        columns |= interval_columns("estimate_time", "s", None)
-        columns |= interval_columns("estimate_energy", "j", None)
+        columns |= TIME.of("estimate").columns(None) | ENERGY.of("estimate").columns(None)
         columns |= {"operators_time_s": None, "overhead_time_s": None, "partial_time_s": None}
         time_reason = energy_reason = mixed
     if alike.conflict(references) is not None:
         measured = []
-    reference_time = _mean(measured, "time", "s", estimate.spread)
-    reference_energy = _mean(measured, "energy", "j", estimate.spread)
+    reference_time = _mean(measured, TIME, estimate.spread)
+    reference_energy = _mean(measured, ENERGY, estimate.spread)
     if reference_time is None and mixed is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure
@@ -86,14 +85,14 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
     known = mixed is None
     return {
         **columns,
-        **interval_columns("reference_time", "s", reference_time),
+        **TIME.of("reference").columns(reference_time),
         "reference_measurements": len(measured),
         "reference_converged": None if None in converged else all(converged),
         "reference_flags": sorted({flag for row in measured for flag in row["flags"] or ()}),
-        **_relative_error("time", estimate.time if known else None, reference_time),
+        **_relative_error(TIME, estimate.time if known else None, reference_time),
         "time_reason": time_reason,
-        **interval_columns("reference_energy", "j", reference_energy),
-        **_relative_error("energy", estimate.energy if known else None, reference_energy),
+        **ENERGY.of("reference").columns(reference_energy),
+        **_relative_error(ENERGY, estimate.energy if known else None, reference_energy),
         "energy_reason": energy_reason or (None if reference_energy else _no_energy(measured)),
         "coverage_time": columns["partial_time_s"] / reference_time.value
         if reference_time and columns["partial_time_s"] is not None
@@ -106,9 +105,9 @@ def _no_energy(rows: Sequence[Row]) -> str | None:
     return next((row["energy_reason"] for row in rows if row["energy_reason"]), None)
 
 
-def _mean(rows: Sequence[Row], quantity: str, unit: str, spread: float | None) -> Estimate | None:
+def _mean(rows: Sequence[Row], quantity: Quantity, spread: float | None) -> Estimate | None:
     """The mean over measurements, each in a process of its own: their errors are independent."""
-    values = [measured_value(row, quantity, unit, spread) for row in rows]
+    values = [measured_value(row, quantity, spread) for row in rows]
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -123,14 +122,9 @@ def _share(part_s: float | None, comparison: Row) -> float | None:
 
 
 def _relative_error(
-    quantity: str, estimate: Estimate | None, reference: Estimate | None
+    quantity: Quantity, estimate: Estimate | None, reference: Estimate | None
 ) -> dict[str, Any]:
-    name = f"{quantity}_relative_error"
-    if estimate is None or reference is None:
-        return {name: None, f"{name}_ci_low": None, f"{name}_ci_high": None}
-    ratio = statistics.ratio(estimate, reference)
-    return {
-        name: ratio.value - 1,
-        f"{name}_ci_low": None if ratio.low is None else ratio.low - 1,
-        f"{name}_ci_high": None if ratio.high is None else ratio.high - 1,
-    }
+    error = None
+    if estimate is not None and reference is not None:
+        error = statistics.ratio(estimate, reference).plus(-1)
+    return quantity.error.columns(error)

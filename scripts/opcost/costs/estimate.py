@@ -24,7 +24,8 @@ from opcost import statistics
 from opcost.costs.displacement import displaced_calls
 from opcost.costs.terms import Row, Term, total_flops, why_incomplete
 from opcost.rows import alike
-from opcost.rows.columns import ANSWER, OVERHEAD, interval_columns
+from opcost.rows.columns import ANSWER, OVERHEAD
+from opcost.rows.quantities import ENERGY, OVERHEADS, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -120,8 +121,9 @@ class ModelEstimate:
             "view_call": views,
         }
         return {
-            kind: (count, _with_limits(row, f"{kind}_overhead", "s"))
+            kind: (count, each)
             for kind, count in counts.items()
+            if (each := OVERHEADS[kind].read(row)) is not None
         }
 
     @cached_property
@@ -129,7 +131,7 @@ class ModelEstimate:
         """Seconds of an iteration, those of the operators alone."""
         if self.time_reason is not None:
             return None
-        return statistics.weighted_sum(self._weighted("time", "s"))
+        return statistics.weighted_sum(self._weighted(TIME))
 
     @cached_property
     def time(self) -> Estimate | None:
@@ -143,7 +145,7 @@ class ModelEstimate:
         """Gross joules of an iteration."""
         if self.energy_reason is not None or self.operators_time is None or self.time is None:
             return None
-        operators = statistics.weighted_sum(self._weighted("energy", "j"))
+        operators = statistics.weighted_sum(self._weighted(ENERGY))
         if not self.overhead:
             return operators
         stretch = self.time.value / self.operators_time.value
@@ -153,13 +155,13 @@ class ModelEstimate:
         """All of it as columns of the comparison's schema."""
         calls, measured = self.calls, self.measured
         return {
-            **interval_columns("estimate_time", "s", self.time),
+            **TIME.of("estimate").columns(self.time),
             "operators_time_s": self.operators_time.value if self.operators_time else None,
             "overhead_time_s": sum(count * each.value for count, each in self.overhead.values())
             if self.operators_time
             else None,
             "overhead_disturbed": self.rows[0]["overhead_disturbed"] if self.overhead else None,
-            **interval_columns("estimate_energy", "j", self.energy),
+            **ENERGY.of("estimate").columns(self.energy),
             "partial_time_s": None
             if self.conflict
             else sum(term.calls * term.row["time_s"] for term in measured if term.row),
@@ -180,25 +182,17 @@ class ModelEstimate:
             "told_differences": alike.told_differences(self.rows),
         }
 
-    def _weighted(self, quantity: str, unit: str) -> Iterable[tuple[float, Estimate]]:
+    def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:
         for term in self.measured:
-            estimate = measured_value(term.row or {}, quantity, unit, self.spread)
+            estimate = measured_value(term.row or {}, quantity, self.spread)
             if estimate is not None:
                 yield term.calls, estimate
 
 
-def measured_value(
-    row: Row, quantity: str, unit: str, spread: float | None = None
-) -> Estimate | None:
-    """A row's `time` or `energy`, its interval widened by the spread; None if it has none."""
-    if row[f"{quantity}_{unit}"] is None:
-        return None
-    return _with_limits(row, quantity, unit).widened(spread or 0.0)
-
-
-def _with_limits(row: Row, quantity: str, unit: str) -> Estimate:
-    low, high = row[f"{quantity}_ci_low_{unit}"], row[f"{quantity}_ci_high_{unit}"]
-    return Estimate(row[f"{quantity}_{unit}"], low, high)
+def measured_value(row: Row, quantity: Quantity, spread: float | None) -> Estimate | None:
+    """What a row has of a quantity, its interval widened by the spread."""
+    estimate = quantity.read(row)
+    return estimate and estimate.widened(spread or 0.0)
 
 
 def _flops_coverage(terms: Sequence[Term]) -> float | None:

@@ -10,7 +10,8 @@ from opcost.costs.explanation import Explanation
 from opcost.costs.model_argument import study_lines
 from opcost.costs.summary import disturbed_overhead
 from opcost.models.definition import ModelDefinition
-from opcost.text import counted, joules, percent, scaled, seconds, table, with_interval
+from opcost.rows.quantities import ENERGY, TIME
+from opcost.text import counted, joules, percent, scaled, seconds, table
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.operator_tuple import short_name
 
@@ -67,8 +68,8 @@ def _targets(explanations: Sequence[Explanation]) -> str:
             [
                 explanation.target,
                 explanation.device_name or "-",
-                with_interval(row, "estimate_time", "s", seconds),
-                with_interval(row, "estimate_energy", "j", joules),
+                TIME.of("estimate").shown(row),
+                ENERGY.of("estimate").shown(row),
                 percent(row["coverage_calls"]),
                 percent(row["coverage_flops"]),
                 f"{row['measured_tuples']}/{row['tuples']}",

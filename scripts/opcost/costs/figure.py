@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from opcost.files import replacing
+from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.tuples.operator_tuple import short_name
 
 Row = Mapping[str, Any]
@@ -31,9 +32,9 @@ def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
     it holds.
     """
     targets = list(dict.fromkeys(row["target"] for row in comparison)) or ["nothing measured"]
-    quantities = [("time", "s", "time per iteration (ms)")]
+    quantities = [(TIME, "time per iteration (ms)")]
     if any(row["reference_energy_j"] is not None for row in comparison):
-        quantities.append(("energy", "j", "energy per iteration (mJ)"))
+        quantities.append((ENERGY, "energy per iteration (mJ)"))
     models = len({row["model"] for row in comparison})
     size = (8.5 * len(quantities), (1.2 + 0.75 * models) * len(targets) + 0.4)
     with matplotlib.rc_context({"svg.hashsalt": "opcost", "svg.fonttype": "none"}):
@@ -42,20 +43,18 @@ def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
         for target, row_of_panels in zip(targets, panels, strict=True):
             compared = [row for row in comparison if row["target"] == target]
             parts = [row for row in shares if row["target"] == target and row["launches_kernel"]]
-            for (quantity, unit, label), axes in zip(quantities, row_of_panels, strict=True):
-                _panel(axes, compared, parts, quantity, unit)
+            for (quantity, label), axes in zip(quantities, row_of_panels, strict=True):
+                _panel(axes, compared, parts, quantity)
                 axes.set_xlabel(label)
                 axes.set_title(f"{target}: operators, stacked, above the whole model", loc="left")
         with replacing(path) as temporary:
             figure.savefig(temporary, format="svg", metadata={"Date": None})
 
 
-def _panel(
-    axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity: str, unit: str
-) -> None:
-    layers = _layers(shares, f"{quantity}_{unit}")
+def _panel(axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity: Quantity) -> None:
+    layers = _layers(shares, quantity.value)
     overheads = {row["model"]: row["overhead_time_s"] or 0.0 for row in comparison}
-    if quantity == "time" and any(overheads.values()):
+    if quantity == TIME and any(overheads.values()):
         layers.append((*_OVERHEAD, overheads))
     above = [position - _BAR / 2 - 0.02 for position in range(len(comparison))]
     below = [position + _BAR / 2 + 0.02 for position in range(len(comparison))]
@@ -64,14 +63,15 @@ def _panel(
         widths = [values.get(row["model"], 0.0) * 1e3 for row in comparison]
         axes.barh(above, widths, _BAR, ends, color=colour, label=name)
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
-    _error_bars(axes, above, comparison, f"estimate_{quantity}", unit)
+    _error_bars(axes, above, comparison, quantity.of("estimate"))
     for upper, end, row in zip(above, ends, comparison, strict=True):
         if row["measured_tuples"] < row["tuples"]:
             note = f" {row['measured_tuples']} of {row['tuples']} tuples"
             axes.text(end, upper, note, va="center", fontsize=8)
-    wholes = [(row[f"reference_{quantity}_{unit}"] or 0.0) * 1e3 for row in comparison]
+    whole = quantity.of("reference")
+    wholes = [(row[whole.value] or 0.0) * 1e3 for row in comparison]
     axes.barh(below, wholes, _BAR, color=_WHOLE[1], label=_WHOLE[0])
-    _error_bars(axes, below, comparison, f"reference_{quantity}", unit)
+    _error_bars(axes, below, comparison, whole)
     axes.set_yticks(range(len(comparison)), [row["model"] for row in comparison])
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
@@ -97,12 +97,12 @@ def _layers(shares: Sequence[Row], column: str) -> list[tuple[str, str, dict[str
 
 
 def _error_bars(
-    axes: Any, positions: Sequence[float], comparison: Sequence[Row], name: str, unit: str
+    axes: Any, positions: Sequence[float], comparison: Sequence[Row], quantity: Quantity
 ) -> None:
     bars = [
-        (position, *(row[f"{name}{part}_{unit}"] * 1e3 for part in ("", "_ci_low", "_ci_high")))
+        (position, *(row[name] * 1e3 for name in quantity.names))
         for position, row in zip(positions, comparison, strict=True)
-        if row[f"{name}_ci_low_{unit}"] is not None
+        if row[quantity.low] is not None
     ]
     if bars:
         places, values, lows, highs = np.array(bars).T

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opcost.rows.flags import explained
-from opcost.text import counted, difference, joules, percent, seconds, table, with_interval
+from opcost.rows.quantities import ENERGY, TIME
+from opcost.text import counted, difference, percent, seconds, table
 from opcost.tuples.model_table import not_extracted
 from opcost.tuples.operator_tuple import short_name
 
@@ -65,9 +66,9 @@ def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
 def _comparison_cells(row: Row) -> list[str]:
     return [
         row["model"],
-        with_interval(row, "estimate_time", "s", seconds),
-        with_interval(row, "reference_time", "s", seconds),
-        difference(row, "time"),
+        TIME.of("estimate").shown(row),
+        TIME.of("reference").shown(row),
+        difference(TIME.error.read(row)),
         percent(row["coverage_calls"]),
         percent(row["coverage_flops"]),
         f"{row['measured_tuples']}/{row['tuples']}",
@@ -77,9 +78,9 @@ def _comparison_cells(row: Row) -> list[str]:
 def _energy_cells(row: Row) -> list[str]:
     return [
         row["model"],
-        with_interval(row, "estimate_energy", "j", joules),
-        with_interval(row, "reference_energy", "j", joules),
-        difference(row, "energy"),
+        ENERGY.of("estimate").shown(row),
+        ENERGY.of("reference").shown(row),
+        difference(ENERGY.error.read(row)),
     ]
 
 

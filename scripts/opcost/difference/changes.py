@@ -22,7 +22,6 @@ import numpy as np
 
 from opcost.costs.terms import Row
 from opcost.difference.log_ratios import (
-    UNITS,
     LogRatios,
     Pair,
     exponential,
@@ -33,6 +32,7 @@ from opcost.difference.log_ratios import (
     widened,
 )
 from opcost.difference.scatter import Scatter
+from opcost.rows.quantities import Quantity
 from opcost.statistics import Estimate
 
 
@@ -64,8 +64,8 @@ class Change:
 
 
 @dataclass
-class Quantity:
-    """What became of `name` ("time" or "energy") on one target.
+class QuantityChange:
+    """What became of time or energy on one target.
 
     `common` is the factor of all operators, None for fewer than ten; its interval holds how far a
     whole study may be off, if `spread_known`. `p` and `adjusted_p` are of the test that it is one.
@@ -73,7 +73,7 @@ class Quantity:
     `error` is the median standard deviation within the measurements of sound pairs, as a log ratio.
     """
 
-    name: str
+    quantity: Quantity
     changes: list[Change]
     common: Estimate | None
     spread_known: bool
@@ -90,24 +90,25 @@ class Quantity:
         return math.exp(half_width)
 
 
-def changes_of(name: str, pairs: Sequence[Pair], spread: float | None = None) -> Quantity | None:
-    """What became of `name` in pairs of rows with a result; None if no pair has it.
+def changes_of(
+    quantity: Quantity, pairs: Sequence[Pair], spread: float | None = None
+) -> QuantityChange | None:
+    """What became of a quantity in pairs of rows with a result; None if no pair has it.
 
     `spread` overrides what the rows say: the relative standard deviation of one measurement among
     others of the same operator.
     """
-    column = f"{name}_{UNITS[name]}"
-    pairs = [pair for pair in pairs if all((row[column] or 0) > 0 for row in pair)]
+    pairs = [pair for pair in pairs if all((row[quantity.value] or 0) > 0 for row in pair)]
     if not pairs:
         return None
-    logs = LogRatios.of(pairs, name)
+    logs = LogRatios.of(pairs, quantity)
     known = logs.where(np.isfinite(logs.error))
     apart = spread_of_ratio(pairs[0], spread)
     centre, scatters = fit(known, apart, stated=spread is not None)
     common = widened(centre, apart or 0.0) if centre else None
     sound = known.error[~known.doubtful]
-    return Quantity(
-        name,
+    return QuantityChange(
+        quantity,
         list(_judged(pairs, logs, centre.value if centre else 0.0, scatters)),
         exponential(common) if common else None,
         apart is not None,

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from opcost import statistics
 from opcost.costs.terms import Row
-from opcost.difference.changes import Change, Quantity, changes_of
-from opcost.difference.log_ratios import UNITS
+from opcost.difference.changes import Change, QuantityChange, changes_of
 from opcost.difference.pairing import Pairing, pair_databases
 from opcost.errors import OpcostError
 from opcost.rows import schemas
+from opcost.rows.quantities import COMPARED, Quantity
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TargetDifference:
     """What changed on one target: its rows, and `time` and `energy` where both have it."""
 
     pairing: Pairing
-    quantities: Sequence[Quantity]
+    quantities: Sequence[QuantityChange]
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Difference:
         return [each for each in self._named if isinstance(each, Change)]
 
     @property
-    def common_found(self) -> list[Quantity]:
+    def common_found(self) -> list[QuantityChange]:
         """The common factors that are not one, at the level of the whole family of tests."""
-        return [each for each in self._named if isinstance(each, Quantity)]
+        return [each for each in self._named if isinstance(each, QuantityChange)]
 
     @property
     def tests(self) -> int:
@@ -62,11 +62,11 @@ class Difference:
         return bool(self.found or self.common_found or self.failures)
 
     @property
-    def _tests(self) -> list[Quantity | Change]:
+    def _tests(self) -> list[QuantityChange | Change]:
         return list(_tests([each for target in self.targets for each in target.quantities]))
 
     @property
-    def _named(self) -> list[Quantity | Change]:
+    def _named(self) -> list[QuantityChange | Change]:
         adjusted = ((each, each.adjusted_p) for each in self._tests)
         return [each for each, p in adjusted if p is not None and p <= self.level]
 
@@ -79,15 +79,15 @@ class Difference:
             pairing = target.pairing
             place = {"target_before": pairing.before_target, "target_after": pairing.after_target}
             changes = {
-                (change.before["tuple_id"], quantity.name): change
-                for quantity in target.quantities
-                for change in quantity.changes
+                (change.before["tuple_id"], each.quantity): change
+                for each in target.quantities
+                for change in each.changes
             }
             for tuple_id in {**pairing.before, **pairing.after}:
                 row = place | _sides(pairing.before.get(tuple_id), pairing.after.get(tuple_id))
-                for name in UNITS:
-                    if (tuple_id, name) in changes:
-                        row |= _columns(name, changes[tuple_id, name], self.level)
+                for quantity in COMPARED:
+                    if (tuple_id, quantity) in changes:
+                        row |= _columns(quantity, changes[tuple_id, quantity], self.level)
                 yield row
 
 
@@ -114,7 +114,7 @@ def compare_databases(
         _refuse_incomparable(pairings)
     targets_found = []
     for pairing in pairings:
-        found = [changes_of(name, pairing.pairs, spread) for name in UNITS]
+        found = [changes_of(each, pairing.pairs, spread) for each in COMPARED]
         targets_found.append(TargetDifference(pairing, [each for each in found if each]))
     _adjust([quantity for target in targets_found for quantity in target.quantities])
     return Difference(targets_found, level)
@@ -134,14 +134,14 @@ def _refuse_incomparable(pairings: Sequence[Pairing]) -> None:
         )
 
 
-def _adjust(quantities: Sequence[Quantity]) -> None:
+def _adjust(quantities: Sequence[QuantityChange]) -> None:
     """Give every test its p-value with regard to all of them."""
     tests = [(each, each.p) for each in _tests(quantities) if each.p is not None]
     for (each, _), adjusted in zip(tests, statistics.holm([p for _, p in tests]), strict=True):
         each.adjusted_p = adjusted
 
 
-def _tests(quantities: Sequence[Quantity]) -> Iterator[Quantity | Change]:
+def _tests(quantities: Sequence[QuantityChange]) -> Iterator[QuantityChange | Change]:
     for quantity in quantities:
         yield quantity
         yield from quantity.changes
@@ -155,20 +155,16 @@ def _sides(before: Row | None, after: Row | None) -> dict[str, Any]:
         if found is not None:
             row[f"status_{side}"] = found["status"]
             row[f"flags_{side}"] = found["flags"]
-            row |= {
-                f"{name}_{side}_{unit}": found[f"{name}_{unit}"] for name, unit in UNITS.items()
-            }
+            row |= {each.at(side): found[each.value] for each in COMPARED}
     return row
 
 
-def _columns(name: str, change: Change, level: float) -> dict[str, Any]:
+def _columns(quantity: Quantity, change: Change, level: float) -> dict[str, Any]:
     adjusted = change.adjusted_p
     return {
-        f"{name}_ratio": change.ratio.value,
-        f"{name}_ratio_ci_low": change.ratio.low,
-        f"{name}_ratio_ci_high": change.ratio.high,
-        f"{name}_deviation": change.deviation,
-        f"{name}_p": change.p,
-        f"{name}_adjusted_p": adjusted,
-        f"{name}_changed": None if adjusted is None else adjusted <= level,
+        **quantity.relative("ratio").columns(change.ratio),
+        f"{quantity}_deviation": change.deviation,
+        f"{quantity}_p": change.p,
+        f"{quantity}_adjusted_p": adjusted,
+        f"{quantity}_changed": None if adjusted is None else adjusted <= level,
     }

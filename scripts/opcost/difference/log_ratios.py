@@ -12,11 +12,10 @@ from opcost import statistics
 from opcost.costs.terms import Row
 from opcost.difference.scatter import DOUBTFUL_TAIL, FEWEST_PAIRS, SOUND_TAIL, Array, Scatter
 from opcost.rows import flags
+from opcost.rows.quantities import Quantity
 from opcost.statistics import Estimate
 
 Pair = tuple[Row, Row]
-
-UNITS = {"time": "s", "energy": "j"}
 
 _RESOLUTION = 1e-6  # relative: no interval is narrower than clocks tell
 _NORMAL_97_5 = float(special.ndtri(0.975))
@@ -33,12 +32,12 @@ class LogRatios(NamedTuple):
     doubtful: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair], name: str) -> Self:
-        """Those of "time" or "energy", which all rows have."""
-        column = f"{name}_{UNITS[name]}"
+    def of(cls, pairs: Sequence[Pair], quantity: Quantity) -> Self:
+        """Those of a quantity that all rows have."""
+        column = quantity.value
         return cls(
             np.array([math.log(after[column] / before[column]) for before, after in pairs]),
-            np.array([math.hypot(*(_log_error(row, name) for row in pair)) for pair in pairs]),
+            np.array([math.hypot(*(_log_error(row, quantity) for row in pair)) for pair in pairs]),
             np.array([any(map(is_doubtful, pair)) for pair in pairs]),
         )
 
@@ -80,10 +79,9 @@ def fit(
     return centre, scatters
 
 
-def _log_error(row: Row, name: str) -> float:
+def _log_error(row: Row, quantity: Quantity) -> float:
     """The standard deviation of the logarithm, by the row's interval; infinite if it has none."""
-    unit = UNITS[name]
-    low, high = row[f"{name}_ci_low_{unit}"], row[f"{name}_ci_high_{unit}"]
+    low, high = row[quantity.low], row[quantity.high]
     if low is None or high is None or low <= 0:
         return math.inf
     return max(math.log(high / low) / 2 / _NORMAL_97_5, _RESOLUTION)

@@ -3,14 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from opcost.costs.terms import Row
-from opcost.difference.changes import Change, Quantity
+from opcost.difference.changes import Change, QuantityChange
 from opcost.difference.databases import Difference, TargetDifference
-from opcost.difference.log_ratios import UNITS
 from opcost.difference.scatter import FEWEST_PAIRS
 from opcost.statistics import Estimate
-from opcost.text import joules, seconds, shortened, table
-
-_SHOW = {"time": seconds, "energy": joules}
+from opcost.text import shortened, table
 
 
 def summarise(difference: Difference, limit: int = 10) -> str:
@@ -41,11 +38,11 @@ def _conditions(target: TargetDifference) -> Iterator[str]:
     yield from (f"  {line}" for line in table(["", "before", "after"], rows, left=3))
 
 
-def _quantity(quantity: Quantity, difference: Difference, limit: int) -> Iterator[str]:
+def _quantity(quantity: QuantityChange, difference: Difference, limit: int) -> Iterator[str]:
     level = difference.level
     tested = [each for each in quantity.changes if each.adjusted_p is not None]
     found = [each for each in tested if (each.adjusted_p or 0.0) <= level]
-    yield f"{quantity.name.capitalize()}:"
+    yield f"{quantity.quantity.name.capitalize()}:"
     yield f"  {_common(quantity, level)}"
     yield from (f"  {line}" for line in _reproduction(quantity, difference))
     if tested:
@@ -62,7 +59,7 @@ def _quantity(quantity: Quantity, difference: Difference, limit: int) -> Iterato
         yield "  *: flagged or not converged, before or after."
 
 
-def _common(quantity: Quantity, level: float) -> str:
+def _common(quantity: QuantityChange, level: float) -> str:
     common = quantity.common
     if common is None:
         return f"Fewer than {FEWEST_PAIRS} operators: nothing is said of what they have in common."
@@ -79,7 +76,7 @@ def _common(quantity: Quantity, level: float) -> str:
     return text
 
 
-def _reproduction(quantity: Quantity, difference: Difference) -> Iterator[str]:
+def _reproduction(quantity: QuantityChange, difference: Difference) -> Iterator[str]:
     if not quantity.scatters:
         yield (
             "Not tested: neither 10 operators nor the column `spread` tell how well measurements "
@@ -104,15 +101,15 @@ def _largest(changes: Sequence[Change]) -> list[Change]:
     return sorted(changes, key=lambda each: max(each.deviation, 1 / each.deviation), reverse=True)
 
 
-def _changes(quantity: Quantity, changes: Sequence[Change]) -> Iterator[str]:
+def _changes(quantity: QuantityChange, changes: Sequence[Change]) -> Iterator[str]:
     if not changes:
         return
-    name, unit = quantity.name, UNITS[quantity.name]
+    shown = quantity.quantity
     header = ["operator tuple", "before", "after", "change", "95 % interval", "own change", "p"]
     rows = [
         [
             shortened(each.before["description"]) + (" *" if each.flagged else ""),
-            *(_SHOW[name](row[f"{name}_{unit}"]) for row in (each.before, each.after)),
+            *(shown.show(row[shown.value]) for row in (each.before, each.after)),
             _percent(each.ratio.value),
             _interval(each.ratio),
             _percent(each.deviation),
@@ -142,7 +139,7 @@ def _status(row: Row) -> str:
 
 def _verdict(difference: Difference) -> str:
     found, failed = len(difference.found), len(difference.failures)
-    parts = [f"{each.name} of all operators" for each in difference.common_found]
+    parts = [f"{each.quantity} of all operators" for each in difference.common_found]
     parts += [f"{found} operators by themselves"] if found else []
     parts += [f"{failed} have a result in one of both only"] if failed else []
     return (

@@ -32,6 +32,7 @@ from opcost.models import construction
 from opcost.models.user_code import message, place_of, user_code
 from opcost.rows import records, schemas
 from opcost.rows.flags import DEGENERATE_VALUES, FOOTPRINT_WITHIN_CACHE, VALUE_DEPENDENT
+from opcost.rows.quantities import ENERGY, POWER, TIME
 from opcost.study import Conditions, MeasurementSettings, ModelDefinition
 from opcost.tuples.replay import UnsupportedOperator, tensors_in_tree
 from opcost.tuples.tuple_record import TupleRecord
@@ -219,9 +220,7 @@ def trial_columns(
     sentinel = watch.sentinel_times_s()
     columns: dict[str, Any] = {
         "status": "ok",
-        "time_s": time.estimate.value,
-        "time_ci_low_s": time.estimate.low,
-        "time_ci_high_s": time.estimate.high,
+        **TIME.columns(time.estimate),
         "enqueue_time_s": time.enqueue_s,
         "batch_time_s": list(time.batch_times_s),
         "batch_undisturbed": list(time.undisturbed),
@@ -238,11 +237,7 @@ def trial_columns(
     if power is None or energy is None:
         return columns
     return columns | {
-        "power_w": power.estimate.value,
-        "power_ci_low_w": power.estimate.low,
-        "power_ci_high_w": power.estimate.high,
-        "energy_j": energy.value,
-        "energy_ci_low_j": energy.low,
-        "energy_ci_high_j": energy.high,
+        **POWER.columns(power.estimate),
+        **ENERGY.columns(energy),
         **power.columns(),
     }

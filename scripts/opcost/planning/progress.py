@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from opcost.rows.quantities import ENERGY, OVERHEADS, TIME
+from opcost.statistics import Estimate
 from opcost.text import duration, joules, seconds
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -64,9 +66,7 @@ def again_line(row: Mapping[str, Any]) -> str:
 
 def overhead_line(target: str, columns: Mapping[str, Any]) -> str:
     """What a call costs beyond its operator, measured a second time."""
-    limits = {f"time_ci_{end}_s": columns[f"call_overhead_ci_{end}_s"] for end in ("low", "high")}
-    row = {"status": "ok", "time_s": columns["call_overhead_s"], **limits}
-    return f"[again] {target}  {result(row)}  overhead of a call"
+    return f"[again] {target}  {_timed(OVERHEADS['call'].read(columns))}  overhead of a call"
 
 
 def model_line(row: Mapping[str, Any]) -> str:
@@ -78,10 +78,13 @@ def result(row: Mapping[str, Any]) -> str:
     """The result of a row: time with its uncertainty, energy if there is one, or the failure."""
     if row["status"] != "ok":
         return f"{row['status']}: {row['error']}"
-    text = f"{seconds(row['time_s']):>9}"
-    if row.get("time_ci_low_s") is not None:
-        half_width = (row["time_ci_high_s"] - row["time_ci_low_s"]) / 2 / row["time_s"]
-        text += f" ± {half_width:4.1%}"
-    if row.get("energy_j") is not None:
-        text += f"  {joules(row['energy_j'])}"
+    text = _timed(TIME.read(row))
+    if row.get(ENERGY.value) is not None:
+        text += f"  {joules(row[ENERGY.value])}"
     return text
+
+
+def _timed(time: Estimate | None) -> str:
+    assert time is not None
+    half = time.relative_half_width
+    return f"{seconds(time.value):>9}" + ("" if half is None else f" ± {half:4.1%}")

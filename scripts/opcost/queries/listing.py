@@ -1,5 +1,6 @@
 """Rows of a database as people and programs read them: a table, lines of JSON, CSV."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,9 +9,10 @@ import pyarrow.compute as pc
 
 from opcost.rows.comma_separated import csv_parts
 from opcost.rows.nested import as_json, plain_rows
-from opcost.text import interval, joules, seconds, shortened, table
+from opcost.rows.quantities import ENERGY, TIME
+from opcost.text import joules, seconds, shortened, table
 
-_INTERVALS = {"time_s": ("time", "s", seconds), "energy_j": ("energy", "j", joules)}
+_QUANTITIES = {quantity.value: quantity for quantity in (TIME, ENERGY)}
 _OVERVIEW = ("tuple_id", "description", "target", "time_s", "energy_j", "status", "flags")
 
 
@@ -38,22 +40,16 @@ def overview(rows: pa.Table) -> list[str]:
 
 def aligned(rows: pa.Table, columns: Sequence[str]) -> list[str]:
     """Columns of rows as an aligned table: time and energy with intervals if these are there."""
-    header = [_INTERVALS[name][0] if name in _INTERVALS else name for name in columns]
+    header = [_QUANTITIES[name].name if name in _QUANTITIES else name for name in columns]
     cells = [_texts(rows, name) for name in columns]
-    texts = next((place for place, name in enumerate(columns) if name in _INTERVALS), 1)
+    texts = next((place for place, name in enumerate(columns) if name in _QUANTITIES), 1)
     return table(header, list(zip(*cells, strict=True)), left=max(texts, 1))
 
 
 def with_limits(columns: Sequence[str]) -> list[str]:
     """The columns, and those of the intervals that `aligned` shows with them."""
-    limits = [
-        f"{name}_ci_{limit}_{unit}"
-        for column in columns
-        if column in _INTERVALS
-        for name, unit, _ in [_INTERVALS[column]]
-        for limit in ("low", "high")
-    ]
-    return list(dict.fromkeys([*columns, *limits]))
+    shown = [_QUANTITIES[name].names for name in columns if name in _QUANTITIES]
+    return list(dict.fromkeys([*columns, *itertools.chain(*shown)]))
 
 
 def json_lines(rows: pa.Table) -> Iterator[str]:
@@ -75,12 +71,9 @@ def _texts(rows: pa.Table, name: str) -> list[str]:
     values = column.to_pylist()
     if pa.types.is_string(column.type):
         return ["-" if value is None else value for value in values]
-    if name in _INTERVALS:
-        quantity, unit, show = _INTERVALS[name]
-        limits = [f"{quantity}_ci_{limit}_{unit}" for limit in ("low", "high")]
-        if limits[0] in rows.column_names:
-            low, high = (rows[limit].to_pylist() for limit in limits)
-            return [interval(*each, show) for each in zip(values, low, high, strict=True)]
+    if name in _QUANTITIES and _QUANTITIES[name].low in rows.column_names:
+        quantity = _QUANTITIES[name]
+        return [quantity.shown(row) for row in rows.select(quantity.names).to_pylist()]
     return ["-" if value is None else _text(value, name) for value in values]
 
 

@@ -10,6 +10,7 @@ from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
 from opcost.queries.row_filter import ASKED, Filter, matching
 from opcost.rows import schemas
+from opcost.rows.quantities import ENERGY, TIME
 
 DEFAULT_COLUMNS = (
     "tuple_id",
@@ -17,8 +18,8 @@ DEFAULT_COLUMNS = (
     "description",
     "target",
     "status",
-    *("time_s", "time_ci_low_s", "time_ci_high_s"),
-    *("energy_j", "energy_ci_low_j", "energy_ci_high_j"),
+    *TIME.names,
+    *ENERGY.names,
     "flops",
     "bytes",
     "flags",

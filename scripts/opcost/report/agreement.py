@@ -10,11 +10,11 @@ import altair as alt
 
 from opcost.costs.summary import disturbed_overhead
 from opcost.report.results import NOTHING, Results, Row
-from opcost.report.theme import INK, SYMBOLS, Figure, figure, targets_scale
+from opcost.report.theme import INK, Figure, figure, targets_scale
 from opcost.rows.flags import meaning
-from opcost.text import difference, percent, scaled, with_interval
+from opcost.rows.quantities import TIME, Quantity
+from opcost.text import difference, percent, scaled
 
-_UNITS = {"time": "s", "energy": "j"}
 _STEP = 16
 
 
@@ -25,22 +25,22 @@ class Agreement:
     `reasons` are (targets, reason, models), each reason once.
     """
 
-    quantity: str
+    quantity: Quantity
     verdicts: dict[str, str]
     table: list[dict[str, str]] = field(default_factory=list)
     reasons: list[tuple[str, str, str]] = field(default_factory=list)
     figure: Figure | None = None
 
 
-def agreement(results: Results, quantity: str) -> Agreement:
+def agreement(results: Results, quantity: Quantity) -> Agreement:
     """How sums of `time` or `energy` compare with whole models."""
     verdicts = {
         target: verdict(results.compared(target), quantity)
         for target in results.targets
         if results.compared(target)
     }
-    known = any(row[f"{quantity}_relative_error"] is not None for row in results.comparison)
-    measured = any(row[f"reference_{quantity}_{_UNITS[quantity]}"] for row in results.comparison)
+    known = any(row[quantity.error.value] is not None for row in results.comparison)
+    measured = any(row[quantity.of("reference").value] for row in results.comparison)
     return Agreement(
         quantity,
         verdicts,
@@ -50,25 +50,28 @@ def agreement(results: Results, quantity: str) -> Agreement:
     )
 
 
-def verdict(rows: Sequence[Row], quantity: str) -> str:
+def verdict(rows: Sequence[Row], quantity: Quantity) -> str:
     """How far sums lie from wholes on a target, in a sentence or two."""
-    name = f"{quantity}_relative_error"
-    known = [row for row in rows if row[name] is not None]
+    known = {row["model"]: error for row in rows if (error := quantity.error.read(row))}
     if not known:
         return f"no {quantity} of a model can be compared: the reasons are below."
-    worst = max(known, key=lambda row: abs(row[name]))
-    typical = statistics.median(abs(row[name]) for row in known)
+    worst = max(known, key=lambda model: abs(known[model].value))
+    typical = statistics.median(abs(error.value) for error in known.values())
     text = f"{len(known)} of {len(rows)} models can be compared. "
     text += f"The sum differs from the whole by {typical:.1%} in the median"
-    text += f", and by {worst[name]:+.1%} at most ({worst['model']})."
-    sure = [row for row in known if row[f"{name}_ci_low"] is not None]
-    if sure:
-        agree = sum(row[f"{name}_ci_low"] <= 0 <= row[f"{name}_ci_high"] for row in sure)
-        text += f" The 95 % interval of the difference contains zero for {agree} of {len(sure)}."
+    text += f", and by {known[worst].value:+.1%} at most ({worst})."
+    limits = [
+        (each.low, each.high)
+        for each in known.values()
+        if each.low is not None and each.high is not None
+    ]
+    if limits:
+        agree = sum(low <= 0 <= high for low, high in limits)
+        text += f" The 95 % interval of the difference contains zero for {agree} of {len(limits)}."
     return text + disturbed_overhead(rows[0])
 
 
-def missing(results: Results, quantity: str) -> list[tuple[str, str, str]]:
+def missing(results: Results, quantity: Quantity) -> list[tuple[str, str, str]]:
     """(targets, reason, models) of what could not be had; each reason of the same models once."""
     found: dict[tuple[str, str], list[str]] = {}
     for target in results.targets:
@@ -95,38 +98,36 @@ def flagged_wholes(results: Results) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _cells(row: Row, quantity: str) -> dict[str, str]:
-    unit = _UNITS[quantity]
-    show = partial(scaled, unit=SYMBOLS[quantity], digits=4)
+def _cells(row: Row, quantity: Quantity) -> dict[str, str]:
+    show = partial(scaled, unit=quantity.symbol, digits=4)
     cells = {
         "model": row["model"],
         "target": row["target"],
-        "sum of operators": with_interval(row, f"estimate_{quantity}", unit, show),
-        "whole model": with_interval(row, f"reference_{quantity}", unit, show),
-        "difference": difference(row, quantity),
+        "sum of operators": quantity.of("estimate").shown(row, show),
+        "whole model": quantity.of("reference").shown(row, show),
+        "difference": difference(quantity.error.read(row)),
         "tuples measured": f"{row['measured_tuples']} of {row['tuples']}",
         "of calls": percent(row["coverage_calls"]),
         "of FLOPs": percent(row["coverage_flops"]),
     }
-    if quantity == "time":
+    if quantity == TIME:
         cells["of time"] = percent(row["coverage_time"])
     return {title: NOTHING if cell == "-" else cell for title, cell in cells.items()}
 
 
-def _figure(results: Results, quantity: str) -> Figure:
+def _figure(results: Results, quantity: Quantity) -> Figure:
     """Each model's relative error with its interval, around zero."""
-    name = f"{quantity}_relative_error"
     values = [
         {
             "model": row["model"],
             "target": row["target"],
-            "difference": row[name],
-            "low": row[f"{name}_ci_low"],
-            "high": row[f"{name}_ci_high"],
-            "shown": difference(row, quantity),
+            "difference": error.value,
+            "low": error.low,
+            "high": error.high,
+            "shown": difference(error),
         }
         for row in results.comparison
-        if row[name] is not None
+        if (error := quantity.error.read(row))
     ]
     colour, shape = targets_scale(results.targets)
     tooltip: list[Any] = ["model:N", "target:N", alt.Tooltip("shown:N", title="difference")]

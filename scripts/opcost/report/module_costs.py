@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import altair as alt
 
 from opcost.report.results import Results, Row
-from opcost.report.theme import SYMBOLS, Figure, figure, si_axis, targets_scale
+from opcost.report.theme import Figure, figure, si_axis, targets_scale
+from opcost.rows.quantities import TIME, Quantity
 
 _GROUPS = 12
 _HEIGHT = 320
@@ -17,14 +18,14 @@ Path: TypeAlias = "tuple[str, ...]"
 """A module path, in its parts; that of the model itself is empty."""
 
 
-def module_groups(rows: Sequence[Row], quantity: str = "time") -> list[dict[str, Any]]:
+def module_groups(rows: Sequence[Row], quantity: Quantity = TIME) -> list[dict[str, Any]]:
     """A model's cost by about a dozen module paths, the same ones on every target.
 
     Starting from the whole model, the costliest group is opened into the modules below it, until
     there are a dozen or nothing is left to open. Paths are in natural order; a group in which an
     operator is not measured is left out.
     """
-    column = {"time": "time_s", "energy": "energy_j"}[quantity]
+    column = quantity.value
     by_target: dict[str, list[Row]] = defaultdict(list)
     costs: dict[Path, float] = defaultdict(float)
     for row in rows:
@@ -62,7 +63,7 @@ def _opened(costs: Mapping[Path, float]) -> dict[Path, list[Path]]:
     return groups
 
 
-def by_module(results: Results, quantity: str) -> Figure | None:
+def by_module(results: Results, quantity: Quantity) -> Figure | None:
     """The module paths of one model, chosen below the chart, on every target."""
     values: list[dict[str, Any]] = []
     by_model: dict[str, list[Row]] = defaultdict(list)
@@ -79,8 +80,8 @@ def by_module(results: Results, quantity: str) -> Figure | None:
         bind=alt.binding_select(options=models, name="model "),
     )
     colour, _ = targets_scale(results.targets)
-    axis = si_axis(f"{quantity} of an iteration", SYMBOLS[quantity], tickCount=6)
-    cost = alt.Tooltip("value:Q", format=".3~s", title=quantity)
+    axis = si_axis(f"{quantity} of an iteration", quantity.symbol, tickCount=6)
+    cost = alt.Tooltip("value:Q", format=".3~s", title=quantity.name)
     tooltip = ["module:N", "target:N", "classes:N", "calls:Q", cost]
     chart = (
         alt.Chart(alt.NamedData("modules"))
@@ -95,7 +96,7 @@ def by_module(results: Results, quantity: str) -> Figure | None:
             tooltip=tooltip,
         )
     )
-    title = f"{quantity.capitalize()} by module"
+    title = f"{quantity.name.capitalize()} by module"
     label = f"{quantity} of the operators of a model, by the modules that call them."
     return figure(chart, _HEIGHT, title, label, {"modules": values})
 

@@ -16,20 +16,18 @@ from opcost.report.theme import (
     OTHERS,
     OVERHEAD,
     PALETTE,
-    SYMBOLS,
     WHOLE,
     Figure,
     figure,
     si_axis,
 )
+from opcost.rows.quantities import TIME, Quantity
 from opcost.tuples.operator_tuple import short_name
 
 _OTHERS, _OVERHEAD, _WHOLE = "other operators", "overhead of calls", "whole model"
 _ABSOLUTE = 12  # more models than these do not share an axis of seconds
 _WIDE_ENOUGH = 0.13  # as a share of the axis, for a name to be written into a bar
 _HEIGHT = 40
-_UNITS = {"time": "s", "energy": "j"}
-_ENDS = ("low", "high")
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,13 @@ class Stacks:
     relative: bool
 
 
-def stacks(results: Results, target: str, quantity: str) -> Stacks:
+def stacks(results: Results, target: str, quantity: Quantity) -> Stacks:
     """The models of a target; in shares if there are many, those without a whole left out."""
     compared = results.compared(target)
     names = _costliest(results, quantity)
     found = Stacks([], [], [], names, len(compared) > _ABSOLUTE)
     for row in compared:
-        whole = row[f"reference_{quantity}_{_UNITS[quantity]}"]
+        whole = row[quantity.of("reference").value]
         if found.relative and not whole:
             continue
         scale = 1 / whole if found.relative else 1.0
@@ -63,9 +61,9 @@ def stacks(results: Results, target: str, quantity: str) -> Stacks:
         if whole:
             _add(found, row, "whole", [(_WHOLE, whole * scale)])
         for part, column in (("sum", "estimate"), ("whole", "reference")):
-            limits = [row[f"{column}_{quantity}_ci_{end}_{_UNITS[quantity]}"] for end in _ENDS]
-            if None not in limits:
-                low, high = (limit * scale for limit in limits)
+            _, *limits = quantity.of(column).names
+            if None not in (row[limit] for limit in limits):
+                low, high = (row[limit] * scale for limit in limits)
                 place = {"model": row["model"], "part": part}
                 found.intervals.append({**place, "low": low, "high": high})
         if known and row["measured_tuples"] < row["tuples"]:
@@ -82,21 +80,21 @@ def _add(found: Stacks, row: Row, part: str, amounts: Sequence[tuple[str, float]
 
 
 def _amounts(
-    results: Results, row: Row, quantity: str, names: Sequence[str]
+    results: Results, row: Row, quantity: Quantity, names: Sequence[str]
 ) -> Mapping[str, float]:
     """What each named operator, the others and the overhead take in a model."""
     amounts = dict.fromkeys([*names, _OTHERS, _OVERHEAD], 0.0)
     for share in results.shares:
         if share["model"] == row["model"] and share["target"] == row["target"]:
             name = short_name(share["operator"])
-            value = share[f"{quantity}_{_UNITS[quantity]}"]
+            value = share[quantity.value]
             amounts[name if name in names else _OTHERS] += value or 0.0
-    if quantity == "time":
+    if quantity == TIME:
         amounts[_OVERHEAD] = row["overhead_time_s"] or 0.0
     return amounts
 
 
-def by_operator(results: Results, target: str, quantity: str) -> Figure | None:
+def by_operator(results: Results, target: str, quantity: Quantity) -> Figure | None:
     """Operators and overhead, stacked, above the measured whole of each model."""
     found = stacks(results, target, quantity)
     if not found.bars:
@@ -110,11 +108,13 @@ def by_operator(results: Results, target: str, quantity: str) -> Figure | None:
     axis = (
         alt.Axis(format="%", title=f"share of the whole model's {quantity}", orient="top")
         if found.relative
-        else si_axis(f"{quantity} of an iteration", SYMBOLS[quantity], orient="top", tickCount=5)
+        else si_axis(f"{quantity} of an iteration", quantity.symbol, orient="top", tickCount=5)
     )
     domain = [0, widest * (1.4 if found.notes else 1.04)]
     x = alt.X("start:Q", axis=axis, scale=alt.Scale(domain=domain, nice=False))
-    tooltip = alt.Tooltip("value:Q", format=".1%" if found.relative else ".3~s", title=quantity)
+    tooltip = alt.Tooltip(
+        "value:Q", format=".1%" if found.relative else ".3~s", title=quantity.name
+    )
     height = _HEIGHT * len({bar["model"] for bar in found.bars})
     title = f"{target}: {quantity} by operator"
     label = f"{quantity} of each model on {target} by operator, beside that of the whole model."
@@ -165,12 +165,12 @@ def _labelled(bar: Mapping[str, Any], widest: float, names: Sequence[str]) -> di
     }
 
 
-def _costliest(results: Results, quantity: str) -> list[str]:
+def _costliest(results: Results, quantity: Quantity) -> list[str]:
     """The operators that have a colour, the same ones on every target."""
     totals: dict[str, float] = defaultdict(float)
     for row in results.shares:
         # Shares, so that a slow target has no more say than a fast one.
-        value = row["share_of_reference_time"] if quantity == "time" else row["energy_j"]
+        value = row["share_of_reference_time"] if quantity == TIME else row["energy_j"]
         totals[short_name(row["operator"])] += value or 0.0
     ranked = sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
     return ranked[: len(PALETTE)]

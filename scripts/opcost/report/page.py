@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from importlib.resources import files
@@ -28,6 +28,7 @@ from opcost.report.row_details import STEP, chunks, common
 from opcost.report.theme import Figure
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
+from opcost.rows.quantities import COMPARED, TIME, Quantity
 
 _ASSETS = files("opcost.report") / "assets"
 
@@ -70,7 +71,7 @@ def _sections(results: Results) -> dict[str, Any]:
     return {
         "targets": results.targets,
         "summary": _summary(results),
-        "agreements": [agreement(results, quantity) for quantity in ("time", "energy")],
+        "agreements": [agreement(results, quantity) for quantity in COMPARED],
         "flagged_wholes": flagged_wholes(results),
         "by_operator": list(_by_operator(results)),
         "by_module": list(_by_module(results)),
@@ -104,9 +105,9 @@ def _summary(results: Results) -> dict[str, Any]:
     }
 
 
-def _quantities(results: Results) -> list[str]:
+def _quantities(results: Results) -> Sequence[Quantity]:
     energy = any(row["energy_j"] is not None for row in results.shares)
-    return ["time", "energy"] if energy else ["time"]
+    return COMPARED if energy else [TIME]
 
 
 def _by_operator(results: Results) -> Iterator[Figure]:

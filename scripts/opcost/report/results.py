@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
+from opcost.rows.quantities import POWER, TIME, Quantity
 from opcost.tuples.operator_tuple import OperatorTuple, short_name
 
 Row = Mapping[str, Any]
@@ -69,8 +70,8 @@ class Results:
             flops_per_s=work["flops"] / frame["time_s"],
             bytes_per_s=work["bytes"] / frame["time_s"],
             flops_per_byte=work["flops"] / work["bytes"],
-            time_half_width=_half_width(frame, "time", "s"),
-            power_half_width=_half_width(frame, "power", "w"),
+            time_half_width=_half_width(frame, TIME),
+            power_half_width=_half_width(frame, POWER),
         )
 
     def measured(self, target: str) -> pd.DataFrame:
@@ -89,6 +90,5 @@ def _dtype(canonical_json: str) -> str | None:
     return next((spec.dtype for _, spec in tensors), None)
 
 
-def _half_width(frame: pd.DataFrame, name: str, unit: str) -> pd.Series:
-    width = frame[f"{name}_ci_high_{unit}"] - frame[f"{name}_ci_low_{unit}"]
-    return width / 2 / frame[f"{name}_{unit}"]
+def _half_width(frame: pd.DataFrame, quantity: Quantity) -> pd.Series:
+    return (frame[quantity.high] - frame[quantity.low]) / 2 / frame[quantity.value]

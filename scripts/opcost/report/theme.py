@@ -17,8 +17,6 @@ LIGHT = frozenset(("#E69F00", "#CC79A7", "#56B4E9", "#F0E442"))
 """Those of them on which text has to be black."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
 """A shape for each colour: nothing is told by colour alone."""
-SYMBOLS = {"time": "s", "energy": "J"}
-"""The unit of each quantity."""
 OTHERS, OVERHEAD, WHOLE = "var(--others)", "var(--overhead)", "var(--whole)"
 INK, MUTED, EDGE = "var(--ink)", "var(--muted)", "var(--paper)"
 

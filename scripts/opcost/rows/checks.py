@@ -20,13 +20,14 @@ from opcost.errors import OpcostError
 from opcost.rows.alike import settings_of
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
+from opcost.rows.quantities import ENERGY, OVERHEADS, POWER, TIME, Quantity
 from opcost.tuples.operator_tuple import id_of
 
 STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
 """How a measurement can end."""
 
 _MEASUREMENTS = ("operator", "model", "database", "merged")
-_RESULTS = {"time_s": (1e-12, 1e7), "power_w": (1e-6, 1e6), "energy_j": (1e-15, 1e12)}
+_RESULTS = {TIME.value: (1e-12, 1e7), POWER.value: (1e-6, 1e6), ENERGY.value: (1e-15, 1e12)}
 _SHARES = ("utilisation", "power_gain_uncertainty")
 _MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
 _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|spread|load_average")
@@ -88,8 +89,9 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
         return
     for name, column in known.items():
         yield from _out_of_range(name, column)
-        if "_ci_low_" in name:
-            yield from _outside_interval(name, columns)
+    for quantity in (TIME, POWER, ENERGY, *OVERHEADS.values()):
+        if set(quantity.names) <= known.keys():
+            yield from _outside_interval(quantity, known)
     if "status" in columns:
         yield from _against_status(columns)
     yield from _against_batches(columns)
@@ -136,18 +138,12 @@ def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
             yield from _where(name, column, pc.less(column, 0), "0 or more, or null")
 
 
-def _outside_interval(low_name: str, columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    name = low_name.replace("_ci_low", "")
-    high_name = low_name.replace("_ci_low", "_ci_high")
-    if name not in columns or high_name not in columns:
-        return
-    value = columns[name]
+def _outside_interval(quantity: Quantity, columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    value, low, high = (columns[name] for name in quantity.names)
     slack = pc.multiply(pc.abs(value), _ROUNDING)
-    above = pc.greater(columns[low_name], pc.add(value, slack))
-    below = pc.less(columns[high_name], pc.subtract(value, slack))
-    allowed = f"{low_name} <= {name} <= {high_name}"
-    yield from _where(low_name, columns[low_name], above, allowed)
-    yield from _where(high_name, columns[high_name], below, allowed)
+    allowed = f"{quantity.low} <= {quantity.value} <= {quantity.high}"
+    yield from _where(quantity.low, low, pc.greater(low, pc.add(value, slack)), allowed)
+    yield from _where(quantity.high, high, pc.less(high, pc.subtract(value, slack)), allowed)
 
 
 def _against_status(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:

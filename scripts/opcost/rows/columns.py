@@ -3,12 +3,10 @@
 Units are in the names: seconds and joules are per iteration.
 """
 
-from typing import Any
-
 import pyarrow as pa
 
 from opcost.rows.column import Column, Role, in_role
-from opcost.statistics import Estimate
+from opcost.rows.quantities import ENERGY, OVERHEADS, POWER, TIME
 
 _SAMPLES = pa.list_(pa.float64())
 _TIME = pa.timestamp("us", tz="UTC")
@@ -27,15 +25,9 @@ RESULT = in_role(
             "`crashed`; after a failure every measured column is null",
         ),
         ("error", pa.string(), "why the measurement failed; null if `ok`"),
-        ("time_s", pa.float64(), "seconds per iteration: the median over undisturbed batches"),
-        ("time_ci_low_s", pa.float64(), "lower limit of the 95 % interval of `time_s`"),
-        ("time_ci_high_s", pa.float64(), "upper limit of the 95 % interval of `time_s`"),
-        ("power_w", pa.float64(), "watts under load: the mean over distinct sensor refreshes"),
-        ("power_ci_low_w", pa.float64(), "lower limit of the 95 % interval of `power_w`"),
-        ("power_ci_high_w", pa.float64(), "upper limit of the 95 % interval of `power_w`"),
-        ("energy_j", pa.float64(), "gross joules per iteration: `time_s` x `power_w`"),
-        ("energy_ci_low_j", pa.float64(), "lower limit of the 95 % interval of `energy_j`"),
-        ("energy_ci_high_j", pa.float64(), "upper limit of the 95 % interval of `energy_j`"),
+        *TIME.described("seconds per iteration: the median over undisturbed batches"),
+        *POWER.described("watts under load: the mean over distinct sensor refreshes"),
+        *ENERGY.described("gross joules per iteration: `time_s` x `power_w`"),
         ("energy_reason", pa.string(), "why energy is null"),
         ("idle_power_w", pa.float64(), "watts of the idle device: mean of before and after load"),
         (
@@ -238,28 +230,14 @@ RAW = in_role(
 
 OVERHEAD: list[Column] = [
     *(
-        column
+        Column(*column)
         for kind, where in (
             ("call", "call whose code is in the private cache"),
             ("displaced_call", "call whose code was evicted from the private cache"),
             ("view_call", "call of a view, the view included"),
         )
-        for column in (
-            Column(
-                f"{kind}_overhead_s",
-                pa.float64(),
-                f"call overhead in seconds of a {where}; null on a GPU, whose host runs ahead",
-            ),
-            Column(
-                f"{kind}_overhead_ci_low_s",
-                pa.float64(),
-                f"lower limit of the 95 % interval of `{kind}_overhead_s`",
-            ),
-            Column(
-                f"{kind}_overhead_ci_high_s",
-                pa.float64(),
-                f"upper limit of the 95 % interval of `{kind}_overhead_s`",
-            ),
+        for column in OVERHEADS[kind].described(
+            f"call overhead in seconds of a {where}; null on a GPU, whose host runs ahead"
         )
     ),
     Column(
@@ -276,23 +254,10 @@ MEASUREMENT = [TARGET, *RESULT, *SETTINGS, *CONDITIONS, *PROVENANCE, *CIRCUMSTAN
 ANSWER = (
     "status",
     "error",
-    "time_s",
-    "time_ci_low_s",
-    "time_ci_high_s",
-    "energy_j",
-    "energy_ci_low_j",
-    "energy_ci_high_j",
+    *TIME.names,
+    *ENERGY.names,
     "energy_reason",
     "converged",
     "flags",
 )
 """Names of the columns that hold a row's result and its quality, without raw values."""
-
-
-def interval_columns(name: str, unit: str, estimate: Estimate | None) -> dict[str, Any]:
-    """The three columns of a value and the limits of its interval."""
-    return {
-        f"{name}_{unit}": estimate.value if estimate else None,
-        f"{name}_ci_low_{unit}": estimate.low if estimate else None,
-        f"{name}_ci_high_{unit}": estimate.high if estimate else None,
-    }

@@ -8,7 +8,7 @@ from opcost import statistics
 from opcost.devices.device_file import Sample, read_device, read_overhead_again
 from opcost.errors import OpcostError
 from opcost.results_folder import REPLICATES, overhead_file
-from opcost.rows.columns import interval_columns
+from opcost.rows.quantities import OVERHEADS
 
 _FEWEST_PROCESSES = 3
 
@@ -45,7 +45,7 @@ def overhead_columns(samples: Sequence[Sample]) -> dict[str, Any]:
     if disturbed:
         counted = list(samples)
     columns: dict[str, Any] = {"overhead_disturbed": disturbed}
-    for kind in ("call", "displaced_call", "view_call"):
+    for kind, overhead in OVERHEADS.items():
         values = [getattr(sample, f"{kind}_s") for sample in counted]
-        columns |= interval_columns(f"{kind}_overhead", "s", statistics.mean(values))
+        columns |= overhead.columns(statistics.mean(values))
     return columns

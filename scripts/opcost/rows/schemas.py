@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from opcost.rows.column import Column, Role, in_role
 from opcost.rows.columns import MEASUREMENT, OVERHEAD, TARGET
+from opcost.rows.quantities import ENERGY, TIME
 
 SCHEMA_VERSION = 8
 
@@ -46,22 +47,6 @@ def _schema(record: str, columns: Iterable[Column | _Plain]) -> pa.Schema:
         [(column.name, column.type) for column in listed],
         metadata={"opcost.record": record, "opcost.schema_version": str(SCHEMA_VERSION)},
     )
-
-
-def _with_interval(name: str, unit: str, description: str) -> list[_Plain]:
-    return [
-        (f"{name}{unit}", pa.float64(), description),
-        (
-            f"{name}_ci_low{unit}",
-            pa.float64(),
-            f"lower limit of the 95 % interval of `{name}{unit}`",
-        ),
-        (
-            f"{name}_ci_high{unit}",
-            pa.float64(),
-            f"upper limit of the 95 % interval of `{name}{unit}`",
-        ),
-    ]
 
 
 _OPERATOR: list[Column] = [
@@ -133,13 +118,11 @@ COMPARISON = _schema(
     [
         ("model", pa.string(), "the model's name in the study"),
         TARGET,
-        *_with_interval(
-            "estimate_time",
-            "_s",
+        *TIME.of("estimate").described(
             "estimated seconds of an iteration: the sum over operators plus call overhead; "
             "null if an operator is missing",
         ),
-        *_with_interval("reference_time", "_s", "measured seconds of the whole model"),
+        *TIME.of("reference").described("measured seconds of the whole model"),
         (
             "reference_measurements",
             pa.int64(),
@@ -147,7 +130,7 @@ COMPARISON = _schema(
         ),
         ("reference_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
         ("reference_flags", pa.list_(pa.string()), "flags of the reference"),
-        *_with_interval("time_relative_error", "", "estimate / reference - 1"),
+        *TIME.error.described("estimate / reference - 1"),
         ("time_reason", pa.string(), "why there is no estimate or no reference"),
         ("operators_time_s", pa.float64(), "the operators' part of the estimate"),
         ("overhead_time_s", pa.float64(), "the call overhead's part of the estimate"),
@@ -156,9 +139,9 @@ COMPARISON = _schema(
             pa.bool_(),
             "whether interference lasted for the whole measurement of call overhead",
         ),
-        *_with_interval("estimate_energy", "_j", "estimated gross joules of an iteration"),
-        *_with_interval("reference_energy", "_j", "measured gross joules of the whole model"),
-        *_with_interval("energy_relative_error", "", "estimate / reference - 1"),
+        *ENERGY.of("estimate").described("estimated gross joules of an iteration"),
+        *ENERGY.of("reference").described("measured gross joules of the whole model"),
+        *ENERGY.error.described("estimate / reference - 1"),
         ("energy_reason", pa.string(), "why there is no estimate or no reference"),
         ("partial_time_s", pa.float64(), "seconds of the measured operators"),
         ("coverage_calls", pa.float64(), "share of calls that measured operators account for"),
@@ -248,8 +231,8 @@ EXPLANATION = _schema(
         ("bytes", pa.int64(), "minimum bytes moved by one call"),
         ("status", pa.string(), "as in the database, or `missing`"),
         ("error", pa.string(), "why there is no result"),
-        *_with_interval("time", "_s", "seconds of one call"),
-        *_with_interval("energy", "_j", "gross joules of one call"),
+        *TIME.described("seconds of one call"),
+        *ENERGY.described("gross joules of one call"),
         ("energy_reason", pa.string(), "why energy is null"),
         ("converged", pa.bool_(), "as in the database"),
         ("flags", pa.list_(pa.string()), "as in the database"),
@@ -296,15 +279,19 @@ DIFFERENCE = _schema(
         ("flags_after", pa.list_(pa.string()), "flags of the second row"),
         *(
             column
-            for name, unit, what in (("time", "s", "seconds"), ("energy", "j", "gross joules"))
+            for quantity, what in ((TIME, "seconds"), (ENERGY, "gross joules"))
             for column in (
-                (f"{name}_before_{unit}", pa.float64(), f"{what} per iteration, before"),
-                (f"{name}_after_{unit}", pa.float64(), f"{what} per iteration, after"),
-                *_with_interval(f"{name}_ratio", "", "after / before; null if one is missing"),
-                (f"{name}_deviation", pa.float64(), "ratio divided by the common change"),
-                (f"{name}_p", pa.float64(), "p-value of the deviation under no change"),
-                (f"{name}_adjusted_p", pa.float64(), "the p-value adjusted by Holm's method"),
-                (f"{name}_changed", pa.bool_(), "whether the adjusted p-value is below the level"),
+                (quantity.at("before"), pa.float64(), f"{what} per iteration, before"),
+                (quantity.at("after"), pa.float64(), f"{what} per iteration, after"),
+                *quantity.relative("ratio").described("after / before; null if one is missing"),
+                (f"{quantity}_deviation", pa.float64(), "ratio divided by the common change"),
+                (f"{quantity}_p", pa.float64(), "p-value of the deviation under no change"),
+                (f"{quantity}_adjusted_p", pa.float64(), "the p-value adjusted by Holm's method"),
+                (
+                    f"{quantity}_changed",
+                    pa.bool_(),
+                    "whether the adjusted p-value is below the level",
+                ),
             )
         ),
     ],

@@ -11,13 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from opcost.errors import OpcostError
+from opcost.rows.quantities import OVERHEADS, Quantity
 from opcost.rows.schemas import SCHEMA_VERSION
 
-_OVERHEAD = [
-    f"{kind}_overhead{limit}_s"
-    for kind in ("call", "displaced_call", "view_call")
-    for limit in ("", "_ci_low", "_ci_high")
-]
+_OVERHEAD = [name for overhead in OVERHEADS.values() for name in overhead.names]
 _MEASUREMENT = {
     1: ["allocator"],
     2: [
@@ -60,7 +57,7 @@ Some came while a version was being worked on: a file may lack those that its ow
 _DROPPED = {
     "operator": {5: _OVERHEAD, 6: [*_OVERHEAD, "overhead_disturbed"]},
     "model": {
-        2: ["between_calls_s", "between_calls_ci_low_s", "between_calls_ci_high_s"],
+        2: list(Quantity("between_calls", "s").names),
         3: _OVERHEAD,
         4: _OVERHEAD,
     },
@@ -78,7 +75,11 @@ _CAME_WITH = {
     # Between the batches; earlier, before them.
     "sentinel_time_s": "quiet_sentinel_time_s",
     # Over processes; earlier, within one, which says nothing of others.
-    **{name: "overhead_disturbed" for name in _OVERHEAD if "_ci_" in name},
+    **{
+        name: "overhead_disturbed"
+        for overhead in OVERHEADS.values()
+        for name in (overhead.low, overhead.high)
+    },
 }
 """Column -> the one that its present meaning came with: in a file without that it is null."""
 

@@ -1,0 +1,105 @@
+"""Quantities: numbers with a 95 % interval, and the three columns that hold each of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from opcost.statistics import Estimate
+from opcost.text import joules, seconds, with_interval
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with an interval: `name` and `unit` make the names of its columns."""
+
+    name: str
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def value(self) -> str:
+        """The column of the number: `time_s`."""
+        return self._column("")
+
+    @property
+    def low(self) -> str:
+        """The column of the interval's lower limit: `time_ci_low_s`."""
+        return self._column("_ci_low")
+
+    @property
+    def high(self) -> str:
+        """The column of the interval's upper limit: `time_ci_high_s`."""
+        return self._column("_ci_high")
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """All three columns."""
+        return self.value, self.low, self.high
+
+    @property
+    def symbol(self) -> str:
+        """The unit as people write it."""
+        return self.unit if self.unit == "s" else self.unit.upper()
+
+    def of(self, whose: str) -> "Quantity":
+        """The same of something else: `reference_time_s` of the reference."""
+        return replace(self, name=f"{whose}_{self.name}")
+
+    def relative(self, what: str) -> "Quantity":
+        """A number without a unit that is made of this one: `time_ratio`."""
+        return Quantity(f"{self.name}_{what}")
+
+    @property
+    def error(self) -> "Quantity":
+        """By how much a sum of it differs from the whole: `time_relative_error`."""
+        return self.relative("relative_error")
+
+    def at(self, side: str) -> str:
+        """The column of the number alone, of one of two rows: `time_before_s`."""
+        return self._column(f"_{side}")
+
+    def columns(self, estimate: Estimate | None) -> dict[str, float | None]:
+        """The columns of an estimate; null without one."""
+        if estimate is None:
+            return dict.fromkeys(self.names)
+        return {self.value: estimate.value, self.low: estimate.low, self.high: estimate.high}
+
+    def read(self, row: Mapping[str, Any]) -> Estimate | None:
+        """The estimate in a row, or None if it has none."""
+        if row[self.value] is None:
+            return None
+        return Estimate(row[self.value], row[self.low], row[self.high])
+
+    def described(self, meaning: str) -> list[tuple[str, pa.DataType, str]]:
+        """The columns as a schema lists them."""
+        return [
+            (self.value, pa.float64(), meaning),
+            (self.low, pa.float64(), f"lower limit of the 95 % interval of `{self.value}`"),
+            (self.high, pa.float64(), f"upper limit of the 95 % interval of `{self.value}`"),
+        ]
+
+    def show(self, value: float) -> str:
+        """A number of seconds or joules as people read it."""
+        return seconds(value) if self.unit == "s" else joules(value)
+
+    def shown(self, row: Mapping[str, Any], show: Callable[[float], str] | None = None) -> str:
+        """What a row has of it as people read it, with its interval."""
+        return with_interval(self.read(row), show or self.show)
+
+    def _column(self, limit: str) -> str:
+        return f"{self.name}{limit}{self.unit and '_'}{self.unit}"
+
+
+TIME, POWER, ENERGY = Quantity("time", "s"), Quantity("power", "w"), Quantity("energy", "j")
+
+COMPARED = (TIME, ENERGY)
+"""What sums are compared with whole models in, and databases with each other."""
+
+OVERHEADS = {
+    kind: Quantity(f"{kind}_overhead", "s") for kind in ("call", "displaced_call", "view_call")
+}
+"""What calls cost beyond their operators, by kind of call."""
