@@ -9,21 +9,21 @@ def main() -> None:
     from pathlib import Path
 
     from opcost.errors import reported
-    from opcost.measuring.job import Place, model_job
-    from opcost.study import Conditions, ModelDefinition
+    from opcost.measuring.job import subject_job
+    from opcost.measuring.subjects import ModelSubject
+    from opcost.measuring.target_files import TargetFiles
+    from opcost.models.definition import ModelDefinition
+    from opcost.results_folder import replicate_of
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--definition", type=ModelDefinition.from_json, required=True)
     parser.add_argument("--search-path", type=Path, required=True)
-    parser.add_argument("--target", required=True)
-    parser.add_argument("--device", type=Path, required=True)
-    parser.add_argument("--sensor", type=Path, required=True)
-    parser.add_argument("--conditions", type=Conditions.from_json, required=True)
-    parser.add_argument("--output", type=Path, required=True)
+    TargetFiles.add_arguments(parser)
     arguments = parser.parse_args()
     with reported():
-        place = Place(arguments.target, arguments.conditions, arguments.device, arguments.sensor)
-        model_job(arguments.definition, arguments.search_path, place, arguments.output)
+        subject = ModelSubject(arguments.definition, arguments.search_path)
+        files = TargetFiles.from_arguments(arguments)
+        subject_job(subject, files, replicate_of(arguments.output), arguments.output)
 
 
 if __name__ == "__main__":

@@ -9,21 +9,21 @@ def main() -> None:
     from pathlib import Path
 
     from opcost.errors import reported
-    from opcost.measuring.job import Place, operator_job
-    from opcost.study import Conditions
+    from opcost.measuring.job import subject_job
+    from opcost.measuring.subjects import OperatorSubject
+    from opcost.measuring.target_files import TargetFiles
+    from opcost.results_folder import replicate_of
+    from opcost.tuples.manifest import read_record
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tuple-id", required=True)
     parser.add_argument("--manifest", type=Path, required=True)
-    parser.add_argument("--target", required=True)
-    parser.add_argument("--device", type=Path, required=True)
-    parser.add_argument("--sensor", type=Path, required=True)
-    parser.add_argument("--conditions", type=Conditions.from_json, required=True)
-    parser.add_argument("--output", type=Path, required=True)
+    TargetFiles.add_arguments(parser)
     arguments = parser.parse_args()
     with reported():
-        place = Place(arguments.target, arguments.conditions, arguments.device, arguments.sensor)
-        operator_job(arguments.tuple_id, arguments.manifest, place, arguments.output)
+        subject = OperatorSubject(read_record(arguments.manifest, arguments.tuple_id))
+        files = TargetFiles.from_arguments(arguments)
+        subject_job(subject, files, replicate_of(arguments.output), arguments.output)
 
 
 if __name__ == "__main__":

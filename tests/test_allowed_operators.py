@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 import torchvision  # noqa: F401  registers its operators
-from opcost.measuring.benchmark import benchmark_operator
+from opcost.measuring.benchmark import measure
+from opcost.measuring.subjects import OperatorSubject
 from opcost.tuples.allowed_operators import ALLOWED_NAMESPACES, TEXTS, refusal
 from opcost.tuples.operator_tuple import Constant, OperatorTuple, TensorSpec
 from opcost.tuples.replay import UnsupportedOperator, rebuild, resolve
 from opcost.tuples.tuple_record import TupleRecord
+
+from tests.stations import station_of
 
 SPEC = TensorSpec((2, 3), "float32")
 
@@ -122,7 +125,7 @@ def test_a_tuple_chooses_no_device_and_nothing_of_torch_but_its_constants(name, 
 
 def measured(operator_tuple, cpu, watch, conditions):
     record = TupleRecord(operator_tuple, (SPEC,), True, 0, 0, ())
-    return benchmark_operator(record, cpu, watch, conditions, "local")
+    return measure(OperatorSubject(record), station_of(cpu, conditions, watch))
 
 
 def test_a_file_named_by_a_tuple_is_not_made(cpu, watch, conditions, tmp_path):

@@ -9,7 +9,8 @@ import pytest
 import torch
 from opcost.commands import main
 from opcost.errors import OpcostError
-from opcost.measuring.benchmark import benchmark_model
+from opcost.measuring.benchmark import measure
+from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.supervision import check_inputs_fit
 from opcost.memory import resident_bytes
 from opcost.models.definition import InputSpec, ModelDefinition
@@ -18,6 +19,7 @@ from opcost.study import ExtractionSettings
 from opcost.tuples.containment import tuples_of
 from opcost.tuples.extraction import extract, extract_model_tuples
 
+from tests.stations import station_of
 from tests.test_isolation import alive, wait_for
 
 LIMITS = ExtractionSettings(timeout_s=60)
@@ -223,7 +225,7 @@ def measured(cpu, watch, conditions, tmp_path):
     torch.set_flush_denormal(True)
 
     def row(definition):
-        return benchmark_model(definition, cpu, watch, conditions, "local", tmp_path)
+        return measure(ModelSubject(definition, tmp_path), station_of(cpu, conditions, watch))
 
     return row
 

@@ -17,8 +17,10 @@ from opcost.devices.disturbance import NoWatch
 from opcost.devices.lock import exclusive
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
-from opcost.measuring import job, target_identity
-from opcost.measuring.job import Place, operator_job
+from opcost.measuring import station, target_identity
+from opcost.measuring.job import subject_job
+from opcost.measuring.subjects import OperatorSubject
+from opcost.measuring.target_files import TargetFiles
 from opcost.measuring.target_identity import identify_target, measure_overhead_again
 from opcost.memory import resident_bytes
 from opcost.rows import records, schemas
@@ -227,9 +229,9 @@ def identified(conditions, tmp_path_factory):
 
 
 @pytest.fixture
-def place(conditions, identified, tmp_path):
+def files(conditions, identified, tmp_path):
     (tmp_path / "device.json").write_text(identified)
-    return Place("local", conditions, tmp_path / "device.json")
+    return TargetFiles("local", conditions, tmp_path / "device.json")
 
 
 def test_a_driver_that_hangs_stops_the_study_with_the_remedy(conditions, tmp_path, monkeypatch):
@@ -240,34 +242,34 @@ def test_a_driver_that_hangs_stops_the_study_with_the_remedy(conditions, tmp_pat
     assert not (tmp_path / "device.json").exists()
 
 
-def test_a_target_knows_what_calls_cost_on_it(place):
-    assert json.loads(place.device_file.read_text())["device"] == "cpu"
-    samples = read_samples(place.device_file)
+def test_a_target_knows_what_calls_cost_on_it(files):
+    assert json.loads(files.device_file.read_text())["device"] == "cpu"
+    samples = read_samples(files.device_file)
     assert len({sample.displaced_call_s for sample in samples}) == 6
     assert all(0 < sample.view_call_s < 1e-3 for sample in samples)
 
 
-def test_what_calls_cost_is_measured_again_on_the_same_device_only(place, tmp_path, capfd):
+def test_what_calls_cost_is_measured_again_on_the_same_device_only(files, tmp_path, capfd):
     again = tmp_path / "again.json"
-    settings = place.conditions.target
-    measure_overhead_again(settings, "local", place.device_file, again)
+    settings = files.conditions.target
+    measure_overhead_again(settings, "local", files.device_file, again)
     samples = read_samples(again)
     assert len({sample.displaced_call_s for sample in samples}) == 6
-    assert set(samples).isdisjoint(read_samples(place.device_file))
+    assert set(samples).isdisjoint(read_samples(files.device_file))
     said = capfd.readouterr().out
     # Another test may hold the device meanwhile, and is waited for.
     assert re.search(r"^\[again\] local .*s ± .*%  overhead of a call\n\Z", said, re.MULTILINE)
-    another_device(place)
+    another_device(files)
     again.unlink()
     with pytest.raises(SystemExit):
-        measure_overhead_again(settings, "local", place.device_file, again)
+        measure_overhead_again(settings, "local", files.device_file, again)
     assert "device: Other before, " in capfd.readouterr().err
     assert not again.exists()
 
 
-def another_device(place):
-    identity = json.loads(place.device_file.read_text())
-    place.device_file.write_text(json.dumps({**identity, "device_name": "Other"}))
+def another_device(files):
+    identity = json.loads(files.device_file.read_text())
+    files.device_file.write_text(json.dumps({**identity, "device_name": "Other"}))
 
 
 def test_a_core_that_was_disturbed_when_the_study_began_is_looked_at_again(
@@ -298,23 +300,23 @@ def test_a_core_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be
 def one_tuple(tiny_tuples, tmp_path):
     collected = manifest.collect(tiny_tuples, ["conv2d"])
     manifest.write_manifest(tmp_path / "tuples.json", collected)
-    return manifest.to_benchmark(collected)[0], tmp_path / "tuples.json"
+    tuple_id = manifest.to_benchmark(collected)[0]
+    return OperatorSubject(manifest.read_record(tmp_path / "tuples.json", tuple_id))
 
 
-def test_a_tuple_that_kills_its_process_is_a_row(place, one_tuple, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "expected_device", lambda *_: crash(signal.SIGABRT))
-    tuple_id, path = one_tuple
-    operator_job(tuple_id, path, place, tmp_path / "row.parquet")
+def test_a_tuple_that_kills_its_process_is_a_row(files, one_tuple, tmp_path, monkeypatch):
+    monkeypatch.setattr(station, "expected_device", lambda *_: crash(signal.SIGABRT))
+    subject_job(one_tuple, files, 0, tmp_path / "row.parquet")
     [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
     assert (row["status"], row["error"]) == ("crashed", "killed by SIGABRT")
-    assert row["tuple_id"] == tuple_id
-    assert row["conditions_json"] == place.conditions.to_json()
+    assert row["tuple_id"] == one_tuple.record.operator_tuple.tuple_id
+    assert row["conditions_json"] == files.conditions.to_json()
 
 
-def test_another_device_than_the_study_began_with_is_refused(place, one_tuple, tmp_path, capfd):
-    another_device(place)
+def test_another_device_than_the_study_began_with_is_refused(files, one_tuple, tmp_path, capfd):
+    another_device(files)
     with pytest.raises(SystemExit):
-        operator_job(*one_tuple, place, tmp_path / "row.parquet")
+        subject_job(one_tuple, files, 0, tmp_path / "row.parquet")
     message = capfd.readouterr().err
     assert "was measured in another environment" in message
     assert "device: Other before, " in message
@@ -337,8 +339,8 @@ def measured_on(card_of, conditions, one_tuple, folder, second_card):
     card_of("first")
     identify_target(conditions.target, folder / "device.json")
     card_of(*second_card)
-    place = Place("h100", conditions, folder / "device.json")
-    operator_job(*one_tuple, place, folder / "row.parquet")
+    files = TargetFiles("h100", conditions, folder / "device.json")
+    subject_job(one_tuple, files, 0, folder / "row.parquet")
     return records.read(folder / "row.parquet", schemas.OPERATOR).to_pylist()
 
 
@@ -384,9 +386,9 @@ def test_a_card_of_a_kind_is_locked_as_itself(
     assert "held for 0 s by process" in capfd.readouterr().err
 
 
-def test_a_measurement_reports_itself(place, one_tuple, tmp_path, capfd):
-    output = tmp_path / "operators" / f"{one_tuple[0]}.parquet"
-    operator_job(*one_tuple, place, output)
+def test_a_measurement_reports_itself(files, one_tuple, tmp_path, capfd):
+    output = tmp_path / "operators" / "row.parquet"
+    subject_job(one_tuple, files, 0, output)
     assert "[operator] local" in capfd.readouterr().out
     assert pq.read_table(output)["status"].to_pylist() == ["ok"]
 

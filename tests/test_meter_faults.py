@@ -8,8 +8,10 @@ from opcost.devices.device_file import DeviceFile, write_device
 from opcost.energy import limited_meter
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import read_document
-from opcost.measuring import benchmark, target_sensor
-from opcost.measuring.job import Place, operator_job, sensor_job
+from opcost.measuring import station, target_sensor
+from opcost.measuring.job import sensor_job, subject_job
+from opcost.measuring.subjects import OperatorSubject
+from opcost.measuring.target_files import TargetFiles
 from opcost.rows import records, schemas
 from opcost.tuples import manifest
 
@@ -34,8 +36,8 @@ def faulty_meter(card, monkeypatch):
 
     def faulty_meter(**faults):
         card.reset(virtual=0, **faults)
-        for module in (benchmark, target_sensor):
-            monkeypatch.setattr(module, "open_meter", lambda _: NvmlMeter(UUID))
+        for module in (station, target_sensor):
+            monkeypatch.setattr(module, "open_meter", lambda *_: NvmlMeter(UUID))
         monkeypatch.setattr(limited_meter, "_LONGEST_S", 0.5)
 
     return faulty_meter
@@ -49,8 +51,9 @@ def measured(conditions, identified, tiny_tuples, tmp_path):
     [tuple_id, *_] = manifest.to_benchmark(collected)
 
     def measured(sensor=None):
-        place = Place("local", conditions, identified, sensor)
-        operator_job(tuple_id, tmp_path / "tuples.json", place, tmp_path / "row.parquet")
+        files = TargetFiles("local", conditions, identified, sensor)
+        subject = OperatorSubject(manifest.read_record(tmp_path / "tuples.json", tuple_id))
+        subject_job(subject, files, 0, tmp_path / "row.parquet")
         [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
         return row
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 from opcost.devices.gpu_state import gpu_state
 from opcost.devices.target_device import open_device
-from opcost.energy.device_meter import open_meter
 from opcost.energy.meter import MeterUnavailable
+from opcost.energy.meters import open_meter
 from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
 from opcost.study import Target
 
@@ -179,7 +179,7 @@ def test_a_processor_is_asked_for_its_own_counters():
     device = open_device(Target("cpu", 1, False))
     reason = None
     try:
-        assert open_meter(device).name == "rapl"
+        assert open_meter(device.kind.name, device.uuid).name == "rapl"
     except MeterUnavailable as unavailable:
         reason = str(unavailable)
     assert reason is None or "powercap" in reason

@@ -6,23 +6,25 @@ Nothing about a sensor may give a plausible wrong number without a flag.
 import dataclasses
 import random
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from opcost.devices.disturbance import NoWatch
+from opcost.energy.load import SystemClock
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.phase import measure_power
 from opcost.energy.rapl import RaplMeter
-from opcost.energy.sampling import SystemClock
 from opcost.energy.sensor import Sensor
-from opcost.measuring import protocol
 from opcost.measuring.benchmark import trial_columns
+from opcost.measuring.trial import run_trial
 from opcost.rows import schemas
 from opcost.study import MeasurementSettings
 
 from tests.simulated_nvml.card import UUID, CardDevice, CardLoad
 from tests.simulated_processor import Cores
+from tests.stations import station_of
 
 SETTINGS = MeasurementSettings(
     cache_state="cold",
@@ -48,16 +50,15 @@ WATTS = 300.0
 
 
 @pytest.fixture
-def trial(card, monkeypatch):
+def trial(card):
     """A trial's columns, on a card with those settings."""
 
     def trial(sensor=KNOWN, settings=SETTINGS, iteration_s=1e-4, profile=WATTS, **simulated):
         card.reset(**{"noise": 0.003, **simulated})
-        monkeypatch.setattr(protocol, "time", SimpleNamespace(monotonic=card.now_s))
         device = CardDevice(card, CardLoad(card, iteration_s, profile))
-        result = protocol.run_trial(
-            device, device, NoWatch(), settings, lambda _: NvmlMeter(UUID), lambda _: sensor, card
-        )
+        meter = partial(NvmlMeter, UUID)
+        station = station_of(device, settings, meter=meter, sensor=sensor, clock=card)
+        result = run_trial(device, station, settings)
         row = trial_columns(result, NoWatch())
         assert set(row) <= set(schemas.OPERATOR.names)
         return row
@@ -183,7 +184,7 @@ def test_what_can_be_no_power_leaves_no_energy_and_a_reason(trial, gain, reason,
 
 
 def test_an_error_of_the_power_phase_leaves_no_energy_and_a_reason(trial, monkeypatch):
-    monkeypatch.setattr(protocol, "measure_power", lambda *_: 1 / 0)
+    monkeypatch.setattr("opcost.measuring.trial.measure_power", lambda *_: 1 / 0)
     row = trial()
     assert row["time_s"] > 0
     assert row["energy_reason"].startswith("power could not be measured: ZeroDivisionError")

@@ -3,15 +3,17 @@
 import dataclasses
 import itertools
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
-import torch
 from opcost.devices.device import BatchTime
 from opcost.devices.disturbance import NoWatch
+from opcost.devices.kinds import KINDS
 from opcost.energy.meter import MeterUnavailable
-from opcost.measuring import protocol
+from opcost.measuring.trial import run_trial
 
 from tests.quick_measurement import QUICK
+from tests.stations import station_of
 
 
 class SimulatedDevice:
@@ -22,7 +24,7 @@ class SimulatedDevice:
 
     def __init__(self, durations_s, kind="cpu", enqueue_share=1.0, rotation=1):
         self.rotation = rotation
-        self.torch_device = torch.device(kind)
+        self.kind = KINDS[kind]
         self.now_s = 0.0
         self.iterations = 0
         self._durations_s = (
@@ -43,17 +45,17 @@ class SimulatedDevice:
         pass
 
 
-def no_meter(_device):
+def no_meter():
     raise MeterUnavailable("simulated: no meter")
 
 
 @pytest.fixture
-def trial(monkeypatch):
+def trial():
     def trial(durations_s, settings=QUICK, watch=None, open_meter=no_meter, **device_options):
         device = SimulatedDevice(durations_s, **device_options)
-        monkeypatch.setattr(protocol.time, "monotonic", lambda: device.now_s)
-        watch = watch or NoWatch()
-        return protocol.run_trial(device, device, watch, settings, open_meter), device
+        clock = SimpleNamespace(now_s=lambda: device.now_s, sleep=lambda seconds: None)
+        station = station_of(device, settings, watch, open_meter, clock=clock)
+        return run_trial(device, station, settings), device
 
     return trial
 
@@ -154,7 +156,7 @@ def test_a_trial_that_was_never_left_alone_is_repeated(trial, quiet_after, repea
     core, trials = SharedCore(), itertools.count()
     core.look = lambda: core.trial >= quiet_after
 
-    def begin_trial(_device):
+    def begin_trial():
         core.trial = next(trials)
         raise MeterUnavailable("simulated: no meter")
 

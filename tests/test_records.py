@@ -12,11 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from opcost.errors import OpcostError
-from opcost.measuring.benchmark import benchmark_model, benchmark_operator
+from opcost.measuring.benchmark import measure
+from opcost.measuring.station import open_station
+from opcost.measuring.subjects import ModelSubject, OperatorSubject
+from opcost.measuring.target_files import TargetFiles
 from opcost.rows import records, schemas
 from opcost.study import InputSpec, ModelDefinition
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
+
+from tests.stations import station_of
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,7 @@ def relu():
 def test_a_measurement_fills_the_columns_that_others_rely_on(
     relu, cpu, watch, conditions, tmp_path
 ):
-    row = benchmark_operator(relu, cpu, watch, conditions, "local")
+    row = measure(OperatorSubject(relu), station_of(cpu, conditions, watch))
     records.write(tmp_path / "row.parquet", schemas.OPERATOR, [row])
     [again] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
     assert again["tuple_id"] == relu.operator_tuple.tuple_id
@@ -54,7 +59,7 @@ def test_a_measurement_fills_the_columns_that_others_rely_on(
 
 
 def test_a_cold_operator_rotates_through_more_than_the_cache(relu, cpu, cold_conditions, watch):
-    row = benchmark_operator(relu, cpu, watch, cold_conditions, "local")
+    row = measure(OperatorSubject(relu), station_of(cpu, cold_conditions, watch))
     assert row["operand_sets"] > 1000
     # 16 values in a slot of 512 bytes: too many sets would be needed to outgrow a large cache.
     within = row["footprint_bytes"] < cpu.last_level_cache_bytes
@@ -67,7 +72,7 @@ def test_as_inside_a_model_only_what_the_model_holds_comes_from_memory(cpu, watc
     record = TupleRecord(linear, (TensorSpec((1, 256), "float32"),), True, 0, 0, ("weight",))
     settings = dataclasses.replace(conditions.measurement, cache_state="model")
     as_model = dataclasses.replace(conditions, measurement=settings)
-    row = benchmark_operator(record, cpu, watch, as_model, "local")
+    row = measure(OperatorSubject(record), station_of(cpu, as_model, watch))
     assert row["parameters"] == ["weight"]
     assert row["footprint_bytes"] > 3 * cpu.last_level_cache_bytes
     assert row["operand_sets"] >= 3 * cpu.last_level_cache_bytes / (256 * 2048 * 4)
@@ -105,7 +110,9 @@ def test_as_inside_a_model_only_what_the_model_holds_comes_from_memory(cpu, watc
     ids=["mismatch", "unknown operator", "memory", "raises"],
 )
 def test_a_failure_is_a_row(relu, cpu, watch, conditions, tmp_path, change, status, message):
-    row = benchmark_operator(dataclasses.replace(relu, **change), cpu, watch, conditions, "local")
+    row = measure(
+        OperatorSubject(dataclasses.replace(relu, **change)), station_of(cpu, conditions, watch)
+    )
     assert row["status"] == status
     assert message in row["error"]
     assert row.get("time_s") is None
@@ -118,21 +125,23 @@ def test_a_failure_is_a_row(relu, cpu, watch, conditions, tmp_path, change, stat
     [('{"schema_version": 0}', "schema version 0; this opcost reads"), ("{", "is not valid JSON")],
 )
 def test_a_sensor_file_that_cannot_be_read_fails_no_row_but_the_job(
-    relu, cpu, watch, conditions, tmp_path, content, message
+    cpu, watch, conditions, tmp_path, monkeypatch, content, message
 ):
     sensor = tmp_path / "sensor.json"
     sensor.write_text(content)
+    monkeypatch.setattr("opcost.measuring.station.expected_device", lambda *_: (cpu, watch))
+    files = TargetFiles("local", conditions, tmp_path / "device.json", sensor)
     with pytest.raises(OpcostError, match=f"{message}.*delete it and run again"):
-        benchmark_operator(relu, cpu, watch, conditions, "local", sensor)
+        open_station(files)
 
 
 def test_a_model_that_cannot_run_is_a_row(cpu, conditions, watch):
     definition = ModelDefinition("net", (InputSpec((1, 9)),), factory="torch.nn:Identity")
-    assert benchmark_model(definition, cpu, watch, conditions, "local")["status"] == "ok"
+    assert measure(ModelSubject(definition), station_of(cpu, conditions, watch))["status"] == "ok"
     wrong = dataclasses.replace(
         definition, factory="torch.nn:Linear", arguments={"in_features": 3, "out_features": 2}
     )
-    row = benchmark_model(wrong, cpu, watch, conditions, "local")
+    row = measure(ModelSubject(wrong), station_of(cpu, conditions, watch))
     assert row["status"] == "error"
     assert "mat1 and mat2 shapes cannot be multiplied" in row["error"]
 
@@ -146,9 +155,7 @@ def test_a_models_weights_come_from_where_its_operators_weights_do(
         "net", (InputSpec((1, 2048)),), factory="torch.nn:Linear", arguments=arguments
     )
     settings = dataclasses.replace(conditions.measurement, cache_state=cache_state)
-    row = benchmark_model(
-        definition, cpu, watch, dataclasses.replace(conditions, measurement=settings), "local"
-    )
+    row = measure(ModelSubject(definition), station_of(cpu, settings, watch))
     assert row["status"] == "ok"
     assert (row["footprint_bytes"] > cpu.last_level_cache_bytes) == copies
     assert (row["operand_sets"] > 1) == copies
@@ -162,7 +169,8 @@ def test_a_model_whose_output_is_not_finite_is_flagged(cpu, conditions, watch):
         arguments={"threshold": 100.0, "value": float("inf")},
     )
     assert (
-        "degenerate_values" in benchmark_model(definition, cpu, watch, conditions, "local")["flags"]
+        "degenerate_values"
+        in measure(ModelSubject(definition), station_of(cpu, conditions, watch))["flags"]
     )
 
 
@@ -189,6 +197,7 @@ def test_a_table_is_made_without_pandas_which_still_reads_it():
     code = """
 import sys
 from opcost.arrow import leave_pandas_out
+from tests.stations import station_of
 import pyarrow as pa
 leave_pandas_out()
 table = pa.table({"a": [1, None]})

@@ -105,15 +105,20 @@ def test_nothing_that_takes_long_is_imported_by_each_job(job):
 
     before = {name.partition(".")[0] for name in sys.modules}
     from opcost.devices.processor import CpuDevice
+    from functools import partial
+    from opcost.energy.meters import open_meter
     from opcost.measuring import benchmark
+    from opcost.measuring.station import Station
+    from opcost.measuring.subjects import OperatorSubject
     from opcost.rows import records, schemas
     from opcost.tuples.extraction import extract_model_tuples
 
     extracted = extract_model_tuples(study.models["tiny_cnn"], models)
     device = CpuDevice()
     record = extracted.tuples[0]
-    circumstances = device, device.watch(1.0), study.conditions["local"], "local"
-    row = benchmark.benchmark_operator(record, *circumstances)
+    meter = partial(open_meter, "cpu", None)
+    station = Station("local", study.conditions["local"], device, device.watch(1.0), meter)
+    row = benchmark.measure(OperatorSubject(record), station)
     records.write(Path("row.parquet"), schemas.OPERATOR, [row])
     late = {name.partition(".")[0] for name in sys.modules} - before - sys.stdlib_module_names
     print(row["status"], late - {"tiny"})

@@ -4,7 +4,8 @@ import pytest
 from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
 from opcost.errors import OpcostError
-from opcost.measuring.benchmark import benchmark_model, benchmark_operator
+from opcost.measuring.benchmark import measure
+from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.workload import model_workload
 from opcost.models.construction import build, example_inputs, inference_conditions
 from opcost.models.torchvision_models import installed
@@ -17,6 +18,9 @@ from opcost.tuples.model_table import as_text, rows_of
 from opcost.tuples.model_tuples import read_model_tuples, refusals, write_model_tuples
 from opcost.tuples.recorder import Recorder
 
+from tests.stations import station_of
+
+SCHEMAS = Path("workflow/schemas")
 TARGETS = {"local": {"device": "cpu"}}
 
 
@@ -154,7 +158,7 @@ def test_the_measured_model_executes_the_tuples_that_were_extracted(detection, c
 
 def test_a_model_that_takes_a_list_is_measured(cpu, watch, conditions):
     [definition] = chosen(names=["ssdlite320_mobilenet_v3_large"]).values()
-    row = benchmark_model(definition, cpu, watch, conditions, "local")
+    row = measure(ModelSubject(definition), station_of(cpu, conditions, watch))
     assert (row["status"], row.get("error")) == ("ok", None)
 
 
@@ -162,7 +166,7 @@ def test_a_measured_tuple_that_depends_on_values_is_flagged(detection, cpu, watc
     [nms] = [
         record for record in detection.tuples if record.operator_tuple.name == "torchvision.nms"
     ]
-    row = benchmark_operator(nms, cpu, watch, conditions, "local")
+    row = measure(OperatorSubject(nms), station_of(cpu, conditions, watch))
     assert row["status"] == "ok"
     assert "value_dependent" in row["flags"]
 

@@ -61,16 +61,9 @@ def _stub(row):
     return row | result
 
 
-def benchmark_operator(record, device, watch, conditions, target, sensor=None):
+def measure(subject, station, kept=None):
     """The row of a measurement that did not take place."""
-    circumstances = _circumstances(device, watch, conditions, target)
-    return _stub(records.operator_columns(record) | circumstances)
-
-
-def benchmark_model(definition, device, watch, conditions, target, search_path=None, sensor=None):
-    """The row of a measurement that did not take place."""
-    circumstances = _circumstances(device, watch, conditions, target)
-    return _stub(records.model_columns(definition) | circumstances)
+    return _stub(subject.columns() | station.columns())
 '''
 
 SEED = """
@@ -79,6 +72,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 from opcost.measuring import benchmark
+from opcost.measuring.station import Station
+from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.tuples import manifest
 from opcost.tuples.tuple_record import TupleRecord
 from opcost.rows import records, schemas
@@ -88,7 +83,7 @@ from opcost.devices.processor import CpuDevice
 config = yaml.safe_load(Path("study.yaml").read_text())
 loaded = study.load_study(config)
 conditions, device = loaded.conditions["local"], CpuDevice()
-watch = device.watch(1.0)
+station = Station("local", conditions, device, device.watch(1.0), None)
 entries = manifest.read_manifest(Path("results/operator_tuples.json"))
 chosen = manifest.to_benchmark(entries)
 results = Path("results/local")
@@ -99,10 +94,10 @@ with patch("time.sleep"), patch("os.fsync"):
             path = results / folder / f"{tuple_id}.parquet"
             if not path.exists():
                 record = TupleRecord.from_document(entries[tuple_id])
-                row = benchmark.benchmark_operator(record, device, watch, conditions, "local")
+                row = benchmark.measure(OperatorSubject(record), station)
                 records.write(path, schemas.OPERATOR, [row])
     for name, definition in loaded.models.items():
-        row = benchmark.benchmark_model(definition, device, watch, conditions, "local")
+        row = benchmark.measure(ModelSubject(definition), station)
         for folder in ("models", "models_again"):
             records.write(results / folder / f"{name}.parquet", schemas.MODEL, [row])
 """

@@ -15,17 +15,17 @@ import dataclasses
 import math
 import random
 import tempfile
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
-from opcost.devices.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
-from opcost.measuring import protocol
+from opcost.measuring.trial import run_trial
 from opcost.study import MeasurementSettings, default_measurement
 
 from tests.simulated_nvml.card import UUID, Card, CardDevice, CardLoad, build
+from tests.stations import station_of
 
 REFRESHES_S = {"20 ms": (0.018, 0.022), "100 ms": (0.09, 0.11)}
 WINDOWS_S = {"25 ms": (0.02, 0.03), "100 ms": (0.08, 0.12), "1 s mean": (1.0, 1.0)}
@@ -126,9 +126,9 @@ def one(card, settings, refresh, window, noise, seed, **kind):
     drawn = draw(card, refresh, window, noise, seed, **kind)
     load, sensor = drawn.load, drawn.sensor
     device = CardDevice(card, load, drawn.time_noise, drawn.generator)
-    trial = protocol.run_trial(
-        device, device, NoWatch(), settings, lambda _: NvmlMeter(UUID), lambda _: sensor, card
-    )
+    meter = partial(NvmlMeter, UUID)
+    station = station_of(device, settings, meter=meter, sensor=sensor, clock=card)
+    trial = run_trial(device, station, settings)
     window_ = trial.power.window
     # Leakage grows as the card warms up: the truth is what it drew in the window, less the
     # fluctuations, which are scatter about the mean that an interval must hold.
@@ -179,7 +179,6 @@ def main():
             f"{'unflag.':>8} {'median':>7} {'95 %':>6} {'all':>7} {'unflagged':>9} {'flagged':>8} "
             f"{'least s':>7}"
         )
-        protocol.time = SimpleNamespace(monotonic=card.now_s)
         everything, seed = [], arguments.seed
         for refresh, refresh_s in REFRESHES_S.items():
             for window, window_s in WINDOWS_S.items():

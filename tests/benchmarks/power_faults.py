@@ -7,16 +7,16 @@ Whole trials of a load of 300 W, 1e-4 s per call, on the simulated card (tests/s
 
 import dataclasses
 import tempfile
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
-from opcost.devices.disturbance import NoWatch
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
-from opcost.measuring import protocol
+from opcost.measuring.trial import run_trial
 from opcost.study import default_measurement
 
 from tests.simulated_nvml.card import UUID, Card, CardDevice, CardLoad, build
+from tests.stations import station_of
 
 WATTS, ITERATION_S = 300.0, 1e-4
 KNOWN = Sensor(refresh_s=0.1, averaging_s=0.1, rise_s=0.1, idle_w=60, source="measured")
@@ -66,16 +66,14 @@ def trial(card, faults):
         averages = meter.name == "nvml_power_usage"
         return dataclasses.replace(KNOWN, averaging_s=1.0) if averages else KNOWN
 
-    return protocol.run_trial(
-        device, device, NoWatch(), settings, lambda _: NvmlMeter(UUID), find_sensor, card
-    )
+    station = station_of(device, settings, meter=partial(NvmlMeter, UUID), clock=card)
+    return run_trial(device, dataclasses.replace(station, find_sensor=find_sensor), settings)
 
 
 def main():
     """Print the table."""
     with tempfile.TemporaryDirectory() as folder:
         card = Card(build(Path(folder)))
-        protocol.time = SimpleNamespace(monotonic=card.now_s)
         print(f"{'fault':36} {'energy, error':>14}  flags, or why there is no energy")
         for name, faults in FAULTS.items():
             found = trial(card, faults)

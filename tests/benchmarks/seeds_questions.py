@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from opcost.devices.target_device import open_device
-from opcost.measuring import protocol
+from opcost.measuring import timing
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.workload import CACHES_PER_FOOTPRINT, OperatorWorkload
 from opcost.models.construction import inference_conditions
@@ -127,8 +127,8 @@ def record(operator_tuple, device, watch, seconds):
     footprint = CACHES_PER_FOOTPRINT * (device.last_level_cache_bytes or 2**26)
     with inference_conditions():
         workload = OperatorWorkload(operand_sets(operator_tuple, device, Rotation(footprint), 0))
-        iterations = max(1, round(BATCH_S / protocol.calibrate(workload, device, BATCH_S)))
-        protocol.warm_up(workload, device, iterations, 0.5)
+        iterations = max(1, round(BATCH_S / timing.calibrate(workload, device, BATCH_S)))
+        timing.warm_up(workload, device, iterations, 0.5)
         watch.look()
         found = []
         start = time.monotonic()
@@ -194,7 +194,7 @@ def input_measurements(operator_tuple, device):
     for tensor in drawn:
         tensor.normal_()
     workloads = [OperatorWorkload(sets) for sets in (one, copies, different)]
-    iterations = max(1, round(BATCH_S / protocol.calibrate(workloads[1], device, BATCH_S)))
+    iterations = max(1, round(BATCH_S / timing.calibrate(workloads[1], device, BATCH_S)))
 
     def in_turn(workload):
         return device.time(partial(workload.run, iterations)).device_s / iterations

@@ -25,8 +25,9 @@ from opcost.costs.displacement import displaced_calls
 from opcost.devices.disturbance import find_quiet_s
 from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
-from opcost.measuring import protocol, workload
+from opcost.measuring import workload
 from opcost.measuring.overhead import sample_overhead
+from opcost.measuring.timing import calibrate, measure_time, warm_up
 from opcost.models import construction
 from opcost.rows.overhead import overhead_columns
 from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
@@ -85,11 +86,11 @@ class OneBlock(CpuDevice):
 
 def seconds(iterated, device, watch, settings):
     """Seconds per iteration by opcost's protocol, and whether enough batches were undisturbed."""
-    iteration_s = protocol.calibrate(iterated, device, settings.batch_s)
+    iteration_s = calibrate(iterated, device, settings.batch_s)
     iterations = max(1, round(settings.batch_s / iteration_s))
-    protocol.warm_up(iterated, device, iterations, settings.warm_up_s)
+    warm_up(iterated, device, iterations, settings.warm_up_s)
     for _ in range(TRIES):
-        timing = protocol.measure_time(iterated, device, watch, iterations, settings)
+        timing = measure_time(iterated, device, watch, iterations, settings)
         if not timing.counts_disturbed:
             break
     return timing.estimate.value, not timing.counts_disturbed

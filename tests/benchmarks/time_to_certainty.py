@@ -21,7 +21,7 @@ import time
 
 import torch
 from opcost.devices.target_device import open_device
-from opcost.measuring import protocol
+from opcost.measuring import timing
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.workload import operator_workload
 from opcost.models.construction import inference_conditions
@@ -72,10 +72,10 @@ def by_opcost(operator_tuple, cache_state, device, watch):
     moved = minimal_bytes(operator_tuple, outputs)
     record = TupleRecord(operator_tuple, outputs, True, None, moved, parameters=("weight",))
     workload = operator_workload(record, device, cache_state, SETTINGS.seed)
-    iteration_s = protocol.calibrate(workload, device, SETTINGS.batch_s)
+    iteration_s = timing.calibrate(workload, device, SETTINGS.batch_s)
     iterations = max(1, round(SETTINGS.batch_s / iteration_s))
-    protocol.warm_up(workload, device, iterations, SETTINGS.warm_up_s)
-    return protocol.measure_time(workload, device, watch, iterations, SETTINGS).estimate
+    timing.warm_up(workload, device, iterations, SETTINGS.warm_up_s)
+    return timing.measure_time(workload, device, watch, iterations, SETTINGS).estimate
 
 
 def by_torch(operator_tuple, method, device):

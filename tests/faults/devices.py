@@ -12,7 +12,7 @@ from tests.faults.verdicts import message
 
 METER = """
 import os, runpy, signal, sys, time
-import opcost.energy.device_meter as device_meter
+import opcost.energy.meters as device_meter
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
 from opcost.energy.sensor import Sensor
 

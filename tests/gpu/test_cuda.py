@@ -12,13 +12,16 @@ import pytest
 import torch
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.target_device import open_device
-from opcost.energy.device_meter import open_meter
 from opcost.energy.meter import sensor_of
-from opcost.measuring.benchmark import benchmark_model, benchmark_operator
+from opcost.energy.meters import open_meter
+from opcost.measuring.benchmark import measure
+from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_sensor import characterise_target
 from opcost.study import Conditions, InputSpec, ModelDefinition, Target
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
+
+from tests.stations import station_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -38,6 +41,10 @@ def gpu():
 def on_gpu(conditions):
     quick = dataclasses.replace(conditions.measurement, max_time_s=0.5, time_relative_ci=0.02)
     return Conditions(TARGET, quick)
+
+
+def measured(record, gpu, conditions):
+    return measure(OperatorSubject(record), station_of(gpu, conditions, QUIET))
 
 
 def matmul(size, dtype="bfloat16"):
@@ -64,7 +71,7 @@ def test_the_device_knows_itself(gpu, on_gpu, tmp_path):
 
 
 def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, on_gpu):
-    row = benchmark_operator(matmul(8192), gpu, QUIET, on_gpu, "gpu")
+    row = measured(matmul(8192), gpu, on_gpu)
     assert row["status"] == "ok", row["error"]
     assert "launch_bound" not in row["flags"]
     assert row["enqueue_time_s"] < row["time_s"]
@@ -79,15 +86,12 @@ def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, on_gpu):
 
 
 def test_time_grows_with_work(gpu, on_gpu):
-    small, large = (
-        benchmark_operator(matmul(size), gpu, QUIET, on_gpu, "gpu")["time_s"]
-        for size in (4096, 8192)
-    )
+    small, large = (measured(matmul(size), gpu, on_gpu)["time_s"] for size in (4096, 8192))
     assert 5 < large / small < 12
 
 
 def test_a_tiny_operator_is_bound_by_its_launch(gpu, on_gpu):
-    assert "launch_bound" in benchmark_operator(relu(16), gpu, QUIET, on_gpu, "gpu")["flags"]
+    assert "launch_bound" in measured(relu(16), gpu, on_gpu)["flags"]
 
 
 def test_a_copy_is_slower_from_memory_than_from_the_cache(gpu, on_gpu):
@@ -95,19 +99,19 @@ def test_a_copy_is_slower_from_memory_than_from_the_cache(gpu, on_gpu):
     times = {}
     for state in ("warm", "cold"):
         settings = dataclasses.replace(on_gpu.measurement, cache_state=state)
-        row = benchmark_operator(fits, gpu, QUIET, Conditions(TARGET, settings), "gpu")
+        row = measured(fits, gpu, Conditions(TARGET, settings))
         times[state] = row["time_s"]
     assert times["cold"] > times["warm"]
 
 
 def test_too_large_an_operator_is_a_row_and_the_next_one_is_unharmed(gpu, on_gpu):
-    assert benchmark_operator(relu(2**40), gpu, QUIET, on_gpu, "gpu")["status"] == "out_of_memory"
-    assert benchmark_operator(relu(2**20), gpu, QUIET, on_gpu, "gpu")["status"] == "ok"
+    assert measured(relu(2**40), gpu, on_gpu)["status"] == "out_of_memory"
+    assert measured(relu(2**20), gpu, on_gpu)["status"] == "ok"
 
 
 def test_a_whole_model_is_measured(gpu, on_gpu):
     definition = ModelDefinition("net", (InputSpec((8, 3, 224, 224)),), model="resnet18")
-    row = benchmark_model(definition, gpu, QUIET, on_gpu, "gpu")
+    row = measure(ModelSubject(definition), station_of(gpu, on_gpu, QUIET))
     assert row["status"] == "ok", row["error"]
     assert row["device_uuid_hash"] == gpu.uuid_hash
     assert row["driver_version"]
@@ -122,13 +126,13 @@ def test_the_power_sensor_is_characterised(gpu, tmp_path):
     assert 0.001 < reading["refresh_s"] < 1
     assert reading["averaging_s"] is None or 0 < reading["averaging_s"] < 2
     assert document["idle_power_w"] > 0
-    sensor = sensor_of(open_meter(gpu), tmp_path / "sensor.json")
+    sensor = sensor_of(open_meter(gpu.kind.name, gpu.uuid), tmp_path / "sensor.json")
     assert sensor.settle_s < 5
 
 
 def test_work_is_started_without_waiting_for_it(gpu):
     matrix = torch.randn(8192, 8192, device=gpu.torch_device)
     pending = gpu.start(lambda: [torch.mm(matrix, matrix) for _ in range(20)])
-    assert not pending.done()
+    assert not pending()
     gpu.synchronise()
-    assert pending.done()
+    assert pending()

@@ -6,8 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import torch
 from opcost.devices.device import BatchTime
+from opcost.devices.kinds import KINDS
 
 UUID = "GPU-simulated"
 SOURCE = Path(__file__).parent / "nvml.c"
@@ -98,7 +98,7 @@ class Until:
     def __init__(self, card: Card, end_s: float) -> None:
         self._card, self._end_s = card, end_s
 
-    def done(self) -> bool:
+    def __call__(self) -> bool:
         """Whether that time has come."""
         return self._card.now_s() >= self._end_s - 1e-9
 
@@ -106,7 +106,8 @@ class Until:
 class CardDevice:
     """The card as the device, and the workload, of a trial; timings scatter by `time_noise`."""
 
-    torch_device = torch.device("cuda")
+    kind = KINDS["cuda"]
+    uuid = UUID
     rotation = 1
 
     def __init__(self, card: Card, load: CardLoad, time_noise=0.002, generator=None) -> None:
@@ -122,7 +123,7 @@ class CardDevice:
         """Do the work, and time it."""
         pending = self.start(work)
         seconds = self._iterations * self._load.iteration_s
-        while not pending.done():
+        while not pending():
             self._card.sleep(seconds)
         return BatchTime(seconds * (1 + self._generator.gauss(0, self._time_noise)), 0.0)
 

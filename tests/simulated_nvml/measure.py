@@ -11,11 +11,12 @@ import time
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.target_device import open_device
 from opcost.energy.nvml import NvmlMeter
-from opcost.measuring import protocol
 from opcost.measuring.benchmark import trial_columns
+from opcost.measuring.trial import run_trial
 from opcost.study import Target
 
 from tests.quick_measurement import QUICK
+from tests.stations import station_of
 
 ITERATION_S = 1e-3
 
@@ -38,5 +39,6 @@ class Sleep:
 if __name__ == "__main__":
     device = open_device(Target("cpu", 1, False))
     watch = NoWatch()
-    trial = protocol.run_trial(Sleep(), device, watch, QUICK, lambda _: NvmlMeter(sys.argv[1]))
+    station = station_of(device, QUICK, watch, meter=lambda: NvmlMeter(sys.argv[1]))
+    trial = run_trial(Sleep(), station, QUICK)
     print(json.dumps(trial_columns(trial, watch), default=str))

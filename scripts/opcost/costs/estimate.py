@@ -96,7 +96,7 @@ class ModelEstimate:
     def _unknown_overhead(self) -> str | None:
         """Why there is no sum of a database that does not say what calls cost on its processor."""
         row = next(iter(self.rows), None)
-        if row is None or row["call_overhead_s"] is not None or not alike.on_processor(row):
+        if row is None or row["call_overhead_s"] is not None or not alike.host_sets_pace(row):
             return None
         return (
             f"the database does not say what calls cost on target {row['target']} beyond their "

@@ -5,11 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import torch
 
 from opcost.devices.disturbance import Watch
+from opcost.devices.kinds import Kind
 
 
 class OutOfMemory(Exception):
@@ -28,19 +29,22 @@ class BatchTime:
     enqueue_s: float
 
 
-class Pending(Protocol):
-    """Work that was started."""
-
-    def done(self) -> bool:
-        """Whether the device has finished it."""
-
-
 class Device(ABC):
-    """A device that operators run on."""
+    """A device that operators run on. `busy_matrix` rows and columns of a product keep it busy."""
 
+    kind: Kind
     name: str
     torch_device: torch.device
     allocator: str
+    busy_matrix: int
+
+    @abstractmethod
+    def __init__(self, index: int) -> None: ...
+
+    @staticmethod
+    @abstractmethod
+    def count() -> int:
+        """How many of the kind PyTorch finds here."""
 
     @abstractmethod
     def quiet_s(self) -> float | None:
@@ -67,6 +71,14 @@ class Device(ABC):
     def uuid_hash(self) -> str | None:
         """A hash of the identifier, so that records tell devices apart and name none."""
         return hashlib.sha256(self.uuid.encode()).hexdigest()[:16] if self.uuid else None
+
+    def software(self) -> dict[str, str | None]:
+        """Columns for driver and libraries beside PyTorch; none where it has no such."""
+        return {}
+
+    def setup(self) -> dict[str, Any]:
+        """Columns for modes and clocks asked for; none where it has no such."""
+        return {}
 
     @property
     @abstractmethod
@@ -99,5 +111,8 @@ class Device(ABC):
         """Run `work` and time it between two synchronised readings."""
 
     @abstractmethod
-    def start(self, work: Callable[[], None]) -> Pending:
-        """Start `work`, and do not wait for it where the device can work by itself."""
+    def start(self, work: Callable[[], None]) -> Callable[[], bool]:
+        """Start `work`, and do not wait for it where the device can work by itself.
+
+        Answers whether the device has finished it.
+        """

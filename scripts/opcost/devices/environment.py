@@ -13,6 +13,8 @@ from opcost.devices.device import Device
 from opcost.devices.machine import machine_id_hash
 from opcost.devices.thread_library import thread_library
 
+_NO_SOFTWARE = dict.fromkeys(("driver_version", "cuda_version", "cudnn_version"))
+
 
 def describe_environment(device: Device) -> dict[str, Any]:
     """The columns of a record that say what it was measured on.
@@ -21,7 +23,7 @@ def describe_environment(device: Device) -> dict[str, Any]:
     """
     return {
         **stable_environment(device),
-        **(_gpu_state(device) if device.torch_device.type == "cuda" else {}),
+        **device.setup(),
         "device": device.name,
         "allocator": device.allocator,
         "torchvision_version": _version("torchvision"),
@@ -37,7 +39,6 @@ def describe_environment(device: Device) -> dict[str, Any]:
 
 def stable_environment(device: Device) -> dict[str, Any]:
     """Those of them that are the same from row to row, unless somebody changed something."""
-    on_gpu = device.torch_device.type == "cuda"
     return {
         "device_name": device.model_name,
         "device_uuid_hash": device.uuid_hash,
@@ -46,27 +47,10 @@ def stable_environment(device: Device) -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "machine_id_hash": machine_id_hash(),
         "thread_library": thread_library(),
-        "driver_version": _driver_version() if on_gpu else None,
-        "cuda_version": torch.version.cuda if on_gpu else None,
-        "cudnn_version": str(torch.backends.cudnn.version()) if on_gpu else None,
+        **_NO_SOFTWARE,
+        **device.software(),
         "torch_version": str(torch.__version__),
     }
-
-
-def _gpu_state(device: Device) -> dict[str, Any]:
-    from opcost.devices.gpu_state import gpu_state  # only where there is a GPU
-
-    return gpu_state(device.uuid) if device.uuid else {}
-
-
-def _driver_version() -> str | None:
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return pynvml.nvmlSystemGetDriverVersion()
-    except pynvml.NVMLError:
-        return None
 
 
 def _version(package: str) -> str | None:

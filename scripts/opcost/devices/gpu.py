@@ -2,23 +2,33 @@
 
 from collections.abc import Callable
 from time import perf_counter  # bound here: a model may replace the one in `time`
+from typing import Any
 
 import torch
 
-from opcost.devices.device import BatchTime, Device, Pending
+from opcost.devices.device import BatchTime, Device
 from opcost.devices.disturbance import NoWatch, Watch
+from opcost.devices.gpu_state import driver_version, gpu_state
+from opcost.devices.kinds import KINDS
 
 
 class CudaDevice(Device):
     """An NVIDIA GPU."""
 
+    kind = KINDS["cuda"]
     allocator = "PyTorch's caching allocator"
+    busy_matrix = 4096
 
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(index)
         self._properties = torch.cuda.get_device_properties(index)
+
+    @staticmethod
+    def count() -> int:
+        """As CUDA lists them; CUDA_VISIBLE_DEVICES hides some."""
+        return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
     def quiet_s(self) -> None:
         """No tenant shares it."""
@@ -36,6 +46,18 @@ class CudaDevice(Device):
     def uuid(self) -> str | None:
         """As NVML spells it, `GPU-...`."""
         return f"GPU-{self._properties.uuid}"
+
+    def software(self) -> dict[str, str | None]:
+        """The driver, and the CUDA and cuDNN that PyTorch uses."""
+        return {
+            "driver_version": driver_version(),
+            "cuda_version": torch.version.cuda,
+            "cudnn_version": str(torch.backends.cudnn.version()),
+        }
+
+    def setup(self) -> dict[str, Any]:
+        """As NVML tells it."""
+        return gpu_state(self.uuid) if self.uuid else {}
 
     @property
     def last_level_cache_bytes(self) -> int | None:
@@ -72,17 +94,9 @@ class CudaDevice(Device):
         end.synchronize()
         return BatchTime(begin.elapsed_time(end) / 1e3, enqueue_s)
 
-    def start(self, work: Callable[[], None]) -> Pending:
+    def start(self, work: Callable[[], None]) -> Callable[[], bool]:
         """Enqueue it. Blocks while the device's queue (about a thousand launches) is full."""
         work()
         event = torch.cuda.Event()
         event.record()
-        return _Recorded(event)
-
-
-class _Recorded:
-    def __init__(self, event: torch.cuda.Event) -> None:
-        self._event = event
-
-    def done(self) -> bool:
-        return bool(self._event.query())
+        return event.query

@@ -6,6 +6,15 @@ from typing import Any
 import pynvml
 
 
+def driver_version() -> str | None:
+    """The version of the driver, or None where NVML does not tell."""
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlSystemGetDriverVersion()
+    except pynvml.NVMLError:
+        return None
+
+
 def gpu_state(uuid: str) -> dict[str, Any]:
     """Columns for modes, clocks asked for, and memory in use; None where NVML does not tell."""
     try:

@@ -9,21 +9,29 @@ from time import perf_counter  # bound here: a model may replace the one in `tim
 import torch
 
 from opcost.devices import cpuinfo
-from opcost.devices.device import BatchTime, Device, OutOfMemory, Pending
+from opcost.devices.device import BatchTime, Device, OutOfMemory
 from opcost.devices.disturbance import CoreWatch, Watch, find_quiet_s
+from opcost.devices.kinds import KINDS
 from opcost.memory import free_bytes, limited_to_free_bytes
 
 
 class CpuDevice(Device):
     """The processor, with the number of threads that the target gives."""
 
+    kind = KINDS["cpu"]
     name = "cpu"
     torch_device = torch.device("cpu")
+    busy_matrix = 256
 
-    def __init__(self) -> None:
+    def __init__(self, index: int = 0) -> None:
         # ASSUME random weights make subnormal numbers that trained ones would not; they are slow.
         torch.set_flush_denormal(True)
         self.allocator = "keeps freed memory" if _keep_freed_memory() else "system default"
+
+    @staticmethod
+    def count() -> int:
+        """All processors together are one device."""
+        return 1
 
     def quiet_s(self) -> float:
         """By timing the sentinel for some seconds."""
@@ -81,15 +89,10 @@ class CpuDevice(Device):
         seconds = perf_counter() - start
         return BatchTime(seconds, seconds)
 
-    def start(self, work: Callable[[], None]) -> Pending:
+    def start(self, work: Callable[[], None]) -> Callable[[], bool]:
         """Run it: a processor's work is done when the call returns."""
         work()
-        return _Done()
-
-
-class _Done:
-    def done(self) -> bool:
-        return True
+        return lambda: True
 
 
 def _keep_freed_memory() -> bool:

@@ -4,8 +4,7 @@ import torch
 
 from opcost.devices.cores import measure_here
 from opcost.devices.device import Device
-from opcost.devices.gpu import CudaDevice
-from opcost.devices.processor import CpuDevice
+from opcost.devices.kinds import KINDS, kind_of
 from opcost.errors import OpcostError
 from opcost.study import Target
 
@@ -19,17 +18,20 @@ def open_device(target: Target) -> Device:
     torch.set_num_threads(target.threads)
     torch.backends.cuda.matmul.allow_tf32 = target.tf32
     torch.backends.cudnn.allow_tf32 = target.tf32
-    if target.device == "cpu" or (target.device == "auto" and not torch.cuda.is_available()):
-        return CpuDevice()
-    if not torch.cuda.is_available():
+    kind = kind_of(target.device)
+    if kind is None:
+        classes = (each.device_class() for each in KINDS.values())
+        return next(each for each in classes if each.count())(0)
+    device_class = kind.device_class()
+    index, count = int(target.device.partition(":")[2] or 0), device_class.count()
+    if not count:
         raise OpcostError(
             f"the target asks for device {target.device!r}, but torch {torch.__version__} finds no "
-            "CUDA device here. Use device cpu or auto, or run on a machine with an NVIDIA GPU"
+            f"{kind.name.upper()} device here. Use device cpu or auto, or run on a machine with one"
         )
-    index = int(target.device.partition(":")[2] or 0) if target.device != "auto" else 0
-    if index >= torch.cuda.device_count():
+    if index >= count:
         raise OpcostError(
-            f"the target asks for device {target.device!r}; there are {torch.cuda.device_count()} "
-            f"CUDA devices here, cuda:0 to cuda:{torch.cuda.device_count() - 1}"
+            f"the target asks for device {target.device!r}; there are {count} {kind.name.upper()} "
+            f"devices here, {kind.name}:0 to {kind.name}:{count - 1}"
         )
-    return CudaDevice(index)
+    return device_class(index)

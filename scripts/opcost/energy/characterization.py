@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from opcost.energy.load import SYSTEM_CLOCK, Clock, Load
 from opcost.energy.meter import Meter
-from opcost.energy.sampling import SYSTEM_CLOCK, Clock, Load, Sampler
+from opcost.energy.sampling import Sampler
 from opcost.energy.sensor_fit import (
     changes,
     correlated_share,
@@ -125,7 +126,7 @@ def _random_load(load: Load, clock: Clock, poll: Callable[[], None]) -> list[tup
         off_s = begin_s + generator.uniform(_SHORTEST_S, _LONGEST_S)
         pending = [load.start(chunk)]
         while pending:
-            pending = [work for work in pending if not work.done()]
+            pending = [done for done in pending if not done()]
             if clock.now_s() < off_s and len(pending) < 2:
                 pending.append(load.start(chunk))
             poll()

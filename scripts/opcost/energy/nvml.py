@@ -4,12 +4,12 @@ Field numbers and their units are those of the NVML reference, section "Field Va
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pynvml
-import torch
 
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_w
 from opcost.energy.sensor import Sensor
@@ -148,7 +148,8 @@ class NvmlMeter(Meter):
         if os.getpid() in pids:
             return len(pids) - 1
         # Within a container the driver may know this process by another number.
-        return max(0, len(pids) - torch.cuda.is_initialized())
+        torch = sys.modules.get("torch")
+        return max(0, len(pids) - bool(torch and torch.cuda.is_initialized()))
 
 
 def device_uuids() -> list[str]:

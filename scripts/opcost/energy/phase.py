@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from opcost.energy.load import SYSTEM_CLOCK, Clock, Load
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
-from opcost.energy.sampling import SYSTEM_CLOCK, Clock, Load, Sampler
+from opcost.energy.sampling import Sampler
 from opcost.energy.sensor import Sensor
 from opcost.energy.shifted import may_alias, shifted_windows
 from opcost.energy.window import Bench, Window, mean, one_window

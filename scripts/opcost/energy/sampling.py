@@ -5,57 +5,19 @@ never starves; between them the meter is read, four times per refresh. A second 
 for the interpreter with the one that launches, and slow down what is measured.
 """
 
-import time
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
-from opcost.devices.device import Pending
+from opcost.energy.load import Clock, Done, Load
 from opcost.energy.meter import Meter
 from opcost.energy.sensor import Sensor
 
 _POLLS_PER_REFRESH = 4
 _CHUNKS_PER_REFRESH = 8
 _IN_FLIGHT = 2
-
-
-class Clock(Protocol):
-    """A monotonic clock, in seconds."""
-
-    def now_s(self) -> float:
-        """Seconds since some fixed moment."""
-
-    def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
-
-
-class SystemClock:
-    """The clock of this machine."""
-
-    def now_s(self) -> float:
-        """Seconds of the monotonic clock."""
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep."""
-        time.sleep(seconds)
-
-
-SYSTEM_CLOCK = SystemClock()
-
-
-class Load(Protocol):
-    """Work that can be repeated for as long as power is measured; ."""
-
-    @property
-    def iteration_s(self) -> float:
-        """Seconds per iteration."""
-
-    def start(self, iterations: int) -> Pending:
-        """Start that many iterations, if the device allows without waiting for them."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +46,7 @@ class Sampler:
         polls = 1 if meter.reads_since_last else _POLLS_PER_REFRESH
         self._interval_s = sensor.refresh_s / polls
         self._chunk = max(1, round(sensor.refresh_s / _CHUNKS_PER_REFRESH / load.iteration_s))
-        self._in_flight: deque[tuple[Pending, int]] = deque()
+        self._in_flight: deque[tuple[Done, int]] = deque()
         # What a meter that reads since last has seen before is not ours.
         self._due_s = clock.now_s() + (self._interval_s if meter.reads_since_last else 0.0)
         self._finished: list[tuple[float, int]] = []
@@ -169,7 +131,7 @@ class Sampler:
         self._in_flight.append((self._load.start(iterations), iterations))
 
     def _retire(self) -> None:
-        while self._in_flight and self._in_flight[0][0].done():
+        while self._in_flight and self._in_flight[0][0]():
             _, iterations = self._in_flight.popleft()
             self._finished.append((self.clock.now_s(), iterations))
 

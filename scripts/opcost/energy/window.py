@@ -10,9 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from opcost.energy.load import Load
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
 from opcost.energy.refreshes import Blocks, blocks
-from opcost.energy.sampling import Load, Refresh, Sampler
+from opcost.energy.sampling import Refresh, Sampler
 from opcost.energy.sensor import Sensor
 from opcost.rows.flags import POWER_DRIFTING, POWER_UNSTEADY, TOO_FEW_REFRESHES
 from opcost.statistics import Estimate

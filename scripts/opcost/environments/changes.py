@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opcost.devices.kinds import kind_of
 from opcost.environments.recorded import device_of, recorded_environment
 
 _LABELS = {
@@ -52,7 +53,8 @@ def changes_between(
     cores and thread library may differ.
     """
     left_out = OF_ONE_DEVICE | {"device"} if any_of_kind else set()
-    if before.get("device", "cpu") != "cpu":
+    kind = kind_of(before.get("device"))
+    if kind is not None and not kind.is_processor:
         left_out |= _OF_A_PROCESSOR
     if before.get("device_uuid_hash") and now.get("device_uuid_hash"):
         left_out |= {"device"}

@@ -1,4 +1,4 @@
-"""One benchmark job: the device's lock, a process of its own, and a row whatever happens.
+"""One job: the device's lock, a process of its own, and a row whatever happens.
 
 The outer process never touches the device: it outlives a crash of the inner one and records it. It
 stays light, unless it is a warm worker: heavy modules are imported inside functions.
@@ -7,7 +7,6 @@ stays light, unless it is a warm worker: heavy modules are imported inside funct
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ from opcost.devices.lock import exclusive
 from opcost.energy.sensor import write_killing_meter
 from opcost.errors import OpcostError, reported
 from opcost.measuring.kept import Kept
+from opcost.measuring.subjects import Subject
+from opcost.measuring.target_files import TargetFiles
 from opcost.measuring.target_identity import expected_device
-from opcost.study import Conditions, ModelDefinition, Target
+from opcost.study import Target
 from opcost.terminal import announce
-from opcost.tuples.manifest import read_record
 from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
@@ -28,19 +28,29 @@ HeldSeconds = Callable[[], float]
 """Answers for how many seconds the job has held its device."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a job measures: the target's name, its conditions, its device's and sensor's files."""
+def subject_job(subject: Subject, files: TargetFiles, replicate: int, output: Path) -> None:
+    """Measure a subject on a target for the `replicate`-th time, from 0 on, and write its row."""
+    kept = Kept()
 
-    target: str
-    conditions: Conditions
-    device_file: Path
-    sensor_file: Path | None = None
+    def measure(held_s: HeldSeconds) -> None:
+        from opcost.measuring import benchmark
+        from opcost.measuring.station import open_station
+        from opcost.planning.progress import measured_line
+        from opcost.rows import records
 
-    @property
-    def timeout_s(self) -> float:
-        """Seconds after which a measurement is given up."""
-        return self.conditions.measurement.timeout_s
+        row = benchmark.measure(subject, open_station(files, kept.meter_fault), kept)
+        row["device_time_s"] = held_s()
+        records.write(output, subject.schema, [row])
+        announce(measured_line(subject.kind, subject.description, row, replicate))
+
+    def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
+        from opcost.rows import records
+
+        row = kept.row_without_power(status, reason)
+        row = row or subject.columns() | _death_columns(files, status, reason)
+        records.write(output, subject.schema, [row | {"device_time_s": held_s()}])
+
+    _run(subject.name, measure, record_death, files.device_file, files.timeout_s, kept)
 
 
 def sensor_job(device: str, target: str, device_file: Path, output: Path) -> None:
@@ -59,74 +69,6 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
         write_killing_meter(output, read_device(device_file), f"{status}: {reason}")
 
     _run(f"sensor of target {target}", measure, record_death, device_file, _SENSOR_TIMEOUT_S)
-
-
-def operator_job(tuple_id: str, manifest_path: Path, place: Place, output: Path) -> None:
-    """Benchmark one operator tuple and write its row."""
-    record = read_record(manifest_path, tuple_id)
-    kept = Kept()
-
-    def measure(held_s: HeldSeconds) -> None:
-        from opcost.measuring import benchmark
-        from opcost.planning.progress import again_line, operator_line
-        from opcost.rows import records, schemas
-
-        device, watch = expected_device(place.conditions.target, place.target, place.device_file)
-        row = benchmark.benchmark_operator(
-            record, device, watch, place.conditions, place.target, place.sensor_file, kept
-        )
-        row["device_time_s"] = held_s()
-        records.write(output, schemas.OPERATOR, [row])
-        line = again_line if output.parent.name == "again" else operator_line
-        announce(line(row))
-
-    def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
-        from opcost.rows import records, schemas
-
-        row = kept.row_without_power(status, reason)
-        row = row or records.operator_columns(record) | _death_columns(place, status, reason)
-        records.write(output, schemas.OPERATOR, [row | {"device_time_s": held_s()}])
-
-    purpose = f"operator tuple {tuple_id}"
-    _run(purpose, measure, record_death, place.device_file, place.timeout_s, kept)
-
-
-def model_job(
-    definition: ModelDefinition, search_path: Path | None, place: Place, output: Path
-) -> None:
-    """Benchmark one whole model and write its row."""
-    kept = Kept()
-
-    def measure(held_s: HeldSeconds) -> None:
-        from opcost.measuring import benchmark
-        from opcost.planning.progress import again_line, model_line
-        from opcost.rows import records, schemas
-
-        device, watch = expected_device(place.conditions.target, place.target, place.device_file)
-        row = benchmark.benchmark_model(
-            definition,
-            device,
-            watch,
-            place.conditions,
-            place.target,
-            search_path,
-            place.sensor_file,
-            kept,
-        )
-        row["device_time_s"] = held_s()
-        records.write(output, schemas.MODEL, [row])
-        line = again_line if output.parent.name == "models_again" else model_line
-        announce(line(row))
-
-    def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
-        from opcost.rows import records, schemas
-
-        row = kept.row_without_power(status, reason)
-        row = row or records.model_columns(definition) | _death_columns(place, status, reason)
-        records.write(output, schemas.MODEL, [row | {"device_time_s": held_s()}])
-
-    purpose = f"model {definition.name}"
-    _run(purpose, measure, record_death, place.device_file, place.timeout_s, kept)
 
 
 def _run(
@@ -160,13 +102,13 @@ def _run(
             announce(f"{purpose}: {': '.join(death)}")
 
 
-def _death_columns(place: Place, status: str, reason: str) -> dict[str, Any]:
+def _death_columns(files: TargetFiles, status: str, reason: str) -> dict[str, Any]:
     """What can be said of a measurement by the process that outlived it."""
     from opcost.rows import records
 
-    device = read_device(place.device_file)
+    device = read_device(files.device_file)
     remedy = " (measurement.timeout_s)" if status == "timeout" else ""
-    return records.condition_columns(place.conditions, place.target) | {
+    return records.condition_columns(files.conditions, files.target) | {
         "device": device.device,
         "device_name": device.device_name,
         "device_uuid_hash": device.device_uuid_hash,

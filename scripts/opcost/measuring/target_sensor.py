@@ -1,7 +1,6 @@
 """The sensor file of a target: its device is opened, kept busy and characterised."""
 
 import json
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -14,13 +13,14 @@ import opcost
 from opcost.devices.device import Device
 from opcost.devices.environment import describe_environment
 from opcost.energy.characterization import characterise, idle_power_w
-from opcost.energy.device_meter import open_meter
 from opcost.energy.limited_meter import open_limited
 from opcost.energy.meter import MeterUnavailable
+from opcost.energy.meters import open_meter, untouched_uuid
 from opcost.energy.sensor import SCHEMA_VERSION, check_document
 from opcost.errors import OpcostError
 from opcost.files import parse_json, write_json
-from opcost.measuring.protocol import WorkloadLoad, calibrate
+from opcost.measuring.timing import calibrate
+from opcost.measuring.trial import WorkloadLoad
 
 
 def characterise_target(name: str, open_device: Callable[[], Device], output: Path) -> None:
@@ -39,7 +39,7 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
         **{name: environment[name] for name in described},
     }
     try:
-        meter = open_limited(partial(open_meter, device))
+        meter = open_limited(partial(open_meter, device.kind.name, device.uuid))
         uuid, idle_w = before_w
         body = characterise(
             meter,
@@ -61,7 +61,7 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
 
 def _matrix_product(device: Device) -> WorkloadLoad:
     """A load that keeps the device busy: one matrix product after the other."""
-    size = 4096 if device.torch_device.type == "cuda" else 256
+    size = device.busy_matrix
     generator = torch.Generator().manual_seed(0)
     matrix = torch.randn(size, size, generator=generator).to(device.torch_device)
     product = torch.empty_like(matrix)
@@ -79,13 +79,11 @@ def _matrix_product(device: Device) -> WorkloadLoad:
 
 def _idle_without_context_w(device: str) -> tuple[str | None, float | None]:
     """(UUID, watts) of a GPU that this process has not touched yet; None where there is none."""
-    if device == "cpu":
-        return None, None
-    from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
-
-    index = device.partition(":")[2] or "0"
+    kind, _, index = device.partition(":")
     try:
-        uuid = visible_uuid(index, device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-        return uuid, idle_power_w(open_limited(partial(NvmlMeter, uuid)))
+        uuid = untouched_uuid(kind, index)
+        if uuid is None:
+            return None, None
+        return uuid, idle_power_w(open_limited(partial(open_meter, kind, uuid)))
     except MeterUnavailable:
         return None, None

@@ -101,6 +101,11 @@ def footprint(device: Device) -> int:
     return CACHES_PER_FOOTPRINT * (device.last_level_cache_bytes or _ASSUMED_CACHE_BYTES)
 
 
+def caches_bytes(device: Device) -> int:
+    """Bytes of the device's last-level cache, or as many as it is taken to have."""
+    return footprint(device) // CACHES_PER_FOOTPRINT
+
+
 def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation:
     match cache_state:
         case "cold":

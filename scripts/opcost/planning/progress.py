@@ -53,25 +53,15 @@ def extraction_line(tuples: ModelTuples) -> str:
     )
 
 
-def operator_line(row: Mapping[str, Any]) -> str:
-    """One measured operator tuple."""
-    return f"[operator] {row['target']}  {result(row)}  {row['description']}"
-
-
-def again_line(row: Mapping[str, Any]) -> str:
-    """One operator tuple or whole model, measured a second time."""
-    name = row["description"] if "description" in row else row["model"]
-    return f"[again] {row['target']}  {result(row)}  {name}"
+def measured_line(kind: str, description: str, row: Mapping[str, Any], replicate: int = 0) -> str:
+    """One measured subject, an operator or a model: `again` where it is not the first time."""
+    word = "again" if replicate else kind
+    return f"[{word}] {row['target']}  {result(row)}  {description}"
 
 
 def overhead_line(target: str, columns: Mapping[str, Any]) -> str:
     """What a call costs beyond its operator, measured a second time."""
     return f"[again] {target}  {_timed(OVERHEADS['call'].read(columns))}  overhead of a call"
-
-
-def model_line(row: Mapping[str, Any]) -> str:
-    """One measured whole model."""
-    return f"[model] {row['target']}  {result(row)}  {row['model']}"
 
 
 def result(row: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from opcost.devices.kinds import kind_of
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
 from opcost.text import shortened
@@ -103,9 +104,10 @@ def settings_of(conditions_json: str) -> dict[str, Any]:
     return dict(_settings(conditions_json))
 
 
-def on_processor(row: Row) -> bool:
-    """Whether the row's target is a processor; unknown of imported rows."""
-    return _settings(row["conditions_json"]).get("target.device") == "cpu"
+def host_sets_pace(row: Row) -> bool:
+    """Whether calls add to the time on the row's target; not known of imported rows and `auto`."""
+    kind = kind_of(_settings(row["conditions_json"]).get("target.device"))
+    return kind is not None and kind.host_sets_pace
 
 
 def conditions_id(row: Row) -> str | None:

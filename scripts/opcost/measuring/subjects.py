@@ -1,0 +1,167 @@
+"""What is measured: an operator or a model, each set up in its own way, and measured alike.
+
+Classes are light: a job describes its subject in a process that outlives the measurement, and only
+the process that measures imports PyTorch.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opcost.models.definition import ModelDefinition
+from opcost.rows.flags import DEGENERATE_VALUES, FOOTPRINT_WITHIN_CACHE, VALUE_DEPENDENT
+from opcost.study import MeasurementSettings
+from opcost.tuples.tuple_record import TupleRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from opcost.measuring.station import Station
+    from opcost.measuring.timing import Workload
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """A subject that is ready to be timed.
+
+    `columns` describe it; `find_flags` is asked when it was timed, for each flag whether it holds.
+    """
+
+    workload: "Workload"
+    columns: Mapping[str, Any]
+    find_flags: Callable[[], Mapping[str, bool]]
+
+
+class Subject(ABC):
+    """What a row is about. `name` says it to a person, `kind` is the word before its result."""
+
+    kind: str
+    name: str
+    description: str
+
+    @property
+    @abstractmethod
+    def schema(self) -> "pa.Schema":
+        """Of its rows."""
+
+    @abstractmethod
+    def columns(self) -> dict[str, Any]:
+        """The columns that say which subject it is."""
+
+    def settings(self, settings: MeasurementSettings) -> MeasurementSettings:
+        """A target's settings, as far as they differ for this subject."""
+        return settings
+
+    @abstractmethod
+    def set_up(self, station: "Station") -> SetUp:
+        """Make what is timed. Whatever it raises makes a row with that failure."""
+
+
+class OperatorSubject(Subject):
+    """One operator tuple."""
+
+    kind = "operator"
+
+    def __init__(self, record: TupleRecord) -> None:
+        self.record = record
+        self.name = f"operator tuple {record.operator_tuple.tuple_id}"
+        self.description = str(record.operator_tuple)
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """Of rows of operators."""
+        from opcost.rows import schemas
+
+        return schemas.OPERATOR
+
+    def columns(self) -> dict[str, Any]:
+        """Which tuple it is."""
+        from opcost.rows import records
+
+        return records.operator_columns(self.record)
+
+    def set_up(self, station: "Station") -> SetUp:
+        """Operands where the cache state has them."""
+        from opcost.measuring.operands import degenerate
+        from opcost.measuring.workload import caches_bytes, operator_workload
+
+        settings, device = station.conditions.measurement, station.device
+        workload = operator_workload(self.record, device, settings.cache_state, settings.seed)
+        operands = workload.operands
+        within = operands.footprint_bytes < caches_bytes(device)
+        return SetUp(
+            workload,
+            {
+                "footprint_bytes": operands.footprint_bytes,
+                "operand_sets": len(operands.calls),
+                "parameters": list(self.record.parameters),
+            },
+            lambda: {
+                FOOTPRINT_WITHIN_CACHE: settings.cache_state == "cold" and within,
+                DEGENERATE_VALUES: degenerate(operands.calls[0]),
+                VALUE_DEPENDENT: self.record.value_dependent,
+            },
+        )
+
+
+class ModelSubject(Subject):
+    """One whole model; `search_path` is the folder of its code."""
+
+    kind = "model"
+
+    def __init__(self, definition: ModelDefinition, search_path: Path | None = None) -> None:
+        self.definition, self.search_path = definition, search_path
+        self.name = f"model {definition.name}"
+        self.description = definition.name
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """Of rows of models."""
+        from opcost.rows import schemas
+
+        return schemas.MODEL
+
+    def columns(self) -> dict[str, Any]:
+        """Which model it is."""
+        from opcost.rows import records
+
+        return records.model_columns(self.definition)
+
+    def settings(self, settings: MeasurementSettings) -> MeasurementSettings:
+        """Longer: it is one row, which all sums are compared with."""
+        return dataclasses.replace(
+            settings,
+            min_time_s=settings.model_time_s,
+            max_time_s=max(settings.max_time_s, 2 * settings.model_time_s),
+        )
+
+    def set_up(self, station: "Station") -> SetUp:
+        """The model and copies of it, supervised for what its code does to its measurement."""
+        from opcost.measuring.supervision import Supervision, check_inputs_fit
+        from opcost.measuring.workload import model_workload
+        from opcost.models import construction
+        from opcost.tuples.replay import tensors_in_tree
+
+        device = station.device
+        check_inputs_fit(self.definition, device)
+        supervision = Supervision(self.definition.name)
+        module = construction.build(self.definition, self.search_path).to(device.torch_device)
+        supervision.settle()
+        inputs = construction.example_inputs(self.definition)
+        cache_state = station.conditions.measurement.cache_state
+        workload = model_workload(module, inputs, device, cache_state)
+        supervision.before_timing(workload.output)
+
+        def find_flags() -> dict[str, bool]:
+            output, flags = supervision.after_timing(workload.output)
+            finite = all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(output))
+            return {**dict.fromkeys(flags, True), DEGENERATE_VALUES: not finite}
+
+        columns = {
+            "footprint_bytes": workload.footprint_bytes,
+            "operand_sets": workload.rotation,
+        }
+        return SetUp(workload, columns, find_flags)

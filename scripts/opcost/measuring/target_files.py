@@ -1,0 +1,37 @@
+"""What a job knows of its target before it opens the device."""
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from opcost.study import Conditions
+
+
+@dataclass(frozen=True)
+class TargetFiles:
+    """A target's name and conditions, and the files of its device and of its power sensor."""
+
+    target: str
+    conditions: Conditions
+    device_file: Path
+    sensor_file: Path | None = None
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds after which a measurement is given up."""
+        return self.conditions.measurement.timeout_s
+
+    @staticmethod
+    def add_arguments(parser: ArgumentParser) -> None:
+        """Those of each script that measures, and `--output`."""
+        parser.add_argument("--target", required=True)
+        parser.add_argument("--device", type=Path, required=True)
+        parser.add_argument("--sensor", type=Path, required=True)
+        parser.add_argument("--conditions", type=Conditions.from_json, required=True)
+        parser.add_argument("--output", type=Path, required=True)
+
+    @classmethod
+    def from_arguments(cls, arguments: Namespace) -> Self:
+        """What these arguments say."""
+        return cls(arguments.target, arguments.conditions, arguments.device, arguments.sensor)

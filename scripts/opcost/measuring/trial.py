@@ -1,0 +1,163 @@
+"""The trial: how a workload's time and power are measured.
+
+    calibrate -> warm up -> time (batches) -> idle -> lead-in -> window -> idle
+                            |  time_s     |  |    without a meter: none       |
+
+Time and power are measured in separate phases of the same steady loop, so that reading a sensor
+costs no time that is measured. Energy per iteration is time per iteration x mean power
+(energy/phase.py). A trial that a passing physical cause spoilt is repeated.
+"""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from opcost import statistics
+from opcost.devices.device import Device
+from opcost.energy.load import Done
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.phase import PowerMeasurement, measure_power
+from opcost.measuring.station import Station
+from opcost.measuring.timing import TimeMeasurement, Workload, find_flags, time_workload
+from opcost.rows.flags import spoiled
+from opcost.statistics import Estimate
+from opcost.study import MeasurementSettings
+
+
+@dataclass
+class Trial:
+    """The result of measuring one workload. `power` is None where `power_reason` says why.
+
+    It `started_at` and `ended_at` with its repeats.
+    """
+
+    time: TimeMeasurement
+    power: PowerMeasurement | None
+    power_reason: str | None
+    flags: list[str] = field(default_factory=list)
+    repeats: int = 0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def energy(self) -> Estimate | None:
+        """Gross joules per iteration."""
+        if self.power is None:
+            return None
+        return statistics.product(self.time.estimate, self.power.estimate)
+
+
+class Listener:
+    """What hears how far a trial is; this one does nothing about it."""
+
+    def opening_meter(self) -> None:
+        """The meter is about to be opened."""
+
+    def timing(self) -> None:
+        """Time is about to be measured."""
+
+    def timed(self, trial: Trial) -> None:
+        """Power is about to be measured; this is the trial if it should not be."""
+
+
+def run_trial(
+    workload: Workload,
+    station: Station,
+    settings: MeasurementSettings,
+    listener: Listener | None = None,
+) -> Trial:
+    """Measure a workload's time and, where the station has a meter, its power.
+
+    A spoilt trial is repeated up to `max_repeats` times; the last one counts.
+    """
+    repeats, started_at = 0, datetime.now(UTC)
+    listener = listener or Listener()
+    device, watch, clock = station.device, station.watch, station.clock
+    with _no_garbage_collection():
+        while True:
+            opened = _open(station, listener)
+            timing = time_workload(workload, device, watch, settings, clock)
+            trial = Trial(timing, None, opened.fault)
+            trial.flags = find_flags(trial.time, device, watch)
+            trial.repeats, trial.started_at, trial.ended_at = repeats, started_at, datetime.now(UTC)
+            if opened.meter is not None:
+                listener.timed(trial)
+                load = WorkloadLoad(workload, device, trial.time.estimate.value)
+                _add_power(trial, load, station, opened.meter, opened.began, settings)
+            spoilt = trial.time.counts_disturbed or spoiled(trial.flags)
+            trial.ended_at = datetime.now(UTC)
+            if repeats == settings.max_repeats or not spoilt:
+                return trial
+            repeats += 1
+            clock.sleep(settings.repeat_pause_s)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A meter and the device's state when it was opened, or why there is none."""
+
+    meter: Meter | None
+    began: DeviceState
+    fault: str | None = None
+
+
+def _open(station: Station, listener: Listener) -> _Opened:
+    listener.opening_meter()
+    try:
+        meter = station.open_meter()
+        return _Opened(meter, meter.state())
+    except Exception as error:
+        return _Opened(None, DeviceState(), _reason(error))
+    finally:
+        listener.timing()
+
+
+def _add_power(
+    trial: Trial,
+    load: "WorkloadLoad",
+    station: Station,
+    meter: Meter,
+    began: DeviceState,
+    settings: MeasurementSettings,
+) -> None:
+    """Measure power as well. Time stays what it is, whatever becomes of this."""
+    try:
+        sensor = station.find_sensor(meter)
+        trial.power = measure_power(load, meter, sensor, settings, station.clock, began)
+        trial.flags += trial.power.flags
+    except Exception as error:
+        trial.power_reason = _reason(error)
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no power: what the meter says, or whatever else went wrong with it."""
+    if isinstance(error, MeterUnavailable):
+        return str(error)
+    return f"power could not be measured: {type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True)
+class WorkloadLoad:
+    """A workload as the load of a power measurement."""
+
+    workload: Workload
+    device: Device
+    iteration_s: float
+
+    def start(self, iterations: int) -> Done:
+        """Start that many iterations on the device."""
+        return self.device.start(lambda: self.workload.run(iterations))
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
