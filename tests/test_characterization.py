@@ -188,7 +188,7 @@ def test_a_sensor_file_without_content_is_refused(tmp_path, content):
 
 def test_a_sensor_like_no_other_is_not_used(cpu, tmp_path, monkeypatch):
     meter = SimpleNamespace(name="odd", assumed=None, missing={}, reads_since_last=False)
-    monkeypatch.setattr(target_sensor, "open_meter", lambda _: meter)
+    monkeypatch.setattr(target_sensor, "open_meter", lambda *_: meter)
     monkeypatch.setattr(
         target_sensor, "characterise", lambda *_, **__: {"meter": "odd", "x": math.nan}
     )
@@ -209,7 +209,7 @@ def test_a_device_without_a_meter_is_a_file_that_says_so(cpu, tmp_path, monkeypa
 
 def test_readings_that_cannot_be_reckoned_with_are_no_meter(cpu, card, tmp_path, monkeypatch):
     card.reset()
-    monkeypatch.setattr(target_sensor, "open_meter", lambda _: NvmlMeter(UUID))
+    monkeypatch.setattr(target_sensor, "open_meter", lambda *_: NvmlMeter(UUID))
     monkeypatch.setattr(target_sensor, "_matrix_product", lambda _: None)
     monkeypatch.setattr(target_sensor, "characterise", lambda *_, **__: 1 / 0)
     characterise_target("cpu", lambda: cpu, tmp_path / "sensor.json")

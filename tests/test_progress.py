@@ -1,7 +1,7 @@
 """A person sees which tuple, how many are left, and for how long."""
 
 import pytest
-from opcost.planning.progress import Pace, model_line, operator_line, result
+from opcost.planning.progress import Pace, measured_line, result
 from opcost.text import seconds
 
 ROW = {
@@ -52,13 +52,18 @@ def test_the_last_one_has_nothing_left():
 
 
 def test_a_measurement_is_one_line():
-    assert operator_line(ROW) == "[operator] local       2 us ± 5.0%  relu(4x4)"
+    line = measured_line("operator", "relu(4x4)", ROW)
+    assert line == "[operator] local       2 us ± 5.0%  relu(4x4)"
 
 
 def test_failures_are_shown_as_what_they_are():
     failed = {"status": "out_of_memory", "error": "too large"}
     assert result(failed) == "out_of_memory: too large"
-    assert "out_of_memory" in model_line({**ROW, **failed})
+    assert "out_of_memory" in measured_line("model", "mine", {**ROW, **failed})
+
+
+def test_a_later_replicate_is_told_apart():
+    assert measured_line("model", "mine", ROW, replicate=1).startswith("[again] local ")
 
 
 def test_energy_is_shown_where_there_is_some():

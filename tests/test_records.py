@@ -197,7 +197,6 @@ def test_a_table_is_made_without_pandas_which_still_reads_it():
     code = """
 import sys
 from opcost.arrow import leave_pandas_out
-from tests.stations import station_of
 import pyarrow as pa
 leave_pandas_out()
 table = pa.table({"a": [1, None]})

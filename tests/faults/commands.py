@@ -176,7 +176,10 @@ def many_rows(study: Study) -> Found:
     repeated = pa.concat_tables([table] * (100_000 // len(table))).combine_chunks()
     texts = [TUPLE % number for number in range(len(repeated))]
     ids = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts]
-    for name, values in (("tuple_id", ids), ("canonical_json", texts)):
+    operators = ["aten.relu.default"] * len(texts)
+    for name, values in zip(
+        ("tuple_id", "canonical_json", "operator"), (ids, texts, operators), strict=True
+    ):
         repeated = repeated.set_column(repeated.column_names.index(name), name, pa.array(values))
     rows.write(path, repeated)
     plain_s = seconds_of(study.python(PLAIN, path))

@@ -12,7 +12,7 @@ from tests.faults.verdicts import message
 
 METER = """
 import os, runpy, signal, sys, time
-import opcost.energy.meters as device_meter
+import opcost.energy.meters as meters
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
 from opcost.energy.sensor import Sensor
 
@@ -52,14 +52,14 @@ class Faulty(Meter):
     def readings(self):
         return {self.name: self.power_w}
 
-def open_meter(device):
+def open_meter(kind, uuid):
     if FAULT == "init":
         time.sleep(10**6)
     if FAULT == "refused":
         raise MeterUnavailable("NVML: Insufficient Permissions")
     return Faulty()
 
-device_meter.open_meter = open_meter
+meters.open_meter = open_meter
 sys.argv = sys.argv[1:]
 sys.path.insert(0, os.path.dirname(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")
