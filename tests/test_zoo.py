@@ -20,7 +20,6 @@ from opcost.tuples.recorder import Recorder
 
 from tests.stations import station_of
 
-SCHEMAS = Path("workflow/schemas")
 TARGETS = {"local": {"device": "cpu"}}
 
 
