@@ -103,13 +103,13 @@ def test_the_overhead_of_calls_is_in_the_estimate_and_stated_apart(
     assert comparison["operators_time_s"] == pytest.approx(4e-3)
     assert comparison["overhead_time_s"] == pytest.approx(overhead_s)
     assert comparison["estimate_time_s"] == pytest.approx(4e-3 + overhead_s)
-    assert "The sum contains the overhead of calls" in summarise([comparison], [])
+    assert "The sum contains call overhead" in summarise([comparison], [])
 
 
 def test_an_overhead_that_was_measured_under_disturbances_is_said_to_be(compare):
     comparison, _ = compare(**OVERHEAD, core_cache_bytes=0)
     disturbed, _ = compare(**OVERHEAD | {"overhead_disturbed": True}, core_cache_bytes=0)
-    said = "Something else slowed the core all the time in which the overhead of calls was measured"
+    said = "There was interference all the time in which call overhead was measured"
     assert said not in summarise([comparison], [])
     assert said in summarise([disturbed], [])
 
@@ -192,13 +192,13 @@ def test_what_does_not_reproduce_widens_the_intervals(compare):
     assert half_width == pytest.approx(5e-3 * (0.01**2 + (1.96 * 0.1) ** 2) ** 0.5, 1e-3)
     assert noisy["estimate_time_s"] == exact["estimate_time_s"]
     assert noisy["time_relative_error_ci_high"] > exact["time_relative_error_ci_high"] + 0.1
-    assert "operators measured again at the end differed by 10.0%" in summarise([noisy], [])
+    assert "with a spread of 10.0% between replicates" in summarise([noisy], [])
 
 
 @pytest.mark.parametrize(("spread", "advised"), [(0.05, False), (0.3, True)])
 def test_a_summary_of_what_hardly_reproduces_says_what_to_do(compare, spread, advised):
     comparison, _ = compare(spread=spread)
-    assert ("run again when it is quiet" in summarise([comparison], [])) == advised
+    assert ("run again when it is idle" in summarise([comparison], [])) == advised
 
 
 @pytest.mark.parametrize("any_of_kind", [False, True])
@@ -299,10 +299,10 @@ def test_people_read_a_table_with_every_caveat(compare):
     assert "4 ms ± 0.6%" in text
     assert "5 ms ± 1.0%" in text
     assert "-20.0% ±" in text
-    assert "No energy for all models: simulated: no meter." in text
-    assert "Whole models flagged disturbed: tiny_cnn (something else slowed the core" in text
+    assert "No energy: simulated: no meter." in text
+    assert "Whole models flagged disturbed: tiny_cnn (interference slowed the core" in text
     assert "Tuples flagged drifting: 1 of tiny_cnn" in text
-    assert "wider interval than asked for: 1 of tiny_cnn" in text
+    assert "wider interval than requested: 1 of tiny_cnn" in text
     assert "conv2d 40% (2 calls)" in text
 
 
@@ -311,9 +311,10 @@ def test_of_many_models_caveats_name_those_they_matter_to_most(compare):
     rows = [comparison | {"model": f"m{n}", "unconverged_tuples": n} for n in range(10)]
     text = summarise(rows, [])
     assert (
-        "wider interval than asked for: 4 of m4, 5 of m5, 6 of m6, 7 of m7, 8 of m8, 9 of m9, "
+        "wider interval than requested: 4 of m4, 5 of m5, 6 of m6, 7 of m7, 8 of m8, 9 of m9, "
         "less of 3 others." in text
     )
+    assert "No energy for all models: simulated: no meter." in text
     assert "Whole models flagged disturbed: m0, m1, m2, m3, m4, m5, 4 others (" in text
 
 
@@ -337,4 +338,4 @@ def test_the_figure_shows_operators_and_the_whole(compare, tmp_path):
 def test_the_figure_shows_the_overhead_of_calls_where_there_is_one(compare, tmp_path):
     comparison, shares = compare(**OVERHEAD, core_cache_bytes=2**20)
     draw(tmp_path / "figure.svg", [comparison], shares)
-    assert "overhead of calls" in (tmp_path / "figure.svg").read_text()
+    assert "call overhead" in (tmp_path / "figure.svg").read_text()

@@ -145,7 +145,7 @@ def test_people_read_times_with_intervals_and_where_they_go(cnn, tmp_path):
     assert answer.exit_code == 0, answer.output
     assert "tiny_cnn on 1x3x8x8: 4 calls of 3 operator tuples, 1 call of views" in answer.output
     assert re.search(r"local +Simulated +4\.\d+ ms ± 2\.\d%", answer.output)
-    assert "with a spread of 2.0% between measurements" in answer.output
+    assert "with a spread of 2.0% between replicates" in answer.output
     assert "No energy: simulated: no meter." in answer.output
     assert "conv2d" in answer.output
     assert "To measure" not in answer.output

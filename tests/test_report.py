@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.report import power, roofline
-from opcost.report.agreement import agreement, flagged_wholes, missing
+from opcost.report.agreement import agreement, all_caveats
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import module_groups
 from opcost.report.operator_costs import stacks
@@ -23,7 +23,7 @@ from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MOST_MARKS, scatter
-from opcost.rows.quantities import ENERGY, TIME
+from opcost.rows.quantities import TIME
 
 from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
@@ -66,22 +66,24 @@ def test_the_verdict_counts_the_models_that_can_be_compared(results):
 
 
 def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):
-    [failed] = missing(results, TIME)
+    caveats = all_caveats(results)
+    [failed] = [each for each in caveats if "1 of 20 operator tuples failed" in each[1]]
     assert failed[0] == "large_gpu, small_gpu, processor"
-    assert failed[1].startswith("1 of 20 operator tuples failed")
-    assert failed[2] == "first"
-    assert ("processor", NO_SENSOR, "second, third") in missing(results, ENERGY)
+    assert failed[1].startswith("No time for first: ")
+    assert ("processor", f"No energy for second, third: {NO_SENSOR}.") in caveats
 
 
 def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
-    assert flagged_wholes(results) == []
+    said = "Whole models flagged"
+    assert not any(said in caveat for _, caveat in all_caveats(results))
     rows = [
         {**row, "reference_flags": ["disturbed"] if row["model"] in ("first", "third") else []}
         for row in results.compared("processor")
     ]
-    [(target, flag, meaning, models)] = flagged_wholes(replace(results, comparison=rows))
-    assert (target, flag, models) == ("processor", "disturbed", "first, third")
-    assert "something else slowed the core" in meaning
+    flagged = all_caveats(replace(results, comparison=rows))
+    [(target, caveat)] = [each for each in flagged if said in each[1]]
+    assert target == "processor"
+    assert caveat.startswith("Whole models flagged disturbed: first, third (interference slowed")
 
 
 def test_a_stack_adds_up_to_the_sum_over_the_operators(results):

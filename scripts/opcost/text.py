@@ -1,7 +1,7 @@
 """Numbers and tables as people read them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from opcost.statistics import Estimate
 
@@ -29,6 +29,14 @@ def duration(value: float) -> str:
 def counted(number: int, noun: str) -> str:
     """The number and the noun, which adds an s to be more than one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """From pairs of a text and a name: each text once, with all its names."""
+    found: dict[str, list[str]] = {}
+    for text, name in pairs:
+        found.setdefault(text, []).append(name)
+    return found
 
 
 def percent(share: float | None) -> str:

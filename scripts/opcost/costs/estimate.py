@@ -22,7 +22,7 @@ from typing import Any
 
 from opcost import statistics
 from opcost.costs.displacement import displaced_calls
-from opcost.costs.terms import Row, Term, total_flops, why_incomplete
+from opcost.costs.terms import Row, Term, flops_of, why_incomplete
 from opcost.rows import alike
 from opcost.rows.columns import ANSWER, OVERHEAD
 from opcost.rows.quantities import ENERGY, OVERHEADS, TIME, Quantity
@@ -176,7 +176,7 @@ class ModelEstimate:
             "filtered_tuples": sum(term.filtered for term in self.terms),
             "unconverged_tuples": sum(row["converged"] is False for row in self.rows),
             "flag_counts": Counter(flag for row in self.rows for flag in row["flags"]),
-            "flops": total_flops(self.terms),
+            "flops": flops_of(self.terms),
             "parameters": self.model.parameters,
             "spread": self.spread,
             "told_differences": alike.told_differences(self.rows),
@@ -196,7 +196,5 @@ def measured_value(row: Row, quantity: Quantity, spread: float | None) -> Estima
 
 
 def _flops_coverage(terms: Sequence[Term]) -> float | None:
-    total = total_flops(terms)
-    if not total:
-        return None
-    return sum(term.calls * (term.record.flops or 0) for term in terms if term.measured) / total
+    total = flops_of(terms)
+    return (flops_of([term for term in terms if term.measured]) or 0) / total if total else None

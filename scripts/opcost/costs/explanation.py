@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,17 @@ class Explanation:
         """The tuples without a result, the most often called first."""
         terms = [term for term in self.estimate.terms if not term.measured]
         return sorted(terms, key=lambda term: -term.calls)
+
+    @cached_property
+    def compared(self) -> dict[str, Any]:
+        """The columns that a comparison would have of the estimate, without a whole model."""
+        return {
+            "model": self.estimate.model.model,
+            **self.estimate.columns(),
+            "time_reason": self.estimate.time_reason,
+            "energy_reason": self.estimate.energy_reason,
+            "reference_flags": None,
+        }
 
     def operators(self) -> list[dict[str, Any]]:
         """The cost by operator, costliest first, views last."""

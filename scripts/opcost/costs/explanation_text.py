@@ -1,18 +1,17 @@
 """What a model costs, as a person reads it."""
 
 import textwrap
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from opcost.costs.caveats import caveats
 from opcost.costs.explanation import Explanation
 from opcost.costs.model_argument import study_lines
-from opcost.costs.summary import disturbed_overhead
 from opcost.models.definition import ModelDefinition
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.text import counted, joules, percent, scaled, seconds, table
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.model_tuples import ModelTuples, total_flops
 from opcost.tuples.operator_tuple import short_name
 
 _MISSING = 10
@@ -42,14 +41,9 @@ def as_text(
 
 
 def _model_line(model: ModelTuples) -> str:
-    counts = model.call_counts()
-    kernels = {key: record for key, record in model.by_id.items() if record.launches_kernel}
-    flops = [record.flops for record in kernels.values()]
-    calls = sum(counts[key] for key in kernels)
-    work = "FLOPs not known for all operators"
-    if None not in flops:
-        total = sum(counts[key] * (record.flops or 0) for key, record in kernels.items())
-        work = scaled(total, "FLOPs", 4)
+    kernels = model.kernels()
+    calls, flops = sum(count for _, count in kernels), total_flops(kernels)
+    work = "unknown FLOPs" if flops is None else scaled(flops, "FLOPs", 4)
     inputs = ", ".join(map(str, model.definition.inputs)) if model.definition else ""
     return (
         f"{model.model}{f' on {inputs}' if inputs else ''}: {counted(calls, 'call')} of "
@@ -63,7 +57,7 @@ def _targets(explanations: Sequence[Explanation]) -> str:
     header = ["target", "device", "time", "energy", "calls", "FLOPs", "tuples"]
     rows = []
     for explanation in explanations:
-        row = explanation.estimate.columns()
+        row = explanation.compared
         rows.append(
             [
                 explanation.target,
@@ -80,15 +74,15 @@ def _targets(explanations: Sequence[Explanation]) -> str:
 
 def _target(explanation: Explanation, top: int, depth: int | None) -> str:
     estimate = explanation.estimate
-    columns = estimate.columns()
     name = f"{explanation.target} ({explanation.conditions_id})"
     lines = [f"Target {name if explanation.conditions_id else explanation.target}, "]
     lines[0] += f"of {explanation.database}"
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
-    for note in _notes(explanation, columns):
+    for note in caveats([explanation.compared]):
         lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-    total_s = estimate.time.value if estimate.time else columns["partial_time_s"] or 0.0
+    partial_s = explanation.compared["partial_time_s"] or 0.0
+    total_s = estimate.time.value if estimate.time else partial_s
     known = "of the sum" if estimate.time else "of what is measured"
     operators = [row for row in explanation.operators() if row["launches_kernel"]]
     lines += ["", *_costs(f"operator ({known})", operators, _operator, total_s, top)]
@@ -96,42 +90,6 @@ def _target(explanation: Explanation, top: int, depth: int | None) -> str:
     lines += ["", *_costs(f"module ({known})", modules, _module, total_s, top)]
     lines += _missing(explanation)
     return "\n".join(lines)
-
-
-def _notes(explanation: Explanation, columns: Mapping[str, Any]) -> list[str]:
-    """What must be known to read the numbers."""
-    estimate = explanation.estimate
-    notes = []
-    if estimate.time_reason:
-        notes.append(f"No time: {estimate.time_reason}.")
-        partial_s = columns["partial_time_s"]
-        if partial_s is not None:
-            notes.append(f"What is measured takes {seconds(partial_s)}, which is no estimate.")
-    if estimate.energy_reason and estimate.energy_reason != estimate.time_reason:
-        notes.append(f"No energy: {estimate.energy_reason}.")
-    if columns["overhead_time_s"]:
-        notes.append(
-            f"{seconds(columns['overhead_time_s'])} of the time are the overhead of calls (Python, "
-            "dispatch, code that the core's cache has lost)."
-            f"{disturbed_overhead(columns)}"
-        )
-    if estimate.spread is not None:
-        notes.append(
-            f"±: half of the 95 % interval, with a spread of {estimate.spread:.1%} between "
-            "measurements."
-        )
-    else:
-        notes.append("±: half of the 95 % interval, without the spread between measurements.")
-    if columns["told_differences"]:
-        notes.append(f"Added up all the same: {columns['told_differences']}.")
-    if columns["unconverged_tuples"]:
-        wide = counted(columns["unconverged_tuples"], "tuple")
-        notes.append(f"With a wider interval than asked for: {wide}.")
-    flags = Counter(columns["flag_counts"])
-    notes += [
-        f"Flagged {flag}: {counted(count, 'tuple')}." for flag, count in sorted(flags.items())
-    ]
-    return notes
 
 
 def _operator(row: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.files import replacing
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.tuples.operator_tuple import short_name
@@ -18,7 +19,7 @@ Row = Mapping[str, Any]
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 _PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 _OTHERS = ("other operators", "#BBBBBB")
-_OVERHEAD = ("overhead of calls", "#E4E4E4")
+_OVERHEAD = (CALL_OVERHEAD, "#E4E4E4")
 _WHOLE = ("whole model", "#444444")
 _BAR = 0.36
 _ERROR_BARS = {"fmt": "none", "ecolor": "black", "capsize": 3, "elinewidth": 1}
@@ -27,7 +28,7 @@ _ERROR_BARS = {"fmt": "none", "ecolor": "black", "capsize": 3, "elinewidth": 1}
 def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
     """Write the figure (SVG): each model's operators, stacked, above the whole model.
 
-    A row of panels for each target: time, with the overhead of calls, and, where any was measured,
+    A row of panels for each target: time, with call overhead, and, where any was measured,
     energy. Error bars are 95 % intervals. A stack that is not complete says how many of its tuples
     it holds.
     """

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from opcost.costs.terms import Term, total_flops
+from opcost.costs.terms import Term, flops_of
 from opcost.tuples.model_tuples import ModelTuples
 
 
@@ -56,7 +56,7 @@ def _costs(terms: Sequence[Term]) -> dict[str, Any]:
         "measured_tuples": sum(term.measured for term in terms),
         "time_s": _sum(terms, "time_s") if complete else None,
         "energy_j": _sum(terms, "energy_j") if complete else None,
-        "flops": total_flops(terms),
+        "flops": flops_of(terms),
         "bytes": sum(term.calls * term.record.bytes for term in terms),
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.model_tuples import ModelTuples, total_flops
 from opcost.tuples.tuple_record import TupleRecord
 
 Row = Mapping[str, Any]
@@ -35,9 +35,9 @@ def terms_of(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) ->
     `filtered` are the ids of the tuples that the study does not benchmark.
     """
     return [
-        Term(model.by_id[tuple_id], calls, rows.get(tuple_id), tuple_id in filtered)
-        for tuple_id, calls in model.call_counts().items()
-        if model.by_id[tuple_id].launches_kernel
+        Term(record, calls, rows.get(tuple_id), tuple_id in filtered)
+        for record, calls in model.kernels()
+        for tuple_id in [record.operator_tuple.tuple_id]
     ]
 
 
@@ -64,8 +64,6 @@ def why_incomplete(terms: Sequence[Term]) -> str | None:
     return "; ".join(parts)
 
 
-def total_flops(terms: Sequence[Term]) -> int | None:
-    """FLOPs of all calls, or None if those of one tuple are not known."""
-    if any(term.record.flops is None for term in terms):
-        return None
-    return sum(term.calls * (term.record.flops or 0) for term in terms)
+def flops_of(terms: Sequence[Term]) -> int | None:
+    """FLOPs of all calls, or None if those of one tuple are unknown."""
+    return total_flops((term.record, term.calls) for term in terms)

@@ -8,27 +8,22 @@ from typing import Any
 
 import altair as alt
 
-from opcost.costs.summary import disturbed_overhead
+from opcost.costs.caveats import caveats
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, Figure, figure, targets_scale
-from opcost.rows.flags import meaning
 from opcost.rows.quantities import TIME, Quantity
-from opcost.text import difference, percent, scaled
+from opcost.text import difference, names_by_text, percent, scaled
 
 _STEP = 16
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Time or energy: a sentence for each target, a table of models, and what is missing and why.
-
-    `reasons` are (targets, reason, models), each reason once.
-    """
+    """Time or energy: a sentence for each target, and a table of models."""
 
     quantity: Quantity
     verdicts: dict[str, str]
     table: list[dict[str, str]] = field(default_factory=list)
-    reasons: list[tuple[str, str, str]] = field(default_factory=list)
     figure: Figure | None = None
 
 
@@ -45,7 +40,6 @@ def agreement(results: Results, quantity: Quantity) -> Agreement:
         quantity,
         verdicts,
         [_cells(row, quantity) for row in results.comparison] if known or measured else [],
-        missing(results, quantity),
         _figure(results, quantity) if known else None,
     )
 
@@ -68,34 +62,19 @@ def verdict(rows: Sequence[Row], quantity: Quantity) -> str:
     if limits:
         agree = sum(low <= 0 <= high for low, high in limits)
         text += f" The 95 % interval of the difference contains zero for {agree} of {len(limits)}."
-    return text + disturbed_overhead(rows[0])
+    return text
 
 
-def missing(results: Results, quantity: Quantity) -> list[tuple[str, str, str]]:
-    """(targets, reason, models) of what could not be had; each reason of the same models once."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for target in results.targets:
-        rows = results.compared(target)
-        by_reason: dict[str, list[str]] = {}
-        for row in rows:
-            if row[f"{quantity}_reason"] is not None:
-                by_reason.setdefault(row[f"{quantity}_reason"], []).append(row["model"])
-        for reason, models in by_reason.items():
-            names = "all models" if len(models) == len(rows) else ", ".join(models)
-            found.setdefault((reason, names), []).append(target)
-    return [(", ".join(targets), reason, names) for (reason, names), targets in found.items()]
-
-
-def flagged_wholes(results: Results) -> list[tuple[str, str, str, str]]:
-    """(target, flag, its meaning, models) of measurements of whole models that have a flag."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in results.comparison:
-        for flag in row["reference_flags"] or ():
-            found.setdefault((row["target"], flag), []).append(row["model"])
-    return [
-        (target, flag, meaning(flag), ", ".join(models))
-        for (target, flag), models in sorted(found.items())
-    ]
+def all_caveats(results: Results) -> list[tuple[str, str]]:
+    """(targets, caveat) of all sums, each caveat once."""
+    models = len(results.models)
+    found = names_by_text(
+        (caveat, target)
+        for target in results.targets
+        if results.compared(target)
+        for caveat in caveats(results.compared(target), most=models)
+    )
+    return [(", ".join(targets), caveat) for caveat, targets in found.items()]
 
 
 def _cells(row: Row, quantity: Quantity) -> dict[str, str]:

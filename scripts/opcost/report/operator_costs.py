@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.report.results import Results, Row
 from opcost.report.theme import (
     EDGE,
@@ -24,7 +25,7 @@ from opcost.report.theme import (
 from opcost.rows.quantities import TIME, Quantity
 from opcost.tuples.operator_tuple import short_name
 
-_OTHERS, _OVERHEAD, _WHOLE = "other operators", "overhead of calls", "whole model"
+_OTHERS, _OVERHEAD, _WHOLE = "other operators", CALL_OVERHEAD, "whole model"
 _ABSOLUTE = 12  # more models than these do not share an axis of seconds
 _WIDE_ENOUGH = 0.13  # as a share of the axis, for a name to be written into a bar
 _HEIGHT = 40

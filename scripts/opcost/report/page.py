@@ -13,9 +13,10 @@ import jinja2
 from markupsafe import Markup
 
 from opcost import __version__
+from opcost.costs import caveats
 from opcost.files import replacing
 from opcost.report import power, raw_charts, roofline
-from opcost.report.agreement import agreement, flagged_wholes
+from opcost.report.agreement import agreement, all_caveats
 from opcost.report.chart_library import chart_library
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import by_module
@@ -72,7 +73,8 @@ def _sections(results: Results) -> dict[str, Any]:
         "targets": results.targets,
         "summary": _summary(results),
         "agreements": [agreement(results, quantity) for quantity in COMPARED],
-        "flagged_wholes": flagged_wholes(results),
+        "caveats": all_caveats(results),
+        "words": caveats,
         "by_operator": list(_by_operator(results)),
         "by_module": list(_by_module(results)),
         "rooflines": {target: roofline.drawn(results, target) for target in results.targets},

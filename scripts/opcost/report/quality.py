@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from opcost.costs.caveats import WIDE
 from opcost.report.results import NOTHING, Results
 from opcost.report.theme import Figure, decades, figure, targets_scale
 from opcost.rows.flags import meaning
@@ -71,7 +72,7 @@ def _facts(results: Results) -> list[list[str]]:
         "operator tuples",
         "measured",
         "failed",
-        "with a wider interval than asked for",
+        f"with {WIDE}",
         "with a flag",
         "half of the 95 % interval of time, median",
         "half of the 95 % interval of power, median",

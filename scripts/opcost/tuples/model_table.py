@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opcost.models import zoo
-from opcost.text import table
-from opcost.tuples.model_tuples import ModelTuples
-from opcost.tuples.tuple_record import TupleRecord
+from opcost.text import names_by_text, table
+from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 Row = Mapping[str, Any]
 
@@ -36,28 +35,18 @@ def _row(model: ModelTuples, holders: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _counts(model: ModelTuples, holders: Mapping[str, int]) -> dict[str, Any]:
-    kernels = {key: record for key, record in model.by_id.items() if record.launches_kernel}
-    counts = model.call_counts()
-    calls = sum(counts[key] for key in kernels)
+    kernels = model.kernels()
+    calls = sum(count for _, count in kernels)
     return {
         "calls": calls,
         "view_calls": len(model.calls) - calls,
         "tuples": len(kernels),
         "view_tuples": len(model.by_id) - len(kernels),
-        "shared_tuples": sum(holders[key] > 1 for key in kernels),
-        "value_dependent_tuples": sum(record.value_dependent for record in kernels.values()),
-        "flops": _flops(kernels, counts),
+        "shared_tuples": sum(holders[record.operator_tuple.tuple_id] > 1 for record, _ in kernels),
+        "value_dependent_tuples": sum(record.value_dependent for record, _ in kernels),
+        "flops": total_flops(kernels),
         "parameters": model.parameters,
     }
-
-
-def _flops(kernels: Mapping[str, TupleRecord], counts: Mapping[str, int]) -> int | None:
-    flops = 0
-    for key, record in kernels.items():
-        if record.flops is None:
-            return None
-        flops += counts[key] * record.flops
-    return flops
 
 
 def as_text(rows: Sequence[Row], unique_tuples: int) -> str:
@@ -88,9 +77,7 @@ def as_text(rows: Sequence[Row], unique_tuples: int) -> str:
 
 def not_extracted(refused: Mapping[str, str]) -> list[str]:
     """Lines that name the models that could not be extracted, each reason once."""
-    by_reason: dict[str, list[str]] = {}
-    for model, reason in refused.items():
-        by_reason.setdefault(reason, []).append(model)
+    by_reason = names_by_text((reason, model) for model, reason in refused.items())
     return [
         f"Not extracted: {', '.join(models)}: {reason}." for reason, models in by_reason.items()
     ]

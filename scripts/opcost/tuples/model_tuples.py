@@ -70,6 +70,21 @@ class ModelTuples:
             counts[index] += 1
         return dict(zip(self.by_id, counts, strict=True))
 
+    def kernels(self) -> list[tuple[TupleRecord, int]]:
+        """The tuples that launch kernels, each with how often the model calls it."""
+        counts = self.call_counts().values()
+        return [pair for pair in zip(self.tuples, counts, strict=True) if pair[0].launches_kernel]
+
+
+def total_flops(calls: Iterable[tuple[TupleRecord, int]]) -> int | None:
+    """FLOPs of tuples that are called so often; None if those of one tuple are unknown."""
+    total = 0
+    for record, count in calls:
+        if record.flops is None:
+            return None
+        total += count * record.flops
+    return total
+
 
 def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
     """Write a model's tuples as a plain-data pickle, whole or not at all."""
