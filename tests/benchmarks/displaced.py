@@ -137,8 +137,8 @@ def norm_after(channels, size, device, watch):
 
     before = {
         "in a loop": nothing,
-        "code displaced": code,
-        "data displaced": data,
+        "code evicted": code,
+        "data evicted": data,
         "both": both,
         "its convolution": producer,
     }

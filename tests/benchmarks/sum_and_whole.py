@@ -216,7 +216,7 @@ def main():
         print(f"{kind}: {low * 1e6:.1f} to {high * 1e6:.1f} us")
     print()
     header = " | ".join(
-        f"{whole} (spread) | " + " | ".join(columns) for whole in ("loop", "copies")
+        f"{whole} (range) | " + " | ".join(columns) for whole in ("loop", "copies")
     )
     print(f"| model | calls | {header} | disturbed |")
     print("|---" * (3 + 2 * (1 + len(columns))) + "|", flush=True)
