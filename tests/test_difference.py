@@ -352,7 +352,7 @@ def test_the_command_exits_with_3_if_something_changed(database, tmp_path):
     quiet = run(before, same)
     assert quiet.exit_code == 0, quiet.output
     assert "0 of 60 operators" in quiet.stdout
-    assert "nothing beyond its uncertainty" in quiet.stdout
+    assert "nothing significant" in quiet.stdout
     changed = run(before, after, "--parquet", tmp_path / "diff.parquet", "--json")
     assert changed.exit_code == 3
     lines = [json.loads(line) for line in changed.stdout.splitlines()]

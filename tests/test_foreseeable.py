@@ -29,17 +29,17 @@ def answer_to(error, capsys):
     [
         (
             OSError(errno.ENOSPC, "No space left on device", "results/a.parquet"),
-            "opcost: results/a.parquet: No space left on device: free some space, and run the "
-            "same command again: what was measured is kept\n",
+            "opcost: results/a.parquet: No space left on device: free some space and run the "
+            "same command again; all measurements are kept\n",
         ),
         (
             OSError(errno.ENOSPC, "No space left on device"),
-            "opcost: standard output: No space left on device: free some space, and run the same "
-            "command again: what was measured is kept\n",
+            "opcost: standard output: No space left on device: free some space and run the same "
+            "command again; all measurements are kept\n",
         ),
         (
             PermissionError(errno.EACCES, "Permission denied", "results"),
-            "opcost: results: Permission denied: give yourself the right to it, or use another "
+            "opcost: results: Permission denied: change its permissions, or use another "
             "folder\n",
         ),
         (
@@ -78,7 +78,7 @@ def test_a_fault_of_opcost_keeps_its_traceback_and_asks_to_be_reported(error, ca
         run_isolated(work, timeout_s=10)
     said = capfd.readouterr().err
     assert "Traceback" in said
-    assert said.endswith("this is a fault of opcost: please report it with the lines above\n")
+    assert said.endswith("this is a bug in opcost: please report it with the lines above\n")
 
 
 @pytest.mark.parametrize("raised_by", ["the writer", "fsync"])

@@ -210,7 +210,7 @@ def test_one_command_merges_and_says_what_it_did(tmp_path):
     for line in (
         f"2 rows in {a}",
         f"3 rows in {b}",
-        "1 of them copies of others",
+        "1 exact copies dropped",
         "1 superseded by a better or newer row",
         "3 rows kept:",
         "local, Simulated, torch 2.15.0, protocol 3, 1 of them failed",
@@ -264,5 +264,5 @@ def test_sources_that_cannot_be_are_named_with_the_remedy(tmp_path, sources):
     table = pq.read_table(path)
     metadata = {**table.schema.metadata, b"opcost.sources": sources}
     pq.write_table(table.replace_schema_metadata(metadata), path)
-    with pytest.raises(OpcostError, match=r"what it was merged of.* merge its databases once more"):
+    with pytest.raises(OpcostError, match=r"its list of sources.* merge its databases again"):
         merge([path], tmp_path / "again.parquet")

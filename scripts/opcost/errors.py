@@ -1,4 +1,4 @@
-"""What opcost says when it cannot go on: the cause, the value found and the remedy."""
+"""Errors for the user: each message gives the cause, the value found and a remedy."""
 
 import contextlib
 import difflib
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from opcost.terminal import drop_output, show_any_text
 
-_SPACE = "free some space, and run the same command again: what was measured is kept"
-_RIGHTS = "give yourself the right to it, or use another folder"
-_KIND = "name a file where a file is expected, and a folder where a folder is"
+_SPACE = "free some space and run the same command again; all measurements are kept"
+_RIGHTS = "change its permissions, or use another folder"
+_KIND = "name a file where a file is expected, and a folder where a folder is expected"
 _MEMORY = "close other programs, or use a machine or a job with more memory"
 _LIMITS = "raise the limit (ulimit -a), or end other programs"
 _STORAGE = "check the disk or the network file system"
@@ -21,7 +21,7 @@ _REMEDIES = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
     errno.EFBIG: _SPACE,
-    errno.EROFS: "use a folder that can be written",
+    errno.EROFS: "use a writable folder",
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
     errno.ENOENT: "check the path",
@@ -38,9 +38,9 @@ _REMEDIES = {
     errno.EIO: _STORAGE,
     errno.ESTALE: _STORAGE,
 }
-"""What to do about the errors of the operating system that a sound program can meet."""
+"""Remedies for operating system errors that are not bugs of opcost."""
 
-_FAULT = "opcost: this is a fault of opcost: please report it with the lines above"
+_FAULT = "opcost: this is a bug in opcost: please report it with the lines above"
 
 
 class OpcostError(Exception):
@@ -48,7 +48,7 @@ class OpcostError(Exception):
 
 
 def closest(value: str, allowed: Iterable[str]) -> str:
-    """A sentence that names the allowed values most like `value`, or all of a short list."""
+    """A sentence with the allowed values closest to `value`, or with all of a short list."""
     names = sorted(allowed)
     matches = difflib.get_close_matches(value, names, n=5, cutoff=0.5)
     if matches:
@@ -57,21 +57,21 @@ def closest(value: str, allowed: Iterable[str]) -> str:
 
 
 def refusal(error: OSError) -> str:
-    """What the operating system refused: the file or folder, its reason and the remedy."""
+    """A message for an operating system error: the file or folder, the reason and a remedy."""
     remedy = _REMEDIES.get(error.errno or 0, _STORAGE)
     if error.filename is not None:
-        place = os.fsdecode(error.filename)
-    else:  # files of ours have a name by `files.replacing`
-        place = "standard output" if remedy in (_SPACE, _STORAGE) else "the system"
-    return f"{place}: {error.strerror}: {remedy}"
+        name = os.fsdecode(error.filename)
+    else:  # `files.replacing` sets the names of opcost's own files
+        name = "standard output" if remedy in (_SPACE, _STORAGE) else "the system"
+    return f"{name}: {error.strerror}: {remedy}"
 
 
 @contextmanager
 def reported(log: str | None = None) -> Iterator[None]:
-    """Show what could be foreseen as its text alone, also in the file `log`, and exit with 1.
+    """Print expected errors without a traceback, also into the file `log`, and exit with 1.
 
-    The traceback of any other exception ends with the request to report it. Standard output whose
-    reader has left is no news.
+    The traceback of any other exception ends with a request to report it. A closed standard output
+    is not reported.
     """
     show_any_text()
     try:
@@ -89,13 +89,13 @@ def reported(log: str | None = None) -> Iterator[None]:
 
 
 def _foreseen(error: Exception) -> str | None:
-    """What to say of an exception that is no fault of opcost's, or None."""
+    """The message for an exception that is not a bug of opcost, or None."""
     if isinstance(error, OpcostError):
         return str(error)
     if isinstance(error, MemoryError):
         return f"there is not enough memory: {_MEMORY}"
     if isinstance(error, UnicodeError):
-        return f"text that is not in the encoding expected ({error}): save it as UTF-8"
+        return f"a text file has an unexpected encoding ({error}): save it as UTF-8"
     if isinstance(error, OSError) and error.errno in _REMEDIES:
         return refusal(error)
     return None
@@ -103,6 +103,6 @@ def _foreseen(error: Exception) -> str | None:
 
 def _show(message: str, log: str | None) -> None:
     if log is not None:
-        with contextlib.suppress(OSError):  # the disk may be full of which the message speaks
+        with contextlib.suppress(OSError):  # the message may be about a full disk
             Path(log).write_text(message + "\n", encoding="utf-8", errors="backslashreplace")
     print(message, file=sys.stderr)

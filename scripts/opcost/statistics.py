@@ -1,6 +1,6 @@
 """Estimates with their uncertainty. Pure functions over plain numbers.
 
-SciPy is imported where it is needed: whoever combines estimates does without.
+SciPy is imported only in functions that use it, because importing it is slow.
 """
 
 import math
@@ -18,7 +18,7 @@ _NORMAL_97_5 = statistics.NormalDist().inv_cdf(0.975)
 class Estimate:
     """A value with a two-sided 95 % confidence interval, in the unit of the data.
 
-    The limits are None where the data are too few to carry an interval.
+    The limits are None if the data are too few for an interval.
     """
 
     value: float
@@ -26,7 +26,7 @@ class Estimate:
     high: float | None
 
     def widened(self, relative_sd: float) -> "Estimate":
-        """With an independent relative error of that standard deviation added in quadrature."""
+        """The estimate with an independent relative error added to its interval in quadrature."""
         if self.low is None or self.high is None:
             return self
         margin = _NORMAL_97_5 * relative_sd * self.value
@@ -37,7 +37,7 @@ class Estimate:
         )
 
     def plus(self, constant: float) -> "Estimate":
-        """Shifted by a number that is known exactly."""
+        """The estimate shifted by an exact number."""
         limits = (None if each is None else each + constant for each in (self.low, self.high))
         return Estimate(self.value + constant, *limits)
 
@@ -52,10 +52,10 @@ class Estimate:
 def median(data: Sequence[float]) -> Estimate:
     """The median with the interval between order statistics, which assumes no distribution.
 
-    The interval (x_k, x_(n+1-k)) holds the median of independent values with probability
+    The interval (x_k, x_(n+1-k)) contains the median of independent values with probability
     1 - 2 P(Binomial(n, 1/2) < k); k is the largest for which that is at least 95 %. Fewer than 6
-    values carry none. (Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2.) Raises
-    statistics.StatisticsError without data.
+    values have no interval. (Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2.)
+    Raises statistics.StatisticsError without data.
     """
     from scipy import special
 
@@ -69,7 +69,7 @@ def median(data: Sequence[float]) -> Estimate:
 
 
 def mean(data: Sequence[float]) -> Estimate:
-    """The mean of independent values, with Student's interval; one value carries none.
+    """The mean of independent values, with Student's interval; a single value has none.
 
     Raises statistics.StatisticsError without data.
     """
@@ -84,7 +84,7 @@ def mean(data: Sequence[float]) -> Estimate:
 
 
 def drifts(data: Sequence[float]) -> bool:
-    """Whether the first and the second half of the data have medians whose intervals part."""
+    """Whether the intervals of the medians of the first and the second half do not overlap."""
     middle = len(data) // 2
     if middle < 6:
         return False
@@ -95,10 +95,11 @@ def drifts(data: Sequence[float]) -> bool:
 
 
 def spread_of_pairs(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """The relative standard deviation of one value among others of the same quantity.
+    """The relative standard deviation between measurements of one quantity.
 
-    From pairs of values of different quantities, robustly: the median of abs(ln(second / first))
-    over what it is for normal values of standard deviation one. None for fewer than 6 pairs.
+    A robust estimate from pairs of measurements of different quantities: the median of
+    abs(ln(second / first)), divided by its value for standard normal data. None for fewer than 6
+    pairs.
     """
     if len(pairs) < 6:
         return None
@@ -119,8 +120,8 @@ def ratio(numerator: Estimate, denominator: Estimate) -> Estimate:
 def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
     """The sum of weight x estimate over independent estimates, half-widths in quadrature.
 
-    A weight multiplies its estimate's error as a whole: all calls of a tuple share one
-    measurement. No interval if one of the terms has none.
+    A weight multiplies its estimate's error, because all calls of a tuple share one
+    measurement. The sum has no interval if one of the terms has none.
     """
     total, below, above, complete = 0.0, 0.0, 0.0, True
     for weight, estimate in terms:
@@ -136,14 +137,14 @@ def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[float]) -> Estimate:
-    """The value that parts the weight in two halves, with the interval of the weighted sign test.
+    """The value that splits the weight in half, with the interval of the weighted sign test.
 
-    Under the test, each value is above the median or below it, as a fair coin falls: the sum of
-    weight x sign has the variance of the sum of squared weights, and is taken as normal. No
-    interval where the limits lie beyond all values. Raises statistics.StatisticsError without data.
+    Under the test, each value is above or below the median with probability 1/2, and the sum of
+    weight x sign is approximately normal with the sum of squared weights as its variance. There is
+    no interval if the limits lie beyond all values. Raises statistics.StatisticsError without data.
     """
     if not len(values):
-        raise statistics.StatisticsError("no values, no median")
+        raise statistics.StatisticsError("the median of no values")
     order = np.argsort(values, kind="stable")
     ordered, share = np.asarray(values)[order], np.asarray(weights)[order]
     below = np.cumsum(share) / share.sum()
@@ -159,8 +160,8 @@ def weighted_median(values: Sequence[float], weights: Sequence[float]) -> Estima
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values, adjusted for their number: rejecting those up to `level` errs once or more
-    often with a probability of at most `level`, however the tests depend on one another.
+    """P-values adjusted for multiple tests: rejecting those up to `level` makes one or more errors
+    with a probability of at most `level`, whatever the dependence between the tests.
 
     Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
     Statistics 6 (1979).

@@ -215,9 +215,7 @@ def main():
         low, high = overhead[f"{kind}_overhead_ci_low_s"], overhead[f"{kind}_overhead_ci_high_s"]
         print(f"{kind}: {low * 1e6:.1f} to {high * 1e6:.1f} us")
     print()
-    header = " | ".join(
-        f"{whole} (range) | " + " | ".join(columns) for whole in ("loop", "copies")
-    )
+    header = " | ".join(f"{whole} (range) | " + " | ".join(columns) for whole in ("loop", "copies"))
     print(f"| model | calls | {header} | disturbed |")
     print("|---" * (3 + 2 * (1 + len(columns))) + "|", flush=True)
     for name in arguments.models:

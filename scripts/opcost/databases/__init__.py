@@ -1,1 +1,1 @@
-"""All measurements of a study in one file, and several such files in one."""
+"""Databases: collecting the measurements of a results folder, reading, and merging."""

@@ -1,7 +1,6 @@
-"""All measurements in one file, each row checked.
+"""Write all measurements into one database, after checking each row.
 
-The database holds whatever was measured, for this study or another: what a study asks for is chosen
-from it (`selection`).
+The database holds every measurement, of this study and others; `selection` selects a study's rows.
 """
 
 import itertools
@@ -24,13 +23,13 @@ def write_database(
 ) -> list[str]:
     """Write the rows of all measurements into one file, in the order of their paths.
 
-    Takes bounded memory. Where `output` exists, rows of files that have not changed since come
-    from it. A row's target is the folder that it lies in, which may have been renamed. Each row
-    learns what is known of its target (`target_columns`).
+    Memory is bounded. If `output` exists, rows of unchanged files are copied from it. A row's
+    target is the name of its file's folder, which may have been renamed. Each row gets the columns
+    of its target (`target_columns`).
 
-    Raises OpcostError, with what to do, for a damaged file among `asked` (without: for any), and
-    for one that is not of the tuple that its path names. Any other such file is left
-    out, and the text returned of it says so; its row in `output`, if any, is kept.
+    Raises OpcostError with a remedy for a damaged file, or one that holds another tuple than its
+    path names, among `asked` (default: all files). Other such files are skipped, and the returned
+    messages name them; their rows in `output`, if any, are kept.
     """
     damages = Damages(asked)
     known = columns_of_targets(measured, damages)
@@ -44,7 +43,7 @@ def write_database(
 def _rows(
     paths: Sequence[Path], earlier: EarlierRows, damages: Damages, files: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these paths; the identities of their files are added to `files`."""
+    """The rows of these paths; appends the identities of their files to `files`."""
     for is_same, group in itertools.groupby(paths, key=earlier.same.__contains__):
         if is_same:
             same = list(group)
@@ -52,7 +51,7 @@ def _rows(
             files.extend(map(identity, same))
             continue
         for path in group:
-            file = identity(path)  # before it is read: one that is written meanwhile differs
+            file = identity(path)  # before reading, so that a concurrent write is detected
             with damages.tolerated(path):
                 row = _checked(path)
             if path not in damages.left_out:
@@ -64,7 +63,7 @@ def _rows(
 
 
 def _checked(path: Path) -> pa.RecordBatch:
-    """The row of a file, which is of the tuple that its path names."""
+    """The row of a file, after checking that it is of the tuple that its path names."""
     table = records.read(path, schemas.OPERATOR)
     if len(table) != 1:
         count = f"{len(table)} rows" if len(table) else "no row"

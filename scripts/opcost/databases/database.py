@@ -1,4 +1,4 @@
-"""Reading a database: every operator measurement in one file, of a study or of several."""
+"""Reading databases of operator measurements."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from opcost.results_folder import DATABASE
 from opcost.rows import records, schemas
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-"""Databases that come with opcost: in a clone a link to data/reference/, whose README says more."""
+"""Databases that come with opcost; in a clone, a link to data/reference/ (see its README)."""
 
 _REMEDY = "name a database that opcost made; {path} is another file"
 
@@ -18,8 +18,8 @@ _REMEDY = "name a database that opcost made; {path} is another file"
 def read_database(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of a database, merged or not, or some of their columns.
 
-    Only of merged ones there are `conditions_id` and `sources`. Raises OpcostError for a file that
-    is no database, or is of a newer opcost.
+    Only merged databases have `conditions_id` and `sources`. Raises OpcostError for a file that is
+    not a database or was written by a newer opcost.
     """
     schema = _schema_of(path)
     chosen = None if columns is None else [name for name in columns if name in schema.names]
@@ -27,9 +27,9 @@ def read_database(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def stream_database(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of a database, merged or not, and its rows in batches of some hundred.
+    """The columns of a database, merged or not, and its rows in batches of a few hundred.
 
-    Raises OpcostError as `read_database` does, for damaged rows when they are come to.
+    Raises OpcostError like `read_database`; for damaged rows, when it reaches them.
     """
     schema = _schema_of(path)
     return schema, records.stream(path, schema, remedy=_REMEDY)
@@ -45,8 +45,7 @@ def _schema_of(path: Path) -> pa.Schema:
 
 
 def default_databases() -> list[Path]:
-    """The databases to answer from if none is named.
-
-    That of the study in the current folder, if it was run, then those that come with opcost.
+    """The databases to use by default: that of the study in the current folder, if there is one,
+    then those that come with opcost.
     """
     return [path for path in [DATABASE] if path.is_file()] + sorted(REFERENCE.glob("*.parquet"))

@@ -1,12 +1,12 @@
-"""When two rows are measurements of the same thing, and which of them is the better.
+"""Duplicate rows in several databases, and which of them to prefer.
 
-They are if they agree in the tuple and in the conditions that they were measured under
-(`rows.alike`). A result is better than a failure; with energy than without; converged than not;
-without flags than with; then the newer one. The measured value itself has no say.
+Rows are duplicates if they agree in tuple and conditions (`rows.alike`). Preferred are results over
+failures, rows with energy, converged rows, rows without flags, and newer rows, in this order. The
+measured value plays no role.
 
-A processor has no serial number. What tells two studies on processors apart is the speed that each
-found at its start (`quiet_sentinel_time_s`), so rows of two such studies are never the same thing.
-A failure that does not even say what it ran on is the same only as a copy of itself.
+A processor has no serial number. The sentinel's baseline (`quiet_sentinel_time_s`) distinguishes
+studies on processors, so rows of two such studies are never duplicates. Failures without a recorded
+device are duplicates only of exact copies.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from opcost.rows.alike import COLUMNS, conditions_id
 
-JUDGED = (
+COMPARED = (
     "tuple_id",
     "status",
     "energy_j",
@@ -30,22 +30,19 @@ JUDGED = (
     "target",
     *COLUMNS,
 )
-"""All columns that say which thing a row is about, and how good it is."""
+"""The columns that decide which rows are duplicates and which of them is preferred."""
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
-def thing(row: Mapping[str, Any]) -> bytes | None:
-    """What was measured, under which conditions, on what: equal for measurements of the same.
-
-    None for a row that does not say on which device it was measured.
-    """
+def measurement_key(row: Mapping[str, Any]) -> bytes | None:
+    """A key of tuple and conditions, equal for duplicates; None for a row without a device."""
     conditions = conditions_id(row)
     return None if conditions is None else bytes.fromhex(row["tuple_id"] + conditions)
 
 
-def quality(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Greater for a better row of the same thing."""
+def preference(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A rank among duplicates; the merge keeps the row with the greatest."""
     return (
         row["status"] == "ok",
         row["energy_j"] is not None,
@@ -56,13 +53,13 @@ def quality(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def digests(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """A hash of each row's content."""
+    """A hash of the content of each row."""
     for values in zip(*map(_texts, batch.columns), strict=True):
         yield hashlib.sha256(repr(values).encode()).digest()[:16]
 
 
 def _texts(column: pa.Array) -> list[Any]:
-    """Values whose text tells them apart; of raw values their bytes, which are faster to have."""
+    """Values with distinct representations; for raw values their bytes, which is faster."""
     if not pa.types.is_list(column.type) or not pa.types.is_floating(column.type.value_type):
         return column.to_pylist()
     values, offsets = np.asarray(column.values), column.offsets.to_pylist()

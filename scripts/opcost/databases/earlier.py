@@ -1,9 +1,9 @@
-"""Rows of an earlier database that are still those of their files.
+"""Reuse rows of an earlier database whose files are unchanged.
 
-To read thousands of small files takes longer than all else that follows one new measurement; the
-earlier database has their rows. It says of each row which file it came from, by the file's identity
-(size, times, inode), and the row is taken if the file is that one still. A database that another
-program has written since, which leaves out its seal, may say anything: none of its rows is taken.
+Reading thousands of small files takes longer than all other work after one new measurement, and the
+earlier database already has their rows. It records the identity of each row's file (size, times,
+inode); the row is reused if the file still has that identity. A database written by another program
+has no valid seal, and none of its rows are reused.
 """
 
 import bisect
@@ -18,17 +18,17 @@ from opcost.rows import records, schemas
 from opcost.rows.seal import is_sealed
 
 FILES = "opcost.files"
-"""Metadata of a database: of each row, in their order, the identity of its file, or `-`."""
+"""Metadata of a database: the identity of each row's file, in order, or `-`."""
 
 _KEY = ("target", "tuple_id")
 
 
 class EarlierRows:
-    """The rows that an earlier database has for these files.
+    """The rows of an earlier database for these files.
 
-    `numbers` are theirs, by path; they rise with the paths. Those in `same` need not be read again.
-    Both are empty where there is no earlier database, one of another schema version, or one that
-    another program wrote.
+    `numbers` are row numbers by path, in ascending order. Files in `same` need not be read again.
+    Both are empty if there is no earlier database, or if it has another schema version or was
+    written by another program.
     """
 
     def __init__(self, database: Path, paths: Sequence[Path]) -> None:
@@ -48,7 +48,7 @@ class EarlierRows:
                     self.same.add(path)
 
     def take(self, paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
-        """The rows of these files, with the columns of a measurement. To be asked for in order."""
+        """The rows of these files, with the columns of a measurement. Call it in order of files."""
         numbers = [self.numbers[path] for path in paths]
         schema = schemas.OPERATOR
         position = 0
@@ -75,7 +75,7 @@ def stating(files: Sequence[str]) -> dict[str, str]:
 
 
 def _rows_by_key(database: Path) -> dict[tuple[str, str], tuple[int, str]]:
-    """Of each target and tuple the row's number, and the identity of its file."""
+    """(target, tuple id) -> the row's number and the identity of its file."""
     metadata = records.metadata(database) if database.exists() else {}
     expected = schemas.DATABASE.metadata or {}
     if FILES not in metadata or any(

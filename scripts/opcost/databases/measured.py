@@ -1,4 +1,4 @@
-"""What was measured, as it lies in the folder of results: by any study, on any target."""
+"""The files of all measurements in a results folder, of any study and target."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -18,28 +18,28 @@ from opcost.results_folder import (
 
 @dataclass(frozen=True)
 class Measured:
-    """Files of which a database is made, in the order of their paths.
+    """The files that a database is made from, in the order of their paths.
 
-    `again` are replicates of operators; `overheads` are the replicates of what calls cost, where
-    the device's file is one.
+    `replicates` are those of operators; `overheads` are the replicates of call overhead, of which
+    the device's file is the first.
     """
 
     operators: list[Path] = field(default_factory=list)
-    again: list[Path] = field(default_factory=list)
+    replicates: list[Path] = field(default_factory=list)
     overheads: list[Path] = field(default_factory=list)
 
     @property
     def files(self) -> list[Path]:
-        """All of them."""
-        return [*self.operators, *self.again, *self.overheads]
+        """All files."""
+        return [*self.operators, *self.replicates, *self.overheads]
 
 
 def find_measured(results: Path) -> Measured:
-    """All measurements in the folder of results."""
+    """All measurements in a results folder."""
     found = Measured()
     for folder in target_folders(results):
         found.operators.extend(measurements(folder, OPERATORS))
-        found.again.extend(measurements(folder, OPERATORS, replicate=1))
+        found.replicates.extend(measurements(folder, OPERATORS, replicate=1))
         if device_file(folder).is_file():
             paths = (overhead_file(folder, replicate) for replicate in REPLICATES)
             found.overheads.extend(path for path in paths if path.is_file())
@@ -48,9 +48,9 @@ def find_measured(results: Path) -> Measured:
 
 @dataclass
 class Damages:
-    """Files that cannot be read: an error if the study asks for them, else left out and named.
+    """Unreadable files: an error if they belong to the study, otherwise skipped and listed.
 
-    `asked` are the files that it asks for; None stands for all.
+    `asked` are the study's files; None stands for all files.
     """
 
     asked: Collection[Path] | None = None
@@ -58,7 +58,7 @@ class Damages:
 
     @contextmanager
     def tolerated(self, path: Path) -> Iterator[None]:
-        """For the reading of a file: what is wrong with it ends the block."""
+        """Read a file in this block; an OpcostError of a tolerated file ends the block."""
         try:
             yield
         except OpcostError as error:

@@ -1,7 +1,7 @@
-"""Databases of several machines, or of several days, in one. Rows are chosen, never combined.
+"""Merge databases of several machines or days. Merging selects rows and never combines them.
 
-Of the rows of one thing (`duplicates`) the best is kept; a row that several databases hold is one
-row. The result does not depend on the order of the databases, nor on which were merged before.
+Of duplicate rows (`duplicates`) the preferred one is kept; a row in several databases becomes one
+row. The result depends neither on the order of the databases nor on earlier merges.
 """
 
 from collections import Counter, defaultdict
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from opcost.databases.duplicates import JUDGED, digests, quality, thing
+from opcost.databases.duplicates import COMPARED, digests, measurement_key, preference
 from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
 from opcost.errors import OpcostError
 from opcost.rows import alike, records, schemas
 
 
 class Group(NamedTuple):
-    """What people tell the rows of a merged database apart by."""
+    """The columns by which the summary of a merge groups rows."""
 
     conditions_id: str | None
     target: str
@@ -29,7 +29,7 @@ class Group(NamedTuple):
     protocol_version: int | None
 
     def __str__(self) -> str:
-        parts = [self.target, self.device_name or "device not known"]
+        parts = [self.target, self.device_name or "unknown device"]
         parts += [f"driver {self.driver_version}"] if self.driver_version else []
         parts += [f"torch {self.torch_version}"] if self.torch_version else []
         measured = self.protocol_version is not None
@@ -39,10 +39,10 @@ class Group(NamedTuple):
 
 @dataclass
 class Merge:
-    """What a merge did: rows in each database, distinct ones among all, those kept by status, and
-    a row of each conditions_id.
+    """The outcome of a merge: rows in each database, distinct rows, kept rows by status, and a row
+    of each conditions_id.
 
-    As text, the lines that a person reads.
+    As text, the summary to print.
     """
 
     rows: Counter[Path] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ class Merge:
         total = self.rows.total()
         kept = sum(statuses.total() for statuses in self.kept.values())
         lines = [f"{rows:>8} rows in {path}" for path, rows in self.rows.items()]
-        lines.append(f"{total - self.distinct:>8} of them copies of others")
+        lines.append(f"{total - self.distinct:>8} exact copies dropped")
         lines.append(f"{self.distinct - kept:>8} superseded by a better or newer row")
         lines.append(f"{kept:>8} rows kept:")
         for group in sorted(self.kept, key=str):
@@ -76,28 +76,28 @@ class Merge:
         found = alike.disagreements(rows, alike.COLUMNS)
         parts = [f"{each.name} ({' and '.join(sorted(each.values))})" for each in found]
         parts += [
-            f"{name} (not known for some)"
+            f"{name} (unknown for some)"
             for name in alike.COLUMNS
             if len({row[name] is None for row in rows}) > 1
         ]
-        return "; ".join(parts) or "whether they say on which device they were measured"
+        return "; ".join(parts) or "whether they record their device"
 
 
 @dataclass(slots=True)
 class _Best:
-    """The best row of one thing so far: how good it is, where it stands, and its sources."""
+    """The preferred one of duplicate rows so far: its rank, its position, and its sources."""
 
     rank: tuple[Any, ...]
-    place: tuple[int, int]
+    position: tuple[int, int]
     sources: frozenset[str]
 
 
 def merge(paths: Sequence[Path], output: Path) -> Merge:
-    """Merge databases, merged ones among them, into `output`, whole or not at all.
+    """Merge databases, merged or not, into `output`, completely or not at all.
 
-    Each is read twice, piece by piece: memory holds less than a kilobyte for each row, and no raw
-    values. Raises OpcostError for a file that is no database, is of a newer opcost, or is the
-    output.
+    Reads each database twice, in batches: memory holds less than a kilobyte for each row, and no
+    raw values. Raises OpcostError for a file that is not a database, was written by a newer opcost,
+    or is the output.
     """
     sources = [sources_of(path) for path in paths]
     for path in paths:
@@ -113,23 +113,23 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
 def _choose(
     paths: Sequence[Path], sources: Sequence[Sources], done: Merge
 ) -> dict[tuple[int, int], _Best]:
-    """The best row of each thing, by its place: number of the database, number of the row."""
+    """The preferred rows by position: number of the database, number of the row."""
     best: dict[bytes, _Best] = {}
     distinct = set()
     for number, path in enumerate(paths):
         for batch, origins in rows_of(path, sources[number]):
-            rows = zip(_judged(batch), digests(batch), origins, strict=True)
+            rows = zip(_compared(batch), digests(batch), origins, strict=True)
             for index, (row, digest, origin) in enumerate(rows, done.rows[path]):
                 distinct.add(digest)
-                found = _Best((*quality(row), digest), (number, index), origin)
-                held = best.setdefault(key := thing(row) or digest, found)
+                found = _Best((*preference(row), digest), (number, index), origin)
+                held = best.setdefault(key := measurement_key(row) or digest, found)
                 if found.rank > held.rank:
                     best[key] = found
                 elif found.rank == held.rank and not origin <= held.sources:
                     held.sources |= origin
             done.rows[path] += len(batch)
     done.distinct = len(distinct)
-    return {each.place: each for each in best.values()}
+    return {each.position: each for each in best.values()}
 
 
 def _kept(
@@ -138,7 +138,7 @@ def _kept(
     best: Mapping[tuple[int, int], _Best],
     done: Merge,
 ) -> Iterator[pa.RecordBatch]:
-    """The best rows with the columns that a merge adds, counted."""
+    """The preferred rows with the columns that a merge adds; counts them in `done`."""
     origins_type = schemas.MERGED.field("sources").type
     for number, path in enumerate(paths):
         index = 0
@@ -146,7 +146,7 @@ def _kept(
             chosen = [best.get((number, index + offset)) for offset in range(len(batch))]
             index += len(batch)
             batch = batch.filter(pa.array([each is not None for each in chosen], pa.bool_()))
-            rows = _judged(batch)
+            rows = _compared(batch)
             groups = [_group(row) for row in rows]
             done.conditions |= {
                 group.conditions_id: row
@@ -160,8 +160,8 @@ def _kept(
             yield pa.RecordBatch.from_arrays([*batch.columns, ids, origins], schema=schemas.MERGED)
 
 
-def _judged(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    return batch.select(JUDGED).to_pylist()
+def _compared(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    return batch.select(COMPARED).to_pylist()
 
 
 def _group(row: Mapping[str, Any]) -> Group:

@@ -1,7 +1,7 @@
-"""Which measurements are of other settings or models than a study's today.
+"""Find measurements of settings or models that differ from the current study.
 
-Snakemake knows what it started with which parameters, but not what rows were measured under if its
-own records are gone, or if the rows were copied here. The rows know it.
+Snakemake records the parameters of its jobs, but its records may be deleted, and rows may have been
+copied from elsewhere. The rows themselves state their settings.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,10 +19,10 @@ from opcost.tuples.model_tuples import read_model_tuples
 def operators_measured_otherwise(
     paths: Sequence[Path], conditions: Mapping[str, str], database: Path
 ) -> list[Path]:
-    """Those files of operators whose row was measured under other conditions than today's.
+    """The operator files whose row was measured under conditions other than the current ones.
 
-    `conditions` are JSON, by target. What has not changed since `database` was made is not read.
-    A file that cannot be read is not among the answer.
+    `conditions` are JSON, by target. Files that are unchanged since `database` was made are not
+    read. Unreadable files are not in the result.
     """
     earlier = EarlierRows(database, paths)
     stated = {}
@@ -39,7 +39,7 @@ def operators_measured_otherwise(
 def models_measured_otherwise(
     paths: Sequence[Path], conditions: Mapping[str, str], definitions: Mapping[str, str]
 ) -> list[Path]:
-    """Those files of models whose row is of another definition, or of other conditions."""
+    """The model files whose row has another definition or other conditions."""
     names = ["conditions_json", "definition_json"]
     return [
         path
@@ -50,7 +50,7 @@ def models_measured_otherwise(
 
 
 def extracted_otherwise(paths: Iterable[Path], definitions: Mapping[str, str]) -> list[Path]:
-    """Those files of extracted models that are of another definition than today's."""
+    """The files of extracted models whose definition is not the current one."""
     found = []
     for path in paths:
         try:
@@ -63,7 +63,7 @@ def extracted_otherwise(paths: Iterable[Path], definitions: Mapping[str, str]) -
 
 
 def _texts(path: Path, schema: pa.Schema, names: Sequence[str]) -> list[list[str | None]]:
-    """Columns of a file's rows; none of a file that cannot be read: who needs it says why."""
+    """Columns of a file's rows; none of an unreadable file, which its user reports."""
     try:
         rows = records.read(path, schema, names).to_pylist()
     except OpcostError:

@@ -1,4 +1,4 @@
-"""Which databases the rows of a merged one come from."""
+"""The source databases of the rows of a merged database."""
 
 import hashlib
 import json
@@ -15,21 +15,21 @@ from opcost.rows import records, schemas
 from opcost.values import OBJECTS, TEXT, check_values, list_of, whole_number
 
 Sources = dict[str, dict[str, Any]]
-"""Databases by id: `rows` that each has, and the `names` under which it was merged."""
+"""Databases by id: the number of `rows` of each, and the `names` under which it was merged."""
 
 _KEY = "opcost.sources"
 _RULES = {"names": list_of(TEXT), "rows": whole_number(0)}
 _REMEDY = (
-    "merge results/database.parquet of studies, or what `opcost merge` made of them; make {path} "
+    "merge results/database.parquet of studies, or outputs of `opcost merge`; create {path} "
     "again where it was measured"
 )
 
 
 def sources_of(path: Path) -> Sources:
-    """The database itself, or, of a merged one, those that it was made of.
+    """The database itself, or the sources of a merged database.
 
     A database's id is the first 16 hexadecimal digits of the SHA-256 of its file. Raises
-    OpcostError for a file that does not exist; one that is no database is told by its rows.
+    OpcostError for a file that does not exist; reading its rows detects other files.
     """
     if not path.is_file():
         raise OpcostError(f"there is no database {path}")
@@ -43,7 +43,7 @@ def sources_of(path: Path) -> Sources:
 
 
 def _checked(text: str, path: Path) -> Sources:
-    source, remedy = f"{path}: what it was merged of", "merge its databases once more"
+    source, remedy = f"{path}: its list of sources", "merge its databases again"
     sources = parse_json(text, source, remedy)
     check_values({"sources": sources}, {"sources": OBJECTS}, source, remedy)
     for merged in sources.values():
@@ -52,7 +52,7 @@ def _checked(text: str, path: Path) -> Sources:
 
 
 def united(documents: Iterable[Sources]) -> Sources:
-    """The databases of all; one merged under several names has them all."""
+    """All databases; one that was merged under several names has all of them."""
     result: Sources = {}
     for document in documents:
         for source, entry in document.items():
@@ -69,16 +69,16 @@ def stating(schema: pa.Schema, sources: Sources) -> pa.Schema:
 
 
 def rows_of(path: Path, sources: Sources) -> Iterator[tuple[pa.RecordBatch, list[frozenset[str]]]]:
-    """The measured columns of a database, merged or not, in batches; and each row's sources.
+    """The measured columns of a database, merged or not, in batches, and each row's sources.
 
-    Raises OpcostError for a file that is no database, or is of a newer opcost.
+    Raises OpcostError for a file that is not a database or was written by a newer opcost.
     """
     if records.metadata(path).get("opcost.record") != "merged":
         origin = frozenset(sources)
         for batch in records.stream(path, schemas.DATABASE, remedy=_REMEDY):
             yield batch, [origin] * len(batch)
         return
-    known: dict[tuple[str, ...], frozenset[str]] = {}  # few differ: one object for equal ones
+    known: dict[tuple[str, ...], frozenset[str]] = {}  # share equal sets to save memory
     for batch in records.stream(path, schemas.MERGED, remedy=_REMEDY):
         rows = map(tuple, batch["sources"].to_pylist())
         yield (

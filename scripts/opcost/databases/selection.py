@@ -1,4 +1,4 @@
-"""The rows of a database that a study asks for: it may hold those of many."""
+"""Select the rows of one study from a database that may hold several."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,9 +8,9 @@ import pyarrow as pa
 def asked_for(
     database: pa.Table, conditions: Mapping[str, str], tuple_ids: Sequence[str]
 ) -> pa.Table:
-    """The rows of these tuples, on these targets, measured as each target's conditions have it.
+    """The rows of these tuples and targets, measured under each target's conditions.
 
-    `conditions` are JSON, by target. Rows are in the order of targets, then of tuples.
+    `conditions` are JSON, by target. Rows are ordered by target, then by tuple.
     """
     names = ("target", "tuple_id", "conditions_json")
     rows = zip(*(database[name].to_pylist() for name in names), strict=True)

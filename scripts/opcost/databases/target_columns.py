@@ -1,4 +1,4 @@
-"""Columns that are the same in all rows of a target: its spread, and what calls cost on it."""
+"""Columns that are equal in all rows of a target: its spread and its call overhead."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _TIME = ("time_s", "status", "target", *alike.MUST_AGREE)
 
 
 def columns_of_targets(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]]:
-    """These columns by target: the `spread`, from what was measured again, and the overheads."""
+    """These columns by target: the `spread`, from replicates, and the call overheads."""
     samples: dict[str, list[Sample]] = defaultdict(list)
     for path in measured.overheads:
         with damages.tolerated(path):
@@ -39,11 +39,11 @@ def with_columns(batch: pa.RecordBatch, known: Mapping[str, Mapping[str, Any]]) 
 
 
 def _spreads(measured: Measured, damages: Damages) -> dict[str, float | None]:
-    """How well measurements reproduce on each target."""
-    names = set(map(key_of, measured.again))
+    """The spread between replicates on each target."""
+    names = set(map(key_of, measured.replicates))
     first = _times([path for path in measured.operators if key_of(path) in names], damages)
     pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for key, row in _times(measured.again, damages).items():
+    for key, row in _times(measured.replicates, damages).items():
         rows = [first[key], row] if key in first else []
         times = [row["time_s"] for row in rows if row["time_s"] is not None]
         if len(times) == 2 and alike.conflict(rows) is None:
@@ -52,7 +52,7 @@ def _spreads(measured: Measured, damages: Damages) -> dict[str, float | None]:
 
 
 def _times(paths: Iterable[Path], damages: Damages) -> dict[tuple[str, str], alike.Row]:
-    """Times of these files, and what must agree for them to be of the same."""
+    """Times in these files, with the columns that must agree for a comparison."""
     found = {}
     for path in paths:
         with damages.tolerated(path):

@@ -1,1 +1,1 @@
-"""What changed between two databases, beyond its uncertainty: pairs of rows, and what they show."""
+"""Comparison of two databases: pairing of rows, and tests for changes."""

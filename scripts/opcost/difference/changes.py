@@ -1,18 +1,17 @@
-"""How time or energy of paired rows changed: what they have in common, and each operator by itself.
+"""Changes in time or energy of paired rows: the common change, and the change of each operator.
 
-Two questions are told apart. Did everything change, by a factor that operators have in common? That
-is what clocks, a power limit or a busy machine do. Did single operators change otherwise than the
-others? That is what a driver or a version of PyTorch does. So it is tested of each operator
-whether it deviates from the common factor, and not whether it changed at all: that would name a
-common change once for each operator, and hide what stands out. An operator's whole change is the
+Two causes are separated. Clocks, a power limit or interference change all operators by a common
+factor. A driver or a version of PyTorch changes single operators. Therefore each operator is tested
+for a deviation from the common factor, not for any change: the latter would report a
+common change once per operator and hide the outliers. An operator's total change is the
 product of the two.
 
-Fewer than ten operators have no common factor that could be told from their own changes; of these
-it is tested whether they changed at all.
+With fewer than ten operators, the common factor cannot be separated from their own changes; these
+are tested for any change.
 """
 
-# ASSUME that a whole study is off by no more than one of its measurements: a machine that was
-# slower all along, because of neighbours or heat, cannot be told from one that was made slower.
+# ASSUME that a whole study is off by no more than one of its measurements: a machine slowed for the
+# whole study, by interference or heat, cannot be distinguished from a slower machine.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,11 +37,11 @@ from opcost.statistics import Estimate
 
 @dataclass
 class Change:
-    """One operator's change: `ratio` is after / before, `deviation` is that over the common factor.
+    """One operator's change: `ratio` is after / before, `deviation` is ratio / common factor.
 
-    The interval of the ratio holds the errors within the measurements and how badly they reproduce.
-    `p` is None where that is not known, or a measurement has no interval. `adjusted_p` is p with
-    regard to the number of tests; whoever makes all of them gives it.
+    The interval of the ratio includes the errors within and the variation between measurements.
+    `p` is None if that variation is unknown or a measurement has no interval. `adjusted_p` is p
+    adjusted for the number of tests; the caller sets it after all tests.
     """
 
     before: Row
@@ -59,17 +58,17 @@ class Change:
 
     @property
     def flagged(self) -> bool:
-        """Whether one of the rows has a flag, or has not converged."""
+        """Whether one of the rows has a flag or did not converge."""
         return any(row["flags"] or not row["converged"] for row in (self.before, self.after))
 
 
 @dataclass
 class QuantityChange:
-    """What became of time or energy on one target.
+    """Changes in time or energy on one target.
 
-    `common` is the factor of all operators, None for fewer than ten; its interval holds how far a
-    whole study may be off, if `spread_known`. `p` and `adjusted_p` are of the test that it is one.
-    `scatters` are those of sound (False) and of doubtful (True) pairs, empty where not known;
+    `common` is the factor of all operators, None for fewer than ten; if `spread_known`, its
+    interval includes the error of a whole study. `p` and `adjusted_p` test whether it is one.
+    `scatters` are those of sound (False) and of doubtful (True) pairs, empty if unknown;
     `error` is the median standard deviation within the measurements of sound pairs, as a log ratio.
     """
 
@@ -83,7 +82,7 @@ class QuantityChange:
     adjusted_p: float | None = None
 
     def detectable(self, level: float) -> float | None:
-        """The deviation, as a ratio above one, from which a typical sound pair has such a p."""
+        """The smallest deviation, a ratio above one, that is significant in a typical pair."""
         if self.error is None or not self.scatters:
             return None
         [half_width] = self.scatters[False].half_widths(np.array([self.error]), level)
@@ -93,10 +92,9 @@ class QuantityChange:
 def changes_of(
     quantity: Quantity, pairs: Sequence[Pair], spread: float | None = None
 ) -> QuantityChange | None:
-    """What became of a quantity in pairs of rows with a result; None if no pair has it.
+    """The changes of a quantity in pairs of rows with a result; None if no pair has it.
 
-    `spread` overrides what the rows say: the relative standard deviation of one measurement among
-    others of the same operator.
+    `spread` overrides the rows' relative standard deviation between measurements of one operator.
     """
     pairs = [pair for pair in pairs if all((row[quantity.value] or 0) > 0 for row in pair)]
     if not pairs:

@@ -1,4 +1,4 @@
-"""What two sets of rows were not measured under alike: hardware, software, settings, and speed."""
+"""Differences in hardware, software, settings and speed between two sets of rows."""
 
 import json
 import statistics
@@ -14,16 +14,16 @@ from opcost.rows.columns import MEASUREMENT
 
 _NAMED = alike.names_in(Role.SETTING, Role.CONDITION, Role.PROVENANCE, Role.CIRCUMSTANCE)
 _MAY_DIFFER = ("target.device", "target.any_of_kind")
-_LEAST = 0.005  # what is measured is never quite the same
+_LEAST = 0.005  # relative; measured values always differ slightly
 
 CONDITION_COLUMNS = _NAMED
-"""The columns that are looked at."""
+"""The columns that are compared."""
 
 
 class Condition(NamedTuple):
-    """Something that the two databases were not measured under alike, as text.
+    """A difference between the conditions of two databases, as text.
 
-    `comparable` is false where numbers mean something else because of it.
+    `comparable` is false if results are not comparable because of it.
     """
 
     name: str
@@ -33,10 +33,10 @@ class Condition(NamedTuple):
 
 
 def conditions_between(before: Iterable[Row], after: Iterable[Row]) -> list[Condition]:
-    """What the results among the rows were not measured under alike.
+    """The differences in conditions between two sets of rows, of rows with a result.
 
-    Settings must agree for numbers to mean the same. Numbers, such as clocks and temperatures, are
-    compared in the median.
+    Results under different settings are not comparable. Numbers, such as clocks and temperatures,
+    are compared by their medians.
     """
     first, second = ([row for row in rows if row["status"] == "ok"] for rows in (before, after))
     settings = _settings(first), _settings(second)
@@ -58,7 +58,7 @@ def conditions_between(before: Iterable[Row], after: Iterable[Row]) -> list[Cond
 
 
 def _values(rows: Iterable[Row], name: str) -> set[str]:
-    return {"not known" if row[name] is None else str(row[name]) for row in rows}
+    return {"unknown" if row[name] is None else str(row[name]) for row in rows}
 
 
 def _settings(rows: Iterable[Row]) -> dict[str, set[str]]:
@@ -66,7 +66,7 @@ def _settings(rows: Iterable[Row]) -> dict[str, set[str]]:
     result: dict[str, set[str]] = {}
     for text in {row["conditions_json"] for row in rows if row["conditions_json"]}:
         for name, value in alike.settings_of(text).items():
-            if "." in name:  # others have columns of their own
+            if "." in name:  # others have their own columns
                 result.setdefault(name, set()).add(json.dumps(value))
     return result
 
@@ -91,5 +91,5 @@ def _measured_difference(
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names in their order, with commas."""
+    """Names in order, separated by commas."""
     return ", ".join(sorted(map(str, names)))

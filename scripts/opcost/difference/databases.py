@@ -1,8 +1,8 @@
-"""What changed between two databases beyond its uncertainty.
+"""Significant changes between two databases.
 
-The p-values of all tests, over targets, time and energy, single operators (`changes`) and what they
-have in common, are adjusted by Holm's method: the probability that anything is named although
-nothing changed is at most the level.
+The p-values of all tests, over targets, time and energy, single operators (`changes`) and the
+common change, are adjusted with Holm's method: if nothing changed, the probability of any report is
+at most the level.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from opcost.rows.quantities import COMPARED, Quantity
 
 @dataclass(frozen=True)
 class TargetDifference:
-    """What changed on one target: its rows, and `time` and `energy` where both have it."""
+    """The changes on one target: its rows, and time and energy if both databases have them."""
 
     pairing: Pairing
     quantities: Sequence[QuantityChange]
@@ -31,34 +31,34 @@ class TargetDifference:
 
 @dataclass(frozen=True)
 class Difference:
-    """What changed between two databases, target by target."""
+    """The changes between two databases, target by target."""
 
     targets: Sequence[TargetDifference]
     level: float
 
     @property
     def found(self) -> list[Change]:
-        """The operators that changed, at the level of the whole family of tests."""
+        """The operators with a significant change, at the family-wise level."""
         return [each for each in self._named if isinstance(each, Change)]
 
     @property
     def common_found(self) -> list[QuantityChange]:
-        """The common factors that are not one, at the level of the whole family of tests."""
+        """The common changes that are significant, at the family-wise level."""
         return [each for each in self._named if isinstance(each, QuantityChange)]
 
     @property
     def tests(self) -> int:
-        """How many p-values were adjusted together."""
+        """The number of p-values that were adjusted together."""
         return sum(each.adjusted_p is not None for each in self._tests)
 
     @property
     def failures(self) -> list[tuple[Row, Row]]:
-        """Pairs of rows, of which just one has a result."""
+        """Pairs of rows of which only one has a result."""
         return [pair for target in self.targets for pair in target.pairing.failed]
 
     @property
     def changed(self) -> bool:
-        """Whether anything changed: an operator, all of them, or what can be measured at all."""
+        """Whether anything changed: an operator, all operators, or a status."""
         return bool(self.found or self.common_found or self.failures)
 
     @property
@@ -77,14 +77,14 @@ class Difference:
     def _rows(self) -> Iterator[dict[str, Any]]:
         for target in self.targets:
             pairing = target.pairing
-            place = {"target_before": pairing.before_target, "target_after": pairing.after_target}
+            targets = {"target_before": pairing.before_target, "target_after": pairing.after_target}
             changes = {
                 (change.before["tuple_id"], each.quantity): change
                 for each in target.quantities
                 for change in each.changes
             }
             for tuple_id in {**pairing.before, **pairing.after}:
-                row = place | _sides(pairing.before.get(tuple_id), pairing.after.get(tuple_id))
+                row = targets | _sides(pairing.before.get(tuple_id), pairing.after.get(tuple_id))
                 for quantity in COMPARED:
                     if (tuple_id, quantity) in changes:
                         row |= _columns(quantity, changes[tuple_id, quantity], self.level)
@@ -104,10 +104,9 @@ def compare_databases(
 ) -> Difference:
     """Compare two databases, merged or not, with a family-wise error of `level`.
 
-    `spread` states the relative standard deviation of one measurement among others of the same
-    operator, where it is known better than these databases tell. Other arguments and errors are
-    those of `pair_databases`; OpcostError is also raised where rows were measured by another
-    protocol or under other settings, unless `anyway`.
+    `spread` overrides the databases' relative standard deviation between measurements of one
+    operator. Other arguments and errors are those of `pair_databases`. Also raises OpcostError if
+    rows were measured with different protocols or settings, unless `anyway`.
     """
     pairings = pair_databases(before, after, targets, before_conditions, after_conditions)
     if not anyway:
@@ -129,13 +128,13 @@ def _refuse_incomparable(pairings: Sequence[Pairing]) -> None:
     ]
     if reasons:
         raise OpcostError(
-            "the databases mean different things by their numbers: "
-            f"{'; '.join(reasons)}. Measure both alike, or compare them all the same: --anyway"
+            "the databases are not comparable: "
+            f"{'; '.join(reasons)}. Measure both with the same settings, or use --anyway"
         )
 
 
 def _adjust(quantities: Sequence[QuantityChange]) -> None:
-    """Give every test its p-value with regard to all of them."""
+    """Set the adjusted p-value of every test."""
     tests = [(each, each.p) for each in _tests(quantities) if each.p is not None]
     for (each, _), adjusted in zip(tests, statistics.holm([p for _, p in tests]), strict=True):
         each.adjusted_p = adjusted
@@ -148,7 +147,7 @@ def _tests(quantities: Sequence[QuantityChange]) -> Iterator[QuantityChange | Ch
 
 
 def _sides(before: Row | None, after: Row | None) -> dict[str, Any]:
-    """What rows say of themselves; a tuple is in one of the databases, or in both."""
+    """The columns of both rows; a tuple is in one of the databases or in both."""
     either = before or after or {}
     row = {name: either[name] for name in ("tuple_id", "operator", "description")}
     for side, found in (("before", before), ("after", after)):

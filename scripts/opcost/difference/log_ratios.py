@@ -1,4 +1,4 @@
-"""Pairs of measurements as log ratios: their errors, and what they show together."""
+"""Pairs of measurements as log ratios: their errors, common change and scatter."""
 
 import math
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from opcost.statistics import Estimate
 
 Pair = tuple[Row, Row]
 
-_RESOLUTION = 1e-6  # relative: no interval is narrower than clocks tell
+_RESOLUTION = 1e-6  # relative: clocks resolve no narrower intervals
 _NORMAL_97_5 = float(special.ndtri(0.975))
 
 
 class LogRatios(NamedTuple):
-    """Of each pair ln(after / before), the standard deviation of its error, whether it is doubtful.
+    """For each pair: ln(after / before), the standard deviation of its error, and its doubtfulness.
 
-    The error is infinite where a measurement has no interval.
+    The error is infinite if a measurement has no interval.
     """
 
     ratio: Array
@@ -33,7 +33,7 @@ class LogRatios(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Sequence[Pair], quantity: Quantity) -> Self:
-        """Those of a quantity that all rows have."""
+        """The log ratios of a quantity that all rows have."""
         column = quantity.value
         return cls(
             np.array([math.log(after[column] / before[column]) for before, after in pairs]),
@@ -42,17 +42,17 @@ class LogRatios(NamedTuple):
         )
 
     def where(self, chosen: NDArray[np.bool_]) -> "LogRatios":
-        """Those of some pairs."""
+        """The log ratios of selected pairs."""
         return LogRatios(self.ratio[chosen], self.error[chosen], self.doubtful[chosen])
 
 
 def is_doubtful(row: Row) -> bool:
-    """Whether a row reproduces worse than others: it drifted, has not converged, or the like."""
+    """Whether a row may reproduce worse than others, because it drifted or did not converge."""
     return flags.doubtful(row["flags"] or ()) or not row["converged"]
 
 
 def spread_of_ratio(pair: Pair, stated: float | None) -> float | None:
-    """The standard deviation of the log ratio of two measurements, as the studies know it."""
+    """The standard deviation of the log ratio of two measurements, from the studies' spreads."""
     spreads = [row["spread"] if stated is None else stated for row in pair]
     return None if None in spreads else math.hypot(*spreads)
 
@@ -60,12 +60,12 @@ def spread_of_ratio(pair: Pair, stated: float | None) -> float | None:
 def fit(
     logs: LogRatios, apart: float | None, stated: bool
 ) -> tuple[Estimate | None, dict[bool, Scatter]]:
-    """What the log ratios have in common, and how sound (False) and doubtful ones lie around it.
+    """The common log ratio, and the scatter of sound (False) and doubtful (True) pairs around it.
 
-    Fewer than ten have nothing in common (None), and scatter by `apart`, as all do where that is
-    `stated`: the standard deviation of a log ratio, None if not known.
+    For fewer than ten pairs, the common ratio is None and the scatter is `apart`, the standard
+    deviation of a log ratio (None if unknown). If `stated`, it applies to any number of pairs.
     """
-    # What a study knows of its spread, it knows from a few pairs: as uncertain as heavy tails are.
+    # A study's spread comes from few pairs, which makes it uncertain: heavy tails account for that.
     tails = {False: SOUND_TAIL if stated else DOUBTFUL_TAIL, True: DOUBTFUL_TAIL}
     given = {kind: Scatter(apart, tail) for kind, tail in tails.items() if apart is not None}
     if logs.ratio.size < FEWEST_PAIRS:
@@ -80,7 +80,7 @@ def fit(
 
 
 def _log_error(row: Row, quantity: Quantity) -> float:
-    """The standard deviation of the logarithm, by the row's interval; infinite if it has none."""
+    """The standard deviation of the logarithm, from the row's interval; infinite if it has none."""
     low, high = row[quantity.low], row[quantity.high]
     if low is None or high is None or low <= 0:
         return math.inf
@@ -88,7 +88,7 @@ def _log_error(row: Row, quantity: Quantity) -> float:
 
 
 def _scatters(logs: LogRatios, centre: float) -> dict[bool, Scatter]:
-    """Of sound pairs and of doubtful ones; where one kind is rare, all pairs speak for it."""
+    """The scatter of sound and of doubtful pairs; if one kind is rare, that of all pairs."""
     result = {}
     for kind, tail in ((False, SOUND_TAIL), (True, DOUBTFUL_TAIL)):
         chosen = logs.where(logs.doubtful == kind)
@@ -100,7 +100,7 @@ def _scatters(logs: LogRatios, centre: float) -> dict[bool, Scatter]:
 
 
 def widened(log: Estimate, sd: float) -> Estimate:
-    """With an independent error of that standard deviation added in quadrature."""
+    """The estimate with an independent error of standard deviation `sd` added in quadrature."""
     if log.low is None or log.high is None:
         return log
     margin = _NORMAL_97_5 * sd
@@ -112,7 +112,7 @@ def widened(log: Estimate, sd: float) -> Estimate:
 
 
 def p_of(log: Estimate) -> float | None:
-    """Of the test that the logarithm is zero, by the side of its interval on which zero lies."""
+    """The p-value of a zero logarithm, from the half-width of the interval on the side of zero."""
     limit = log.low if log.value > 0 else log.high
     if limit is None or log.value == 0:
         return None if limit is None else 1.0
@@ -121,7 +121,7 @@ def p_of(log: Estimate) -> float | None:
 
 
 def exponential(log: Estimate) -> Estimate:
-    """The ratio of which that is the logarithm."""
+    """The ratio with this logarithm."""
     if log.low is None or log.high is None:
         return Estimate(math.exp(log.value), None, None)
     return Estimate(math.exp(log.value), math.exp(log.low), math.exp(log.high))

@@ -1,4 +1,4 @@
-"""Which rows of two databases are measurements of the same."""
+"""Pairing the rows of two databases by target and operator tuple."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Pairing:
-    """The rows of one target before and of one after, by tuple id."""
+    """The rows of a target before and after, by tuple id."""
 
     before_target: str
     after_target: str
@@ -39,17 +39,17 @@ class Pairing:
 
     @property
     def failed(self) -> list[tuple[Row, Row]]:
-        """Rows of the same tuple, of which just one has a result."""
+        """Rows of the same tuple of which only one has a result."""
         return [pair for pair in self._both() if len({row["status"] == "ok" for row in pair}) == 2]
 
     @property
     def only_before(self) -> list[Row]:
-        """Rows that the second database has not."""
+        """Rows that are missing in the second database."""
         return [row for tuple_id, row in self.before.items() if tuple_id not in self.after]
 
     @property
     def only_after(self) -> list[Row]:
-        """Rows that the first database has not."""
+        """Rows that are missing in the first database."""
         return [row for tuple_id, row in self.after.items() if tuple_id not in self.before]
 
     def _both(self) -> Iterator[tuple[Row, Row]]:
@@ -67,11 +67,10 @@ def pair_databases(
 ) -> list[Pairing]:
     """Pair the rows of two databases by target and tuple id.
 
-    `targets` names the target after for a target before, where the two are not called the same;
-    given some, only these are paired. Of a merged database that has a target under several
-    conditions, `before_conditions` and `after_conditions` choose the rows by their conditions_id.
-    Raises OpcostError for a target or conditions_id that does not exist, where no target is in
-    both, and where a target's rows must be chosen and are not.
+    `targets` maps targets before to targets after; if given, only these are paired. If a merged
+    database has a target under several conditions, `before_conditions` and `after_conditions`
+    select rows by conditions_id. Raises OpcostError for a target or conditions_id that does not
+    exist, if no target is in both, and if a target has several conditions and none is selected.
     """
     first = _by_target(before, before_conditions, "before")
     second = _by_target(after, after_conditions, "after")
@@ -102,14 +101,14 @@ def _by_target(path: Path, conditions: str | None, side: str) -> dict[str, dict[
     if conditions is not None:
         known = {row["conditions_id"] for row in rows if row.get("conditions_id")}
         if conditions not in known:
-            hint = closest(conditions, known) or "Only merged databases have some."
+            hint = closest(conditions, known) or "Only merged databases have conditions_ids."
             raise OpcostError(f"{path} has no conditions_id {conditions!r}. {hint}")
         rows = [row for row in rows if row["conditions_id"] == conditions]
     result: dict[str, dict[str, Row]] = {}
     for row in rows:
         held = result.setdefault(row["target"], {})
         other = held.get(row["tuple_id"])
-        # A failure that does not say what it ran on has no conditions_id.
+        # A failure without a recorded device has no conditions_id.
         if other is None or other.get("conditions_id") is None:
             held[row["tuple_id"]] = row
         elif row["conditions_id"] is not None:

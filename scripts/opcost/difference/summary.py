@@ -1,4 +1,4 @@
-"""What changed between two databases, as people read it."""
+"""The text that `opcost diff` prints."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from opcost.text import shortened, table
 
 
 def summarise(difference: Difference, limit: int = 10) -> str:
-    """What changed, target by target; of the operators that did not, the `limit` largest."""
+    """The changes, target by target, and the `limit` largest insignificant ones."""
     parts = [list(_target(target, difference, limit)) for target in difference.targets]
     return "\n\n".join("\n".join(lines) for lines in [*parts, [_verdict(difference)]])
 
@@ -31,9 +31,9 @@ def _target(target: TargetDifference, difference: Difference, limit: int) -> Ite
 
 def _conditions(target: TargetDifference) -> Iterator[str]:
     if not target.pairing.conditions:
-        yield "Measured on the same, as far as the rows tell."
+        yield "Same device, software and settings."
         return
-    yield "What they were measured on differs:"
+    yield "Differences in device, software and settings:"
     rows = [[each.name, each.before, each.after] for each in target.pairing.conditions]
     yield from (f"  {line}" for line in table(["", "before", "after"], rows, left=3))
 
@@ -46,32 +46,32 @@ def _quantity(quantity: QuantityChange, difference: Difference, limit: int) -> I
     yield f"  {_common(quantity, level)}"
     yield from (f"  {line}" for line in _reproduction(quantity, difference))
     if tested:
-        deviate = "changed otherwise than that" if quantity.common else "changed"
+        deviate = "deviate from the common change" if quantity.common else "changed"
         yield f"  {len(found)} of {len(tested)} operators {deviate}" + (":" if found else ".")
         yield from _changes(quantity, found)
     others = [
         each for each in quantity.changes if each.adjusted_p is None or each.adjusted_p > level
     ]
     if others and limit:
-        yield "  Largest of the others, which may be chance:"
+        yield "  Largest insignificant changes:"
         yield from _changes(quantity, _largest(others)[:limit])
     if any(each.flagged for each in [*found, *_largest(others)[:limit]]):
-        yield "  *: flagged or not converged, before or after."
+        yield "  *: flagged or not converged, before or after"
 
 
 def _common(quantity: QuantityChange, level: float) -> str:
     common = quantity.common
     if common is None:
-        return f"Fewer than {FEWEST_PAIRS} operators: nothing is said of what they have in common."
+        return f"Fewer than {FEWEST_PAIRS} operators: no estimate of their common change."
     text = f"All operators: {_percent(common.value)} {_interval(common)}"
     if quantity.adjusted_p is not None and quantity.adjusted_p <= level:
-        text += f": changed (adjusted p {_p(quantity.adjusted_p)})."
+        text += f": significant (adjusted p {_p(quantity.adjusted_p)})."
     else:
-        text += ": not beyond its uncertainty."
+        text += ": not significant."
     if not quantity.spread_known:
         text += (
-            " The studies do not know how well they reproduce (no `spread`): a machine that was "
-            "busy all along would look the same."
+            " The variation between studies is unknown (no `spread`): interference during a whole "
+            "study would look the same."
         )
     return text
 
@@ -79,22 +79,22 @@ def _common(quantity: QuantityChange, level: float) -> str:
 def _reproduction(quantity: QuantityChange, difference: Difference) -> Iterator[str]:
     if not quantity.scatters:
         yield (
-            "Not tested: neither 10 operators nor the column `spread` tell how well measurements "
-            "reproduce. State it: --spread 0.02 is a standard deviation of 2 %."
+            "Not tested: fewer than 10 operators and no column `spread`, so the variation between "
+            "measurements is unknown. To state it, use --spread: 0.02 is a standard deviation of "
+            "2 %."
         )
         return
     sound, doubtful = (quantity.scatters[kind] for kind in (False, True))
     yield (
-        "Beyond their intervals, the two measurements of an operator differ by "
-        f"{sound.sd:.1%} (standard deviation), "
-        f"by {doubtful.sd:.1%} where one drifted or did not converge."
+        "Variation between the two measurements of an operator, beyond their intervals (standard "
+        f"deviation): {sound.sd:.1%}; {doubtful.sd:.1%} if one drifted or did not converge."
     )
     detectable = quantity.detectable(difference.level / max(difference.tests, 1))
     if detectable is not None:
-        yield f"So a typical operator's own change is named from about {_percent(detectable)}."
+        yield f"Smallest detectable change of a typical operator: about {_percent(detectable)}."
     untested = sum(each.p is None for each in quantity.changes)
     if untested:
-        yield f"{untested} of too few batches for an interval are not tested."
+        yield f"Not tested, because they have too few batches for an interval: {untested}."
 
 
 def _largest(changes: Sequence[Change]) -> list[Change]:
@@ -124,7 +124,7 @@ def _unpaired(target: TargetDifference) -> Iterator[str]:
     pairing = target.pairing
     if pairing.failed:
         yield ""
-        yield "Failed in one of both:"
+        yield "Failed in one of the databases:"
         for before, after in pairing.failed:
             yield f"  {shortened(before['description'])}: {_status(before)} -> {_status(after)}"
     for rows, where in ((pairing.only_before, "before"), (pairing.only_after, "after")):
@@ -140,10 +140,10 @@ def _status(row: Row) -> str:
 def _verdict(difference: Difference) -> str:
     found, failed = len(difference.found), len(difference.failures)
     parts = [f"{each.quantity} of all operators" for each in difference.common_found]
-    parts += [f"{found} operators by themselves"] if found else []
-    parts += [f"{failed} have a result in one of both only"] if failed else []
+    parts += [f"{found} single operators"] if found else []
+    parts += [f"{failed} operators have a result in one database only"] if failed else []
     return (
-        f"Changed: {'; '.join(parts) if parts else 'nothing beyond its uncertainty'} "
+        f"Changed: {'; '.join(parts) if parts else 'nothing significant'} "
         f"({difference.tests} tests, family-wise level {difference.level:g}, Holm's method)."
     )
 

@@ -52,7 +52,7 @@ def extract_contained(
                     f"model {definition.name}: extraction failed after its code had run: "
                     f"{type(error).__name__}: {reason(error)}, raised in {last.filename}:"
                     f"{last.lineno}. If its code does not change Python or the process (paths, "
-                    "limits, open files, modules), this is a fault of opcost: please report it"
+                    "limits, open files, modules), this is a bug in opcost: please report it"
                 )
             else:
                 return
