@@ -1,10 +1,10 @@
 """A target that was measured in another environment is noticed, and nothing measured is lost."""
 
 import contextlib
-import fcntl
 import json
 import os
 import re
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -20,11 +20,12 @@ from opcost.environments.changes import changes_between, changes_of
 from opcost.environments.noticed import is_noted, refuse_and_note_changes
 from opcost.environments.present import changes_here
 from opcost.environments.recorded import recorded_environment
-from opcost.environments.set_aside import RUNNING, set_aside
+from opcost.environments.set_aside import set_aside
 from opcost.errors import OpcostError
 from opcost.measuring.target_identity import identify_target
 from opcost.results_folder import all_measurements
 from opcost.rows import records, schemas
+from opcost.run_lock import RunLock
 from opcost.tuples.model_tuples import write_model_tuples
 
 from tests.checkout import MEASUREMENTS, configure, stamps
@@ -266,25 +267,13 @@ def test_the_command_sets_targets_aside(folder, monkeypatch):
 
 def test_nothing_is_set_aside_while_a_run_goes_on(folder, monkeypatch):
     monkeypatch.chdir(folder.parents[1])
-    RUNNING.parent.mkdir()
-    with RUNNING.open("w") as alive:
-        fcntl.flock(alive, fcntl.LOCK_SH)
+    with closing(RunLock()) as lock:
+        lock.hold("snakemake")
         result = CliRunner().invoke(main, ["set-aside", "local"])
         assert result.exit_code == 1
-        assert "a run of the workflow is going on" in result.output
+        assert f"in use by process {os.getpid()}" in result.output
         assert folder.exists()
     assert CliRunner().invoke(main, ["set-aside", "local"]).exit_code == 0
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("elsewhere", path)])
-def test_what_is_no_file_of_a_runs_lock_is_refused_at_once(folder, monkeypatch, make):
-    monkeypatch.chdir(folder.parents[1])
-    RUNNING.parent.mkdir()
-    make(RUNNING)
-    result = CliRunner().invoke(main, ["set-aside", "local"])
-    assert result.exit_code == 1
-    assert f"{RUNNING}" in result.output
-    assert folder.exists()
 
 
 def test_of_a_target_that_was_set_aside_already_no_measurement_is_promised(folder, monkeypatch):

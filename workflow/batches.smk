@@ -17,7 +17,7 @@ if workflow.remote_exec:
 def batch(kind, names):
     """The group of a measurement, as a function of its wildcards: None on a single machine.
 
-    `names()` are all that results/{target}/{kind} may hold; what is missing comes first.
+    `names()` are all that the folder of that kind may hold; what is missing comes first.
     """
 
     @cache
@@ -43,7 +43,3 @@ def batch(kind, names):
         return identity
 
     return group
-
-
-def benchmarked():
-    return to_benchmark(checked(read_manifest, Path("results/operator_tuples.json")))

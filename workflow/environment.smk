@@ -3,13 +3,15 @@
 # opened. On a cluster, only a job sees the machine.
 
 import os
-import subprocess
 import sys
+import time
 
 from opcost.environments.advice import advice
 from opcost.environments.noticed import is_noted
 from opcost.environments.present import changes_here
 from opcost.environments.set_aside import set_aside
+
+BEGAN_S = time.time()
 
 MEASURING_RULES = {
     "identify_target",
@@ -20,30 +22,6 @@ MEASURING_RULES = {
     "benchmark_model_again",
     "measure_overhead_again",
 }
-
-
-def workflow_commit():
-    """The commit of the workflow's code, with + if files of it have changed; empty without git."""
-    git = ["git", "-C", str(REPOSITORY)]
-    code = ["--", "Snakefile", "workflow", "scripts", "envs"]
-    try:
-        commit, changed = (
-            subprocess.run(
-                [*git, *command], capture_output=True, text=True, timeout=10, check=True
-            ).stdout.strip()
-            for command in (
-                ["rev-parse", "--short=12", "HEAD"],
-                ["status", "--porcelain", "--untracked-files=no", *code],
-            )
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return f"{commit}+" if changed else commit
-
-
-# Not as a parameter: a commit is no reason to measure again.
-if workflow.is_main_process:
-    os.environ.update(OPCOST_COMMIT=workflow_commit() if (REPOSITORY / ".git").exists() else "")
 
 
 def targets_to_measure_on():
@@ -58,8 +36,8 @@ def targets_to_measure_on():
 def changed_environments():
     """For the folder of each target that is to be measured on and has changed, how."""
     found = {
-        Path("results", target): changes_here(
-            Path("results", target),
+        FOLDERS[target]: changes_here(
+            FOLDERS[target],
             STUDY.conditions[target].target,
             torch=not CONDA,
             machine=workflow.local_exec,
@@ -85,8 +63,8 @@ def notice_changed_environments():
 def set_aside_what_jobs_noticed():
     """Once in a run: where jobs come to unlike machines, that would have no end."""
     if STUDY.environment_changes == "set_aside" and not os.environ.get("OPCOST_SET_ASIDE"):
-        folders = [Path("results", target) for target in STUDY.conditions]
-        set_aside_and_start_again([folder for folder in folders if is_noted(folder, BEGAN)])
+        noted = [folder for folder in FOLDERS.values() if is_noted(folder, BEGAN_S)]
+        set_aside_and_start_again(noted)
 
 
 def set_aside_and_start_again(folders):
@@ -102,6 +80,7 @@ def set_aside_and_start_again(folders):
     if elsewhere or "snakemake" not in Path(sys.argv[0]).parts:
         raise WorkflowError("Run the same command again to measure in the present environment.")
     workflow.persistence.unlock()
+    RUN_LOCK.close()
     sys.stdout.flush()
     sys.stderr.flush()
     os.environ.update(OPCOST_SET_ASIDE="yes")

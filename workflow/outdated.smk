@@ -25,8 +25,8 @@
 
 from opcost import fingerprint
 from opcost.databases.measured import find_measured
+from opcost.results_folder import DATABASE, RESULTS, extraction, note
 
-RESULTS = Path("results")
 CODE = [
     fingerprint.content(path)
     for path in sorted(SCRIPTS.glob("opcost/**/*"))
@@ -45,15 +45,11 @@ ASKED = {
 }
 
 
-def note_of(name):
-    return RESULTS / ".made" / f"{name}.json"
-
-
 def forget_old_notes():
     for name, asked in ASKED.items():
         inputs = find_measured(RESULTS).files if name == "database" else None
-        if not fingerprint.is_current(note_of(name), asked, inputs):
-            checked(fingerprint.forget, note_of(name))
+        if not fingerprint.is_current(note(name), asked, inputs):
+            checked(fingerprint.forget, note(name))
 
 
 if workflow.is_main_process:
@@ -70,7 +66,7 @@ def current(name, paths, outdated):
     """
     paths = list(paths)
     new = [Path(path) for path in paths if path not in known_as_current]
-    if new and workflow.is_main_process and not note_of(name).exists():
+    if new and workflow.is_main_process and not note(name).exists():
         known_as_current.update(paths)
         workflow.dag.forcefiles.update(map(str, outdated([path for path in new if path.exists()])))
     return paths
@@ -79,8 +75,7 @@ def current(name, paths, outdated):
 def current_operators(paths):
     from opcost.databases.outdated import operators_measured_otherwise as outdated  # not each start
 
-    database = RESULTS / "database.parquet"
-    return current("database", paths, lambda paths: outdated(paths, CONDITIONS, database))
+    return current("database", paths, lambda paths: outdated(paths, CONDITIONS, DATABASE))
 
 
 def current_models(paths):
@@ -93,5 +88,5 @@ def extracted(wildcards):
     """One file for each model."""
     from opcost.databases.outdated import extracted_otherwise as outdated
 
-    paths = expand("results/tuples/{model}.pkl", model=STUDY.models)
+    paths = [str(extraction(model)) for model in STUDY.models]
     return current("collect", paths, lambda paths: outdated(paths, DEFINITIONS))

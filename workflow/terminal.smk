@@ -1,24 +1,37 @@
 # What the terminal shows. Snakemake announces each job twice before it starts; here a measurement
-# announces its result, and now and then there is a line about the time still needed. The log file
-# under .snakemake/log keeps everything.
+# announces its result, and now and then there is a line about the time still needed.
+# `--quiet host` brings Snakemake's own lines back.
 
 import logging
-import re
 import time
 
 from snakemake.logging import get_event, logger
+from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from opcost.fingerprint import identity
 from opcost.planning.progress import Pace
+from opcost.results_folder import REPORT, SUMMARY
 from opcost.terminal import announce, show_any_text
 
 show_any_text()
 
-ANNOUNCEMENT = re.compile(r"Select jobs to execute\.\.\.|Execute \d+ jobs\.\.\.")
+SUMMARY_BEFORE = identity(SUMMARY)
 
-for handler in logger.handlers:
-    if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
-        handler.addFilter(lambda record: not ANNOUNCEMENT.fullmatch(record.getMessage()))
+# The profiles are not quiet about progress: then Snakemake would not count the jobs.
+HIDDEN = {LogEvent.JOB_STARTED}
+if Quietness.RULES in (workflow.output_settings.quiet or ()):
+    HIDDEN |= {
+        LogEvent.PROGRESS,
+        LogEvent.JOB_FINISHED,
+        LogEvent.RESOURCES_INFO,
+        LogEvent.RUN_INFO,
+    }
+HIDDEN_TEXT = "Select jobs to execute..."  # is no event
+
+
+def is_shown(record):
+    return get_event(record) not in HIDDEN and record.getMessage() != HIDDEN_TEXT
 
 
 class TimeLeft(logging.Handler):
@@ -27,16 +40,24 @@ class TimeLeft(logging.Handler):
     pace = Pace()
 
     def emit(self, record):
-        if get_event(record) == LogEvent.JOB_STARTED:
-            done, total = workflow.scheduler.finished_jobs, len(workflow.dag)
-            line = self.pace.line(done, total, time.monotonic())
+        if get_event(record) == LogEvent.PROGRESS:
+            line = self.pace.line(record.done, record.total, time.monotonic())
             if line:
                 announce(line)
 
 
+for handler in logger.handlers:
+    if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
+        handler.addFilter(is_shown)
 logger.addHandler(TimeLeft())
 
 
 def say_how_to_go_on():
     if workflow.is_main_process:
         announce("What was measured is kept: the same command goes on from there.")
+
+
+def print_summary():
+    """If this run has made it."""
+    if SUMMARY.exists() and identity(SUMMARY) != SUMMARY_BEFORE:
+        announce(f"\n{SUMMARY.read_text(encoding='utf-8')}\nMore on one page: {REPORT}")

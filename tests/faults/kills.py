@@ -137,7 +137,7 @@ def second_snakemake(study: Study) -> Found:
         second = study.snakemake()
         os.kill(run.pid, signal.SIGCONT)
         run.communicate(timeout=120)
-    locked = re.search("cannot be locked", second.text) and second.code == 1
+    locked = re.search("in use by process", second.text) and second.code == 1
     if not locked:
         return Found(BAD, f"the second: exit {second.code}: {message(second)}")
-    return held(run.returncode == 0, f"the second: cannot be locked; the first: {run.returncode}")
+    return held(run.returncode == 0, f"the second: in use; the first: {run.returncode}")

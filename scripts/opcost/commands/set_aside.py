@@ -17,10 +17,14 @@ def command(targets: tuple[str, ...]) -> None:
     snakemake --cores 1
     opcost diff results/database.parquet results/database.parquet --target local_2026_11_22=local
     """
-    from opcost.environments.set_aside import no_run_going_on, set_aside
-    from opcost.results_folder import RESULTS, target_folder
+    from contextlib import closing
 
-    with no_run_going_on():
+    from opcost.environments.set_aside import set_aside
+    from opcost.results_folder import RESULTS, target_folder
+    from opcost.run_lock import RunLock
+
+    with closing(RunLock()) as lock:
+        lock.hold("opcost set-aside")
         for target in targets:
             new = target_folder(set_aside(target, RESULTS))
             click.echo(

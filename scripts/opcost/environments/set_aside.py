@@ -4,49 +4,13 @@ A row's target is the folder that it lies in, so one rename of the folder does i
 done or not done. The tuples that another PyTorch extracted are deleted before.
 """
 
-import fcntl
-import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from opcost.devices.installation import installed_torch
 from opcost.environments.advice import aside_name
-from opcost.errors import OpcostError, closest, refusal
+from opcost.errors import OpcostError, closest
 from opcost.results_folder import extractions, target_folder, target_folders
 from opcost.tuples.model_tuples import read_model_tuples
-
-RUNNING = Path(".snakemake/opcost.alive")
-"""Each run of the workflow holds a shared lock on it (workflow/resume.smk)."""
-
-
-@contextmanager
-def no_run_going_on(running: Path = RUNNING) -> Iterator[None]:
-    """None begins within the block either. Raises OpcostError if there is one."""
-    try:
-        descriptor = os.open(running, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        yield
-        return
-    except OSError as error:
-        raise OpcostError(refusal(error)) from error
-    try:
-        _lock(descriptor, running)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, running: Path) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise OpcostError(f"{running} is a pipe or a device, not a file: delete it and run again")
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise OpcostError(
-            "a run of the workflow is going on in this folder: wait until it has ended"
-        ) from None
 
 
 def set_aside(target: str, results: Path) -> str:

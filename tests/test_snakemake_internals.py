@@ -1,0 +1,62 @@
+"""A Snakemake that lacks what opcost uses of it, or is unknown, ends with a sentence."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from snakemake.exceptions import WorkflowError
+
+from tests.checkout import REPOSITORY
+from workflow import snakemake_internals as internals
+
+WORKFLOW = REPOSITORY / "workflow"
+
+
+@pytest.mark.parametrize("version", ["9.21.0", "8.30.0", "9.28.0", "10.0.0"])
+def test_an_unknown_version_is_refused_and_the_known_ones_named(monkeypatch, version):
+    monkeypatch.setattr(internals, "__version__", version)
+    with pytest.raises(WorkflowError, match=rf"Snakemake {version} is unknown .* pip install"):
+        internals.check_version()
+
+
+@pytest.mark.parametrize("version", [internals.OLDEST, internals.NEWEST, "9.27.9"])
+def test_known_versions_and_their_corrections_are_accepted(monkeypatch, version):
+    monkeypatch.setattr(internals, "__version__", version)
+    internals.check_version()
+
+
+def test_the_newest_known_version_is_the_pinned_one():
+    pins = (REPOSITORY / "requirements.txt").read_text()
+    assert f"snakemake=={internals.NEWEST}\n" in pins
+
+
+def test_something_that_was_renamed_is_missed_before_any_job_starts():
+    scheduler = SimpleNamespace(rate_limiter=None)
+    workflow = SimpleNamespace(scheduler=scheduler, dag=SimpleNamespace(forcefiles=set()))
+    with pytest.raises(WorkflowError, match=r"needs scheduler\.job_rate_limiter of Snakemake"):
+        internals.check(workflow, started=True)
+
+
+def test_a_function_that_was_renamed_is_missed(monkeypatch):
+    monkeypatch.delattr("snakemake.jobs.Job.is_pipe_or_service_input")
+    with pytest.raises(WorkflowError, match=r"snakemake\.jobs\.Job\.is_pipe_or_service_input"):
+        internals.check(SimpleNamespace(), started=False)
+
+
+def test_all_that_the_workflow_uses_is_in_the_tables():
+    used = {
+        name
+        for path in [WORKFLOW / "Snakefile", *WORKFLOW.rglob("*.smk")]
+        for name in re.findall(r"\bworkflow\.((?!rst)[a-z]\w*)", path.read_text())
+    }
+    listed = {name.split(".")[0] for name in {**internals.CHANGED, **internals.READ}}
+    assert used <= listed
+
+
+def test_snakemake_still_asks_what_is_patched():
+    from snakemake import jobs
+    from snakemake.scheduling import job_scheduler
+
+    assert Path(jobs.__file__).read_text().count("is_pipe_or_service_input(") == 2
+    assert "if self.job_rate_limiter is not None:" in Path(job_scheduler.__file__).read_text()

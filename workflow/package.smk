@@ -1,0 +1,25 @@
+# The package opcost, of this repository even if another is installed, on a Snakemake that it knows;
+# how its errors are shown.
+
+import sys
+
+from snakemake.exceptions import WorkflowError
+
+REPOSITORY = Path(str(workflow.current_basedir)).resolve().parent
+SCRIPTS = REPOSITORY / "scripts"
+sys.path[:0] = [str(SCRIPTS), str(REPOSITORY / "workflow")]
+
+import snakemake_internals
+
+snakemake_internals.check_version()
+snakemake_internals.check(workflow, started=False)
+
+from opcost.errors import OpcostError
+
+
+def checked(check, *arguments):
+    """What a function of opcost returns; its errors are shown without a traceback."""
+    try:
+        return check(*arguments)
+    except OpcostError as error:
+        raise WorkflowError(str(error)) from None
