@@ -34,7 +34,7 @@ def test_the_newest_known_version_is_the_pinned_one():
 def test_something_that_was_renamed_is_missed_before_any_job_starts():
     scheduler = SimpleNamespace(rate_limiter=None)
     workflow = SimpleNamespace(scheduler=scheduler, dag=SimpleNamespace(forcefiles=set()))
-    with pytest.raises(WorkflowError, match=r"needs scheduler\.job_rate_limiter of Snakemake"):
+    with pytest.raises(WorkflowError, match=r"needs workflow\.scheduler\.job_rate_limiter \("):
         internals.check(workflow, started=True)
 
 

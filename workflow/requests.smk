@@ -3,18 +3,10 @@
 from functools import cache
 
 from opcost.devices.device_file import read_device
-from opcost.results_folder import (
-    MANIFEST,
-    MODELS,
-    OPERATORS,
-    RESULTS,
-    device_file,
-    measurement,
-    overhead_file,
-    target_folder,
-)
+from opcost.results_folder import *
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 
+EACH_TARGET = target_folder("{target}")
 FOLDERS = {target: target_folder(target) for target in STUDY.conditions}
 
 

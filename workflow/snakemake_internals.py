@@ -35,7 +35,7 @@ class Change(NamedTuple):
 CHANGED = {
     "scheduler.job_rate_limiter": Change(
         "each job starts a timer, and each timer the next: they take most of a core",
-        "snakemake#2967, snakemake#3804",
+        "snakemake#3744",
         "a timer starts only where the limit of jobs is reached",
     ),
     "snakemake.jobs:Job.is_pipe_or_service_input": Change(
@@ -96,7 +96,7 @@ def check_version() -> None:
     """Raise WorkflowError unless this Snakemake is one that opcost is tested with."""
     found = parse(__version__)
     if found < parse(OLDEST) or found.release[:2] > parse(NEWEST).release[:2]:
-        raise WorkflowError(f"Snakemake {__version__} is unknown to opcost. {_remedy()}")
+        raise WorkflowError(f"Snakemake {__version__} is unknown. {_remedy()}")
 
 
 def check(workflow: Any, started: bool) -> None:
@@ -109,9 +109,10 @@ def check(workflow: Any, started: bool) -> None:
         unused = name.startswith(_SLURM) and _SLURM not in sys.modules
         if looked_for and not unused and not _exists(workflow, name):
             why = use.why if isinstance(use, Change) else use
+            full_name = name.replace(":", ".") if ":" in name else f"workflow.{name}"
             raise WorkflowError(
-                f"opcost needs {name.replace(':', '.')} of Snakemake ({why}), and Snakemake "
-                f"{__version__} has none. {_remedy()}"
+                f"opcost needs {full_name} ({why}), which Snakemake {__version__} does not have. "
+                f"{_remedy()}"
             )
 
 
@@ -125,8 +126,8 @@ def _exists(workflow: Any, name: str) -> bool:
 
 def _remedy() -> str:
     return (
-        f"It works with {OLDEST} to {NEWEST}: pip install snakemake=={NEWEST}. To adopt another, "
-        "see workflow/snakemake_internals.py"
+        f"opcost works with {OLDEST} to {NEWEST}: pip install snakemake=={NEWEST}. To adopt "
+        "another, see workflow/snakemake_internals.py"
     )
 
 

@@ -9,9 +9,9 @@
 
 rule characterize_sensor:
     input:
-        device=ancient("results/{target}/device.json"),
+        device=ancient(device_file(EACH_TARGET)),
     output:
-        "results/{target}/sensor.json",
+        sensor_file(EACH_TARGET),
     log:
         "logs/{target}/characterize_sensor.log",
     conda:
@@ -31,4 +31,4 @@ rule characterize_sensor:
 
 rule characterize:
     input:
-        expand("results/{target}/sensor.json", target=STUDY.conditions),
+        [sensor_file(folder) for folder in FOLDERS.values()],

@@ -13,16 +13,16 @@ rule database:
     input:
         operators=operator_measurements,
         again=measurements_again,
-        devices=expand("results/{target}/device.json", target=STUDY.conditions),
+        devices=devices(),
         overheads_again=overheads_again,
     output:
         # `update`: rows of files that have not changed since come from the earlier database.
         database=report(
-            update("results/database.parquet"),
+            update(DATABASE),
             caption="../report/database.rst",
             category="Operators",
         ),
-        note="results/.made/database.json",
+        note=note("database"),
     log:
         "logs/database.log",
     conda:
@@ -39,29 +39,29 @@ rule database:
 
 rule compare:
     input:
-        manifest="results/operator_tuples.json",
-        database="results/database.parquet",
+        manifest=MANIFEST,
+        database=DATABASE,
         tuples=extracted,
         models=model_measurements,
         models_again=models_again,
     output:
-        comparison="results/comparison.parquet",
+        comparison=COMPARISON,
         comparison_csv=report(
-            "results/comparison.csv", caption="../report/comparison.rst", category="Comparison"
+            COMPARISON.with_suffix(".csv"),
+            caption="../report/comparison.rst",
+            category="Comparison",
         ),
-        shares="results/shares.parquet",
+        shares=SHARES,
         shares_csv=report(
-            "results/shares.csv", caption="../report/shares.rst", category="Comparison"
+            SHARES.with_suffix(".csv"), caption="../report/shares.rst", category="Comparison"
         ),
-        modules="results/modules.parquet",
+        modules=MODULES,
         modules_csv=report(
-            "results/modules.csv", caption="../report/modules.rst", category="Comparison"
+            MODULES.with_suffix(".csv"), caption="../report/modules.rst", category="Comparison"
         ),
-        summary=report(
-            "results/summary.txt", caption="../report/summary.rst", category="Comparison"
-        ),
-        figure=report("results/cost.svg", caption="../report/cost.rst", category="Comparison"),
-        note="results/.made/compare.json",
+        summary=report(SUMMARY, caption="../report/summary.rst", category="Comparison"),
+        figure=report(FIGURE, caption="../report/cost.rst", category="Comparison"),
+        note=note("compare"),
     log:
         "logs/compare.log",
     conda:

@@ -11,7 +11,7 @@
 
 rule extract:
     output:
-        "results/tuples/{model}.pkl",
+        extraction("{model}"),
     log:
         "logs/extract/{model}.log",
     conda:
@@ -31,10 +31,14 @@ rule models:
     input:
         tuples=extracted,
     output:
-        note="results/.made/models.json",
-        table="results/models.parquet",
-        csv=report("results/models.csv", caption="../report/models.rst", category="Models"),
-        text=report("results/models.txt", caption="../report/models.rst", category="Models"),
+        note=note("models"),
+        table=MODEL_TABLE,
+        csv=report(
+            MODEL_TABLE.with_suffix(".csv"), caption="../report/models.rst", category="Models"
+        ),
+        text=report(
+            MODEL_TABLE.with_suffix(".txt"), caption="../report/models.rst", category="Models"
+        ),
     log:
         "logs/models.log",
     conda:
@@ -55,10 +59,10 @@ rule models:
 checkpoint collect:
     input:
         tuples=extracted,
-        devices=expand("results/{target}/device.json", target=STUDY.conditions),
+        devices=devices(),
     output:
-        manifest="results/operator_tuples.json",
-        note="results/.made/collect.json",
+        manifest=MANIFEST,
+        note=note("collect"),
     log:
         "logs/collect.log",
     conda:

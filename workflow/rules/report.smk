@@ -6,15 +6,15 @@
 
 rule report:
     input:
-        manifest="results/operator_tuples.json",
-        database="results/database.parquet",
-        comparison="results/comparison.parquet",
-        shares="results/shares.parquet",
-        modules="results/modules.parquet",
-        models="results/models.parquet",
+        manifest=MANIFEST,
+        database=DATABASE,
+        comparison=COMPARISON,
+        shares=SHARES,
+        modules=MODULES,
+        models=MODEL_TABLE,
     output:
-        page=report("results/report.html", caption="../report/report.rst", category="Report"),
-        note="results/.made/report.json",
+        page=report(REPORT, caption="../report/report.rst", category="Report"),
+        note=note("report"),
     log:
         "logs/report.log",
     conda:
