@@ -16,7 +16,7 @@ WORKFLOW = REPOSITORY / "workflow"
 @pytest.mark.parametrize("version", ["9.21.0", "8.30.0", "9.28.0", "10.0.0"])
 def test_an_unknown_version_is_refused_and_the_known_ones_named(monkeypatch, version):
     monkeypatch.setattr(internals, "__version__", version)
-    with pytest.raises(WorkflowError, match=rf"Snakemake {version} is unknown .* pip install"):
+    with pytest.raises(WorkflowError, match=rf"Snakemake {version} is unknown\. .*pip install"):
         internals.check_version()
 
 
