@@ -5,6 +5,7 @@ import re
 import pytest
 from opcost.report.page import write_report
 from opcost.report.results import Results
+from opcost.rows.flags import DRIFTING, meaning
 
 from tests.browser import chromium
 from tests.browser.chromium import Watched
@@ -144,7 +145,7 @@ def test_flags_are_explained_where_a_row_has_them(page):
     page.locator("#operators .dt-search input").fill("drifting")
     shown_rows(page).first.locator("button.open").click()
     page.locator(".details[data-filled]").wait_for()
-    assert "drifting: the first and the second half" in page.locator(".details").inner_text()
+    assert f"drifting: {meaning(DRIFTING)}" in page.locator(".details").inner_text()
 
 
 def test_the_keyboard_reaches_the_table_and_opens_a_row(page):

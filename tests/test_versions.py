@@ -62,7 +62,7 @@ def opcost(*arguments):
 
 
 def test_there_is_a_sample_of_every_version_before_this_one():
-    assert {*map(version_of, NAMES)} >= {*range(1, schemas.SCHEMA_VERSION)}
+    assert {*map(version_of, NAMES)} >= {*range(1, versions.SCHEMA_VERSION)}
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_another_quantity_of_the_same_name_is_null(unpacked):
 
 
 def test_a_file_of_a_newer_version_asks_for_a_newer_opcost(unpacked, tmp_path):
-    newer = str(schemas.SCHEMA_VERSION + 1).encode()
+    newer = str(versions.SCHEMA_VERSION + 1).encode()
     path = changed(operator_of(unpacked["7"]), tmp_path / "row.parquet", newer)
     with pytest.raises(OpcostError, match="upgrade opcost") as caught:
         records.read(path, schemas.OPERATOR)

@@ -51,7 +51,7 @@ in seconds. Null means unknown or not applicable, never zero; a reason, where th
 another column. The [glossary](glossary.md) defines the terms.
 
 The metadata of each file name its record (`opcost.record`) and its schema version
-(`opcost.schema_version`), currently {schemas.SCHEMA_VERSION}. opcost reads files of all earlier
+(`opcost.schema_version`), currently {versions.SCHEMA_VERSION}. opcost reads files of all earlier
 versions; columns that they lack are null. *since* is the version that introduced a record or
 column; `schema_version` is the version that wrote a row. Files of a later version are refused:
 upgrade opcost to read them."""
@@ -80,7 +80,7 @@ def columns_page() -> str:
         rows = [_row(record, field.name, field.type, meanings[field.name]) for field in schema]
         parts += [f"## {record}", *_what_is_new(rows, known)]
         known[record] = rows
-    changes = [(str(version), changed) for version, changed in schemas.VERSIONS.items()]
+    changes = [(str(version), changed) for version, changed in versions.VERSIONS.items()]
     parts += ["## Versions of the schema", table(("version", "what changed"), changes)]
     return page("Columns", *parts)
 

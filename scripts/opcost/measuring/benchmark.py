@@ -15,7 +15,7 @@ from opcost.measuring.subjects import Subject
 from opcost.measuring.trial import Listener, Trial, run_trial
 from opcost.models import construction
 from opcost.models.user_code import message, place_of, user_code
-from opcost.rows.quantities import ENERGY, POWER, TIME
+from opcost.rows.quantities import ENERGY, POWER
 from opcost.tuples.replay import UnsupportedOperator
 
 
@@ -84,18 +84,12 @@ def trial_columns(
 
     `flags` are those that the trial does not know, each with whether it holds.
     """
-    time, power, energy = trial.time, trial.power, trial.energy
+    power, energy = trial.power, trial.energy
     sentinel = watch.sentinel_times_s()
     columns: dict[str, Any] = {
         "status": "ok",
-        **TIME.columns(time.estimate),
-        "enqueue_time_s": time.enqueue_s,
-        "batch_time_s": list(time.batch_times_s),
-        "batch_undisturbed": list(time.undisturbed),
-        "batch_iterations": time.batch_iterations,
+        **trial.time.columns(),
         "sentinel_time_s": statistics.median(sentinel).value if sentinel else None,
-        "converged": time.converged,
-        "stop_reason": time.stop_reason,
         "flags": [*trial.flags, *(flag for flag, holds in (flags or {}).items() if holds)],
         "repeats": trial.repeats,
         "started_at": trial.started_at,

@@ -3,13 +3,14 @@
 import itertools
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from opcost import statistics
 from opcost.devices.device import Device
 from opcost.devices.disturbance import Watch
 from opcost.energy.load import SYSTEM_CLOCK, Clock
 from opcost.rows.flags import DISTURBED, DRIFTING, LAUNCH_BOUND, SENTINEL_QUICKER
+from opcost.rows.quantities import TIME
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 
@@ -47,6 +48,18 @@ class TimeMeasurement:
     def converged(self) -> bool:
         """Whether the confidence interval is as narrow as was asked for."""
         return self.stop_reason == "converged"
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of a record that say how time was measured, and the time."""
+        return {
+            **TIME.columns(self.estimate),
+            "enqueue_time_s": self.enqueue_s,
+            "batch_time_s": list(self.batch_times_s),
+            "batch_undisturbed": list(self.undisturbed),
+            "batch_iterations": self.batch_iterations,
+            "converged": self.converged,
+            "stop_reason": self.stop_reason,
+        }
 
 
 def time_workload(

@@ -25,11 +25,12 @@ from opcost.report.operator_table import operator_table
 from opcost.report.packing import packed
 from opcost.report.quality import quality
 from opcost.report.results import Results
-from opcost.report.row_details import STEP, chunks, common
+from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.theme import Figure
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
-from opcost.rows.quantities import COMPARED, TIME, Quantity
+from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
+from opcost.rows.versions import SCHEMA_VERSION
 
 _ASSETS = files("opcost.report") / "assets"
 
@@ -103,7 +104,7 @@ def _summary(results: Results) -> dict[str, Any]:
         "last": None if when.empty else when.max().strftime("%Y-%m-%d %H:%M"),
         "versions": ", ".join(sorted(frame["opcost_version"].dropna().unique())),
         "opcost_version": __version__,
-        "schema_version": schemas.SCHEMA_VERSION,
+        "schema_version": SCHEMA_VERSION,
     }
 
 
@@ -146,6 +147,8 @@ def _details(results: Results) -> dict[str, Any]:
         "meanings": schemas.DESCRIPTIONS["database"],
         "flags": {name: flag.meaning for name, flag in FLAGS.items()},
         "step": STEP,
+        "chunk": CHUNK,
+        "quantities": {str(each): each.names for each in (TIME, POWER)},
         "charts": {"batches": raw_charts.batches(), "power": raw_charts.power_samples()},
     }
 

@@ -13,9 +13,9 @@ from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
 from opcost.rows.checks import check
 from opcost.rows.comma_separated import write_csv
-from opcost.rows.schemas import SCHEMA_VERSION
+from opcost.rows.reading import Reading
 from opcost.rows.seal import BrokenSeal, check_seal, seal
-from opcost.rows.versions import Reading
+from opcost.rows.versions import SCHEMA_VERSION
 from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
 

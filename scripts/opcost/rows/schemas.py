@@ -1,7 +1,6 @@
 """The schemas of all Parquet files: the columns of each kind of record, with their meanings.
 
-SCHEMA_VERSION is bumped when a column changes its name, type or meaning, and VERSIONS says what
-changed. docs/reference/columns.md is generated from this file.
+docs/reference/columns.md is generated from this file.
 """
 
 from collections.abc import Iterable
@@ -11,27 +10,7 @@ import pyarrow as pa
 from opcost.rows.column import Column, Role, in_role
 from opcost.rows.columns import MEASUREMENT, OVERHEAD, TARGET
 from opcost.rows.quantities import ENERGY, TIME
-
-SCHEMA_VERSION = 8
-
-VERSIONS = {
-    1: "The first.",
-    2: "Columns for the power measurement, the state of the device, and retries.",
-    3: "`call_overhead_s`, `displaced_call_overhead_s` and `view_call_overhead_s` replace "
-    "`between_calls_s`; `overhead_time_s`, `displaced_calls` and `spread` in the comparison; "
-    "`core_cache_bytes`.",
-    4: "`worker`, `cores`, `started_at`, `ended_at` and `device_time_s`; rows of failed "
-    "measurements hold `quiet_sentinel_time_s`.",
-    5: "Call overhead moves from the rows of models to those of operators; `spread` in the "
-    "database; new record `modules`.",
-    6: "`overhead_disturbed`; intervals of call overhead are over processes; "
-    "`reference_measurements`: a reference is the mean over these.",
-    7: "Call overhead is in the database only, measured at the start and end of a study.",
-    8: "Each column has a role; columns are ordered by role. New: `schema_version`, "
-    "`workflow_commit`, `machine_id_hash`, `thread_library`, `ecc_enabled`, `persistence_mode`, "
-    "`performance_state`, `memory_used_bytes`, `sm_clock_target_mhz`, `memory_clock_target_mhz`.",
-}
-"""Schema version -> its changes."""
+from opcost.rows.versions import SCHEMA_VERSION
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
 """Record -> column -> its meaning."""

@@ -1,18 +1,32 @@
-"""What files of older schema versions lack, and what that means: they are read like today's.
+"""The versions of the columns: what each changed, and what files of older ones lack.
 
-A row is never measured again for the sake of a column. A column that its file lacks is null; so is
-one under whose name the file has another quantity. `schema_version` says which columns a row had.
+A new column needs a new SCHEMA_VERSION, a line in VERSIONS, and its name in ADDED.
 """
 
-from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
-import pyarrow as pa
-
-from opcost.errors import OpcostError
 from opcost.rows.quantities import OVERHEADS, Quantity
-from opcost.rows.schemas import SCHEMA_VERSION
+
+SCHEMA_VERSION = 8
+
+VERSIONS = {
+    1: "The first.",
+    2: "Columns for the power measurement, the state of the device, and retries.",
+    3: "`call_overhead_s`, `displaced_call_overhead_s` and `view_call_overhead_s` replace "
+    "`between_calls_s`; `overhead_time_s`, `displaced_calls` and `spread` in the comparison; "
+    "`core_cache_bytes`.",
+    4: "`worker`, `cores`, `started_at`, `ended_at` and `device_time_s`; rows of failed "
+    "measurements hold `quiet_sentinel_time_s`.",
+    5: "Call overhead moves from the rows of models to those of operators; `spread` in the "
+    "database; new record `modules`.",
+    6: "`overhead_disturbed`; intervals of call overhead are over processes; "
+    "`reference_measurements`: a reference is the mean over these.",
+    7: "Call overhead is in the database only, measured at the start and end of a study.",
+    8: "Each column has a role; columns are ordered by role. New: `schema_version`, "
+    "`workflow_commit`, `machine_id_hash`, `thread_library`, `ecc_enabled`, `persistence_mode`, "
+    "`performance_state`, `memory_used_bytes`, `sm_clock_target_mhz`, `memory_clock_target_mhz`.",
+}
+"""Schema version -> its changes."""
 
 _OVERHEAD = [name for overhead in OVERHEADS.values() for name in overhead.names]
 _MEASUREMENT = {
@@ -54,7 +68,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
 Some came while a version was being worked on: a file may lack those that its own version added.
 """
 
-_DROPPED = {
+DROPPED = {
     "operator": {5: _OVERHEAD, 6: [*_OVERHEAD, "overhead_disturbed"]},
     "model": {
         2: list(Quantity("between_calls", "s").names),
@@ -66,7 +80,7 @@ _DROPPED = {
 `between_calls_s` is another quantity than any today, and a database takes what calls cost from
 where it is measured."""
 
-_CAME_WITH = {
+CAME_WITH = {
     # The mean of before and after; earlier, what came before.
     "idle_power_w": "idle_power_before_w",
     # Distinct refreshes; earlier, a reading four times for each.
@@ -83,10 +97,10 @@ _CAME_WITH = {
 }
 """Column -> the one that its present meaning came with: in a file without that it is null."""
 
-_STOOD_IN = {"idle_power_before_w": "idle_power_w"}
+STOOD_IN = {"idle_power_before_w": "idle_power_w"}
 """Column -> where the same quantity stood before."""
 
-_OLDEST = {"comparison": 5}
+OLDEST = {"comparison": 5}
 """Record -> the oldest version whose rows mean the same: earlier sums had other parts."""
 
 FIRST = {
@@ -98,101 +112,11 @@ FIRST = {
 
 def since(record: str, column: str) -> int:
     """The schema version from which on the column has its present meaning."""
-    return _added(record).get(_CAME_WITH.get(column, column), 1)
+    return added(record).get(CAME_WITH.get(column, column), 1)
 
 
 @cache
-def _added(record: str) -> dict[str, int]:
+def added(record: str) -> dict[str, int]:
     """Column -> the version that added it, of those that were not there from the first."""
-    added = ADDED.get(record, {}).items()
-    return {name: version for version, names in added for name in names}
-
-
-class Reading:
-    """How the rows of a file become rows of a schema.
-
-    Raises OpcostError, with what to do, for a file of another record, of a newer version, with
-    columns that its version never had, or whose rows meant something else.
-    """
-
-    def __init__(self, file: pa.Schema, schema: pa.Schema, path: Path, remedy: str) -> None:
-        self._schema = schema
-        self._record = _stated(schema, "record")
-        self._held = set(file.names)
-        self._version = _version_of(file, self._record, path, remedy)
-        # Most files are of today: to look at each column would take as long as to read one row.
-        self._same = self._version == SCHEMA_VERSION and file.equals(schema)
-        if not self._same and not self._fits(file):
-            raise OpcostError(
-                f"{path} does not have the columns of its schema version {self._version}: {remedy}"
-            )
-
-    def columns(self, wanted: Sequence[str]) -> list[str]:
-        """The columns of the file that these are made of; at least one, which counts the rows."""
-        if self._same:
-            return list(wanted)
-        found = [source for name in wanted if (source := self._source(name)) is not None]
-        return list(dict.fromkeys(found)) or self._schema.names[:1]
-
-    def rows(self, batch: pa.RecordBatch, wanted: Sequence[str]) -> pa.RecordBatch:
-        """The wanted columns, of a batch that has `columns(wanted)`."""
-        if self._same:
-            return batch.select(wanted).replace_schema_metadata(self._schema.metadata)
-        fields = [self._schema.field(name) for name in wanted]
-        return pa.RecordBatch.from_arrays(
-            [self._values(batch, field) for field in fields],
-            schema=pa.schema(fields, self._schema.metadata),
-        )
-
-    def _values(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        source = self._source(field.name)
-        if source is not None:
-            return batch[source]
-        if field.name == "schema_version":
-            return pa.repeat(pa.scalar(self._version, field.type), len(batch))
-        return pa.nulls(len(batch), field.type)
-
-    def _source(self, column: str) -> str | None:
-        """The column of the file that has the quantity, if one has."""
-        if column not in self._held:
-            return _STOOD_IN.get(column)
-        companion = _CAME_WITH.get(column, column)
-        return column if companion in self._held else None
-
-    def _fits(self, file: pa.Schema) -> bool:
-        """Whether the columns are such as files of the version had at some time."""
-        added = {name: _added(self._record).get(name, 0) for name in self._schema.names}
-        needed = {name for name, version in added.items() if version < self._version}
-        possible = {name for name, version in added.items() if version <= self._version}
-        dropped = _DROPPED.get(self._record, {}).get(self._version, [])
-        return (
-            len(self._held) == len(file.names)
-            and needed <= self._held <= possible.union(dropped)
-            and all(
-                file.field(name).type == self._schema.field(name).type
-                for name in self._held & possible
-            )
-        )
-
-
-def _version_of(file: pa.Schema, record: str, path: Path, remedy: str) -> int:
-    """The version of a file that can be read as this record."""
-    stated, version = _stated(file, "record"), _stated(file, "schema_version")
-    number = int(version) if version.isdecimal() else 0
-    # A study's database was a file of operators before it had columns of its own.
-    early = record == "database" and stated == "operator" and number < FIRST["database"]
-    if stated != record and not early:
-        raise OpcostError(f"{path} has opcost.record {stated}, not {record}: {remedy}")
-    oldest = _OLDEST.get(record, 1)
-    if oldest <= number <= SCHEMA_VERSION:
-        return number
-    if number > SCHEMA_VERSION:
-        remedy = "it is of a newer opcost, so upgrade opcost"
-    raise OpcostError(
-        f"{path} has opcost.schema_version {version}; this opcost reads {oldest} to "
-        f"{SCHEMA_VERSION} of {record}: {remedy}"
-    )
-
-
-def _stated(schema: pa.Schema, key: str) -> str:
-    return (schema.metadata or {}).get(f"opcost.{key}".encode(), b"none").decode()
+    by_version = ADDED.get(record, {}).items()
+    return {name: version for version, names in by_version for name in names}

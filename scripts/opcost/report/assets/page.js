@@ -1,6 +1,5 @@
 // The glue between the page's data and two libraries: Vega-Lite draws, DataTables tabulates.
 
-const CHUNK = 250;
 const details = JSON.parse(document.getElementById("details").textContent);
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
@@ -41,14 +40,14 @@ async function drawAll() {
 const chunks = new Map();
 
 function chunkOf(row) {
-  const number = Math.floor(row / CHUNK);
+  const number = Math.floor(row / details.chunk);
   if (!chunks.has(number)) chunks.set(number, data(`chunk-${number}`));
   return chunks.get(number);
 }
 
-function result(columns, at, name, unit) {
-  const limit = (part) => columns[`${name}${part}_${unit}`]?.[at];
-  return [{ value: limit(""), low: limit("_ci_low"), high: limit("_ci_high") }];
+function result(columns, at, quantity) {
+  const [value, low, high] = details.quantities[quantity].map((name) => columns[name]?.[at]);
+  return [{ value, low, high }];
 }
 
 function shownOf(raw, what) {
@@ -104,7 +103,7 @@ function flagList(names) {
 
 async function fillDetails(place, row, cells) {
   const chunk = await chunkOf(row);
-  const at = row % CHUNK;
+  const at = row % details.chunk;
   place.append(element("h4", cells["operator tuple"]), flagList(cells.flags));
   const charts = element("div", "", "grid");
   place.append(charts);
@@ -118,8 +117,8 @@ async function fillDetails(place, row, cells) {
   const drawn = [];
   const batches = chunk.batches[at];
   const power = chunk.power[at];
-  if (batches) drawn.push(batchChart(batches, result(chunk.columns, at, "time", "s")));
-  if (power) drawn.push(powerChart(power, result(chunk.columns, at, "power", "w")));
+  if (batches) drawn.push(batchChart(batches, result(chunk.columns, at, "time")));
+  if (power) drawn.push(powerChart(power, result(chunk.columns, at, "power")));
   if (!drawn.length) charts.append(element("p", "There are no raw values."));
   for (const [spec, datasets, note] of drawn) {
     const figure = element("figure");

@@ -1,0 +1,66 @@
+"""A number with an interval has three columns, whose names one module knows."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.rows import schemas
+from opcost.rows.quantities import COMPARED, ENERGY, OVERHEADS, POWER, TIME, Quantity
+from opcost.statistics import Estimate
+
+from tests.documents import ROOT
+
+PACKAGE = ROOT / "scripts/opcost"
+NUMBERS = st.floats(allow_nan=False)
+ESTIMATES = st.one_of(st.none(), st.builds(Estimate, NUMBERS, NUMBERS, NUMBERS))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "names"),
+    [
+        (TIME, ("time_s", "time_ci_low_s", "time_ci_high_s")),
+        (POWER, ("power_w", "power_ci_low_w", "power_ci_high_w")),
+        (
+            ENERGY.of("reference"),
+            ("reference_energy_j", "reference_energy_ci_low_j", "reference_energy_ci_high_j"),
+        ),
+        (
+            TIME.error,
+            ("time_relative_error", "time_relative_error_ci_low", "time_relative_error_ci_high"),
+        ),
+    ],
+)
+def test_names_say_the_quantity_the_limit_and_the_unit(quantity, names):
+    assert quantity.names == names
+
+
+@given(ESTIMATES)
+def test_columns_hold_the_estimate(estimate):
+    assert TIME.read(TIME.columns(estimate)) == estimate
+
+
+def test_every_interval_of_a_schema_is_that_of_a_quantity():
+    intervals = {
+        name for names in schemas.DESCRIPTIONS.values() for name in names if "_ci_" in name
+    }
+    known = [
+        *(TIME, POWER, ENERGY, *OVERHEADS.values()),
+        *(each.of(whose) for each in COMPARED for whose in ("estimate", "reference")),
+        *(each for quantity in COMPARED for each in (quantity.error, quantity.relative("ratio"))),
+    ]
+    assert intervals == {name for quantity in known for name in (quantity.low, quantity.high)}
+
+
+def test_no_other_module_makes_names_of_limits():
+    sources = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.js"), *PACKAGE.rglob("*.html")]
+    naming = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in sources
+        if "_ci_low" in path.read_text() or "_ci_high" in path.read_text()
+    }
+    assert naming == {"rows/quantities.py"}
+
+
+def test_a_number_is_shown_with_half_of_its_interval():
+    assert TIME.shown(TIME.columns(Estimate(2e-3, 1.9e-3, 2.1e-3))) == "2 ms ± 5.0%"
+    assert ENERGY.shown(ENERGY.columns(Estimate(0.4, None, None))) == "400 mJ"
+    assert Quantity("power", "w").shown({"power_w": None}) == "-"
