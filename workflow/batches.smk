@@ -23,7 +23,7 @@ def batch(kind, names):
     @cache
     def places(target):
         def order(name):
-            return Path("results", target, kind, f"{name}.parquet").exists(), name
+            return (FOLDERS[target] / kind / f"{name}.parquet").exists(), name
 
         return {name: place for place, name in enumerate(sorted(names(), key=order))}
 
