@@ -1,9 +1,9 @@
-# On a cluster: which measurements share one job of the cluster, and so one start. The profile says
-# how many may (`group-components`).
+# On a cluster, the measurements of a batch share one job, and one start of Python. The profile sets
+# the size of batches (`group-components`).
 #
-# Snakemake's own choice changes when the checkpoint changes the DAG, and then jobs run twice
-# (snakemake#1628); here the batch of a measurement is settled once. And the Snakemake that such a
-# job starts would start another for each member; here they are one group again: one start does.
+# Snakemake forms its groups again when the checkpoint changes the DAG, and runs jobs twice
+# (snakemake#1628); here the batch of a measurement is determined once. Within its job, Snakemake
+# would start another Snakemake for each member; one group of all members needs one.
 
 import dataclasses
 from functools import cache
@@ -17,15 +17,15 @@ if workflow.remote_exec:
 def batch(kind, names):
     """The group of a measurement, as a function of its wildcards: None on a single machine.
 
-    `names()` are all that the folder of that kind may hold; what is missing comes first.
+    `names()` are all measurements of the kind; missing ones come first.
     """
 
     @cache
-    def places(target):
+    def positions(target):
         def order(name):
             return (FOLDERS[target] / kind / f"{name}.parquet").exists(), name
 
-        return {name: place for place, name in enumerate(sorted(names(), key=order))}
+        return {name: position for position, name in enumerate(sorted(names(), key=order))}
 
     def group(wildcards):
         if workflow.local_exec:
@@ -38,7 +38,7 @@ def batch(kind, names):
             return kind
         size = workflow.group_settings.group_components.get(kind, 1)
         name = wildcards.get("tuple_id") or wildcards.get("model")
-        identity = f"{kind}_{wildcards.target}_{places(wildcards.target)[name] // size}"
+        identity = f"{kind}_{wildcards.target}_{positions(wildcards.target)[name] // size}"
         workflow.parent_groupids[identity] = kind
         return identity
 

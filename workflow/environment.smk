@@ -1,6 +1,6 @@
-# The environment of each target is compared with that in which it was measured so far, before
-# anything is measured on it. Each job that measures compares, too, and sees more: here no device is
-# opened. On a cluster, only a job sees the machine.
+# Before a run measures on a target, its environment is compared with that of earlier measurements.
+# Here no device is opened; each measuring job compares the device as well. On a cluster, only jobs
+# see the machine.
 
 import os
 import sys
@@ -25,7 +25,7 @@ MEASURING_RULES = {
 
 
 def targets_to_measure_on():
-    """By the jobs of this run; after an extraction there may be more of any target."""
+    """The targets of this run's jobs; all of them if an extraction may add jobs."""
     jobs = list(workflow.dag.needrun_jobs())
     if {"extract", "collect"} <= {job.rule.name for job in jobs}:
         return list(STUDY.conditions)
@@ -34,7 +34,7 @@ def targets_to_measure_on():
 
 
 def changed_environments():
-    """For the folder of each target that is to be measured on and has changed, how."""
+    """The changes of each such target, by its folder."""
     found = {
         FOLDERS[target]: changes_here(
             FOLDERS[target],
@@ -48,7 +48,7 @@ def changed_environments():
 
 
 def notice_changed_environments():
-    """Stop, or set aside what was measured and start again, as the study says."""
+    """Stop, or set the measurements aside and start again, as the study is configured."""
     if not workflow.is_main_process:
         return
     try:
@@ -61,14 +61,14 @@ def notice_changed_environments():
 
 
 def set_aside_what_jobs_noticed():
-    """Once in a run: where jobs come to unlike machines, that would have no end."""
+    """Once per run: with different machines in a cluster, it would never end."""
     if STUDY.environment_changes == "set_aside" and not os.environ.get("OPCOST_SET_ASIDE"):
         noted = [folder for folder in FOLDERS.values() if is_noted(folder, BEGAN_S)]
         set_aside_and_start_again(noted)
 
 
 def set_aside_and_start_again(folders):
-    """In this process: what is to be done is another thing then."""
+    """Restart Snakemake in this process: the jobs to run have changed."""
     if not folders or not workflow.is_main_process:
         return
     for folder in folders:

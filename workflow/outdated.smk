@@ -1,27 +1,25 @@
-# What Snakemake takes for up to date and is not. It compares times of modification, and parameters
-# with its own records. A file that was copied or moved here, an output restored from a backup or by
-# Snakemake after a failure, a clock that was ahead, or a deleted .snakemake mislead it.
+# Detects outputs that Snakemake believes to be up to date. It compares modification times, and
+# parameters with its own records. Both mislead after a file was copied, moved or restored, while a
+# clock was ahead, and if .snakemake was deleted.
 #
-# A rule that makes tables notes what it made them from in results/.made/RULE.json, its last output
-# (`opcost.fingerprint`). A note that no longer holds is deleted here, and the rule runs again, since
-# an output is missing. Inputs are known by size, times and inode, outputs by their content.
+# A rule that makes tables records their inputs in a note, its last output (`opcost.fingerprint`).
+# An invalid note is deleted here, and the rule runs again because an output is missing. Inputs are
+# identified by size, times and inode, outputs by content.
 #
-#   Rule                       Made again if
-#   models, collect            extracted models, or what the study asks for, are others
-#   database                   any file measured in results/, of this study or not, is another
-#   compare                    its inputs, among them the database, or what is asked for are others
-#   report                     the same
-#   extract                    the file says that it is of another definition
+#   Rule                       Runs again if
+#   models, collect            the extracted models, or the study's request, differ
+#   database                   any measured file in results/, of this study or not, differs
+#   compare, report            their inputs, or the study's request, differ
+#   extract                    the file is of another definition
 #   benchmark_operator, ..._again
-#                              the row says that it was measured under other conditions
+#                              the row was measured under other conditions
 #   benchmark_model, ..._again the same, or another definition
 #   identify_target, characterize_sensor, measure_overhead_again
 #                              the file is missing: these describe a device, not the study. Each
 #                              measurement compares the device with device.json.
 #
-# So for all of them: after a failure Snakemake deletes what a rule has made, or the note is missing.
-# A kill leaves files that are whole (`opcost.files`), and no note. A file that is restored, copied,
-# moved or written by hand differs from the note, or says itself what it is of.
+# After a failure, Snakemake deletes a rule's outputs, or the note is missing. A kill leaves
+# complete files (`opcost.files`) and no note.
 
 from opcost import fingerprint
 from opcost.databases.measured import find_measured
@@ -60,9 +58,9 @@ known_as_current = set()
 
 
 def current(name, paths, outdated):
-    """The paths, inputs of the rule of that name. Those files that are not of today's study are made again.
+    """The paths, inputs of a rule. Snakemake makes those again that are not of today's study.
 
-    `outdated` finds them; while the rule's note holds, there are none.
+    `outdated` finds them; there are none while the rule's note is valid.
     """
     paths = list(paths)
     new = [Path(path) for path in paths if path not in known_as_current]

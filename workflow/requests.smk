@@ -21,7 +21,7 @@ def operator_measurements(wildcards):
 
 
 def measurements_again(wildcards):
-    """Of the first tuples by id: ids are hashes, so these are any, and seldom others."""
+    """Replicates of the first tuples by id: ids are hashes, so this is a stable random choice."""
     checkpoints.collect.get()
     return current_operators(
         str(measurement(folder, OPERATORS, tuple_id, replicate=1))
@@ -31,13 +31,13 @@ def measurements_again(wildcards):
 
 
 def devices():
-    """What is known of each target's device: who deletes it has it written again."""
+    """The device file of each target: one that was deleted is written again."""
     return [str(device_file(folder)) for folder in FOLDERS.values()]
 
 
 def overheads_again(wildcards):
-    """Of each target on which calls cost anything: not on a GPU, whose host runs ahead.
-    Needed in any case where an older opcost began the study without it."""
+    """The second call overhead of each target that has one: not of a GPU, whose host runs ahead.
+    Always needed where an older opcost began the study without the first."""
     checkpoints.collect.get()
     return [
         str(overhead_file(folder, replicate=1)) for folder in FOLDERS.values() if calls_cost(folder)
@@ -45,7 +45,7 @@ def overheads_again(wildcards):
 
 
 def calls_cost(folder):
-    """As the target's device file says; where somebody deleted it, as it did before."""
+    """According to the device file; if it was deleted, whether it did before."""
     path = device_file(folder)
     if not path.exists():
         return overhead_file(folder, replicate=1).exists()
@@ -60,7 +60,7 @@ def benchmarked():
 
 @cache
 def tuples_to_measure(target):
-    """All that are benchmarked, or as many as `max_device_time_s` allows: what explains most."""
+    """All benchmarked tuples, or those that explain most within `max_device_time_s`."""
     if STUDY.max_device_time_s is None:
         return benchmarked()
     chosen = plan(target)
@@ -75,15 +75,15 @@ def plan(target):
 
 
 def importance(wildcards):
-    """With time for all, measurements come in any order, so that no drift looks like an effect of
-    size; with less, those first that explain most."""
+    """Without a budget, the order is random, so that no drift looks like an effect of size; with
+    one, tuples that explain most come first."""
     if STUDY.max_device_time_s is None:
         return 1
     return 1 + plan(wildcards.target).explained[wildcards.tuple_id]
 
 
 def extracted_models():
-    """Those of the study that could be extracted; known once all were."""
+    """The study's models that could be extracted, known once `collect` has run."""
     refused = checked(read_refused, Path(checkpoints.collect.get().output[0]))
     return [model for model in STUDY.models if model not in refused]
 
@@ -104,8 +104,8 @@ def models_again(wildcards):
 
 
 def missing_measurements(wildcards):
-    """New ones, and those that somebody deleted: an up-to-date database would not ask for them.
-    Those that exist are left out, as Snakemake's time for a job grows with its inputs' square."""
+    """New and deleted ones: an up-to-date database would not request them. Existing ones are left
+    out, because Snakemake's time for a job grows with the square of its inputs."""
     measurements = [
         *devices(),
         *operator_measurements(wildcards),

@@ -1,6 +1,6 @@
-# Who runs beside whom. On one machine: one measurement at a time on a device, several GPUs side by
-# side; one of the processor has the machine alone, because whatever runs beside it, disturbs it. On
-# a cluster: what each target asks for.
+# Which jobs run at the same time. On one machine: one measurement per device, several GPUs in
+# parallel; a measurement of the processor runs alone, because other jobs would interfere. On a
+# cluster: the resources that each target requests.
 
 import math
 
@@ -29,7 +29,7 @@ if workflow.is_main_process and workflow.resource_settings.nodes is None:
 
 
 def share_of_processor(wildcards):
-    """All of it where the processor is what is measured; `auto` may mean it."""
+    """All of it if the processor is measured, which `auto` may mean."""
     return 1 if target_device(wildcards) in GPUS else CORES
 
 

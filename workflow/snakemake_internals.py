@@ -1,8 +1,8 @@
 """What opcost uses of Snakemake that Snakemake does not document: all of it, in two tables.
 
-`check` ends a run with a sentence where a Snakemake lacks one of these: otherwise some would make
-it slow, and others would start jobs twice, without a word. To adopt a newer Snakemake, set `NEWEST`
-and requirements.txt, and run the tests.
+`check` stops a run with an explanation if Snakemake lacks one of these. Without it, some changes of
+Snakemake would silently make runs slow, and others would start jobs twice. To adopt a newer
+Snakemake, set `NEWEST` and the pin in requirements.txt, and run the tests.
 
 Names begin at the object `workflow`, or in a module (`module:name`).
 """

@@ -28,14 +28,14 @@ DEFINITIONS = {model: each.to_json() for model, each in STUDY.models.items()}
 
 
 def definition(wildcards):
-    """What a model is, as JSON: a change of it, and only that, extracts and measures it again."""
+    """A model's definition as JSON: only a change of it extracts and measures the model again."""
     if wildcards.model not in STUDY.models:
         raise WorkflowError(f"model {wildcards.model!r} is not among `models` in the configuration")
     return DEFINITIONS[wildcards.model]
 
 
 def conditions(wildcards):
-    """How a target is measured, as JSON: a change of it measures again."""
+    """A target's conditions as JSON: a change of them measures again."""
     if wildcards.target not in CONDITIONS:
         raise WorkflowError(
             f"target {wildcards.target!r} is not among `targets` in the configuration"

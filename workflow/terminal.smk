@@ -58,6 +58,6 @@ def say_how_to_go_on():
 
 
 def print_summary():
-    """If this run has made it."""
+    """The summary, if this run has made it."""
     if SUMMARY.exists() and identity(SUMMARY) != SUMMARY_BEFORE:
         announce(f"\n{SUMMARY.read_text(encoding='utf-8')}\nMore on one page: {REPORT}")

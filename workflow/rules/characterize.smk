@@ -3,7 +3,7 @@
 #   in:  results/{target}/device.json
 #   out: results/{target}/sensor.json   refresh, averaging, lag, noise of its readings; idle power
 #
-# Benchmarks read it. It describes hardware, so no setting of the study makes it anew: delete it to
+# Benchmarks read it. It describes hardware, so no setting of the study makes it again: delete it to
 # characterise once more, after a new driver for instance.
 
 

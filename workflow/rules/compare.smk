@@ -5,7 +5,7 @@
 #        results/comparison.parquet   sum over operators against whole model (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
 #        results/modules.parquet      each model's cost by module (+ .csv)
-#        results/summary.txt          the comparison as people read it
+#        results/summary.txt          the comparison as text
 #        results/cost.svg             operators, stacked, above the whole model
 
 

@@ -54,8 +54,8 @@ rule models:
 
 
 # The devices are inputs for two reasons: nothing is measured before every target is known to
-# exist; and where a target's conditions changed, Snakemake looks at all jobs anew after the
-# checkpoint. It would overlook changed `params` below an `ancient` input that is being remade.
+# exist; and where a target's conditions changed, Snakemake evaluates all jobs again after the
+# checkpoint. It would overlook changed `params` below an `ancient` input that is being made.
 checkpoint collect:
     input:
         tuples=extracted,
