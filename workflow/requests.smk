@@ -3,7 +3,27 @@
 from functools import cache
 
 from opcost.devices.device_file import read_device
-from opcost.results_folder import *
+from opcost.results_folder import (  # the rules use them, too
+    COMPARISON,
+    DATABASE,
+    FIGURE,
+    MANIFEST,
+    MODELS,
+    MODEL_TABLE,
+    MODULES,
+    OPERATORS,
+    REPORT,
+    RESULTS,
+    SHARES,
+    SUMMARY,
+    device_file,
+    extraction,
+    measurement,
+    note,
+    overhead_file,
+    sensor_file,
+    target_folder,
+)
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 
 EACH_TARGET = target_folder("{target}")
