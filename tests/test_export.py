@@ -135,13 +135,6 @@ def test_another_ending_is_an_error_that_names_the_known_ones(path, tmp_path, na
         export(path, tmp_path / name)
 
 
-def test_the_database_is_not_overwritten(path):
-    link = path.with_name("link.csv")
-    link.symlink_to(path)
-    with pytest.raises(OpcostError, match="is the database itself"):
-        export(path, link)
-
-
 def test_one_command_exports_and_says_how_much(path, tmp_path):
     completed = CliRunner().invoke(main, ["export", str(path), str(tmp_path / "out.csv")])
     assert (completed.exit_code, completed.stdout) == (0, f"2 rows in {tmp_path / 'out.csv'}\n")

@@ -246,15 +246,6 @@ def test_what_cannot_be_merged_is_named_with_the_remedy(tmp_path, damage, messag
     assert not (tmp_path / "merged.parquet").exists()
 
 
-def test_no_database_is_overwritten_by_its_merge(tmp_path):
-    path = database(tmp_path / "a.parquet", {})
-    before = path.read_bytes()
-    (tmp_path / "link.parquet").symlink_to(path)
-    with pytest.raises(OpcostError, match="is one of the databases: name another file"):
-        merge([path], tmp_path / "link.parquet")
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize(
     "sources", [b"{", b"[]", b'{"a": 1}', b'{"a": {"names": ["b"], "rows": -1}}']
 )

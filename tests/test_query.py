@@ -195,6 +195,33 @@ def test_no_row_is_an_answer_to_look_at(path):
     assert run(path, "--json", "--status", "crashed").stdout == ""
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "query {path} --parquet {output}",
+        "explain resnet18 -d {path} --parquet {output}",
+        "diff {path} {path} --parquet {output}",
+        "merge {path} -o {output}",
+        "import {path} --source a -o {output}",
+        "export {path} {output}",
+    ],
+)
+@pytest.mark.parametrize("name", ["database.parquet", "other/../database.parquet", "link.csv"])
+def test_no_command_overwrites_the_database_that_it_reads(path, words, name):
+    before = path.read_bytes()
+    (path.parent / "other").mkdir()
+    path.with_name("link.csv").symlink_to(path)
+    if words.startswith("export"):  # whose outputs end otherwise
+        path, name = path.rename(path.with_name("database.csv")), name.replace("parquet", "csv")
+        path.with_name("link.csv").unlink()
+        path.with_name("link.csv").symlink_to(path)
+    words = words.format(path=path, output=path.parent / name)
+    completed = CliRunner().invoke(main, words.split())
+    assert completed.exit_code == 1
+    assert "is read: name another file" in completed.stderr
+    assert path.read_bytes() == before
+
+
 def test_an_unknown_operator_exits_with_1(path):
     completed = run(path, "--operator", "conv2")
     assert completed.exit_code == 1

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,6 +36,16 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def check_output(output: Path, sources: Iterable[Path]) -> None:
+    """Raise OpcostError if writing `output` would replace one of the files that are read.
+
+    Links and other spellings of a path are the same file.
+    """
+    for source in sources:
+        if output.exists() and source.exists() and output.samefile(source):
+            raise OpcostError(f"the output {output} is {source}, which is read: name another file")
 
 
 def check_readable(path: Path) -> None:

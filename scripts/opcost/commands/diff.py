@@ -69,9 +69,12 @@ def command(
     from opcost.commands import INCOMPLETE
     from opcost.difference.databases import compare_databases
     from opcost.difference.summary import summarise
+    from opcost.files import check_output
     from opcost.queries import listing
     from opcost.rows import records
 
+    if parquet is not None:
+        check_output(parquet, [before, after])
     difference = compare_databases(
         before,
         after,

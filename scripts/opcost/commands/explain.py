@@ -90,10 +90,14 @@ def command(
     from opcost.costs.explanation_text import as_text
     from opcost.costs.model_argument import find_model, is_config, parse_argument, parse_input
     from opcost.errors import OpcostError
+    from opcost.files import check_output
     from opcost.rows import records, schemas
     from opcost.study import ExtractionSettings
     from opcost.tuples.containment import tuples_of
 
+    paths = databases or _default_databases()
+    if parquet is not None:
+        check_output(parquet, [*paths, *([Path(model)] if is_config(model) else [])])
     definition, search_path = find_model(
         model,
         [parse_input(text) for text in inputs],
@@ -105,7 +109,7 @@ def command(
     extracted = tuples_of(definition, search_path, ExtractionSettings(timeout))
     if extracted.refusal is not None:
         raise OpcostError(f"{model}: {extracted.refusal}")
-    found = explain(extracted, databases or _default_databases(), targets)
+    found = explain(extracted, paths, targets)
     if parquet is not None:
         rows = [row for each in found for row in each.tuples()]
         records.write(parquet, schemas.EXPLANATION, rows)

@@ -85,11 +85,14 @@ def command(
     opcost query merged.parquet --target h200 --text 'stride=[2,2]' --sort energy --json
     """
     from opcost.commands import INCOMPLETE
+    from opcost.files import check_output
     from opcost.queries import listing
     from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, query
     from opcost.rows import records
 
     paths = databases or (DATABASE,)
+    if parquet is not None:
+        check_output(parquet, paths)
     chosen = (
         [column_named(name.strip()) for name in columns.split(",")]
         if columns

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from opcost.databases.duplicates import COMPARED, digests, measurement_key, preference
 from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
-from opcost.errors import OpcostError
+from opcost.files import check_output
 from opcost.rows import alike, records, schemas
 
 
@@ -100,9 +100,7 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
     or is the output.
     """
     sources = [sources_of(path) for path in paths]
-    for path in paths:
-        if output.exists() and output.samefile(path):
-            raise OpcostError(f"the output {output} is one of the databases: name another file")
+    check_output(output, paths)
     done = Merge()
     best = _choose(paths, sources, done)
     schema = stating(schemas.MERGED, united(sources))

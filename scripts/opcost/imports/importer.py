@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from opcost.errors import OpcostError
+from opcost.files import check_output
 from opcost.imports import neusight, operator_profiling
 from opcost.imports.published import Published, Undetermined
 from opcost.rows import records, schemas
@@ -67,6 +68,7 @@ def import_records(
     layout and their device or file do. `device_name` is the device's model where the files do not
     say it. Raises OpcostError for a file that does not exist, or whose layout is not known.
     """
+    check_output(output, paths)
     done = Import()
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for layout, record in _records(paths):

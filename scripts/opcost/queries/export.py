@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from opcost.databases.database import stream_database
 from opcost.errors import OpcostError
-from opcost.files import replacing
+from opcost.files import check_output, replacing
 from opcost.rows import schemas
 from opcost.rows.comma_separated import write_csv
 from opcost.rows.nested import flat, plain_rows
@@ -34,8 +34,7 @@ def export(database: Path, output: Path) -> int:
             f"wanted, one of {', '.join(FORMATS)}"
         )
     schema, batches = stream_database(database)
-    if output.exists() and output.samefile(database):
-        raise OpcostError(f"the output {output} is the database itself: name another file")
+    check_output(output, [database])
     counted = _Counted(batches)
     with replacing(output) as temporary:
         write(temporary, schema, counted)
