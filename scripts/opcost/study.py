@@ -7,7 +7,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -96,11 +96,16 @@ class Conditions:
     protocol_version: int = PROTOCOL_VERSION
 
     def to_json(self) -> str:
-        """The conditions as one line of JSON, the same for equal conditions."""
+        """The conditions as one line of JSON, the same for equal conditions.
+
+        A setting that has a default here came later than the others. It is left out where it has
+        that value: conditions from before it existed are still equal, and measure nothing again.
+        """
         document = asdict(self)
-        # Left out where it is not asked for: conditions from before it existed are still equal.
-        if not self.target.any_of_kind:
-            del document["target"]["any_of_kind"]
+        for name in ("target", "measurement"):
+            for field in fields(getattr(self, name)):
+                if document[name][field.name] == field.default:
+                    del document[name][field.name]
         return json.dumps(document, sort_keys=True)
 
     @classmethod

@@ -4,18 +4,14 @@ It imports no torch: the workflow asks it each time that Snakemake starts. A fur
 entry here, and a module with a subclass of `Device`.
 """
 
-import importlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcost.devices import cpuinfo
 from opcost.devices.installation import loaded_driver
 from opcost.devices.machine import machine_id_hash
-
-if TYPE_CHECKING:
-    from opcost.devices.device import Device
 
 
 @dataclass(frozen=True)
@@ -33,12 +29,6 @@ class Kind:
     host_sets_pace: bool
     is_processor: bool
     recorded: Callable[[], Mapping[str, Any]]
-
-    def device_class(self) -> "type[Device]":
-        """The class of its devices; imports PyTorch."""
-        module, _, name = self.implementation.partition(":")
-        found: type[Device] = getattr(importlib.import_module(module), name)
-        return found
 
 
 def _of_processor() -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """The device that a target stands for on this machine."""
 
+import importlib
+
 import torch
 
 from opcost.devices.cores import measure_here
 from opcost.devices.device import Device
-from opcost.devices.kinds import KINDS, kind_of
+from opcost.devices.kinds import KINDS, Kind, kind_of
 from opcost.errors import OpcostError
 from opcost.study import Target
 
@@ -20,9 +22,9 @@ def open_device(target: Target) -> Device:
     torch.backends.cudnn.allow_tf32 = target.tf32
     kind = kind_of(target.device)
     if kind is None:
-        classes = (each.device_class() for each in KINDS.values())
+        classes = map(_class_of, KINDS.values())
         return next(each for each in classes if each.count())(0)
-    device_class = kind.device_class()
+    device_class = _class_of(kind)
     index, count = int(target.device.partition(":")[2] or 0), device_class.count()
     if not count:
         raise OpcostError(
@@ -35,3 +37,9 @@ def open_device(target: Target) -> Device:
             f"devices here, {kind.name}:0 to {kind.name}:{count - 1}"
         )
     return device_class(index)
+
+
+def _class_of(kind: Kind) -> type[Device]:
+    module, _, name = kind.implementation.partition(":")
+    found: type[Device] = getattr(importlib.import_module(module), name)
+    return found
