@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -150,3 +151,26 @@ def test_packages_import_from_those_above_them_only():
         for path in files:
             above = {*order[: order.index(name) + 1], "__version__"}
             assert set(imported(path)) <= above, f"{path} imports from below"
+
+
+KNOW_KINDS = {
+    "devices/kinds.py", "devices/processor.py", "devices/gpu.py", "energy/meters.py",
+    "models/process_state.py",  # autocast has a switch for each
+    "tuples/work.py",  # reckons on the processor, whatever the target
+    "devices/installation.py",  # a key of torch/version.py
+}  # fmt: skip
+
+
+def test_no_other_module_asks_for_a_kind_of_device_by_name():
+    package = ROOT / "scripts/opcost"
+    files = [*package.rglob("*.py"), *ROOT.glob("workflow/**/*.smk"), *ROOT.glob("scripts/*.py")]
+    asking = [path for path in files if re.search(r'"(cpu|cuda)(:\d)?"', path.read_text())]
+    known = {package / name for name in KNOW_KINDS}
+    assert set(asking) <= known
+
+
+def test_energy_needs_no_pytorch():
+    modules = [f"opcost.energy.{path.stem}" for path in ROOT.glob("scripts/opcost/energy/*.py")]
+    code = f"import sys, {', '.join(modules)}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr

@@ -5,14 +5,10 @@
 import math
 
 from opcost.devices import cores
+from opcost.devices.kinds import kind_of
 
-GPUS = sorted(
-    {
-        each.target.device
-        for each in STUDY.conditions.values()
-        if each.target.device.startswith("cuda")
-    }
-)
+DEVICES = {each.target.device for each in STUDY.conditions.values()}
+GPUS = sorted(name for name in DEVICES if (kind := kind_of(name)) and not kind.is_processor)
 
 CORES = workflow.resource_settings.cores or 1
 
@@ -43,7 +39,8 @@ def requested(name):
 
 
 def requested_gpus(wildcards):
-    wants_one = requested("gpu_model")(wildcards) or target_device(wildcards) != "cpu"
+    kind = kind_of(target_device(wildcards))  # None: `auto`, which prefers a GPU
+    wants_one = requested("gpu_model")(wildcards) or kind is None or not kind.is_processor
     return 1 if wants_one else None
 
 
