@@ -39,8 +39,7 @@ def answer_to(error, capsys):
         ),
         (
             PermissionError(errno.EACCES, "Permission denied", "results"),
-            "opcost: results: Permission denied: change its permissions, or use another "
-            "folder\n",
+            "opcost: results: Permission denied: change its permissions, or use another folder\n",
         ),
         (
             BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),

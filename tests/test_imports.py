@@ -244,7 +244,7 @@ def test_a_merge_keeps_them_apart_and_knows_copies(tmp_path):
         {each["conditions_id"] for each in merged if each["device_uuid_hash"]}
     )
     assert None not in imported
-    assert "local, device not known, imported\n" in str(done)
+    assert "local, unknown device, imported\n" in str(done)
 
 
 def run(*arguments):
