@@ -133,15 +133,25 @@ def test_a_failing_operator_is_a_row_and_the_rest_goes_on(checkout):
     [
         ({"models": ["tiny_mpl"]}, "Did you mean 'tiny_mlp'"),
         ({"operators": ["conv3", "linear"]}, "'conv3' is no operator. Did you mean 'conv2d'"),
-        ({"targets": {"local": {"device": "cuda"}}}, "finds no CUDA device here"),
     ],
-    ids=["model", "operator", "device"],
+    ids=["model", "operator"],
 )
 def test_bad_input_stops_before_anything_is_measured(checkout, changes, message):
     configure(checkout, **changes)
     completed = checkout.run()
     assert completed.returncode != 0
     assert message in completed.stdout + completed.stderr
+    assert not stamps(checkout)
+
+
+def test_a_device_that_is_not_here_ends_the_run_before_anything_is_measured(checkout):
+    configure(
+        checkout, targets={"local": {"device": "cuda"}}, environment_changes="set_aside"
+    )  # which looks for what the failed job noticed
+    completed = checkout.run()
+    assert completed.returncode != 0
+    assert "finds no CUDA device here" in completed.stdout + completed.stderr
+    assert "the same command goes on from there" in completed.stdout
     assert not stamps(checkout)
 
 
