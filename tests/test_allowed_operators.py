@@ -70,12 +70,12 @@ def test_texts_of_the_dispatchers_operators_are_options_or_refused():
 def test_which_are_refused_and_why():
     reasons = Counter(re.sub(r"'\w+'", "...", reason) for reason in REFUSED.values())
     assert set(reasons) == {
-        "it is no operator of the dispatcher: TorchScript alone has it",
+        "it exists only in TorchScript, not in the dispatcher",
         "its argument ... is text that may name a file or be shown",
         "its argument ... is a Storage",
         "its argument ... is a Stream",
         "its argument ... is a __torch__.torch.classes.rnn.CellParamsBase",
-        "it neither takes tensors nor returns any",
+        "it neither takes nor returns tensors",
     }, reasons
 
 
@@ -83,12 +83,12 @@ def test_which_are_refused_and_why():
     ("operator", "reason"),
     [
         ("aten.from_file.default", "argument 'filename' is text that may name a file"),
-        ("aten.save.default", "TorchScript alone"),
-        ("aten.manual_seed.default", "TorchScript alone"),
+        ("aten.save.default", "exists only in TorchScript"),
+        ("aten.manual_seed.default", "exists only in TorchScript"),
         ("aten._print.default", "text that may name a file or be shown"),
         ("aten.set_.source_Storage", "a Storage"),
         ("aten.record_stream.default", "a Stream"),
-        ("aten._cufft_set_plan_cache_max_size.default", "neither takes tensors"),
+        ("aten._cufft_set_plan_cache_max_size.default", "neither takes nor returns tensors"),
     ],
 )
 def test_an_operator_that_reaches_beyond_tensors_is_not_called(operator, reason):

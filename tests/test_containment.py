@@ -266,7 +266,7 @@ def test_a_model_whose_forward_grows_is_flagged(model, measured, tmp_path, capsy
     definition = model(body)
     assert "calls_vary" in measured(definition)["flags"]
     extract_model_tuples(definition, tmp_path)
-    assert "executes other calls from run to run" in capsys.readouterr().err
+    assert "executes different calls from run to run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit(3)", "os._exit(0)"])

@@ -142,7 +142,7 @@ def test_each_record_is_a_row_or_left_out_for_a_reason(tmp_path):
     for beginning, count in REASONS.items():
         [reason] = [reason for reason in done.skipped if reason.startswith(beginning)]
         assert done.skipped[reason] == count
-        assert f"{count} {reason} ({done.places[reason]})\n" in f"{done}\n"
+        assert f"{count} {reason} ({done.first_skipped[reason]})\n" in f"{done}\n"
     assert len(done.skipped) == len(REASONS)
 
 

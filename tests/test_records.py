@@ -81,7 +81,7 @@ def test_as_inside_a_model_only_what_the_model_holds_comes_from_memory(cpu, watc
 @pytest.mark.parametrize(
     ("change", "status", "message"),
     [
-        ({"outputs": (TensorSpec((9,), "float32"),)}, "error", "the rebuilt call returned [4x4]"),
+        ({"outputs": (TensorSpec((9,), "float32"),)}, "error", "the replayed call returned [4x4]"),
         (
             {"operator_tuple": OperatorTuple("aten.gone.default", ())},
             "unsupported",

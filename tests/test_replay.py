@@ -81,7 +81,7 @@ def test_another_output_than_the_models_is_refused():
     result = replay(relu)()
     check_outputs(result, [TensorSpec((2, 3), "float32")])
     for wrong in ([TensorSpec((3, 2), "float32")], [TensorSpec((2, 3), "float64")], []):
-        with pytest.raises(ReplayMismatch, match="the rebuilt call returned"):
+        with pytest.raises(ReplayMismatch, match="the replayed call returned"):
             check_outputs(result, wrong)
 
 

@@ -201,7 +201,7 @@ def test_a_budget_measures_what_explains_most_and_a_larger_one_the_rest(checkout
     configure(checkout, max_device_time_s=100)
     assert checkout.started().count("benchmark_operator") == 6
     assert checkout.started() == []
-    assert "device time: nothing to come" in checkout.run("--", "plan").stdout
+    assert "device time: nothing left to measure" in checkout.run("--", "plan").stdout
     configure(checkout, max_device_time_s=0.1)
     assert checkout.started() == [], "what is measured stays"
 

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from opcost.queries import listing
 from opcost.queries.export import export
 from opcost.queries.query import DEFAULT_COLUMNS, Filter, query
-from opcost.queries.row_filter import ASKED
+from opcost.queries.row_filter import FILTERED
 from opcost.rows import records, schemas
 
 from tests.synthetic_study import make_study
 
-READ = list(dict.fromkeys([*ASKED, *DEFAULT_COLUMNS]))
+READ = list(dict.fromkeys([*FILTERED, *DEFAULT_COLUMNS]))
 BATCH_ROWS = 500
 
 

@@ -1,1 +1,1 @@
-"""Records that others publish, as rows of a database: a module for each layout of files."""
+"""Import of published records as rows of a database, with a module for each layout."""

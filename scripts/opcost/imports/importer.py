@@ -1,7 +1,7 @@
-"""From files of others to a database whose rows say that they are imported, and from where.
+"""Convert published records to a database of imported rows.
 
-An imported row holds what the record says and nothing else: no interval, no protocol version, no
-driver, no conditions but its source. It is therefore never added up with measured rows.
+An imported row contains only values from its record: no interval, protocol version or driver, and
+no condition except its source. It is therefore never added up with measured rows.
 """
 
 import json
@@ -26,32 +26,33 @@ LAYOUTS: dict[str, ModuleType] = {
     "operator-profiling": operator_profiling,
     "neusight": neusight,
 }
-"""A layout `matches` a file or not, and can `read` its records."""
+"""Name -> module; `matches` detects the layout of a file, `read` yields its records."""
 
 
 @dataclass
 class Import:
-    """What an import did: rows by target, and records left out by reason, with the first's place.
+    """The outcome of an import: rows by target, and skipped records by reason, with file and line
+    of the first.
 
-    As text, the lines that a person reads.
+    As text, the summary to print.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
-    places: dict[str, str] = field(default_factory=dict)
+    first_skipped: dict[str, str] = field(default_factory=dict)
 
-    def skip(self, place: str, reason: str) -> None:
-        """Count a record that does not become a row."""
+    def skip(self, line: str, reason: str) -> None:
+        """Count a skipped record, at `line` (file:line)."""
         self.skipped[reason] += 1
-        self.places.setdefault(reason, place)
+        self.first_skipped.setdefault(reason, line)
 
     def __str__(self) -> str:
         lines = [f"{self.rows.total() + self.skipped.total():>8} records"]
         lines += [f"{count:>8} rows of target {name}" for name, count in sorted(self.rows.items())]
         if self.skipped:
-            lines.append(f"{self.skipped.total():>8} records left out:")
+            lines.append(f"{self.skipped.total():>8} records skipped:")
         for reason, count in self.skipped.most_common():
-            lines.append(f"{count:>8} {reason} ({self.places[reason]})")
+            lines.append(f"{count:>8} {reason} ({self.first_skipped[reason]})")
         return "\n".join(lines)
 
 
@@ -62,11 +63,11 @@ def import_records(
     target: str | None = None,
     device_name: str | None = None,
 ) -> Import:
-    """Write the records of files of others as a database.
+    """Write published records as a database.
 
-    `source` says where they were published. `target` names the rows' target; by default, their
-    layout and their device or file do. `device_name` is the device's model where the files do not
-    say it. Raises OpcostError for a file that does not exist, or whose layout is not known.
+    `source` is where they were published. `target` is the rows' target; by default it is composed
+    of layout and device or file. `device_name` is the product name of the device if the files do
+    not state it. Raises OpcostError for a file that does not exist or has an unknown layout.
     """
     check_output(output, paths)
     done = Import()
@@ -76,10 +77,10 @@ def import_records(
         try:
             row = {"device_name": device_name, **_row(record), **_origin(layout, source, name)}
         except Undetermined as reason:
-            done.skip(record.place, str(reason))
+            done.skip(record.line, str(reason))
             continue
         if (key := (name, row["tuple_id"])) in rows:
-            done.skip(record.place, "its tuple has an earlier record on its target")
+            done.skip(record.line, "its tuple has an earlier record on its target")
             continue
         rows[key] = row
         done.rows[name] += 1
@@ -89,7 +90,7 @@ def import_records(
 
 
 def _records(paths: Sequence[Path]) -> Iterator[tuple[str, Published]]:
-    """The records of all files, each with its layout, which is found for all before any is read."""
+    """The records of all files with their layouts; detects all layouts before reading any file."""
     layouts = [_layout_of(path) for path in paths]
     for path, layout in zip(paths, layouts, strict=True):
         yield from ((layout, record) for record in LAYOUTS[layout].read(path))
@@ -102,13 +103,13 @@ def _layout_of(path: Path) -> str:
         if layout.matches(path):
             return name
     raise OpcostError(
-        f"{path} has no layout that opcost reads ({', '.join(LAYOUTS)}): "
-        "docs/how_to/import.md shows them"
+        f"{path} has an unknown layout; opcost reads {', '.join(LAYOUTS)}: "
+        "see docs/how_to/import.md"
     )
 
 
 def _row(record: Published) -> dict[str, Any]:
-    """What the record says, as columns. Raises Undetermined."""
+    """The columns of a record. Raises Undetermined."""
     columns = {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in record.columns.items()
@@ -123,7 +124,7 @@ def _row(record: Published) -> dict[str, Any]:
 
 
 def _origin(layout: str, source: str, target: str) -> dict[str, Any]:
-    """The columns that keep imported rows apart from measured ones, and sources from each other."""
+    """The columns that separate imported rows from measured ones, and sources from each other."""
     conditions = {"imported": {"layout": layout, "source": source}}
     return {
         "target": target,

@@ -1,8 +1,8 @@
 """Operator labels of NeuSight (sitar-lab/NeuSight): CSV files of times on many GPUs.
 
-A row has an operator (`OPName`), its sizes, and `Latency` in milliseconds. What the sizes mean
-stands in its collector (neusight/Dataset/collect.py), which runs each operator on contiguous
-float32 tensors: docs/how_to/import.md.
+A row has an operator (`OPName`), its sizes, and `Latency` in milliseconds. Its collector
+(neusight/Dataset/collect.py) defines the sizes and runs each operator on contiguous float32
+tensors; see docs/how_to/import.md.
 """
 
 import csv
@@ -44,14 +44,14 @@ _OF_ONE: dict[str, Callable[[int], nn.Module]] = {
     "relu": lambda width: nn.ReLU(),
     "gelu": lambda width: nn.GELU(),
     "ln": nn.LayerNorm,
-    # Without `dim`, as they call it, PyTorch takes that of the columns.
+    # The collector passes no `dim`; PyTorch then uses dimension 1.
     "softmax": lambda width: nn.Softmax(dim=1),
 }
 _WITH_RANDOM_NUMBER = ("addu", "mulu", "powu", "divu")
 
 
 def matches(path: Path) -> bool:
-    """Whether the file's first line is that of the labels."""
+    """Whether the file's first line is the header of the labels."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         return lines.readline().strip().split(",")[: len(_HEADER)] == _HEADER
 
@@ -113,7 +113,7 @@ def _operator(name: str, row: Mapping[str, str]) -> tuple[_Build, *tuple[Shape, 
         return partial(_Function, _OF_TWO[name]), (rows, columns), (rows, columns)
     if name in _OF_ONE:
         return partial(_OF_ONE[name], columns), (rows, columns)
-    raise Undetermined(f"{name} is no operator of these labels")
+    raise Undetermined(f"{name} is not an operator of these labels")
 
 
 def _sizes(row: Mapping[str, str], names: str) -> list[int]:

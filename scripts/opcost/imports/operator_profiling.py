@@ -4,11 +4,11 @@ A record is a line with the text of a module, the shape of its input, and number
 
     ReLU(inplace=True) (32, 64, 56, 56) 6.6e-05 9.8 0.003 0.009 269040 17.8 148.6 0.14 661.9 0.63
 
-By position: 0 seconds and 1 millijoules per iteration, 6 mean watts; docs/how_to/import.md has all.
-Modules are in training mode there, as torchvision builds them.
+By position: 0 seconds and 1 millijoules per iteration, 6 mean watts; docs/how_to/import.md lists
+all. Modules are in training mode, as torchvision builds them.
 
-The text does not name all parameters of all modules. Models there are torchvision's, whose modules
-have the defaults of what their texts leave out, but for Hardswish; tests/validation checks that.
+The text omits some attributes. Modules of torchvision's models have default values for these,
+except Hardswish; tests/validation checks that.
 """
 
 import ast
@@ -38,7 +38,7 @@ def matches(path: Path) -> bool:
 
 
 def read(path: Path) -> Iterator[Published]:
-    """The records of a log. Lines of other kinds (warnings, progress) are none."""
+    """The records of a log. Skips other lines, such as warnings and progress."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if found := _RECORD.fullmatch(line.strip()):
@@ -57,7 +57,7 @@ def read(path: Path) -> Iterator[Published]:
 
 @cache
 def tuple_of(text: str, shape: str) -> TupleRecord:
-    """The tuple of a module, by its text, on a tensor of that shape. Raises Undetermined."""
+    """The tuple of a module, given by its text, for an input shape. Raises Undetermined."""
     sizes = tuple(int(size) for size in shape.split(",") if size.strip())
     return only_tuple(partial(module_of, text), sizes)
 
@@ -65,8 +65,8 @@ def tuple_of(text: str, shape: str) -> TupleRecord:
 def module_of(text: str) -> nn.Module:
     """A module of torch.nn from its text, such as `Linear(in_features=4, out_features=2)`.
 
-    Parameters that the text leaves out have their defaults. Nothing in the text is evaluated but
-    literals. Raises Undetermined.
+    Attributes that the text omits have their defaults. Only literals in the text are evaluated.
+    Raises Undetermined.
     """
     name = text.partition("(")[0]
     if name in _NOT_SAID:

@@ -1,4 +1,4 @@
-"""A record as others publish it, and the operator tuple that it determines, if it does."""
+"""A published record, and the operator tuple that it determines."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ Shape = tuple[int, ...]
 
 
 class Undetermined(Exception):
-    """A record does not determine an operator tuple; the text says why not."""
+    """A record does not determine an operator tuple; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """One record: `columns` of the database's schema, with what the record says of them.
+    """One record, with its values for `columns` of the database.
 
-    `place` is where it stands (file:line), `device` their name of the device or the run. `find`
-    makes the tuple, or raises Undetermined.
+    `line` is its origin (file:line), `device` the published name of device or run. `find` returns
+    the tuple or raises Undetermined.
     """
 
-    place: str
+    line: str
     device: str
     columns: Mapping[str, Any]
     find: Callable[[], TupleRecord]
@@ -36,8 +36,8 @@ class Published:
 def only_tuple(build: Callable[[], nn.Module], *shapes: Shape) -> TupleRecord:
     """The tuple of the one operator that a module executes on contiguous float32 tensors.
 
-    The module is in the mode that it is built in: in training, as a rule. Raises Undetermined if it
-    executes none or several, or cannot run.
+    The module keeps its initial mode, usually training. Raises Undetermined if it executes no
+    operator or several, or cannot run.
     """
     try:
         with without_initialisation():

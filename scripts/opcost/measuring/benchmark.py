@@ -14,7 +14,7 @@ from opcost.measuring.station import Station
 from opcost.measuring.subjects import Subject
 from opcost.measuring.trial import Listener, Trial, run_trial
 from opcost.models import construction
-from opcost.models.user_code import message, place_of, user_code
+from opcost.models.user_code import location, message, user_code
 from opcost.rows.quantities import ENERGY, POWER
 from opcost.tuples.replay import UnsupportedOperator
 
@@ -30,7 +30,7 @@ def measure(subject: Subject, station: Station, kept: Kept | None = None) -> dic
             with construction.inference_conditions(), user_code():
                 return _measured(subject, station, row, kept)
         except Exception as error:
-            place = "" if isinstance(error, OpcostError) else place_of(error)
+            place = "" if isinstance(error, OpcostError) else location(error)
             text = f"{type(error).__name__}: {message(error)}{place}"
             return {**row, "status": _status(error.__cause__ or error), "error": text}
 

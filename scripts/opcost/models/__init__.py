@@ -1,1 +1,1 @@
-"""What a model is: definitions, those of torchvision, and how they become modules."""
+"""Models: definitions, torchvision's models, and building modules from definitions."""

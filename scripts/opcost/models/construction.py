@@ -25,7 +25,7 @@ _LARGEST_TENSOR_BYTES = 2**63
 def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Module:
     """The module in eval mode, in the definition's dtype and memory format, on the CPU.
 
-    `search_path` is where a factory's module is looked for first. Nothing is downloaded: weights
+    `search_path` is searched first for a factory's module. Nothing is downloaded: weights
     are random, the same for the same definition. Raises OpcostError when the model cannot be built.
     """
     constructor, arguments = _constructor(definition, search_path)
@@ -66,7 +66,7 @@ def example_inputs(definition: ModelDefinition) -> list[Any]:
 
 
 def empty_inputs(definition: ModelDefinition) -> list[Any]:
-    """The same without values: while tensors are fake, they take no memory."""
+    """The same arguments without values; under fake tensors, they take no memory."""
     return _inputs(definition, lambda spec, dtype: torch.empty(spec.shape, dtype=dtype))
 
 
@@ -105,10 +105,10 @@ def _dtype(definition: ModelDefinition, spec: InputSpec) -> torch.dtype:
 
 @contextmanager
 def inference_conditions() -> Iterator[None]:
-    """What extraction and every measurement have in common.
+    """The conditions that extraction and every measurement share.
 
-    The fast path of multi-head attention is off: it exists on some devices only, so that with it
-    the operators of a model would depend on where they are counted.
+    The fast path of multi-head attention is disabled: it exists on some devices only, so that the
+    operators of a model would depend on the device.
     """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -121,7 +121,7 @@ def inference_conditions() -> Iterator[None]:
 
 @contextmanager
 def without_initialisation() -> Iterator[None]:
-    """Build modules without drawing their weights: memory that is never touched costs nothing."""
+    """Build modules without initialising their weights: untouched memory is not allocated."""
 
     def untouched(original: Any) -> Any:
         @functools.wraps(original)
@@ -130,7 +130,7 @@ def without_initialisation() -> Iterator[None]:
 
         return initialise
 
-    # Attention has imported its functions by name.
+    # Attention modules import these functions by name.
     with ExitStack() as patches:
         for module in (nn.init, nn.modules.activation):
             for name, function in inspect.getmembers(module, inspect.isfunction):
@@ -145,10 +145,10 @@ def without_initialisation() -> Iterator[None]:
 
 @contextmanager
 def _weights_left_out() -> Iterator[None]:
-    """Constructors of torchvision that are asked for weights neither fetch nor load them.
+    """Prevent torchvision's constructors from downloading or loading weights.
 
-    What they build is all the same what these weights belong to: with frozen batch norms, with
-    auxiliary heads or without, at their image size.
+    They still build the architecture of these weights: with frozen batch norms, with or without
+    auxiliary heads, at their image size.
     """
     from torchvision.models import WeightsEnum
 
@@ -164,7 +164,7 @@ def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple
     if definition.factory is not None:
         return _factory(definition, search_path), arguments
     name = str(definition.model)
-    import torchvision.models  # seconds, and a factory may not need it
+    import torchvision.models  # importing takes seconds, and a factory may not need it
 
     if name not in torchvision.models.list_models():
         raise OpcostError(

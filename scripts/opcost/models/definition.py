@@ -1,4 +1,4 @@
-"""What a model is: plain data, from which `models` builds it."""
+"""Model definitions: plain data from which `construction` builds modules."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One example input: its shape with the batch dimension, and what to fill it with."""
+    """One example input: its shape with the batch dimension, its dtype and range."""
 
     shape: tuple[int, ...]
     dtype: str | None = None
@@ -20,13 +20,13 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class ModelDefinition:
-    """All that decides which operators a model executes.
+    """Everything that determines which operators a model executes.
 
-    `inputs` are positional, or one list if `inputs_in_list`. `seed` is that of weights and inputs:
-    with some models, sizes depend on values. `zoo` marks a model chosen from all of torchvision: it
-    has the architecture of its published weights, and if it cannot be extracted, this is recorded
-    instead of raised. `source_digest` covers the code of a factory that lies beside its config:
-    comments and formatting do not change it.
+    `inputs` are positional, or one list if `inputs_in_list`. `seed` is that of weights and inputs,
+    because sizes may depend on values. `zoo` marks a model selected by `torchvision`: it has
+    the architecture of its published weights, and a failed extraction is recorded instead of
+    raised. `source_digest` is a digest of the code of a factory beside its config, without comments
+    and formatting.
     """
 
     name: str
@@ -43,7 +43,7 @@ class ModelDefinition:
     source_digest: str | None = None
 
     def to_json(self) -> str:
-        """The definition as one line of JSON, the same for equal definitions."""
+        """The definition as one line of JSON; equal definitions have equal JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod

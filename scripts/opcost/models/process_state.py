@@ -1,4 +1,4 @@
-"""Settings of the whole process, most of them PyTorch's, which the code of a model may change."""
+"""Process-wide settings, most of them PyTorch's, that a model's code may change."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ _ONEDNN: Any = mkldnn
 
 @dataclass(frozen=True)
 class _Setting:
-    """How to read a setting and how to set it; None where PyTorch cannot set it back."""
+    """How to read and write a setting; `write` is None if PyTorch cannot restore it."""
 
     read: Callable[[], Any]
     write: Callable[[Any], Any] | None
@@ -30,7 +30,7 @@ def _attribute(holder: Any, name: str) -> _Setting:
 
 
 def _readable(read: Callable[[], Any]) -> Callable[[], Any]:
-    """PyTorch refuses to read a precision by its older name once it was set by its newer one."""
+    """Handle PyTorch's error on reading a precision by its old name after setting the new one."""
 
     def value() -> Any:
         try:
@@ -61,7 +61,7 @@ _DECIDE_CALLS: Mapping[str, _Setting] = {
         lambda: torch.is_autocast_enabled("cuda"), lambda on: torch.set_autocast_enabled("cuda", on)
     ),
 }
-"""Which operators a model executes depends on these."""
+"""Settings that determine which operators a model executes."""
 
 _DECIDE_COST: Mapping[str, _Setting] = {
     "the number of threads": _Setting(torch.get_num_threads, torch.set_num_threads),
@@ -94,34 +94,34 @@ _DECIDE_COST: Mapping[str, _Setting] = {
     "attention by matrix products": _Setting(cuda.math_sdp_enabled, cuda.enable_math_sdp),
     "attention of cuDNN": _Setting(cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
 }
-"""How long these operators take depends on these."""
+"""Settings that affect the time of operators."""
 
 
 class ProcessState:
-    """What the settings are when this is made: for a measurement, what its target asks for."""
+    """A snapshot of the settings; for a measurement, those of its target."""
 
     def __init__(self) -> None:
         self._values = {name: setting.read() for name, setting in _settings().items()}
 
     def reset(self) -> None:
-        """Set back what differs."""
-        for name, setting in _settings().items():  # to set one may change those after it
+        """Restore changed settings."""
+        for name, setting in _settings().items():  # writing one may change later ones
             if setting.write is not None and setting.read() != self._values[name]:
                 setting.write(self._values[name])
 
     def restore(self, model: str) -> list[str]:
-        """Set back what the model's code has changed; answers what, in words.
+        """Restore the settings that the model's code changed; return a description of each.
 
-        Raises OpcostError for a setting that decides which operators the model executes: set back,
-        it would be another model than the user's.
+        Raises OpcostError for a setting that determines which operators the model executes:
+        restoring it would change the user's model.
         """
         changed = self._changed()
         self.reset()
         for name in changed.keys() & _DECIDE_CALLS.keys():
             raise OpcostError(
-                f"model {model}: its code {changed[name]}, and leaves it so for all code of the "
-                "process. Set it back before the factory or forward returns; `dtype` of the model "
-                "config is the type of parameters and inputs"
+                f"model {model}: its code {changed[name]}, and does not restore it. "
+                "Restore it before the factory or forward returns; `dtype` of the model "
+                "config sets the dtype of parameters and inputs"
             )
         return list(changed.values())
 

@@ -1,8 +1,8 @@
-"""What the installed torchvision offers, written to a file that comes with opcost.
+"""Write the models of the installed torchvision to a file that comes with opcost.
 
-An official input has the size that the default weights' transforms produce. Where they leave the
-size to the model (detection), it is the model's own; where they leave it to the user (optical flow,
-and the frames of a video), it is the one for which torchvision states FLOPs.
+An official input has the size that the default weights' transforms produce. If the model sets the
+size (detection), the model's size is used; if the user does (optical flow, and the number of video
+frames), the size for which torchvision publishes FLOPs.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Code of the user's: however it ends, opcost learns of it, and in which line."""
+"""Run user code: report how it ends, and in which line."""
 
 import os
 import signal
@@ -23,14 +23,14 @@ class Ended(Exception):
 
 
 class _Exited(BaseException):
-    """Raised where the user's code calls os._exit."""
+    """Raised instead of os._exit in user code."""
 
 
 @contextmanager
 def user_code() -> Iterator[None]:
-    """Run code of the user's: what it raises is an Exception, and it does not end this process.
+    """Run user code in this block: it cannot end this process, and every error is an Exception.
 
-    A copy of this process that it forks ends where this block ends.
+    If the code forks this process, the copy ends at the end of this block.
     """
     process = os.getpid()
     try:
@@ -41,13 +41,13 @@ def user_code() -> Iterator[None]:
     except _Exited as stop:
         raise Ended(str(stop)) from stop
     except KeyboardInterrupt as interrupt:
-        # A process that ignores Ctrl-C is not interrupted by a person.
+        # In a process that ignores Ctrl-C, the code itself raised it.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             raise
         raise Ended("it raised KeyboardInterrupt") from interrupt
     except Exception:
         raise
-    except BaseException as other:  # GeneratorExit, or one of the user's own making
+    except BaseException as other:  # GeneratorExit, or a class of the user
         raise Ended(f"it raised {type(other).__name__}") from other
     finally:
         if os.getpid() != process:
@@ -55,29 +55,29 @@ def user_code() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """What an error of the user's code says, and in which line of it."""
-    return message(error) + place_of(error)
+    """The message of an error in user code, with its line."""
+    return message(error) + location(error)
 
 
 def message(error: BaseException) -> str:
-    """The text of an error, also of one without any."""
+    """The message of an error, or its class if the message is empty."""
     if isinstance(error, MemoryError):
         return f"out of memory {error}".strip()
     try:
         text = str(error).strip()
-    except Exception:  # the user's own class may fail at this, too
+    except Exception:  # a user's exception class may fail here
         text = ""
     return text or type(error).__name__
 
 
-def place_of(error: BaseException) -> str:
-    """` (in FILE:LINE)`, or nothing for an error that no line of the user's raised."""
-    place = origin.of_error(error)
-    return f" (in {place})" if place else ""
+def location(error: BaseException) -> str:
+    """` (in FILE:LINE)`, or nothing if no line of user code raised the error."""
+    line = origin.of_error(error)
+    return f" (in {line})" if line else ""
 
 
 def check_threads(known: set[threading.Thread], model: str) -> None:
-    """Raise OpcostError if a thread that is not `known` computes: it would be measured too."""
+    """Raise OpcostError if an unknown thread computes: it would be measured with the model."""
     others = [thread for thread in threading.enumerate() if thread not in known]
     if not others:
         return
@@ -85,10 +85,10 @@ def check_threads(known: set[threading.Thread], model: str) -> None:
     time.sleep(_OBSERVED_S)
     for thread in others:
         if thread.is_alive() and _cpu_s(thread) - before[thread] > _BUSY_SHARE * _OBSERVED_S:
-            place = origin.of_frame(sys._current_frames().get(thread.ident or 0))
+            line = origin.of_frame(sys._current_frames().get(thread.ident or 0))
             raise OpcostError(
                 f"model {model}: its code left a thread running that computes ({thread.name}"
-                f"{f', in {place}' if place else ''}): it would be measured together with the "
+                f"{f', in {line}' if line else ''}): it would be measured together with the "
                 "model. End the thread before the factory or forward returns"
             )
 
@@ -98,7 +98,7 @@ def _cpu_s(thread: threading.Thread) -> float:
 
 
 def _exit_of(process: int) -> Any:
-    """What stands in for os._exit in that process; its children do exit."""
+    """A replacement for os._exit in that process; its children do exit."""
     leave = os._exit
 
     def exit_(status: int) -> NoReturn:

@@ -1,7 +1,7 @@
-"""All models of torchvision at their official inputs, chosen by family and name.
+"""All torchvision models at their official inputs, selected by family and name.
 
-torchvision takes seconds to import, and a study is read each time that Snakemake starts: what is
-needed of it lies in `torchvision_models.yaml`, written by `torchvision_models`.
+Importing torchvision takes seconds, and Snakemake reads the study at each start. Therefore
+`torchvision_models` writes the required data to `torchvision_models.yaml`.
 """
 
 from collections.abc import Sequence

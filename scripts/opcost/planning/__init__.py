@@ -1,1 +1,1 @@
-"""What is still to be measured, in how much time, and how far it is."""
+"""Planning of measurements: remaining tuples, their order and time, and progress."""

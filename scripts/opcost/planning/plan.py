@@ -1,7 +1,7 @@
-"""What is still to be measured, how long that will take, and what to measure if time is short.
+"""Plan a target: the remaining tuples, the expected time, and the selection under a budget.
 
-Before anything is measured, the time of an operator is guessed from its work; with each row, the
-guess becomes a fit. Guesses decide an order and a plan, never a result.
+The time of an operator is first predicted from FLOPs and bytes; measured rows then refine the
+prediction by a fit. Predictions determine order and plan, never a result.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from opcost.tuples.tuple_record import TupleRecord
 Row = Mapping[str, Any]
 
 _GUESSED_RATES = (5e-6, 1e-11, 1e-10)
-"""Seconds for a call, a FLOP and a byte: of the order of one core. Their ratios decide an order."""
+"""Approximate seconds per call, FLOP and byte on one core; only their ratios affect the order."""
 
 _LEAST_S = 1e-7
 _FEWEST_ROWS = 8
@@ -29,13 +29,13 @@ _JOB_S = 0.3
 
 @dataclass(frozen=True)
 class Plan:
-    """The tuples of one target in the order of their importance, and what measuring them takes.
+    """The tuples of one target in order of importance, and the device time of measuring them.
 
-    `known` are measured, `chosen` are to be measured, `beyond` are not, for want of device time.
-    `explained` is the share of the models' time that a tuple is expected to explain: the mean over
-    the models. `needed_s` of device time are expected: `job_s` for each tuple, as often as it is to
-    be measured, and the models. That is the mean of jobs so far, of other studies too, or a guess
-    from the settings.
+    `known` are measured, `chosen` remain to be measured, `beyond` exceed the budget.
+    `explained` is the expected share of the models' time that a tuple explains, averaged over
+    the models. `needed_s` is the expected device time: `job_s` for each measurement of a tuple,
+    plus the models. `job_s` is the mean over previous jobs, also of other studies, or an
+    assumption based on the settings.
     """
 
     known: tuple[str, ...]
@@ -48,7 +48,7 @@ class Plan:
     job_s_is_measured: bool
 
     def expected_coverage(self) -> float:
-        """The share of the models' time that known and chosen tuples are expected to explain."""
+        """The expected share of the models' time that known and chosen tuples explain."""
         return sum(self.explained[tuple_id] for tuple_id in (*self.known, *self.chosen))
 
 
@@ -62,11 +62,11 @@ def plan(
     models_to_measure: int = 0,
     again_to_measure: int = 0,
 ) -> Plan:
-    """Which of `tuples` to measure on a target whose `rows` are there already.
+    """Select the `tuples` to measure on a target with existing `rows`.
 
-    With `max_device_time_s`, those come first that explain most, as long as the time lasts that
-    rows of these tuples, other measurements of the study (`other_spent_s`), and what is to come of
-    whole models and of tuples measured again leave; there are no more of the latter than tuples.
+    With `max_device_time_s`, those that explain most come first, until the budget is used up by
+    rows of these tuples, other measurements of the study (`other_spent_s`), remaining whole models,
+    and replicates, of which there are at most as many as tuples.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
@@ -98,7 +98,7 @@ def explained_shares(
     tuples: Mapping[str, TupleRecord],
     times_s: Mapping[str, float],
 ) -> dict[str, float]:
-    """The share of the models' time that each tuple accounts for: the mean over the models."""
+    """The share of the models' time that each tuple accounts for, averaged over the models."""
     shares: dict[str, float] = dict.fromkeys(tuples, 0.0)
     for model in models:
         costs = {
@@ -113,11 +113,11 @@ def explained_shares(
 
 
 def predicted_times_s(tuples: Mapping[str, TupleRecord], rows: Iterable[Row]) -> dict[str, float]:
-    """Seconds of each tuple: as measured, else predicted from FLOPs and bytes.
+    """Seconds of each tuple: measured, or predicted from FLOPs and bytes.
 
-    Seconds for a call, a FLOP and a byte are fitted to the rows of the same operator, or of all
-    operators where it has few; the relative error's square is minimised (non-negative least
-    squares, Lawson and Hanson 1974).
+    Seconds per call, FLOP and byte are fitted to the rows of the same operator, or of all
+    operators if it has few rows, by non-negative least squares of the relative error (Lawson and
+    Hanson 1974).
     """
     measured = {row["tuple_id"]: row["time_s"] for row in rows if row["time_s"] is not None}
     by_operator: dict[str, list[str]] = defaultdict(list)
@@ -136,7 +136,7 @@ def predicted_times_s(tuples: Mapping[str, TupleRecord], rows: Iterable[Row]) ->
 
 
 def memory_bytes(record: TupleRecord) -> int:
-    """What a call needs at least: its arguments and results, without workspaces."""
+    """The minimum memory of a call: arguments and results, without workspaces."""
     arguments = sum(
         spec.bytes for _, value in record.operator_tuple.arguments for spec in tensors_in(value)
     )

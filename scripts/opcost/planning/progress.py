@@ -1,4 +1,4 @@
-"""What a person sees while a study runs."""
+"""The lines that the terminal shows during a study."""
 
 import itertools
 import math
@@ -17,17 +17,17 @@ _EVERY_S = 30.0
 
 
 class Pace:
-    """How far a run is, and how long it will still take, from when its latest jobs finished."""
+    """Progress of a run, and its remaining time from the times of recent jobs."""
 
     def __init__(self) -> None:
         self._latest: deque[tuple[float, int]] = deque(maxlen=_RECENT)
         self._said_s = -math.inf
 
     def line(self, done: int, total: int, now_s: float) -> str | None:
-        """What to say now, or None: something was said less than half a minute ago.
+        """The line to print now, or None within half a minute of the previous line.
 
-        `done` and `total` count the run's jobs; `now_s` is any clock. The time needed is the median
-        time per job of late, times the jobs still missing.
+        `done` and `total` count the run's jobs; `now_s` is from any clock. The remaining time is
+        the median time per recent job, times the number of remaining jobs.
         """
         if not self._latest or done > self._latest[-1][1]:
             self._latest.append((now_s, done))
@@ -43,29 +43,29 @@ class Pace:
 
 
 def extraction_line(tuples: ModelTuples) -> str:
-    """One extracted model, or why it was not."""
+    """The line for an extracted or refused model."""
     if tuples.refusal is not None:
         return f"[refused] {tuples.model}: {tuples.refusal}"
     kernels = sum(record.launches_kernel for record in tuples.tuples)
     return (
         f"[extracted] {tuples.model}: {len(tuples.calls)} operator calls, "
-        f"{len(tuples.tuples)} distinct tuples, {kernels} of them more than views"
+        f"{len(tuples.tuples)} distinct tuples, {kernels} of them to measure (no views)"
     )
 
 
 def measured_line(kind: str, description: str, row: Mapping[str, Any], replicate: int = 0) -> str:
-    """One measured subject, an operator or a model: `again` where it is not the first time."""
+    """The line for a measured operator or model; replicates begin with `again`."""
     word = "again" if replicate else kind
     return f"[{word}] {row['target']}  {result(row)}  {description}"
 
 
 def overhead_line(target: str, columns: Mapping[str, Any]) -> str:
-    """What a call costs beyond its operator, measured a second time."""
-    return f"[again] {target}  {_timed(OVERHEADS['call'].read(columns))}  overhead of a call"
+    """The line for a replicate of call overhead."""
+    return f"[again] {target}  {_timed(OVERHEADS['call'].read(columns))}  call overhead"
 
 
 def result(row: Mapping[str, Any]) -> str:
-    """The result of a row: time with its uncertainty, energy if there is one, or the failure."""
+    """The result of a row: time with its uncertainty and energy if measured, or the failure."""
     if row["status"] != "ok":
         return f"{row['status']}: {row['error']}"
     text = _timed(TIME.read(row))

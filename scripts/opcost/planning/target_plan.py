@@ -1,4 +1,4 @@
-"""The plan of a target, from the files of a study, and as people read it."""
+"""The plan of a target, from the files of a study, and its text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ _MIB = 2**20
 
 
 def plan_target(study: Study, target: str, results: Path) -> Plan:
-    """The plan of one target, by what lies in the folder of results.
+    """The plan of one target, from the results folder.
 
     Raises OpcostError for a damaged file.
     """
@@ -38,9 +38,9 @@ def plan_target(study: Study, target: str, results: Path) -> Plan:
 
 
 def describe_plans(study: Study, results: Path, open_device: Callable[[Target], Device]) -> str:
-    """What is to be measured on each target, in how much time and memory.
+    """The text of the plan: remaining measurements of each target, with time and memory.
 
-    `open_device` raises OpcostError where a target's device is not here.
+    `open_device` raises OpcostError if a target's device is not on this machine.
     """
     models = _extracted(study, results)
     tuples = _to_benchmark(study, models)
@@ -113,7 +113,7 @@ def _measured_models(
     models: Sequence[ModelTuples],
     replicate: int = 0,
 ) -> Sequence[Row]:
-    """The rows of those models of the study that are measured as the study defines them."""
+    """The rows of the study's models whose definition and settings are current."""
     definitions = {model.model: study.models[model.model].to_json() for model in models}
     rows = records.measured_under(
         study.conditions[target],
@@ -131,14 +131,14 @@ def _beyond(planned: Plan) -> str:
 def _device_time(planned: Plan) -> str:
     spent = f"{duration(planned.spent_s)} spent"
     if not planned.needed_s:
-        return f"  device time: nothing to come, {spent}"
+        return f"  device time: nothing left to measure, {spent}"
     learned = planned.job_s_is_measured
     source = "as jobs took so far" if learned else "by the settings, until some are measured"
     each = f"about {planned.job_s:.1f} s a tuple, {source}"
     end = datetime.now() + timedelta(seconds=planned.needed_s)
     return (
-        f"  device time: {duration(planned.needed_s)} to come ({each}), "
-        f"{spent}; if begun now, done at {end:%a %H:%M}"
+        f"  device time: {duration(planned.needed_s)} remaining ({each}), "
+        f"{spent}; if started now, done at {end:%a %H:%M}"
     )
 
 
@@ -146,7 +146,7 @@ def _budget(max_device_time_s: float | None, planned: Plan) -> list[str]:
     if max_device_time_s is None:
         return []
     return [
-        f"  budget: {duration(max_device_time_s)} (max_device_time_s); what is measured then is "
+        f"  budget: {duration(max_device_time_s)} (max_device_time_s); the measured operators are "
         f"expected to explain {planned.expected_coverage():.0%} of the models' time"
     ]
 
@@ -170,8 +170,8 @@ def _memory(
     try:
         free = open_device(target).free_memory_bytes()
     except OpcostError as error:
-        return [f"{text}; whether it fits is not known here: {error}"]
-    lines = [f"{text}, the largest, beside its workspace; {free / _MIB:.0f} MiB are free"]
+        return [f"{text}; free memory of the device is unknown here: {error}"]
+    lines = [f"{text} (the largest operator), plus workspace; {free / _MIB:.0f} MiB are free"]
     for tuple_id in planned.chosen:
         if memory_bytes(tuples[tuple_id]) > free:
             lines.append(f"  does not fit: {tuples[tuple_id].operator_tuple}")

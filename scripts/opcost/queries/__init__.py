@@ -1,1 +1,1 @@
-"""What people and programs get of a database: filtered rows, listings, exports."""
+"""Queries of databases: filtering, listing, export."""

@@ -1,7 +1,7 @@
-"""A database as CSV, SQLite or DuckDB, for people who do not read Parquet.
+"""Export a database as CSV, SQLite or DuckDB.
 
-CSV and SQLite know no lists: raw values and flags are JSON text there. SQLite and DuckDB files have
-two tables: `operators`, the rows, and `column_descriptions`, what their columns mean.
+CSV and SQLite have no lists: raw values and flags become JSON text. SQLite and DuckDB files have
+two tables: `operators` with the rows, and `column_descriptions` with the meanings of the columns.
 """
 
 import sqlite3
@@ -21,17 +21,17 @@ _DESCRIBED = "CREATE TABLE column_descriptions (column_name TEXT, type TEXT, des
 
 
 def export(database: Path, output: Path) -> int:
-    """Write a database, merged or not, in the format that `output` ends in; return its rows.
+    """Write a database, merged or not, in the format of `output`'s suffix; return the row count.
 
-    The endings are those of FORMATS. The file is written whole or not at all, and replaces one of
-    its name; the database is read piece by piece. Raises OpcostError for another ending, for what
-    is no database, and where DuckDB is not installed.
+    FORMATS lists the suffixes. The file is written completely or not at all, and replaces an
+    existing file; the database is read in batches. Raises OpcostError for other suffixes, for a
+    file that is not a database, and if DuckDB is required but not installed.
     """
     write = FORMATS.get(output.suffix)
     if write is None:
         raise OpcostError(
-            f"{output} ends in {output.suffix or 'nothing'!r}: the ending says which format is "
-            f"wanted, one of {', '.join(FORMATS)}"
+            f"{output} has suffix {output.suffix or 'none'!r}, which selects the format: use one "
+            f"of {', '.join(FORMATS)}"
         )
     schema, batches = stream_database(database)
     check_output(output, [database])
@@ -42,7 +42,7 @@ def export(database: Path, output: Path) -> int:
 
 
 class _Counted:
-    """Batches, and how many rows they had."""
+    """An iterable of batches that counts their rows."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self.rows = 0
@@ -76,7 +76,7 @@ def _write_sqlite(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
 
 def _write_duckdb(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     try:
-        import duckdb  # optional: all else works without it
+        import duckdb  # optional dependency
     except ModuleNotFoundError:
         raise OpcostError(
             "DuckDB is not installed: python -m pip install duckdb, or name an output that ends in "
@@ -100,7 +100,7 @@ FORMATS: Mapping[str, Callable[[Path, pa.Schema, Iterable[pa.RecordBatch]], None
     ".db": _write_sqlite,
     ".duckdb": _write_duckdb,
 }
-"""How to write, by the ending of the file: `.db` is SQLite."""
+"""Suffix -> writer; `.db` is SQLite."""
 
 
 def _sqlite_type(kind: pa.DataType) -> str:

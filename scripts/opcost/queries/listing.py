@@ -1,4 +1,4 @@
-"""Rows of a database as people and programs read them: a table, lines of JSON, CSV."""
+"""Format rows of a database as a table, lines of JSON, or CSV."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,10 @@ _OVERVIEW = ("tuple_id", "description", "target", "time_s", "energy_j", "status"
 
 
 def overview(rows: pa.Table) -> list[str]:
-    """What most people want to know of rows, as an aligned table.
+    """The main columns of rows, as an aligned table.
 
-    `rows` has query.DEFAULT_COLUMNS, and `database` if that is of interest. Energy, status and
-    flags are left out where they say nothing, and long descriptions are cut.
+    `rows` has query.DEFAULT_COLUMNS, and optionally `database`. Energy, status and flags are
+    omitted if they contain no information, and long descriptions are shortened.
     """
     silent = set()
     if rows["energy_j"].null_count == len(rows):
@@ -34,37 +34,37 @@ def overview(rows: pa.Table) -> list[str]:
         columns.append("database")
     descriptions = rows["description"].to_pylist()
     short = pa.array([text and shortened(text) for text in descriptions], pa.string())
-    place = rows.column_names.index("description")
-    return aligned(rows.set_column(place, "description", short), columns)
+    index = rows.column_names.index("description")
+    return aligned(rows.set_column(index, "description", short), columns)
 
 
 def aligned(rows: pa.Table, columns: Sequence[str]) -> list[str]:
-    """Columns of rows as an aligned table: time and energy with intervals if these are there."""
+    """Columns of rows as an aligned table; time and energy with intervals, if present."""
     header = [_QUANTITIES[name].name if name in _QUANTITIES else name for name in columns]
     cells = [_texts(rows, name) for name in columns]
-    texts = next((place for place, name in enumerate(columns) if name in _QUANTITIES), 1)
+    texts = next((index for index, name in enumerate(columns) if name in _QUANTITIES), 1)
     return table(header, list(zip(*cells, strict=True)), left=max(texts, 1))
 
 
 def with_limits(columns: Sequence[str]) -> list[str]:
-    """The columns, and those of the intervals that `aligned` shows with them."""
+    """The columns, with the interval columns that `aligned` shows."""
     shown = [_QUANTITIES[name].names for name in columns if name in _QUANTITIES]
     return list(dict.fromkeys([*columns, *itertools.chain(*shown)]))
 
 
 def json_lines(rows: pa.Table) -> Iterator[str]:
-    """Each row as a line of JSON: lists are lists, and what is not known is null."""
+    """Each row as a line of JSON, with lists as lists and unknown values as null."""
     for batch in rows.to_batches():
         yield from map(as_json, plain_rows(batch))
 
 
 def csv_text(rows: pa.Table) -> str:
-    """The rows as CSV with a header; lists are JSON text, and what is not known is empty."""
+    """The rows as CSV with a header; lists are JSON text, and unknown values are empty."""
     return b"".join(csv_parts(rows.column_names, rows.to_batches())).decode()
 
 
 def _texts(rows: pa.Table, name: str) -> list[str]:
-    """A column as people read it, time and energy with intervals if these are there."""
+    """A column as texts; time and energy with intervals, if present."""
     column = rows[name]
     if pa.types.is_list(column.type) and pa.types.is_string(column.type.value_type):
         column = pc.binary_join(column, " ")

@@ -1,4 +1,4 @@
-"""Choosing rows and columns of databases. Only the columns that are asked for are read."""
+"""Select rows and columns of databases. Reads only the required columns."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
-from opcost.queries.row_filter import ASKED, Filter, matching
+from opcost.queries.row_filter import FILTERED, Filter, matching
 from opcost.rows import schemas
 from opcost.rows.quantities import ENERGY, TIME
 
@@ -24,7 +24,7 @@ DEFAULT_COLUMNS = (
     "bytes",
     "flags",
 )
-"""What a query gives where nothing else is asked for."""
+"""The default columns of a query."""
 
 ALIASES = {
     "time": "time_s",
@@ -46,20 +46,20 @@ def query(
     ascending: bool = False,
     limit: int | None = None,
 ) -> pa.Table:
-    """The rows of databases, merged or not, that a filter wants, as a pyarrow Table.
+    """The rows of databases, merged or not, that match a filter, as a pyarrow Table.
 
-    `columns` are those of the database (schemas.DATABASE, of merged ones schemas.MERGED), short
-    names (ALIASES), and `database`, the file that a row is from. `sort` is one of them: largest
-    first unless `ascending`, null always last; without it rows keep their order. `.to_pandas()`
-    makes a data frame of the result. Raises OpcostError for an operator, target, column, dtype or
-    shape that does not exist, and for what is no database.
+    `columns` are columns of the database (schemas.DATABASE, or schemas.MERGED), short names
+    (ALIASES), and `database`, the file of a row. `sort` is one of these: largest first unless
+    `ascending`, null always last; without it, rows keep their order. `.to_pandas()` converts the
+    result to a data frame. Raises OpcostError for an operator, target, column, dtype or shape that
+    does not exist, and for a file that is not a database.
 
         query([Path("results/database.parquet")], Filter(operators=["conv2d"]), sort="time")
     """
     wanted = wanted or Filter()
     chosen = [column_named(name) for name in columns]
     order = column_named(sort) if sort else None
-    needed = dict.fromkeys([*ASKED, *chosen, *([order] if order else [])])
+    needed = dict.fromkeys([*FILTERED, *chosen, *([order] if order else [])])
     table = _read(databases, list(needed))
     table = table.filter(matching(table, wanted))
     if order is not None:
@@ -68,7 +68,7 @@ def query(
 
 
 def column_named(name: str) -> str:
-    """The column that a name or a short name means. Raises OpcostError, with the closest names."""
+    """The column with a name or short name. Raises OpcostError with the closest names."""
     column = ALIASES.get(name, name)
     if column not in _COLUMNS:
         alike = closest(name, [*_COLUMNS, *ALIASES])
@@ -78,7 +78,7 @@ def column_named(name: str) -> str:
 
 
 def values_of(databases: Sequence[Path], column: str) -> list[str]:
-    """The different texts in a column of databases, sorted."""
+    """The distinct texts in a column of databases, sorted."""
     values = _read(databases, [column])[column]
     return sorted(value for value in pc.unique(values).to_pylist() if value is not None)
 
@@ -88,7 +88,7 @@ def _read(databases: Sequence[Path], columns: Sequence[str]) -> pa.Table:
     for path in databases:
         table = read_database(path, [name for name in columns if name != "database"])
         names = pa.array([str(path)] * len(table), pa.string())
-        for name in columns:  # of a database that is not merged
+        for name in columns:  # missing in a database that is not merged
             if name not in table.column_names and name != "database":
                 kind = schemas.MERGED.field(name).type
                 table = table.append_column(name, pa.nulls(len(table), kind))
@@ -99,5 +99,5 @@ def _read(databases: Sequence[Path], columns: Sequence[str]) -> pa.Table:
 def _order(column: pa.ChunkedArray, ascending: bool) -> pa.Array:
     direction = "ascending" if ascending else "descending"
     if pa.types.is_nested(column.type):
-        raise OpcostError("rows cannot be sorted by a column of lists: name another one")
+        raise OpcostError("rows cannot be sorted by a column of lists: name another column")
     return pc.array_sort_indices(column.combine_chunks(), order=direction, null_placement="at_end")

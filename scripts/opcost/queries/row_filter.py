@@ -1,6 +1,6 @@
-"""Which rows are wanted: by what their operators are, and by how they were measured.
+"""Filter rows by operator and by measurement.
 
-What an operator is, is asked of the tuple itself (`operator_tuple`), never of its text.
+Shapes and dtypes are those of the parsed tuple (`operator_tuple`), never of its description.
 """
 
 import fnmatch
@@ -14,21 +14,21 @@ import pyarrow.compute as pc
 from opcost.errors import OpcostError, closest
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, short_name
 
-ASKED = ("tuple_id", "operator", "canonical_json", "description", "target", "status", "flags")
-"""The columns that a filter asks for."""
+FILTERED = ("tuple_id", "operator", "canonical_json", "description", "target", "status", "flags")
+"""The columns that a filter needs."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows are wanted. Of each field, one of the given values must fit; none given: all do.
+    """A filter of rows. A row must match one value of every field; an empty field matches all rows.
 
     operators: `conv2d`, `aten.conv2d.default`, or with wildcards, `*norm*`.
-    shapes: of any tensor argument, lists of tensors included: `1x64x56x56`, with `*` for any size
-    of one dimension: `*x64x56x56`; `scalar` for a tensor without dimensions.
+    shapes: of any tensor argument, including lists of tensors: `1x64x56x56`, with `*` for any size
+    of a dimension: `*x64x56x56`; `scalar` for a tensor without dimensions.
     dtypes: of any tensor argument: `float32`.
     targets, statuses, tuple_ids: as in the columns; a tuple id may be shortened.
-    flags: the row has one of them. unflagged: it has none at all.
-    text: a part of the description, in capitals or not.
+    flags: the row has one of these flags. unflagged: it has no flags.
+    text: part of the description, case-insensitive.
     """
 
     operators: Sequence[str] = ()
@@ -43,7 +43,7 @@ class Filter:
 
 
 def matching(table: pa.Table, wanted: Filter) -> pa.ChunkedArray:
-    """For each row, whether it is wanted. The table has the columns ASKED at least.
+    """For each row, whether it matches. The table must have the columns FILTERED.
 
     Raises OpcostError for an operator, target, dtype or shape that does not exist.
     """
@@ -59,7 +59,7 @@ def matching(table: pa.Table, wanted: Filter) -> pa.ChunkedArray:
 
 
 def _tests(table: pa.Table, wanted: Filter) -> Iterable[tuple[str, Callable[[str], bool]]]:
-    """Columns of text, and what is asked of their values."""
+    """Text columns and the tests of their values."""
     if wanted.targets:
         _check("target", wanted.targets, _values(table["target"]))
         yield "target", wanted.targets.__contains__
@@ -77,14 +77,14 @@ def _tests(table: pa.Table, wanted: Filter) -> Iterable[tuple[str, Callable[[str
 
 
 def _where(column: pa.ChunkedArray, test: Callable[[str], bool]) -> pa.Array:
-    """Whether each text passes the test; null does not. Different texts are tested once."""
+    """Whether each text passes the test; null does not. Tests each distinct text once."""
     encoded = column.combine_chunks().dictionary_encode()
     passed = [value is not None and test(value) for value in encoded.dictionary.to_pylist()]
     return pc.fill_null(pa.array(passed, pa.bool_()).take(encoded.indices), False)
 
 
 def _with_any(lists: pa.ChunkedArray, wanted: Sequence[str]) -> pa.Array:
-    """Whether each list has one of the texts."""
+    """Whether each list contains one of the texts."""
     found = pc.is_in(pc.list_flatten(lists), pa.array(wanted, pa.string()))
     rows = pc.list_parent_indices(lists).filter(found)
     return pc.is_in(pa.array(range(len(lists)), pa.int64()), rows.combine_chunks())
@@ -95,7 +95,7 @@ def _values(column: pa.ChunkedArray) -> set[str]:
 
 
 def _operators(names: Sequence[str], found: set[str]) -> set[str]:
-    """The full names that names, short names and wildcards mean."""
+    """The full names that match names, short names and wildcards."""
     result = set()
     for name in names:
         matches = {
@@ -134,8 +134,8 @@ def _shape_pattern(text: str) -> list[int | None]:
         return []
     if not re.fullmatch(r"(\d+|\*)(x(\d+|\*))*", text):
         raise OpcostError(
-            f"{text!r} is not a shape: sizes with x between them, * for any size of a dimension "
-            "(1x64x*x*), or scalar"
+            f"{text!r} is not a shape: write sizes separated by x, with * for any size of a "
+            "dimension (1x64x*x*), or scalar"
         )
     return [None if size == "*" else int(size) for size in text.split("x")]
 

@@ -1,1 +1,1 @@
-"""What a model executes: its operator tuples, and the files that list them."""
+"""Extraction of operator tuples from models, and the files that list them."""

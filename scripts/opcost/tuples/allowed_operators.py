@@ -1,6 +1,6 @@
-"""Which operators a tuple may call: those that compute on tensors and reach nothing else.
+"""The operators that a tuple may call: those that compute on tensors without other effects.
 
-Decided by the operator's schema. A tuple may come from a stranger, and its arguments with it:
+The operator's schema decides. Tuples and their arguments may come from untrusted sources, and
 `aten` also has operators that write files, print, or change settings of the process.
 """
 
@@ -9,7 +9,7 @@ import re
 import torch
 
 ALLOWED_NAMESPACES = ("aten", "torchvision")
-"""Libraries whose operators may be called."""
+"""Namespaces of the libraries whose operators may be called."""
 
 TEXTS = {
     "activation",
@@ -31,7 +31,7 @@ TEXTS = {
     "side",
     "UPLO",
 }
-"""Arguments of text that choose how to compute. Others name files, or are printed."""
+"""Text arguments that select an algorithm. Other text arguments name files or are printed."""
 
 _OF_THE_REPLAY = {"Device", "Generator"}
 
@@ -43,18 +43,18 @@ def refusal(operator: torch._ops.OpOverload) -> str | None:
     schema = operator._schema
     name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
     if not torch._C._dispatch_has_kernel(name):
-        return "it is no operator of the dispatcher: TorchScript alone has it"
+        return "it exists only in TorchScript, not in the dispatcher"
     for argument in schema.arguments:
         reason = _reach(argument)
         if reason is not None:
             return f"its argument {argument.name!r} {reason}"
     if not any("Tensor" in _kinds(each) for each in [*schema.arguments, *schema.returns]):
-        return "it neither takes tensors nor returns any"
+        return "it neither takes nor returns tensors"
     return None
 
 
 def given_by_replay(argument: torch._C.Argument) -> bool:
-    """Whether an argument is a device or a generator, of which a tuple must say nothing."""
+    """Whether an argument is a device or a generator, which a tuple must not contain."""
     return bool(_kinds(argument) & _OF_THE_REPLAY)
 
 
@@ -64,7 +64,7 @@ def _kinds(argument: torch._C.Argument) -> set[str]:
 
 
 def _reach(argument: torch._C.Argument) -> str | None:
-    """How an argument reaches beyond tensors and numbers."""
+    """Why an argument may have effects beyond tensors and numbers, or None."""
     found = _kinds(argument)
     if "str" in found:
         return None if argument.name in TEXTS else "is text that may name a file or be shown"

@@ -1,6 +1,6 @@
-"""Extraction in a process of its own: a model config is a program, and may do anything.
+"""Extraction in a separate process, because a model config is a program and may do anything.
 
-Standard library alone until the process is forked: the one that watches it stays light.
+Imports only the standard library before the fork, to keep the supervising process small.
 """
 
 import os
@@ -31,9 +31,9 @@ def extract_contained(
 ) -> None:
     """Extract a model in a forked process, which calls `finish` with the result.
 
-    Raises OpcostError for whatever `extract_model_tuples` does, and where the model's code takes
-    too long or too much memory, ends or kills its process, or leaves others running. Fork before
-    torch has run anything.
+    Raises OpcostError like `extract_model_tuples`, and if the model's code takes too much time or
+    memory, ends or kills its process, or leaves other processes running. Fork before torch has run
+    anything.
     """
     reader, writer = os.pipe()
     with os.fdopen(reader) as messages, os.fdopen(writer, "w") as message:
@@ -46,7 +46,7 @@ def extract_contained(
             except OpcostError as error:
                 said = str(error)
             except Exception as error:
-                # Nothing can be relied on after a program of the user's, not even Python's library.
+                # User code may have changed anything, including Python's library.
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 said = (
                     f"model {definition.name}: extraction failed after its code had run: "
@@ -74,7 +74,7 @@ def extract_contained(
 def tuples_of(
     definition: ModelDefinition, search_path: Path | None, settings: ExtractionSettings
 ) -> ModelTuples:
-    """What a model executes, extracted in a process of its own. Raises as `extract_contained`."""
+    """A model's tuples, extracted in a separate process. Raises like `extract_contained`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tuples.pkl")
         extract_contained(definition, search_path, settings, partial(write_model_tuples, path))

@@ -1,4 +1,4 @@
-"""From a live call to its operator tuple; `replay` goes the other way."""
+"""Describe a live call as an operator tuple; `replay` does the reverse."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def describe(
     arguments = []
     for argument in operator._schema.arguments:
         declared = str(argument.real_type)
-        # Where a tensor lives is the target's business, not the tuple's.
+        # The target determines the device of tensors, not the tuple.
         if argument.name not in given or "Device" in declared or argument.name == "pin_memory":
             continue
         value = _encode(given[argument.name], declared)

@@ -1,7 +1,7 @@
-"""What a model executes: every operator call, with the module it happens in.
+"""Extract the operator calls of a model, with the module of each.
 
-The model runs on fake tensors, which have shapes and no values: nothing is computed, and neither
-weights nor inputs need memory. Where sizes depend on values, it really runs.
+The model runs on fake tensors, which have shapes but no values: nothing is computed, and neither
+weights nor inputs need memory. If sizes depend on values, it runs on real tensors.
 """
 
 import copy
@@ -33,7 +33,7 @@ from opcost.models.construction import (
 )
 from opcost.models.definition import ModelDefinition
 from opcost.models.process_state import ProcessState
-from opcost.models.user_code import check_threads, message, place_of, user_code
+from opcost.models.user_code import check_threads, location, message, user_code
 from opcost.tuples import work
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -45,7 +45,7 @@ _MOST_WORK = 2**63
 
 
 class SizesDependOnValues(OpcostError):
-    """A model executes an operator whose output sizes fake tensors cannot tell."""
+    """A model executes an operator whose output sizes fake tensors cannot determine."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,13 @@ class Extraction:
 def extract_model_tuples(
     definition: ModelDefinition, search_path: Path | None = None
 ) -> ModelTuples:
-    """What a model executes, each distinct tuple once, with its work.
+    """The calls of a model and its distinct tuples, with FLOPs and bytes.
 
-    Raises OpcostError like `extract`; but for a model of the zoo, the reason is in the result.
+    Raises OpcostError like `extract`; for a model selected by `torchvision`, the result holds the
+    reason instead.
     """
     if definition.model is not None:
-        import torchvision  # noqa: F401  seconds that are not the model's
+        import torchvision  # noqa: F401  not part of the extraction's time
     started = time.perf_counter()
     refusal = None
     try:
@@ -83,8 +84,8 @@ def extract_model_tuples(
         refusal = str(error).removeprefix(f"model {definition.name}: ")
     if extraction.calls_vary:
         print(
-            f"opcost: model {definition.name} executes other calls from run to run: the operators "
-            "are those of one run",
+            f"opcost: model {definition.name} executes different calls from run to run: the "
+            "operators are those of one run",
             file=sys.stderr,
         )
     tuples, calls = _distinct(extraction)
@@ -101,16 +102,16 @@ def extract_model_tuples(
 
 
 def extract_module_tuples(module: nn.Module, inputs: list[Any], name: str) -> ModelTuples:
-    """What a live module executes in eval mode, each distinct tuple once, with its work.
+    """The calls of a live module in eval mode and its distinct tuples, with FLOPs and bytes.
 
-    `inputs` are its positional arguments: tensors, or lists of them. The module is left as it is,
-    and nothing is computed. Raises OpcostError when it cannot run on these inputs, or executes an
+    `inputs` are its positional arguments: tensors or lists of tensors. The module is not modified,
+    and nothing is computed. Raises OpcostError if it cannot run on these inputs, or executes an
     operator whose output sizes depend on values.
     """
     started = time.perf_counter()
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     held = [*module.parameters(), *module.buffers()]
-    # To copy a module whose tensors are known already copies none of them.
+    # With fake tensors as memo, deepcopy copies no real tensors.
     fake = {id(tensor): fake_mode.from_tensor(tensor.data) for tensor in held}
     copied = copy.deepcopy(module, fake).eval()
     with fake_mode:
@@ -128,7 +129,7 @@ def extract_module_tuples(module: nn.Module, inputs: list[Any], name: str) -> Mo
 
 
 def extract(definition: ModelDefinition, search_path: Path | None = None) -> Extraction:
-    """Run a model on fake tensors, or on real ones if need be, and record its calls.
+    """Run a model on fake tensors, or on real ones if necessary, and record its calls.
 
     Raises OpcostError when the model cannot be built or cannot run on its inputs.
     """
@@ -165,7 +166,7 @@ def extract_module(module: nn.Module, inputs: list[Any], name: str) -> Extractio
 
 
 def _extract_definition(module: nn.Module, definition: ModelDefinition) -> Extraction:
-    """Record the calls on inputs that are never drawn; those of the user's own code twice."""
+    """Record the calls on fake inputs; for user code, run twice to compare the calls."""
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     _make_fake(module, fake_mode)
     with fake_mode:
@@ -179,11 +180,11 @@ def _extract_definition(module: nn.Module, definition: ModelDefinition) -> Extra
 def _extract_by_running(
     definition: ModelDefinition, search_path: Path | None, needed: int
 ) -> Extraction:
-    """Run with the definition's seed and with another one, to see what depends on values."""
+    """Run with the definition's seed and with another seed, to detect value dependence."""
     if needed > (free := free_bytes()):
         raise OpcostError(
-            f"model {definition.name}: which operators it executes depends on values, so it has to "
-            f"run, and its parameters and inputs need {gib(needed)}; {gib(free)} are free. Give "
+            f"model {definition.name}: its operators depend on values, so it must run on real "
+            f"tensors, and its parameters and inputs need {gib(needed)}; {gib(free)} are free. Use "
             "smaller inputs"
         )
     extraction, other = (
@@ -214,7 +215,7 @@ def _record(module: nn.Module, inputs: list[Any], name: str) -> Extraction:
 
 @contextmanager
 def _errors_said_once() -> Iterator[None]:
-    """PyTorch logs the traceback of what it raises, which hides the message that people need."""
+    """Silence PyTorch's log of tracebacks, which would hide opcost's message."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     disabled, log.disabled = log.disabled, True
     try:
@@ -224,7 +225,7 @@ def _errors_said_once() -> Iterator[None]:
 
 
 def _distinct(extraction: Extraction) -> tuple[list[TupleRecord], list[tuple[int, str, str]]]:
-    """The tuples, each once, and the calls with their tuple's position among these."""
+    """The distinct tuples, and the calls with the index of their tuple."""
     positions: dict[OperatorTuple, int] = {}
     tuples: list[TupleRecord] = []
     calls = []
@@ -247,20 +248,20 @@ def _check_work(tuples: list[TupleRecord], calls: list[tuple[int, str, str]]) ->
     moved = sum(tuples[position].bytes for position, _, _ in calls)
     if max(flops, moved) >= _MOST_WORK:
         raise OpcostError(
-            f"one run is {flops:.2g} FLOPs on {gib(moved)}, more than opcost can count: give "
+            f"one run takes {flops:.2g} FLOPs on {gib(moved)}, more than opcost can count: use "
             "smaller inputs"
         )
 
 
 def tuple_record(call: Call, value_dependent: bool = False) -> TupleRecord:
-    """The tuple of a call, with its work."""
+    """The tuple of a call, with its FLOPs and bytes."""
     flops: int | None = 0
     moved = 0
     if call.launches_kernel:
         moved = work.minimal_bytes(call.operator_tuple, call.outputs)
         try:
             flops = work.flops(call.operator_tuple)
-        except Exception:  # an operator without a meta kernel: its FLOPs are not known
+        except Exception:  # an operator without a meta kernel: its FLOPs are unknown
             flops = None
     return TupleRecord(
         call.operator_tuple,
@@ -278,7 +279,7 @@ def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
         for tensors in (part._parameters, part._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None:
-                    # To wrap it as a parameter takes as long again, and forward does not ask.
+                    # Wrapping it as a parameter doubles the time, and forward does not need it.
                     tensors[name] = fake_mode.from_tensor(tensor.data)  # type: ignore[assignment]
 
 
@@ -296,5 +297,5 @@ def _why_not(
     first_line = message(error).splitlines()[0].rstrip(".")
     return OpcostError(
         f"model {name} cannot run on inputs of shape {shapes}: {place}: {first_line}"
-        f"{place_of(error)}. Check its inputs and this module"
+        f"{location(error)}. Check its inputs and this module"
     )

@@ -1,4 +1,4 @@
-"""The manifest: every unique tuple over all models of a study, and which are benchmarked."""
+"""The manifest: every unique tuple of a study's models, and whether it is benchmarked."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ def collect(
 
     Each entry is a `TupleRecord` document with `excluded`: None if the tuple is to be benchmarked,
     else "view" or "filtered" (not among `operators`, where None means all). Raises OpcostError for
-    a name in `operators` that is no operator.
+    a name in `operators` that is not an operator.
     """
     records: dict[str, TupleRecord] = {}
     for model in models:
@@ -40,7 +40,7 @@ def collect(
 def write_manifest(
     path: Path, manifest: Mapping[str, Mapping[str, Any]], refused: Iterable[str] = ()
 ) -> None:
-    """Write the manifest as JSON, one tuple a line, the same bytes for the same tuples.
+    """Write the manifest as JSON with one line per tuple; equal tuples give equal bytes.
 
     `refused` are the names of the models that could not be extracted.
     """
@@ -63,7 +63,7 @@ def read_manifest(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_refused(path: Path) -> set[str]:
-    """The models that could not be extracted, as the manifest has them. Raises OpcostError."""
+    """The models that could not be extracted, from the manifest. Raises OpcostError."""
     return set(_read_manifest(path)["refused"])
 
 
@@ -89,7 +89,7 @@ def _remedy(path: Path) -> str:
 
 
 def read_record(path: Path, tuple_id: str) -> TupleRecord:
-    """One tuple of the manifest, by its line: a job does not parse thousands of others.
+    """One tuple of the manifest; parses only its line, because a manifest may have thousands.
 
     Raises OpcostError for a damaged or foreign file, or one without the tuple.
     """
@@ -135,7 +135,7 @@ def _check_operators(operators: Sequence[str], records: Iterable[TupleRecord]) -
 
 
 def _exists(name: str) -> bool:
-    """Whether torch has an operator of that name, though no model of the study executes it."""
+    """Whether torch has an operator of that name that no model of the study executes."""
     import torch  # only for a name that no model executes
 
     parts = name.split(".")

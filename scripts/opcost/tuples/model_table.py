@@ -1,4 +1,4 @@
-"""What each model of a study is made of, before anything is measured: rows and a page of text."""
+"""The table of a study's models, before any measurement: rows and text."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def _counts(model: ModelTuples, holders: Mapping[str, int]) -> dict[str, Any]:
 
 
 def as_text(rows: Sequence[Row], unique_tuples: int) -> str:
-    """The rows as people read them.
+    """The rows as text.
 
     `unique_tuples` is the number of distinct tuples that launch kernels, over all models.
     """
@@ -76,7 +76,7 @@ def as_text(rows: Sequence[Row], unique_tuples: int) -> str:
 
 
 def not_extracted(refused: Mapping[str, str]) -> list[str]:
-    """Lines that name the models that could not be extracted, each reason once."""
+    """Lines with the models that could not be extracted, grouped by reason."""
     by_reason = names_by_text((reason, model) for model, reason in refused.items())
     return [
         f"Not extracted: {', '.join(models)}: {reason}." for reason, models in by_reason.items()

@@ -1,6 +1,6 @@
-"""What one model executes, and the file that says so: a pickle of plain data.
+"""The tuples and calls of one model, and their file: a pickle of plain data.
 
-It is read by an unpickler that refuses every global, so that one from a stranger runs nothing.
+The unpickler refuses every global, so that an untrusted file cannot run code.
 """
 
 import io
@@ -43,10 +43,10 @@ _RULES = {
 
 @dataclass(frozen=True)
 class ModelTuples:
-    """What one model executes: its distinct tuples, and its calls in order.
+    """The distinct tuples of one model, and its calls in order.
 
-    A call is (index into `tuples`, module path, module class). `refusal` says why a model of the
-    zoo could not be extracted: then there are no tuples, no calls, and no number of parameters.
+    A call is (index into `tuples`, module path, module class). `refusal` is the reason why a model
+    of the zoo could not be extracted; it then has no tuples, calls and number of parameters.
     """
 
     model: str
@@ -77,7 +77,7 @@ class ModelTuples:
 
 
 def total_flops(calls: Iterable[tuple[TupleRecord, int]]) -> int | None:
-    """FLOPs of tuples that are called so often; None if those of one tuple are unknown."""
+    """FLOPs of tuples with their numbers of calls; None if those of one tuple are unknown."""
     total = 0
     for record, count in calls:
         if record.flops is None:
@@ -87,7 +87,7 @@ def total_flops(calls: Iterable[tuple[TupleRecord, int]]) -> int | None:
 
 
 def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
-    """Write a model's tuples as a plain-data pickle, whole or not at all."""
+    """Write a model's tuples as a plain-data pickle, completely or not at all."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "model": tuples.model,
@@ -160,12 +160,12 @@ def _check_calls(calls: Any, tuples: int, path: Path, remedy: str) -> None:
 
 
 def refusals(models: Iterable[ModelTuples]) -> dict[str, str]:
-    """Which models could not be extracted, and why not."""
+    """The models that could not be extracted, with the reason."""
     return {model.model: model.refusal for model in models if model.refusal is not None}
 
 
 def _load(content: bytes) -> Any:
-    """Plain data from a pickle, which takes no more memory than in proportion to its bytes."""
+    """Plain data from a pickle, in memory proportional to its size."""
     for opcode, argument, _ in pickletools.genops(content):
         if "PUT" in opcode.name and isinstance(argument, int) and argument > len(content):
             raise pickle.UnpicklingError(f"refused to remember {argument} values")

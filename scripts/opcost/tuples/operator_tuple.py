@@ -1,7 +1,7 @@
 """The identity of an operator tuple: operator, parameters, and tensors by shape, dtype and layout.
 
-Two calls are the same tuple exactly when their canonical JSON is the same text. Device, versions,
-model and the values of tensors are not part of it. This module knows JSON only: `extraction` makes
+Two calls are the same tuple if and only if their canonical JSON is equal. It excludes device,
+versions, model and values of tensors. This module handles only JSON: `description` makes
 tuples from live calls, `replay` makes calls from tuples.
 """
 
@@ -33,16 +33,16 @@ ELEMENT_BYTES = {
 }
 
 _MOST = 2**63
-"""No size reaches it: tensors count in 64 bits."""
+"""Exclusive upper bound of sizes, which are 64-bit integers."""
 
 
 @dataclass(frozen=True)
 class TensorSpec:
     """A tensor without its values.
 
-    `layout` is None for a contiguous tensor, "channels_last" or "channels_last_3d" where that is
-    its memory format, else its strides in elements, with those of dimensions of size 1 set to zero
-    because no element depends on them.
+    `layout` is None for a contiguous tensor, the memory format if it is "channels_last" or
+    "channels_last_3d", and otherwise the strides in elements. Strides of dimensions of size 1 are
+    zero because no element depends on them.
     """
 
     shape: tuple[int, ...]
@@ -108,8 +108,7 @@ Value: TypeAlias = "None | bool | int | float | str | TensorSpec | Constant | tu
 class OperatorTuple:
     """An operator with its arguments by schema name; those equal to their default are left out.
 
-    Equal means equal canonical JSON: to Python 1, 1.0 and True are equal, to an operator they are
-    not.
+    Equality is that of canonical JSON: 1, 1.0 and True are equal in Python but not for an operator.
     """
 
     operator: str
@@ -123,7 +122,7 @@ class OperatorTuple:
 
     @cached_property
     def canonical_json(self) -> str:
-        """The text that is the tuple's identity: sorted keys, no spaces."""
+        """The JSON text that identifies the tuple: sorted keys, no spaces."""
         arguments = {name: _to_document(value) for name, value in self.arguments}
         document = {"arguments": arguments, "operator": self.operator}
         return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -149,7 +148,7 @@ class OperatorTuple:
 
     @property
     def name(self) -> str:
-        """The operator as people call it: `aten.conv2d.default` is `conv2d`."""
+        """The short name of the operator: `conv2d` for `aten.conv2d.default`."""
         return short_name(self.operator)
 
     @property
@@ -230,7 +229,7 @@ def _show(value: Value) -> str:
     if not isinstance(value, tuple):
         return str(value)
     runs = [(text, len(list(group))) for text, group in itertools.groupby(map(_show, value))]
-    # `[1,1]` reads best as it is; eighty images do not.
+    # Show `[1,1]` in full, but shorten long lists such as eighty images.
     shown = [f"{count} times {text}" if count > 3 else f"{text}," * count for text, count in runs]
     return f"[{','.join(text.removesuffix(',') for text in shown)}]"
 
@@ -240,7 +239,7 @@ def _holds_tensor(value: Value) -> bool:
 
 
 def _reading_order(argument: tuple[str, Value]) -> tuple[int, str]:
-    """The order in which people name arguments: data, weight, other tensors, parameters."""
+    """The usual order of arguments: data, weight, other tensors, attributes."""
     name, value = argument
     first = ("self", "input", "query", "tensors", "weight")
     if name in first:

@@ -1,4 +1,4 @@
-"""Every operator call of a model while it runs, with the module that it happens in."""
+"""Record every operator call of a running model, with the module that makes it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,9 +19,9 @@ from opcost.tuples.replay import tensors_in_tree
 class Call:
     """One operator call of a model, in the order of execution.
 
-    `module_path` is where it happened (`layer1.0.conv1`), "" in the model itself.
-    `launches_kernel` is False for a view, or whatever else moves no data. `parameters` names the
-    arguments that the model holds itself: its parameters and buffers, and views of them.
+    `module_path` is the calling module (`layer1.0.conv1`), "" for the model itself.
+    `launches_kernel` is False for views and other calls that move no data. `parameters` names the
+    arguments that are parameters or buffers of the model, or views of them.
     """
 
     operator_tuple: OperatorTuple
@@ -33,9 +33,9 @@ class Call:
 
 
 class Recorder(TorchDispatchMode):
-    """Sees each operator below autograd, above the kernels.
+    """Records each operator below autograd and above the kernels.
 
-    `where` answers which module is running, as (path, class); `model` is the one that holds the
+    `where` returns (path, class) of the running module; `model` is the one that holds the
     parameters.
     """
 
@@ -53,7 +53,7 @@ class Recorder(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func.namespace == "prim":  # questions to a fake tensor about its device
+        if func.namespace == "prim":  # queries of a fake tensor's device
             return func(*args, **kwargs)
         operator_tuple = describe(func, args, kwargs)
         inputs = tensors_in_tree((args, kwargs))
@@ -103,7 +103,7 @@ class CallLog(TorchDispatchMode):
 
 
 def storage(tensor: torch.Tensor) -> int:
-    """What tells the memory of one tensor from that of another, views having the same."""
+    """An identifier of a tensor's memory, which views share."""
     return tensor.untyped_storage()._cdata
 
 
@@ -117,14 +117,14 @@ def _launches_kernel(
     inputs: list[torch.Tensor],
     outputs: list[torch.Tensor],
 ) -> bool:
-    """Whether data moves: decided by shared storage, because `reshape` is a view only at times."""
+    """Whether data moves: decided by shared storage, because `reshape` is only sometimes a view."""
     name = operator_tuple.name
     if name.removesuffix("_") in _DROPOUT and not dict(operator_tuple.arguments)["train"]:
         return False
     if name in _ALLOCATE or torch.Tag.inplace_view in operator.tags:
         return False
     if all(tensor.numel() == 0 for tensor in outputs):
-        # To search a mask is work, even if nothing is found.
+        # Searching a mask is work even if the result is empty.
         searched = any(tensor.dtype == torch.bool and tensor.numel() for tensor in inputs)
         return bool(outputs) and searched
     if operator._schema.is_mutable:
@@ -135,12 +135,12 @@ def _launches_kernel(
 
 @contextmanager
 def module_path(model: nn.Module) -> Iterator[Callable[[], tuple[str, str]]]:
-    """Yields a function that answers (path, class) of the module that is running."""
+    """Yields a function that returns (path, class) of the running module."""
     paths = {id(module): path for path, module in model.named_modules()}
     stack = [(paths[id(model)], type(model).__name__)]
 
     def enter(module: nn.Module, _inputs: Any) -> None:
-        # A module made on the fly, inside forward, has no path of its own.
+        # A module created inside forward has no path.
         stack.append((paths.get(id(module), stack[-1][0]), type(module).__name__))
 
     def leave(_module: nn.Module, _inputs: Any, _output: Any) -> None:

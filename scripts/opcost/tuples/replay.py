@@ -1,4 +1,4 @@
-"""An operator tuple run again, from its JSON alone."""
+"""Replay an operator tuple from its JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class UnsupportedOperator(OpcostError):
 
 
 class ReplayMismatch(OpcostError):
-    """A rebuilt call gave another output than the model's call did."""
+    """The output of a replayed call differs from that of the model's call."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def resolve(operator: str) -> torch._ops.OpOverload:
 
 
 def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> ReplayCall:
-    """The tuple's call on the given tensors, which come in the order of `OperatorTuple.tensors`.
+    """The tuple's call on the given tensors, in the order of `OperatorTuple.tensors`.
 
-    An operator that must be told a device gets that of the tensors. Raises UnsupportedOperator.
+    An operator that takes a device gets that of the tensors. Raises UnsupportedOperator.
     """
     given = list(tensors)
     supply = iter(given)
@@ -112,7 +112,7 @@ def check_outputs(result: Any, expected: Sequence[TensorSpec]) -> None:
     wanted = [TensorSpec(spec.shape, spec.dtype) for spec in expected]
     if found != wanted:
         raise ReplayMismatch(
-            f"the rebuilt call returned [{', '.join(map(str, found))}], "
+            f"the replayed call returned [{', '.join(map(str, found))}], "
             f"the model's call [{', '.join(map(str, wanted))}]"
         )
 
@@ -129,7 +129,7 @@ def empty_tensor(spec: TensorSpec, device: torch.device) -> torch.Tensor:
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """The dtype of that name, such as `float32`. Raises UnsupportedOperator if it is none."""
+    """The dtype with that name, such as `float32`. Raises UnsupportedOperator for other names."""
     return _constant("dtype", name)
 
 
@@ -151,7 +151,7 @@ def strides(spec: TensorSpec) -> tuple[int, ...]:
 
 
 def storage_elements(spec: TensorSpec) -> int:
-    """How many elements of storage a tensor of this layout spans."""
+    """The number of storage elements that a tensor of this layout spans."""
     if 0 in spec.shape:
         return 0
     return 1 + sum(
@@ -179,7 +179,7 @@ _CONSTANTS = {
 
 
 def _constant(kind: str, name: str) -> Any:
-    """What torch calls by a name that came with a tuple, if it is of that kind."""
+    """The torch constant with a name from a tuple, if it is of that kind."""
     value = vars(torch).get(name)
     if not isinstance(value, _CONSTANTS.get(kind, ())):
         raise UnsupportedOperator(f"torch has no {kind} {name!r}")

@@ -1,4 +1,4 @@
-"""An operator tuple with what is known of it before any measurement, as files of opcost hold it."""
+"""Operator tuples with their properties before measurement, and their form in files."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from opcost.values import (
 )
 
 SCHEMA_VERSION = 3
-"""Of the files that hold such records: the models' tuples, and the manifest."""
+"""Schema version of the files with such records: the models' tuples, and the manifest."""
 
 _COUNT = whole_number(0, 2**63 - 1)
 _RULES = {
@@ -36,12 +36,12 @@ _RULES = {
 
 @dataclass(frozen=True)
 class TupleRecord:
-    """An operator tuple with what is known of it before any measurement.
+    """An operator tuple with its properties before measurement.
 
-    `flops` is None where they cannot be counted. `launches_kernel` is False for views.
-    `parameters` names the arguments that the models hold themselves (weights and buffers) in every
-    call; the other tensors are activations. `value_dependent` is True where the sizes follow from
-    values, so that another seed, or another image, has another tuple in its place.
+    `flops` is None if unknown. `launches_kernel` is False for views. `parameters` names the
+    arguments that are weights or buffers of the models in every call; the other tensors are
+    activations. `value_dependent` is True if sizes depend on values, so that another seed or image
+    leads to another tuple.
     """
 
     operator_tuple: OperatorTuple
@@ -68,9 +68,9 @@ class TupleRecord:
     def from_document(
         cls, document: Mapping[str, Any], source: object = "a tuple", remedy: str = "extract it"
     ) -> Self:
-        """The record that `to_document` wrote; `source` is where it comes from.
+        """The record that `to_document` wrote; `source` is its origin.
 
-        Raises OpcostError, which ends with the remedy, for what no tuple is like.
+        Raises OpcostError, ending with the remedy, for impossible values.
         """
         check_record(document, source, remedy)
         try:
@@ -89,14 +89,14 @@ class TupleRecord:
         )
 
     def holding(self, parameters: Iterable[str]) -> Self:
-        """The record with the parameters that it has in common with those of another call."""
+        """The record with only those of its parameters that are also in `parameters`."""
         common = tuple(name for name in self.parameters if name in parameters)
         return replace(self, parameters=common)
 
     def joined(self, other: Self) -> Self:
-        """What is known of the tuple from two calls, in whatever order.
+        """The record of a tuple from two calls, in any order.
 
-        Results whose sizes depend on values may differ: the larger ones stand for all.
+        If the sizes of results depend on values and differ, the larger ones are kept.
         """
         larger = max(self, other, key=lambda record: record._results)
         dependent = self.value_dependent and other.value_dependent
@@ -110,14 +110,14 @@ class TupleRecord:
 
 
 def check_record(document: Any, source: object, remedy: str) -> None:
-    """Raises OpcostError if a record has a value that cannot be; tensors are not looked into."""
+    """Raise OpcostError if a record has an impossible value; does not check its tensors."""
     if not isinstance(document, Mapping):
         raise OpcostError(f"{source} is {shown(document)}; allowed is an object: {remedy}")
     check_values(document, _RULES, source, remedy)
 
 
 def check_version(document: Any, path: Path, remedy: str) -> None:
-    """Raises OpcostError for a document of another version of these files, with the remedy."""
+    """Raise OpcostError, with the remedy, for a document of another schema version."""
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
         raise OpcostError(

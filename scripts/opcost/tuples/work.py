@@ -1,4 +1,4 @@
-"""How much work an operator tuple stands for: FLOPs and the least bytes it must move."""
+"""FLOPs and minimum bytes moved of an operator tuple."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,8 @@ _CPU = torch.device("cpu")
 def flops(operator_tuple: OperatorTuple) -> int:
     """Floating-point operations as `torch.utils.flop_counter` counts them.
 
-    Matrix products, convolutions and attention count, a multiplication and an addition each as
-    one; all other operators count zero. Raises whatever the operator raises when it is called.
+    Counts matrix products, convolutions and attention, with a multiplication and an addition as one
+    each; all other operators have zero. Raises the exceptions of the operator's call.
     """
     operator = resolve(operator_tuple.operator)
     composite = operator.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
@@ -32,7 +32,7 @@ def flops(operator_tuple: OperatorTuple) -> int:
 def _counted(operator_tuple: OperatorTuple, device: torch.device) -> int:
     tensors = [empty_tensor(spec, device) for _, spec in operator_tuple.tensors]
     call = on_device(rebuild(operator_tuple, tensors), device)
-    # Composite operators are counted by their parts, which inference mode would hide.
+    # Composite operators are counted by their parts, which inference mode hides.
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         call()
     return int(counter.get_total_flops())
@@ -41,7 +41,7 @@ def _counted(operator_tuple: OperatorTuple, device: torch.device) -> int:
 def minimal_bytes(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> int:
     """Bytes moved if each argument is read once and each result is written once.
 
-    An argument changed in place is read and written, and the result that is that argument is not
+    An argument changed in place is read and written; the result, which is the same tensor, is not
     counted again.
     """
     total = 0

@@ -1,9 +1,9 @@
-"""Jobs without the seconds that importing torch takes: forked from a process that has done it.
+"""Warm workers: jobs forked from a process that has imported torch, which takes seconds.
 
-A client (client.py) is what a rule of the workflow starts: light, standard library alone. It asks
-the server (server.py) of its kind for a worker, and starts that server if there is none. The worker
-is a fresh process with memory of its own, and runs the rule's script as if it had been started.
+A workflow rule starts a client (client.py), which uses only the standard library. It requests a
+worker from the server (server.py) of its kind, and starts that server if there is none. The worker
+is a new process with its own memory and runs the rule's script as if it had been started directly.
 """
 
 kind = "plain"
-"""How this process was started: "plain" by itself, "warm" as a fork of the server."""
+"""How this process started: "plain" (afresh) or "warm" (forked from the server)."""

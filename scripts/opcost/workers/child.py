@@ -1,4 +1,4 @@
-"""How a forked process ends: with its work or with its parent, and never as a copy of it."""
+"""Run work in a forked process, which ends with its work or with its parent."""
 
 import contextlib
 import ctypes
@@ -12,10 +12,10 @@ from typing import NoReturn
 _PR_SET_PDEATHSIG = 1
 
 
-def be_the_child(work: Callable[[], None]) -> NoReturn:
-    """Do `work` in this forked process, and exit as a script would that does nothing else.
+def run_child(work: Callable[[], None]) -> NoReturn:
+    """Do `work` in this forked process and exit with the status that a script would have.
 
-    It does not outlive a killed parent: it would disturb the next measurement.
+    The process is killed with its parent, so that it does not interfere with later measurements.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     code = 1
@@ -27,7 +27,7 @@ def be_the_child(work: Callable[[], None]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        # Nobody may read it any more, or the work may have replaced it; nothing may leave here.
+        # Streams may be closed or replaced by the work; no exception may escape here.
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         with contextlib.suppress(Exception):

@@ -1,6 +1,6 @@
-"""A rule's script, run here or by a warm worker; `OPCOST_WORKERS` says which.
+"""Run a rule's script in this process or in a warm worker, as `OPCOST_WORKERS` says.
 
-Standard library alone: this is imported by every job.
+Uses only the standard library, because every job imports it.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 _SETTING = "OPCOST_WORKERS"
 _WITHOUT_EFFECT = {"_", "PWD", "OLDPWD", "SHLVL", "_RJEM_MALLOC_CONF"}
-"""What shells set for each command, and polars in a process that imports it, as Snakemake may."""
+"""Set by shells for each command, or by polars on import, which Snakemake may do."""
 
 _ATTEMPTS = 2
 _END_TIMEOUT_S = 10.0
@@ -34,10 +34,10 @@ class Lost(Exception):
 
 
 def run(script: str, main: Callable[[], None]) -> None:
-    """Call `main`, what `script` is there for: here, or in a warm worker if the study asks for it.
+    """Call `main`, the entry point of `script`, here or in a warm worker if the study requests it.
 
-    Does not return from a warm worker: exits as the worker did. Exits with 1 if a worker cannot be
-    had, and says why.
+    With a warm worker, exits with the worker's status, or with 1 and a message if none is
+    available.
     """
     if os.environ.get(_SETTING) != "warm":
         main()
@@ -49,7 +49,10 @@ def run(script: str, main: Callable[[], None]) -> None:
             reason = str(lost)
         except KeyboardInterrupt:
             sys.exit(128 + signal.SIGINT)
-    print(f"opcost: no warm worker: {reason}. `workers: plain` does without", file=sys.stderr)
+    print(
+        f"opcost: no warm worker: {reason}. To run without warm workers, set `workers: plain`",
+        file=sys.stderr,
+    )
     sys.exit(1)
 
 
@@ -78,7 +81,7 @@ def _ask(script: str) -> int:
 
 
 def _await_end_of_server(connection: socket.socket) -> None:
-    """Until its last thread has ended: a killed process listens until then, and answers nobody."""
+    """Wait for the server's last thread: until then, a killed process listens without answering."""
     size = struct.calcsize(_CREDENTIALS)
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     process, _, _ = struct.unpack(_CREDENTIALS, credentials)
@@ -91,13 +94,13 @@ def _await_end_of_server(connection: socket.socket) -> None:
 
 
 def _connect() -> socket.socket:
-    """A connection to the server of this kind, which is started if need be. Raises Lost."""
+    """A connection to the server of this kind; starts it if there is none. Raises Lost."""
     path = own_folder() / f"{_kind()}.socket"
     connection = socket.socket(socket.AF_UNIX)
     if connect(connection, path):
         return connection
     with starting(path.parent):
-        if not connect(connection, path):  # another client may have started it meanwhile
+        if not connect(connection, path):  # another client may have started it
             _start_server(path)
             connect(connection, path)
     return connection

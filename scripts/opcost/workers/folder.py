@@ -1,6 +1,6 @@
-"""The folder of a user's servers: their sockets, which nobody else may reach, and nothing else.
+"""The private folder with the sockets of a user's servers.
 
-Standard library alone: this is imported by every job.
+Uses only the standard library, because every job imports it.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ def own_folder() -> Path:
 
 
 def connect(connection: socket.socket, path: Path) -> bool:
-    """Connect to the server that listens there; False if none does."""
+    """Connect to the server at `path`; False if none is listening."""
     try:
         with chdir(path.parent):  # a path to a socket has at most 107 bytes
             connection.connect(path.name)
@@ -45,7 +45,7 @@ def connect(connection: socket.socket, path: Path) -> bool:
 
 
 def listen(path: Path) -> socket.socket:
-    """A socket that listens at this path, where another may have listened before."""
+    """A socket that listens at `path`, replacing an earlier socket."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     with chdir(path.parent):
@@ -56,7 +56,7 @@ def listen(path: Path) -> socket.socket:
 
 @contextmanager
 def starting(folder: Path) -> Iterator[None]:
-    """Hold the right to start a server; what dead servers left there is removed first."""
+    """Lock the folder for starting a server, after removing leftovers of dead servers."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -71,6 +71,6 @@ def _remove_leftovers(folder: Path) -> None:
         with socket.socket(socket.AF_UNIX) as connection:
             if not connect(connection, path):
                 path.unlink(missing_ok=True)
-    for ending in ("lock", "log"):  # earlier versions of opcost had one of each for each server
+    for ending in ("lock", "log"):  # earlier versions of opcost had both for each server
         for path in folder.glob(f"*.{ending}"):
             path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Run work in a forked child within limits; report how it died.
 
-The child leads a process group of its own, which ends with it. It writes notes for its parent into
-a file in memory: that its work is done, and where Python was when a signal arrived.
+The child leads a process group, which ends with it. It writes notes for its parent into a file in
+memory: that its work is done, and the Python traceback at a signal.
 """
 
 import faulthandler
@@ -21,14 +21,14 @@ from opcost.errors import OpcostError, reported
 from opcost.memory import gib, resident_bytes
 from opcost.terminal import flush_output
 from opcost.workers import origin
-from opcost.workers.child import be_the_child
+from opcost.workers.child import run_child
 from opcost.workers.orphans import Orphans, adopted, children
 
 Death = tuple[str, str]
 """Status and message."""
 
 _WHERE = signal.SIGUSR1
-"""Makes the child note where it is."""
+"""Makes the child write its traceback to the notes."""
 _NOTE_TIMEOUT_S = 1.0
 _ORPHANS_GRACE_S = 1.0
 _MEMORY_POLL_S = 0.05
@@ -46,28 +46,28 @@ _forked_at: str | None = None
 def run_isolated(
     work: Callable[[], None], timeout_s: float, memory_bytes: float | None = None
 ) -> Death | None:
-    """Run `work` in a forked child, and tell how it died: (status, message), or None if it did not.
+    """Run `work` in a forked child; return (status, message) if it died, otherwise None.
 
-    The status is "crashed", "timeout", "out_of_memory", "terminated" (by SIGTERM, which means the
-    whole job), or "error" for processes left running. A child whose work raises exits with 1, and
-    so does this process: that is a fault of the harness, not a result. Whatever the child has
-    started ends with it. Fork before torch has run anything.
+    The status is "crashed", "timeout", "out_of_memory", "terminated" (by SIGTERM, which ends the
+    whole job), or "error" for processes left running. If the work raises, the child exits with 1,
+    and so does this process: this is a bug in opcost, not a result. Processes that the child
+    started end with it. Fork before torch has run anything.
     """
     notes = os.memfd_create("notes")
     try:
         with adopted():
             before = children()
-            flush_output()  # the child would, too
+            flush_output()  # otherwise the child would flush the same output again
             child = os.fork()
             if child == 0:
-                be_the_child(partial(_do, work, notes))
+                run_child(partial(_do, work, notes))
             return _outcome(child, notes, Orphans(before, child), timeout_s, memory_bytes)
     finally:
         os.close(notes)
 
 
 def answer_of(question: Callable[[], Any], timeout_s: float) -> Any:
-    """What `question` returns in a forked child, as JSON data of at most some kilobytes.
+    """The return value of `question` in a forked child: JSON data of at most a few kilobytes.
 
     Raises OpcostError if the child dies. Fork before torch has run anything.
     """
@@ -87,14 +87,14 @@ def answer_of(question: Callable[[], Any], timeout_s: float) -> Any:
 
 
 def end_copy() -> NoReturn:
-    """End this process, a forked copy of one that was to do work; the parent of that is told."""
+    """End this process, which the work forked from the child; leaves a note for the parent."""
     if _notes is not None:
         os.write(_notes, f"copied {_forked_at or ''}\n".encode())
     os._exit(0)
 
 
 def _do(work: Callable[[], None], notes: int) -> None:
-    """Do the work in the child: without a terminal, whose Ctrl-C is for the parent."""
+    """Do the work in the child, without a terminal: Ctrl-C is for the parent."""
     global _notes
     _notes, process = notes, os.getpid()
     os.setpgid(0, 0)
@@ -108,7 +108,7 @@ def _do(work: Callable[[], None], notes: int) -> None:
     finally:
         if os.getpid() != process:
             end_copy()
-        with suppress(OSError):  # the work may have closed all files, or allow none to grow
+        with suppress(OSError):  # the work may have closed all files or limited their size
             os.write(notes, b"done\n")
 
 
@@ -122,7 +122,7 @@ def _outcome(
 ) -> Death | None:
     status, running = None, set()
     try:
-        with suppress(OSError):  # the child does the same: whoever comes first
+        with suppress(OSError):  # the child does the same; the first of both succeeds
             os.setpgid(child, child)
         limit = _reached_limit(child, timeout_s, memory_bytes)
         running = {child} if limit else orphans.after(_ORPHANS_GRACE_S)
@@ -134,8 +134,8 @@ def _outcome(
         status = os.waitpid(child, 0)[1]
         orphans.end()
     noted = _read(notes)
-    place = origin.of_dump(noted)
-    where = f" in {place}" if place else ""
+    line = origin.of_dump(noted)
+    where = f" in {line}" if line else ""
     if limit:
         return limit[0], limit[1] + where
     death = _death(os.waitstatus_to_exitcode(status), noted, where)
@@ -146,7 +146,7 @@ def _outcome(
 
 
 def _reached_limit(child: int, timeout_s: float, memory_bytes: float | None) -> Death | None:
-    """Wait for the child to end: None if it does, else the limit that it has reached."""
+    """Wait for the child to end; return the limit that it reached, or None."""
     ended, deadline = os.pidfd_open(child), time.monotonic() + timeout_s
     try:
         poll = select.poll()
@@ -163,7 +163,7 @@ def _reached_limit(child: int, timeout_s: float, memory_bytes: float | None) -> 
 
 
 def _ask_where(process: int, notes: int) -> None:
-    """Let a process note where it is, unless it is none that can."""
+    """Make a process write its traceback to the notes, if it can."""
     before, deadline = os.fstat(notes).st_size, time.monotonic() + _NOTE_TIMEOUT_S
     with suppress(OSError):
         os.kill(process, _WHERE)
@@ -180,7 +180,7 @@ def _read(notes: int) -> str:
 
 
 def _death(code: int, noted: str, where: str) -> Death | None:
-    """What an exit code and the notes of the child mean. Exits if the harness failed."""
+    """The meaning of the child's exit code and notes. Exits if opcost itself failed."""
     if code < 0:
         hint = f": {_HINTS[-code]}" if -code in _HINTS else ""
         status = "terminated" if -code == signal.SIGTERM else "crashed"

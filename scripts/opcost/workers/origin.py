@@ -1,4 +1,4 @@
-"""Which line of the user's own code: the last one outside Python, PyTorch and opcost."""
+"""Find the line of user code in a traceback: the last one outside Python, PyTorch and opcost."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
 
 
 def of_error(error: BaseException) -> str | None:
-    """FILE:LINE where an error was raised, or one that it was raised from."""
+    """FILE:LINE where an error, or one of its causes, was raised."""
     if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
         return _text(error.filename, error.lineno or 1)
     frames = [(frame.f_code.co_filename, line) for frame, line in _walked(error)]
@@ -31,7 +31,7 @@ def of_frame(frame: FrameType | None) -> str | None:
 
 
 def of_dump(text: str) -> str | None:
-    """FILE:LINE in what `faulthandler` printed, the latest call first."""
+    """FILE:LINE from the output of `faulthandler`, the latest call first."""
     return _first_own((file, int(line)) for file, line in _FRAME.findall(text))
 
 
@@ -40,7 +40,7 @@ def _walked(error: BaseException) -> Iterable[tuple[FrameType, int]]:
 
 
 def _first_own(frames: Iterable[tuple[str, int]]) -> str | None:
-    """Of calls, the latest first; those before the isolated work began are nobody's fault."""
+    """FILE:LINE from calls, the latest first; ignores calls before the isolated work."""
     for file, line in frames:
         if file == _WHERE_WORK_BEGINS:
             return None

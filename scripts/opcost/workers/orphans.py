@@ -1,4 +1,4 @@
-"""Processes that a child leaves running when it ends: they come to this process, and end here."""
+"""Processes that a child leaves running: this process adopts and ends them."""
 
 import ctypes
 import os
@@ -13,20 +13,20 @@ _POLL_S = 0.01
 
 
 class Orphans:
-    """The children of this process that are none of those it had `before`, nor `child`."""
+    """The children of this process, except those it had `before` and `child`."""
 
     def __init__(self, before: set[int], child: int) -> None:
         self._known = before | {child}
 
     def after(self, grace_s: float) -> set[int]:
-        """Those that still run after so many seconds, which some need to notice the child's end."""
+        """Orphans that still run after a grace period, in which they may detect the child's end."""
         deadline = time.monotonic() + grace_s
         while (running := self._running()) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         return running
 
     def end(self) -> None:
-        """Kill them, and what they leave behind in turn."""
+        """Kill them and the processes that they leave behind."""
         while running := self._running():
             for process in running:
                 with suppress(OSError):
@@ -39,7 +39,7 @@ class Orphans:
 
 @contextmanager
 def adopted() -> Iterator[None]:
-    """Meanwhile this process, and not init, becomes the parent of orphans below it."""
+    """In this block, this process adopts orphans below it instead of init."""
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
@@ -49,13 +49,13 @@ def adopted() -> Iterator[None]:
 
 
 def children() -> set[int]:
-    """The children of this process; none are known without /proc."""
+    """The children of this process; empty without /proc."""
     lists = Path("/proc/self/task").glob("*/children")
     return {int(process) for path in lists for process in path.read_text().split()}
 
 
 def _has_ended(process: int) -> bool:
-    """Whether a child has ended; it is then buried."""
+    """Whether a child has ended; if so, reaps it."""
     try:
         return os.waitpid(process, os.WNOHANG)[0] == process
     except ChildProcessError:

@@ -1,8 +1,8 @@
-"""The process that warm workers are forked from: everything imported, no device ever touched.
+"""The server that forks warm workers: it has imported everything and never touches a device.
 
-Each request is a script to run, with its arguments, environment and standard streams. The worker
-dies with its client, all workers with their server, and the server with the run of the workflow
-that it serves (`OPCOST_RUN`, a process id), or when it has been idle.
+Each request is a script to run, with its arguments, environment and standard streams. A worker
+ends with its client, all workers end with their server, and the server ends with its workflow run
+(`OPCOST_RUN`, a process id) or after an idle time.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from typing import Any
 
 from opcost import workers
 from opcost.arrow import leave_pandas_out
-from opcost.workers.child import be_the_child
+from opcost.workers.child import run_child
 from opcost.workers.folder import listen
 
 _FOR_JOBS = (
@@ -63,7 +63,7 @@ class Server:
         self._path.unlink(missing_ok=True)
 
     def _over(self, end: int) -> None:
-        """The run has ended: the last workers may finish."""
+        """The run has ended: let the last workers finish."""
         self._selector.unregister(end)
         os.close(end)
         self._idle_s = 0.0
@@ -74,14 +74,14 @@ class Server:
             connection.settimeout(_REQUEST_TIMEOUT_S)
             request, streams = _receive(connection)
             connection.settimeout(None)
-        except (OSError, ValueError):  # a client that died while it asked
+        except (OSError, ValueError):  # the client died during its request
             connection.close()
             return
         worker = os.fork()
         if worker == 0:
             self._listener.close()
             self._selector.close()
-            be_the_child(partial(_work, request, streams))
+            run_child(partial(_work, request, streams))
         for stream in streams:
             os.close(stream)
         end = os.pidfd_open(worker)
@@ -93,7 +93,7 @@ class Server:
             self._selector.register(source, selectors.EVENT_READ, event)
 
     def _abandoned(self, connection: socket.socket, worker: int) -> None:
-        """The client is gone: nobody waits for this worker."""
+        """The client has ended: kill its worker."""
         self._selector.unregister(connection)
         os.kill(worker, signal.SIGKILL)
 
@@ -104,7 +104,7 @@ class Server:
             self._selector.unregister(connection)
         os.close(end)
         self._workers -= 1
-        with connection, contextlib.suppress(OSError):  # the client may be gone
+        with connection, contextlib.suppress(OSError):  # the client may have ended
             connection.sendall(str(status).encode())
 
 
@@ -124,7 +124,7 @@ def _work(request: dict[str, Any], streams: list[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    # Python's own know the server's log, in which one can seek, unlike in a pipe.
+    # Python's own streams refer to the server's log, which is seekable, unlike a pipe.
     sys.stdout = open(1, "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, sys.stderr.encoding, "backslashreplace", closefd=False)  # noqa: SIM115
     os.chdir(request["directory"])
@@ -136,7 +136,7 @@ def _work(request: dict[str, Any], streams: list[int]) -> None:
 
 
 def import_everything() -> None:
-    """What takes long to import and a job may need, so that no worker imports it."""
+    """Import slow modules that jobs may need, so that no worker has to."""
     for module in _FOR_JOBS:
         importlib.import_module(module)
     import torch
@@ -151,7 +151,7 @@ def main() -> None:
     import_everything()
     server = Server(path)
     gc.collect()
-    gc.freeze()  # objects that live for ever need no collecting, nor copying, in a worker
+    gc.freeze()  # exclude permanent objects from garbage collection, and so from copying in workers
     os.write(announce, b"!")
     os.close(announce)
     run = os.environ.get("OPCOST_RUN")
