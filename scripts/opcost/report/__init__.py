@@ -1,5 +1,5 @@
-"""The report: one page of HTML that answers what the files of a study hold.
+"""The report: one HTML page with the results of a study.
 
-Each section of the page is a module: it turns `results.Results` into sentences, rows and charts.
-`page` puts them together.
+Each section of the page is a module that turns `results.Results` into sentences, rows and charts.
+`page` combines them.
 """

@@ -1,4 +1,4 @@
-"""Does the sum explain the whole?"""
+"""Section: can the breakdown be trusted? Sums over operators compared with whole models."""
 
 import statistics
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _STEP = 16
 
 @dataclass(frozen=True)
 class Agreement:
-    """Time or energy: a sentence for each target, and a table of models."""
+    """The comparison of time or energy: a verdict for each target, and a table of models."""
 
     quantity: Quantity
     verdicts: dict[str, str]
@@ -45,14 +45,14 @@ def agreement(results: Results, quantity: Quantity) -> Agreement:
 
 
 def verdict(rows: Sequence[Row], quantity: Quantity) -> str:
-    """How far sums lie from wholes on a target, in a sentence or two."""
+    """The differences between sums and whole models on a target, in a sentence or two."""
     known = {row["model"]: error for row in rows if (error := quantity.error.read(row))}
     if not known:
-        return f"no {quantity} of a model can be compared: the reasons are below."
+        return f"no model's {quantity} can be compared; the caveats give the reasons."
     worst = max(known, key=lambda model: abs(known[model].value))
     typical = statistics.median(abs(error.value) for error in known.values())
     text = f"{len(known)} of {len(rows)} models can be compared. "
-    text += f"The sum differs from the whole by {typical:.1%} in the median"
+    text += f"The sum differs from the whole model by {typical:.1%} in the median"
     text += f", and by {known[worst].value:+.1%} at most ({worst})."
     limits = [
         (each.low, each.high)
@@ -122,7 +122,7 @@ def _figure(results: Results, quantity: Quantity) -> Figure:
     zero = alt.Chart(alt.NamedData("zero")).mark_rule(color=INK).encode(x="at:Q")
     chart = alt.layer(zero, intervals, points)
     height = len({row["model"] for row in values}) * max(26, _STEP * len(results.targets) + 8)
-    title = f"Sum against whole, {quantity}"
-    label = f"For each model and target, how far the sum's {quantity} lies from the whole's."
+    title = f"Sum relative to whole model, {quantity}"
+    label = f"For each model and target, the relative difference in {quantity} of sum and whole."
     datasets = {"models": values, "zero": [{"at": 0}]}
     return figure(chart, height, title, label, datasets, tall=len(values) > 40)

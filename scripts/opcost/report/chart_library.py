@@ -1,7 +1,7 @@
-"""What draws the charts: Vega, Vega-Lite and Vega-Embed as one script.
+"""The libraries that draw the charts: Vega, Vega-Lite and Vega-Embed as one script.
 
-vl_convert brings them along, but takes more than a second to bundle them, each time the same. So
-the bundle is kept in the user's cache (`$XDG_CACHE_HOME`, else ~/.cache), by vl_convert's version.
+vl_convert takes more than a second to bundle them. The bundle is therefore cached for each user
+(`$XDG_CACHE_HOME` or ~/.cache), by the version of vl_convert.
 """
 
 import os
@@ -16,7 +16,7 @@ from opcost.files import replacing
 
 def chart_library() -> str:
     """A script that sets `window.vegaEmbed`."""
-    with suppress(OSError, RuntimeError):  # not there yet, or a user without a home
+    with suppress(OSError, RuntimeError):  # not cached yet, or no home folder
         return _kept().read_text(encoding="utf-8")
     script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     with suppress(OSError, RuntimeError), replacing(_kept()) as temporary:

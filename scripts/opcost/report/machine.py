@@ -1,4 +1,4 @@
-"""What was measured on, how, and when."""
+"""Section: devices, software and settings."""
 
 import json
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _RAW_SHOWN = (
 
 
 def machine(results: Results) -> list[tuple[str, str, list[str]]]:
-    """(column, what it means, its value on each target); those without any value are left out."""
+    """(column, meaning, value on each target), without columns that have no value."""
     meanings = {column.name: column.meaning for column in MEASUREMENT}
     known = [column.name for column in MEASUREMENT if column.role in _SHOWN]
     names = [*_FIRST, *(name for name in known if name not in (*_FIRST, *_NOT_SHOWN))]

@@ -1,4 +1,4 @@
-"""Where does each model's cost go, by module path?"""
+"""Section: where does the time go? Costs of each model by module path."""
 
 import re
 from collections import defaultdict
@@ -19,11 +19,11 @@ Path: TypeAlias = "tuple[str, ...]"
 
 
 def module_groups(rows: Sequence[Row], quantity: Quantity = TIME) -> list[dict[str, Any]]:
-    """A model's cost by about a dozen module paths, the same ones on every target.
+    """A model's cost by about a dozen module paths, the same on every target.
 
-    Starting from the whole model, the costliest group is opened into the modules below it, until
-    there are a dozen or nothing is left to open. Paths are in natural order; a group in which an
-    operator is not measured is left out.
+    Starting from the whole model, the most expensive group is repeatedly expanded into its
+    submodules, until there are a dozen groups or none can be expanded. Paths are in natural order;
+    groups with an unmeasured operator are omitted.
     """
     column = quantity.value
     by_target: dict[str, list[Row]] = defaultdict(list)
@@ -64,7 +64,7 @@ def _opened(costs: Mapping[Path, float]) -> dict[Path, list[Path]]:
 
 
 def by_module(results: Results, quantity: Quantity) -> Figure | None:
-    """The module paths of one model, chosen below the chart, on every target."""
+    """The module paths of the model selected below the chart, on every target."""
     values: list[dict[str, Any]] = []
     by_model: dict[str, list[Row]] = defaultdict(list)
     for row in results.modules:

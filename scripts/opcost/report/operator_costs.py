@@ -1,4 +1,4 @@
-"""Where does each model's cost go, by operator?"""
+"""Section: where does the time go? Costs of each model by operator."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which operators cost what: the rows of the table that people search, sort and filter."""
+"""Section: what does each operator cost? The rows of the searchable table."""
 
 from dataclasses import dataclass
 from typing import Any

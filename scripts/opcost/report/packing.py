@@ -1,4 +1,4 @@
-"""Data inside of a page: compressed, and unpacked by the browser when it is asked for."""
+"""Data embedded in the page: compressed, and unpacked by the browser on demand."""
 
 import base64
 import gzip

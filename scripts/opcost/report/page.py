@@ -1,4 +1,4 @@
-"""The page: every section's answer, put into one HTML file that needs nothing else."""
+"""The page: all sections in one self-contained HTML file."""
 
 import itertools
 import json
@@ -36,7 +36,7 @@ _ASSETS = files("opcost.report") / "assets"
 
 
 def write_report(results: Results, path: Path) -> None:
-    """Write the page, whole or not at all."""
+    """Write the page, completely or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(render(results), encoding="utf-8")
 
@@ -55,14 +55,14 @@ def render(results: Results) -> str:
 
 
 def script_json(data: Any) -> Markup:
-    """JSON that may stand inside of a script element: no text in it can end the element."""
+    """JSON for a script element, escaped so that no text in it can end the element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c"))
 
 
 @dataclass(frozen=True)
 class _Power:
-    """What the page says of a target's power: an answer with charts, or why there is none."""
+    """The section on a target's power: an answer with charts, or the reasons why there is none."""
 
     answer: power.Power | None
     reasons: list[tuple[str, int]]
@@ -141,7 +141,7 @@ def _power(results: Results, target: str) -> _Power:
 
 
 def _details(results: Results) -> dict[str, Any]:
-    """What the page's script needs to show a row."""
+    """The data that the page's script needs to show a row."""
     return {
         "common": common(results.database),
         "meanings": schemas.DESCRIPTIONS["database"],

@@ -1,7 +1,7 @@
-"""Is energy more than seconds times a constant?
+"""Section: does power differ between operators?
 
-If power were the same for all operators, energy would be time in another unit, and measuring it
-would tell nothing. The constant that fits best is all joules over all seconds.
+If all operators drew the same power, energy would be proportional to time, and measuring it would
+add no information. The best constant is total joules divided by total seconds.
 """
 
 from collections.abc import Sequence
@@ -40,14 +40,14 @@ class Power:
     def sentences(self) -> str:
         """The answer in words."""
         if self.half_width is None:
-            answer, own = "Not known", "How well power itself is known, is not."
+            answer, own = "Unknown", "The uncertainty of power is unknown."
         else:
             answer = "Yes" if self.rms > 2 * self.half_width else "Hardly"
-            own = f"Power itself is known to {self.half_width:.1%}."
+            own = f"The median uncertainty of power is {self.half_width:.1%}."
         return (
             f"{answer}. Mean power over {self.operators:,} operators is {self.mean_power_w:.4g} W. "
-            f"Seconds times that would miss an operator's energy by {self.rms:.1%} (root mean "
-            f"square); nine of ten operators differ by {self.low:+.0%} to {self.high:+.0%}. "
+            f"An operator's energy differs from time x mean power by {self.rms:.1%} (root mean "
+            f"square), for nine of ten operators by {self.low:+.0%} to {self.high:+.0%}. "
             f"{own}"
         )
 

@@ -1,4 +1,4 @@
-"""How far can these numbers be trusted: failures, flags, convergence, and how they reproduce."""
+"""Section: how good are the measurements? Failures, flags, convergence, reproducibility."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Quality:
 
 
 def quality(results: Results) -> Quality:
-    """What is known of the measurements' quality, for all targets."""
+    """The quality of the measurements on all targets."""
     models = results.models
     return Quality(
         _facts(results),
@@ -76,17 +76,17 @@ def _facts(results: Results) -> list[list[str]]:
         "with a flag",
         "half of the 95 % interval of time, median",
         "half of the 95 % interval of power, median",
-        "standard deviation of a measurement made again",
+        "spread between replicates (standard deviation)",
     )
     return [[title, *cells] for title, *cells in zip(titles, *columns, strict=True)]
 
 
 def _known(value: float) -> str:
-    return "not known" if np.isnan(value) else f"{value:.2%}"
+    return "unknown" if np.isnan(value) else f"{value:.2%}"
 
 
 def _flags(results: Results) -> list[list[str]]:
-    """Flag, meaning, and on each target how many of the measured operators have it."""
+    """Flag, meaning, and the number of measured operators with it on each target."""
     counts = []
     for target in results.targets:
         rows = results.measured(target)
@@ -114,7 +114,7 @@ def _failures(results: Results) -> list[tuple[str, str, str, int, str]]:
 
 
 def _widths(results: Results) -> Figure | None:
-    """The distribution of how well times are known, on each target."""
+    """The distribution of the relative half-widths of time intervals, on each target."""
     values: list[dict[str, Any]] = []
     for target in results.targets:
         widths = results.measured(target)["time_half_width"].dropna()

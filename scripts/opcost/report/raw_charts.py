@@ -1,4 +1,4 @@
-"""The charts that a row of the table opens; the page's script fills in the row's values."""
+"""The charts in a row's details; the page's script inserts the row's values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the report is made of: the final files of a study."""
+"""The input of the report: the final files of a study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

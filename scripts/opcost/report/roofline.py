@@ -1,4 +1,4 @@
-"""What limits the operators: memory, arithmetic, or launching?
+"""Section: what limits the operators: memory, arithmetic, or launches?
 
 The roofline of Williams, Waterman and Patterson (Communications of the ACM 52(4), 2009), under
 ceilings that were observed: the highest FLOP/s and bytes/s that any operator reached on the target.
@@ -43,16 +43,16 @@ class Roofline:
 
     @property
     def sentences(self) -> str:
-        """What the chart says, in words."""
+        """The content of the chart in words."""
         ridge = f"{self.ridge:.3g} FLOP per byte"
         text = (
-            f"The highest observed are {scaled(self.flops_per_s, 'FLOP/s')} ({self.fastest}) and "
+            f"Observed maxima are {scaled(self.flops_per_s, 'FLOP/s')} ({self.fastest}) and "
             f"{scaled(self.bytes_per_s, 'B/s')} ({self.widest}); the ceilings meet at {ridge}. "
-            f"{self.left:,} operators lie left of that, under the memory's ceiling, and "
-            f"{self.right:,} right of it, under that of arithmetic."
+            f"{self.left:,} operators are left of this point, under the memory ceiling, and "
+            f"{self.right:,} right of it, under the arithmetic ceiling."
         )
         if self.launch_bound:
-            text += f" {self.launch_bound:,} are bound by launches."
+            text += f" {self.launch_bound:,} are launch-bound."
         if self.without_flops:
             text += (
                 f" {self.without_flops:,} without counted FLOPs (such as activations and "

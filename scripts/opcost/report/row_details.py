@@ -1,7 +1,7 @@
-"""What a row of the table opens: its raw values, and everything else that is known of it.
+"""A row's details: its raw values and all other columns.
 
-Raw values are deviations in steps of 0.01 % from the row's own result, and where a database is
-large some are left out, evenly: a page has to be small. The database holds all of them.
+Raw values are deviations from the row's result in steps of 0.01 %. For a large database they are
+evenly subsampled to keep the page small. The database holds all of them.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Many operators in one picture: a mark for each, or, of very many, for each cell of a grid."""
+"""Scatter plots of operators: a mark for each, or for each cell of a grid if there are many."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ import pandas as pd
 from opcost.report.theme import OTHERS, PALETTE, SHAPES
 
 MOST_MARKS = 600
-"""More marks than these are slow to draw and lie on top of one another."""
+"""More marks are slow to draw and overlap."""
 _GRIDS = (64, 48, 36, 28, 20, 14, 10)
 _OTHERS = "other operators"
 

@@ -1,7 +1,7 @@
-"""How charts look: colours, type, and what makes them fit their page.
+"""The appearance of charts: colours, fonts and sizes.
 
-Colours of text and lines are variables of the page's style sheet, so that a chart that is drawn
-once is legible in light, in dark and on paper.
+Colours of text and lines are variables of the page's style sheet, so that charts are legible in
+light mode, in dark mode and in print.
 """
 
 import math
@@ -16,7 +16,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 LIGHT = frozenset(("#E69F00", "#CC79A7", "#56B4E9", "#F0E442"))
 """Those of them on which text has to be black."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
-"""A shape for each colour: nothing is told by colour alone."""
+"""A shape for each colour: no information is encoded in colour alone."""
 OTHERS, OVERHEAD, WHOLE = "var(--others)", "var(--overhead)", "var(--whole)"
 INK, MUTED, EDGE = "var(--ink)", "var(--muted)", "var(--paper)"
 
@@ -54,7 +54,7 @@ _CONFIG = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its words: `label` says what it shows to those who do not see it."""
+    """A chart with its texts: `label` describes it for screen readers."""
 
     spec: dict[str, Any]
     title: str
