@@ -207,7 +207,7 @@ def test_energy_that_is_more_than_that_is_found_to_be_so(results):
 def test_without_intervals_of_power_there_is_no_answer(results):
     frame = results.measured("large_gpu").copy()
     frame["power_half_width"] = np.nan
-    assert power.power(frame).sentences.startswith("Not known.")
+    assert power.power(frame).sentences.startswith("Unknown.")
 
 
 def test_without_energy_there_is_a_reason_for_each_operator(results):
