@@ -140,4 +140,4 @@ def test_one_command_exports_and_says_how_much(path, tmp_path):
     assert (completed.exit_code, completed.stdout) == (0, f"2 rows in {tmp_path / 'out.csv'}\n")
     completed = CliRunner().invoke(main, ["export", str(path), "out.xlsx"])
     assert completed.exit_code == 1
-    assert "the ending says which format" in completed.stderr
+    assert "selects the format" in completed.stderr
