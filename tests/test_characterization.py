@@ -111,7 +111,7 @@ def test_a_counter_alone_is_characterised_too(tmp_path):
     assert found["idle_power_w"] == pytest.approx(20, rel=0.02)
     assert found["readings"]["rapl"]["refresh_s"] == 0.1
     assert found["reasons"]["idle_power_without_context_w"] == "a processor has no context"
-    assert found["reasons"]["temperature_slope_w_per_k"] == "no temperature is known"
+    assert found["reasons"]["temperature_slope_w_per_k"] == "the temperature is unknown"
 
 
 def test_the_protocol_reads_the_file(characterised, tmp_path):

@@ -1,4 +1,4 @@
-"""pyarrow without what it imports for others."""
+"""Keep pyarrow from importing pandas, which is slow."""
 
 import sys
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Sums over operators against whole models, model by model and target by target."""
+"""Compare sums over operators with whole models, for each model and target."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -169,7 +169,9 @@ def _steady(
     kelvin = np.ptp([t for t, _ in known]) if known else 0.0
     if kelvin < _LEAST_KELVIN:
         reasons["temperature_slope_w_per_k"] = (
-            f"the temperature moved by {kelvin:.0f} K only" if known else "no temperature is known"
+            f"the temperature changed by only {kelvin:.0f} K"
+            if known
+            else "the temperature is unknown"
         )
         return None
     kelvins, watts = np.array(known).T

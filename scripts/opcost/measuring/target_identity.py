@@ -101,8 +101,8 @@ def _identified(target: Target) -> DeviceFile:
         found = answer_of(lambda: asdict(_open_identified(target)[1]), _OPENING_TIMEOUT_S)
     except OpcostError as death:
         raise OpcostError(
-            f"opening device {target.device} failed: {death}. Of a GPU, the driver is at fault: "
-            "`nvidia-smi` must answer at once. Load the driver again or restart the machine, or "
+            f"opening device {target.device} failed: {death}. On a GPU, the driver is the cause: "
+            "check that `nvidia-smi` responds. Reload the driver, restart the machine, or "
             "measure on `device: cpu`"
         ) from death
     return DeviceFile(**found)
