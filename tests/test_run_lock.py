@@ -1,5 +1,6 @@
 """One run at a time in a folder."""
 
+import errno
 import os
 import signal
 from contextlib import closing
@@ -52,3 +53,13 @@ def test_what_is_no_file_of_a_lock_is_refused_at_once(path, make):
     make(path)
     with pytest.raises(OpcostError, match=r"opcost.lock cannot be used .*: delete it"):
         RunLock(path).hold("snakemake")
+
+
+def test_a_file_system_without_locks_is_warned_of(path, monkeypatch, capsys):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with closing(RunLock(path)) as lock:
+        assert lock.hold("snakemake") is None
+    assert "cannot be locked (No locks available)" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import stat
+import sys
 import time
 from pathlib import Path
 
@@ -36,13 +37,19 @@ class RunLock:
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = _holder(descriptor) or "another process"
             os.close(descriptor)
             raise OpcostError(
                 f"this folder is in use by {holder}. Wait until it has ended, or end it, and run "
                 "again. A dry run (snakemake --dry-run) can be made meanwhile"
             ) from None
+        except OSError as error:  # some network file systems
+            print(
+                f"opcost: {self._path} cannot be locked ({error.strerror}): do not start a second "
+                "run in this folder meanwhile",
+                file=sys.stderr,
+            )
         killed = _holder(descriptor)
         text = f"process {os.getpid()} on {socket.gethostname()} ({purpose}, since {time.ctime()})"
         os.ftruncate(descriptor, 0)
