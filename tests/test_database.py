@@ -164,6 +164,17 @@ def test_a_damaged_file_that_the_study_asks_for_is_an_error(tmp_path):
     assert not (tmp_path / "database.parquet").exists()
 
 
+@pytest.mark.parametrize(("count", "last"), [(3, "delete .* again"), (12, "and 2 more")])
+def test_damaged_files_that_the_study_asks_for_are_all_named_at_once(tmp_path, count, last):
+    paths = [measure(tmp_path, number) for number in range(count)]
+    for path in paths:
+        tear(path)
+    with pytest.raises(OpcostError, match=f"(?s){count} files cannot be used:.*{last}$") as caught:
+        aggregate(tmp_path, asked=set(paths))
+    assert str(caught.value).count("run again to measure it again") == min(count, 10)
+    assert not (tmp_path / "database.parquet").exists()
+
+
 @pytest.mark.parametrize("kind", ["operators", "again"])
 def test_a_damaged_file_that_nobody_asks_for_is_left_out_and_named(tmp_path, kind):
     measure(tmp_path, 1, time_s=1.0)
@@ -171,6 +182,7 @@ def test_a_damaged_file_that_nobody_asks_for_is_left_out_and_named(tmp_path, kin
     tear(path)
     [text] = aggregate(tmp_path, asked=())
     assert f"{path} is not a readable Parquet file" in text
+    assert text.endswith(": to measure it again, run a study with target 'local'")
     assert times(tmp_path) == [1.0]
 
 
@@ -184,6 +196,8 @@ def test_a_row_whose_file_is_damaged_later_stays_until_the_file_can_be_read(tmp_
     for _ in range(2):
         [text] = aggregate(tmp_path, asked=())
         assert str(path) in text
+        assert "its earlier row is kept; to measure it again, run a study with target" in text
+        assert "delete" not in text
         assert sorted(times(tmp_path)) == [1.0, 2.0, 3.0]
     path.write_bytes(good)
     assert aggregate(tmp_path, asked=()) == []

@@ -31,13 +31,14 @@ def write_database(
     path names, among `asked` (default: all files). Other such files are skipped, and the returned
     messages name them; their rows in `output`, if any, are kept.
     """
-    damages = Damages(asked)
+    earlier = EarlierRows(output, measured.operators)
+    damages = Damages(asked, earlier.numbers)
     known = columns_of_targets(measured, damages)
     files: list[str] = []
-    rows = _rows(measured.operators, EarlierRows(output, measured.operators), damages, files)
+    rows = _rows(measured.operators, earlier, damages, files)
     batches = (with_columns(batch, known) for batch in rows)
     records.write_batches(output, schemas.DATABASE, batches, lambda: stating(files))
-    return list(damages.left_out.values())
+    return damages.left_out()
 
 
 def _rows(
@@ -53,29 +54,29 @@ def _rows(
         for path in group:
             file = identity(path)  # before reading, so that a concurrent write is detected
             with damages.tolerated(path):
-                row = _checked(path)
-            if path not in damages.left_out:
+                row = _checked(path, damages.remedy(path))
+            if path not in damages.found:
                 yield row
                 files.append(file)
             elif path in earlier.numbers:
                 yield from earlier.take([path])
                 files.append("")
+    damages.left_out()  # before the database is replaced
 
 
-def _checked(path: Path) -> pa.RecordBatch:
+def _checked(path: Path, remedy: str) -> pa.RecordBatch:
     """The row of a file, after checking that it is of the tuple that its path names."""
-    table = records.read(path, schemas.OPERATOR)
+    table = records.read(path, schemas.OPERATOR, remedy=remedy)
     if len(table) != 1:
         count = f"{len(table)} rows" if len(table) else "no row"
-        raise OpcostError(f"{path} holds {count} where one is expected: delete it and run again")
+        raise OpcostError(f"{path} holds {count} where one is expected: {remedy}")
     [batch] = table.to_batches()
     tuple_id, canonical_json = (batch[name][0].as_py() for name in ("tuple_id", "canonical_json"))
-    again = f"delete {path} and run again to measure it again"
     if canonical_json is None:  # its id is checked where it is read
         raise OpcostError(
-            f"{path} has a row of tuple {tuple_id} that describes another (None): {again}"
+            f"{path} has a row of tuple {tuple_id} that describes another (None): {remedy}"
         )
     if tuple_id != path.stem:
-        raise OpcostError(f"{path} holds the row of another tuple, {tuple_id}: {again}")
+        raise OpcostError(f"{path} holds the row of another tuple, {tuple_id}: {remedy}")
     index = batch.schema.get_field_index("target")
     return batch.set_column(index, batch.schema.field(index), pa.array([target_of(path)]))

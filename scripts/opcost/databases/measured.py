@@ -1,6 +1,6 @@
 """The files of all measurements in a results folder, of any study and target."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,10 @@ from opcost.results_folder import (
     measurements,
     overhead_file,
     target_folders,
+    target_of,
 )
+
+_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -48,20 +51,45 @@ def find_measured(results: Path) -> Measured:
 
 @dataclass
 class Damages:
-    """Unreadable files: an error if they belong to the study, otherwise skipped and listed.
+    """Files that cannot be read: an error if the study asks for them, else left out and named.
 
-    `asked` are the study's files; None stands for all files.
+    `asked` are the files that it asks for; None stands for all. `kept` are the files whose row in
+    the earlier database is kept.
     """
 
     asked: Collection[Path] | None = None
-    left_out: dict[Path, str] = field(default_factory=dict)
+    kept: Container[Path] = ()
+    found: dict[Path, str] = field(default_factory=dict)
 
     @contextmanager
     def tolerated(self, path: Path) -> Iterator[None]:
-        """Read a file in this block; an OpcostError of a tolerated file ends the block."""
+        """For the reading of a file: what is wrong with it ends the block."""
         try:
             yield
         except OpcostError as error:
-            if self.asked is None or path in self.asked:
-                raise
-            self.left_out[path] = str(error)
+            self.found[path] = str(error)
+
+    def remedy(self, path: Path) -> str:
+        """What to do about the damaged file of a measurement."""
+        if self._is_asked(path):
+            return f"delete {path} and run again to measure it again"
+        kept = "its earlier row is kept; " if path in self.kept else ""
+        return f"{kept}to measure it again, run a study with target {target_of(path)!r}"
+
+    def left_out(self) -> list[str]:
+        """What is wrong with each file that the study does not ask for.
+
+        Raises OpcostError, which names the others, if there are any.
+        """
+        texts = (text for path, text in self.found.items() if self._is_asked(path))
+        wanted = list(dict.fromkeys(texts))
+        if len(wanted) > 1:
+            more = [f"and {len(wanted) - _NAMED} more"] if len(wanted) > _NAMED else []
+            listed = "\n  ".join([*wanted[:_NAMED], *more])
+            raise OpcostError(f"{len(wanted)} files cannot be used:\n  {listed}")
+        if wanted:
+            raise OpcostError(wanted[0])
+        return list(self.found.values())
+
+    def _is_asked(self, path: Path) -> bool:
+        return self.asked is None or path in self.asked

@@ -56,6 +56,7 @@ def _times(paths: Iterable[Path], damages: Damages) -> dict[tuple[str, str], ali
     found = {}
     for path in paths:
         with damages.tolerated(path):
-            for row in records.read(path, schemas.OPERATOR, _TIME).to_pylist():
+            table = records.read(path, schemas.OPERATOR, _TIME, damages.remedy(path))
+            for row in table.to_pylist():
                 found[key_of(path)] = row
     return found

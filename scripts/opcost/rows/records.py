@@ -129,12 +129,14 @@ def write_batches(
         seal(temporary)
 
 
-def read(path: Path, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
+def read(
+    path: Path, schema: pa.Schema, columns: Sequence[str] | None = None, remedy: str = _REMEDY
+) -> pa.Table:
     """Read a file of that schema, or some of its columns.
 
     Raises OpcostError for a damaged, foreign or outdated one.
     """
-    return read_all([path], schema, columns)
+    return read_all([path], schema, columns, remedy)
 
 
 def read_all(
