@@ -9,9 +9,11 @@ from click.testing import CliRunner
 from opcost.commands import INCOMPLETE, main
 from opcost.costs.comparison import compare_study
 from opcost.costs.explanation import explain
+from opcost.costs.model_argument import find_model, study_lines
 from opcost.databases.database import read_database
 from opcost.databases.merging import merge
 from opcost.errors import OpcostError
+from opcost.models.construction import build
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
 from opcost.tuples.extraction import extract_model_tuples
@@ -191,9 +193,31 @@ def test_an_own_module_is_explained_by_its_factory(cnn, tmp_path, monkeypatch):
     assert "width: 16" in answer.output
 
 
+def test_a_factory_can_be_named_by_its_file(cnn, tmp_path):
+    (tmp_path / "file_of_mine.py").write_text("from torch import nn\ndef net(): return nn.ReLU()\n")
+    path = database(tmp_path / "d.parquet", [cnn])
+    answer = run(f"{tmp_path}/file_of_mine.py:net", "--input", "4x8", "-d", path)
+    assert "net on 4x8: 1 call of 1 operator tuple" in answer.output
+    assert "factory: file_of_mine:net" in answer.output
+
+
+def test_an_argument_of_a_torchvision_model_is_used_at_its_official_inputs():
+    definition, _ = find_model("resnet18", arguments={"num_classes": 10})
+    assert str(definition.inputs[0]) == "1x3x224x224"
+    assert build(definition).fc.out_features == 10
+    assert "num_classes: 10" in study_lines(definition)[1]
+
+
+def test_the_number_of_listed_operators_is_positive():
+    answer = run("resnet18", "--top", "-1")
+    assert answer.exit_code == 2
+    assert "-1 is not in the range x>=1" in answer.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["nowhere/nets.py:net", "--input", "4"], "there is no file nowhere/nets.py: check"),
         (["resnet81"], "is no torchvision model, no config file"),
         (["resnet81"], "Did you mean"),
         (["nets:net"], "the inputs of nets:net are not known: give each with --input"),

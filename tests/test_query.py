@@ -85,7 +85,7 @@ def found(path, **wanted):
         ({"text": "CONV2D(1X64X56X56"}, ["conv"]),
         ({"tuple_ids": [TUPLES["cat"].tuple_id[:6]]}, ["cat"]),
         ({"operators": ["conv2d"], "unflagged": True}, ["conv"]),
-        ({"flags": ["nothing_has_it"]}, []),
+        ({"flags": ["throttled"]}, []),
     ],
     ids=str,
 )
@@ -98,6 +98,9 @@ def test_rows_fit_if_all_that_is_asked_fits(path, wanted, names):
     [
         ({"wanted": Filter(operators=["conv2"])}, "no operator 'conv2'. Did you mean 'conv2d'"),
         ({"wanted": Filter(targets=["h20"])}, "no target 'h20'. Did you mean 'h200'"),
+        ({"wanted": Filter(statuses=["bad"])}, "no status 'bad'. Allowed: crashed, error, ok, "),
+        ({"wanted": Filter(flags=["disturbd"])}, "no flag 'disturbd'. Did you mean 'disturbed'"),
+        ({"wanted": Filter(flags=["xyz"])}, "no flag 'xyz'. Allowed: assumed_sensor, "),
         ({"wanted": Filter(dtypes=["float"])}, "no dtype 'float'. Did you mean 'float"),
         ({"wanted": Filter(shapes=["1,64"])}, "'1,64' is not a shape"),
         ({"columns": ["flop"]}, "no column 'flop'. Did you mean 'flops'"),
@@ -108,6 +111,14 @@ def test_rows_fit_if_all_that_is_asked_fits(path, wanted, names):
 def test_what_does_not_exist_is_an_error_that_names_what_is_like_it(path, arguments, message):
     with pytest.raises(OpcostError, match=message):
         query([path], **arguments)
+
+
+def test_a_flag_of_another_version_that_a_database_holds_can_be_asked_for(tmp_path):
+    path = tmp_path / "database.parquet"
+    records.write(
+        path, schemas.DATABASE, [*ROWS, ROWS[0] | {"target": "b", "flags": ["yet_unknown"]}]
+    )
+    assert len(query([path], Filter(flags=["yet_unknown"]))) == 1
 
 
 def test_the_largest_come_first_and_what_is_not_known_last(path):

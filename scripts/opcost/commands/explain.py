@@ -47,7 +47,11 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--target", "-t", "targets", multiple=True, help="Show only targets of this name.")
 @click.option(
-    "--top", default=5, show_default=True, help="Number of operators and modules to list."
+    "--top",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Number of operators and modules to list.",
 )
 @click.option("--depth", type=click.IntRange(1), help="Group modules at this depth of the path.")
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
@@ -76,9 +80,9 @@ def command(
 ) -> None:
     """Estimate what MODEL costs on each target of a database, by operator and module.
 
-    MODEL is a torchvision model, a config file, or package.module:factory with its inputs. This
-    measures nothing and needs neither a GPU nor weights. Exits with 3 if an operator is missing on
-    one of the targets.
+    MODEL is a torchvision model, a config file, or package.module:factory or file.py:factory with
+    its inputs. This measures nothing and needs neither a GPU nor weights. Exits with 3 if an
+    operator is missing on one of the targets.
 
     \b
     opcost explain resnet50

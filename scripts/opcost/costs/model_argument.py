@@ -32,7 +32,7 @@ def find_model(
 
     `name` is a torchvision model (at its official inputs of `batch_size` if no `inputs` are given),
     a model config (a path that ends in .yaml; nothing else may be given then), or
-    `package.module:factory` with inputs. Raises OpcostError for what is none of these.
+    `package.module:factory` or `FILE.py:factory` with inputs. Raises OpcostError for anything else.
     """
     if dtype not in _MODEL_DTYPES:
         raise OpcostError(
@@ -51,8 +51,9 @@ def find_model(
                 f"the inputs of {name} are not known: give each with --input, such as "
                 "--input 1x3x224x224 or --input '8x128:int64<30522' (tokens below 30522)"
             )
+        factory, folder = _factory(name)
         label = name.rpartition(":")[2]
-        return ModelDefinition(label, tuple(inputs), factory=name, **given), Path.cwd()
+        return ModelDefinition(label, tuple(inputs), factory=factory, **given), folder
     if zoo.family(name) is None:
         models = [model for family in zoo.official_inputs().values() for model in family]
         raise OpcostError(
@@ -62,7 +63,8 @@ def find_model(
     if inputs:
         return ModelDefinition(name, tuple(inputs), model=name, **given), None
     [official] = zoo.select(list(zoo.official_inputs()), [name], batch_size).values()
-    return replace(official, **given), None
+    # Weights fix arguments such as num_classes: with arguments, as with inputs, there are none.
+    return replace(official, zoo=not arguments, **given), None
 
 
 def is_config(name: str) -> bool:
@@ -134,6 +136,19 @@ def study_lines(definition: ModelDefinition, config: Path | None = None) -> tupl
     name = definition.name
     task = f"have this in config/models/{name}.yaml, and {name} in `models` of config/config.yaml"
     return task, _yaml(document)
+
+
+def _factory(name: str) -> tuple[str, Path]:
+    """`package.module:callable`, and the folder of its file if `name` is FILE.py:callable."""
+    module, _, attribute = name.rpartition(":")
+    file = Path(module)
+    if file.suffix != ".py":
+        return name, Path.cwd()
+    if not file.is_file():
+        raise OpcostError(
+            f"there is no file {file}: check the path, or give package.module:callable"
+        )
+    return f"{file.stem}:{attribute}", file.parent
 
 
 def _yaml(document: Any) -> str:

@@ -51,8 +51,8 @@ def query(
     `columns` are columns of the database (schemas.DATABASE, or schemas.MERGED), short names
     (ALIASES), and `database`, the file of a row. `sort` is one of these: largest first unless
     `ascending`, null always last; without it, rows keep their order. `.to_pandas()` converts the
-    result to a data frame. Raises OpcostError for an operator, target, column, dtype or shape that
-    does not exist, and for a file that is not a database.
+    result to a data frame. Raises OpcostError for an operator, target, status, flag, column, dtype
+    or shape that does not exist, and for a file that is not a database.
 
         query([Path("results/database.parquet")], Filter(operators=["conv2d"]), sort="time")
     """

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opcost.errors import OpcostError, closest
+from opcost.rows.checks import STATUSES
+from opcost.rows.flags import FLAGS
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, short_name
 
 FILTERED = ("tuple_id", "operator", "canonical_json", "description", "target", "status", "flags")
@@ -45,7 +47,7 @@ class Filter:
 def matching(table: pa.Table, wanted: Filter) -> pa.ChunkedArray:
     """For each row, whether it matches. The table must have the columns FILTERED.
 
-    Raises OpcostError for an operator, target, dtype or shape that does not exist.
+    Raises OpcostError for an operator, target, status, flag, dtype or shape that does not exist.
     """
     fits = pa.chunked_array([pa.repeat(True, len(table))])
     for column, test in _tests(table, wanted):
@@ -54,6 +56,7 @@ def matching(table: pa.Table, wanted: Filter) -> pa.ChunkedArray:
         flags = pc.fill_null(pc.list_value_length(table["flags"]), 0)
         fits = pc.and_(fits, pc.equal(flags, 0))
     if wanted.flags:
+        _check("flag", wanted.flags, {*FLAGS, *_values(pc.list_flatten(table["flags"]))})
         fits = pc.and_(fits, _with_any(table["flags"], wanted.flags))
     return fits
 
@@ -64,6 +67,7 @@ def _tests(table: pa.Table, wanted: Filter) -> Iterable[tuple[str, Callable[[str
         _check("target", wanted.targets, _values(table["target"]))
         yield "target", wanted.targets.__contains__
     if wanted.statuses:
+        _check("status", wanted.statuses, {*STATUSES, *_values(table["status"])})
         yield "status", wanted.statuses.__contains__
     if wanted.operators:
         yield "operator", _operators(wanted.operators, _values(table["operator"])).__contains__
