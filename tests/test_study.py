@@ -89,7 +89,11 @@ def test_the_shipped_configuration_is_valid():
             {**CONFIG, "measured_again": "3"},
             "write 3. What --config nests, Snakemake reads as texts",
         ),
-        ({**CONFIG, "operators": "conv2d"}, "operators: 'conv2d' is not valid"),
+        ({**CONFIG, "measurement": {"seed": "1e3"}}, "it is a text; in YAML write 1000. What"),
+        ({**CONFIG, "measurement": {"seed": "1.5"}}, "'1.5' is not of type 'integer' (Seed"),
+        ({**CONFIG, "operators": "none"}, "operators: 'none' is not allowed (Which operators to"),
+        ({**CONFIG, "max_device_time_s": 0}, "max_device_time_s: 0 is not greater than 0 (Sec"),
+        ({**CONFIG, "targets": {"tuples": {"device": "cpu"}}}, "give the target another name"),
         (
             {**CONFIG, "targets": {"local": {"device": "cuda", "cluster": {"gpu_model": "3090"}}}},
             "targets.local.cluster.gpu_model: '3090' does not match",
@@ -106,8 +110,8 @@ def test_a_wrong_configuration_is_explained(load, config, message):
     ("model", "message"),
     [
         ({**MODEL, "memroy_format": "x"}, "Did you mean 'memory_format'?"),
-        ({**MODEL, "factory": "a:b"}, "Give either model"),
-        ({"inputs": MODEL["inputs"]}, "Give either model"),
+        ({**MODEL, "factory": "a:b"}, "top level: it has model and factory (Give either model"),
+        ({"inputs": MODEL["inputs"]}, "it has neither model nor factory (Give either"),
         ({**MODEL, "inputs": [{"shape": [1, 0]}]}, "inputs.0.shape.1: 0 is less than the minimum"),
         ({**MODEL, "inputs": [{"shape": [1, "3"]}]}, "inputs.0.shape.1: '3' is not of type"),
         ({**MODEL, "dtype": "float23"}, "'float23' is not one of"),

@@ -101,7 +101,20 @@ def _explain(error: Any) -> str:
     pitfall = _pitfall(error.instance, schema.get("type")) if error.validator == "type" else ""
     description = schema.get("description")
     hint = f" ({description})" if description else ""
-    return f"{place or 'top level'}: {error.message}{pitfall}{hint}"
+    return f"{place or 'top level'}: {_message(error)}{pitfall}{hint}"
+
+
+def _message(error: Any) -> str:
+    """What is wrong, where the validator's own words take the schema for known."""
+    if error.validator == "exclusiveMinimum":
+        return f"{shown(error.instance)} is not greater than {error.validator_value}"
+    if error.validator != "oneOf":
+        return str(error.message)
+    keys = [key for schema in error.validator_value for key in schema.get("required", ())]
+    if not keys or not isinstance(error.instance, Mapping):
+        return f"{shown(error.instance)} is not allowed"
+    given = [key for key in keys if key in error.instance]
+    return f"it has {' and '.join(given)}" if given else f"it has neither {' nor '.join(keys)}"
 
 
 def _pitfall(value: Any, wanted: Any) -> str:
@@ -112,7 +125,7 @@ def _pitfall(value: Any, wanted: Any) -> str:
         return f": write {value:.0f}"
     if not isinstance(value, str):
         return ""
-    written = _as_written(value)
+    written = _as_written(value, wanted)
     if written is None:
         return ""
     return (
@@ -121,8 +134,11 @@ def _pitfall(value: Any, wanted: Any) -> str:
     )
 
 
-def _as_written(text: str) -> str | None:
-    """The number or truth value that a text means, as YAML reads one; None if it means none."""
+def _as_written(text: str, wanted: Any) -> str | None:
+    """The number or truth value that a text means, as YAML reads one; None if it means none.
+
+    A number without a fraction is an integer where one is wanted.
+    """
     if text.lower() in ("true", "false"):
         return text.lower()
     try:
@@ -131,6 +147,8 @@ def _as_written(text: str) -> str | None:
         return None
     if not math.isfinite(number):
         return None
+    if wanted == "integer":
+        return f"{number:.0f}" if number == int(number) else None
     mantissa, exponent, power = repr(number).partition("e")
     # 6e-07 is a text to YAML, 6.0e-07 a number.
     return mantissa if not exponent else f"{mantissa}{'' if '.' in mantissa else '.0'}e{power}"

@@ -28,6 +28,10 @@ SUMMARY = RESULTS / "summary.txt"
 FIGURE = RESULTS / "cost.svg"
 REPORT = RESULTS / "report.html"
 
+_TUPLES = "tuples"
+RESERVED = (_TUPLES,)
+"""Folders below the folder of results that are of no target: no target may have such a name."""
+
 OPERATORS, MODELS = KINDS = ("operators", "models")
 """What is measured."""
 REPLICATES = (0, 1)
@@ -120,12 +124,12 @@ def replicate_of(path: Path) -> int:
 
 def extraction(model: str, results: Path = RESULTS) -> Path:
     """What was extracted of a model: its operator tuples and calls."""
-    return results / "tuples" / f"{model}.pkl"
+    return results / _TUPLES / f"{model}.pkl"
 
 
 def extractions(results: Path = RESULTS) -> list[Path]:
     """All extracted models, of this study or another."""
-    return sorted((results / "tuples").glob("[!.]*.pkl"))
+    return sorted((results / _TUPLES).glob("[!.]*.pkl"))
 
 
 def note(rule: str) -> Path:

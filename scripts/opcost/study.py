@@ -6,7 +6,7 @@ Nothing here imports torch: a study is read each time that Snakemake starts.
 import ast
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.plain_yaml import read_yaml
+from opcost.results_folder import RESERVED, target_folder
 
 PROTOCOL_VERSION = 4
 """Bumped by hand when the same settings come to mean another measurement; measures all again."""
@@ -146,6 +147,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
     measurement = MeasurementSettings(**document["measurement"])
     operators = document["operators"]
     targets = document["targets"]
+    _check_names(targets)
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
     return Study(
         models=_models(document),
@@ -168,6 +170,14 @@ def _check_limits(measurement: Mapping[str, float], least: str, most: str) -> No
         raise OpcostError(
             f"measurement.{least} ({measurement[least]}) exceeds measurement.{most} "
             f"({measurement[most]}): lower the one or raise the other"
+        )
+
+
+def _check_names(targets: Iterable[str]) -> None:
+    for name in sorted(set(targets) & set(RESERVED)):
+        raise OpcostError(
+            f"targets.{name}: {target_folder(name)} holds what opcost extracts from models: give "
+            "the target another name"
         )
 
 
