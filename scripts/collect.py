@@ -1,11 +1,15 @@
 """Rule collect: the unique operator tuples over all models."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opcost.errors import reported
 from opcost.fingerprint import noted
 from opcost.tuples.manifest import collect, write_manifest
 from opcost.tuples.model_tuples import read_extractions, refusals
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
 
 files, outputs, params = snakemake.input, snakemake.output, snakemake.params
 with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):

@@ -2,6 +2,7 @@
 
 import gc
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opcost.arrow import leave_pandas_out
 from opcost.costs.comparison import compare_study
@@ -16,6 +17,9 @@ from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 from opcost.tuples.manifest import read_manifest, to_benchmark
 from opcost.tuples.model_tuples import read_extractions, refusals
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
 
 files, outputs, params = snakemake.input, snakemake.output, snakemake.params
 leave_pandas_out()

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opcost.arrow import leave_pandas_out
 from opcost.databases.aggregation import write_database
@@ -9,6 +10,9 @@ from opcost.databases.measured import find_measured
 from opcost.errors import reported
 from opcost.fingerprint import noted
 from opcost.results_folder import RESULTS
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
 
 outputs = snakemake.output
 leave_pandas_out()

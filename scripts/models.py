@@ -2,6 +2,7 @@
 
 import gc
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opcost.arrow import leave_pandas_out
 from opcost.errors import reported
@@ -12,6 +13,9 @@ from opcost.terminal import announce
 from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import as_text, rows_of
 from opcost.tuples.model_tuples import read_extractions
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
 
 leave_pandas_out()
 gc.disable()  # what this makes is of use until it ends

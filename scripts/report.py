@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opcost.databases.selection import asked_for
 from opcost.errors import reported
@@ -9,6 +10,9 @@ from opcost.fingerprint import noted
 from opcost.report.page import write_report
 from opcost.report.results import Results
 from opcost.tuples.manifest import read_manifest, to_benchmark
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
 
 files, outputs, params = snakemake.input, snakemake.output, snakemake.params
 with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
