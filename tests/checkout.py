@@ -1,6 +1,7 @@
 """Copies of the repository, to run Snakemake in."""
 
 import contextlib
+import copy
 import json
 import os
 import re
@@ -9,12 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 import yaml
 from opcost.fingerprint import identity
 
+from tests import warm_snakemake
+
 REPOSITORY = Path(__file__).parent.parent
 STUDY = REPOSITORY / "tests" / "study"
+# The profile's `quiet` would hide which rules run.
+ARGUMENTS = ["--cores", "1", "--quiet", "host", "--configfile", "tests/study/config.yaml"]
 MEASUREMENTS = "results/local/operators/*.parquet"
 
 
@@ -32,28 +38,34 @@ class Checkout:
             "envs",
             "tests/study",
         ):
-            source, copy = REPOSITORY / name, root / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
+            source, there = REPOSITORY / name, root / name
+            there.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
-                shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(source, there, ignore=shutil.ignore_patterns("__pycache__"))
             else:
-                shutil.copy2(source, copy)
+                shutil.copy2(source, there)
 
-    def command(self, *arguments: str) -> list[str]:
-        study = ["--configfile", "tests/study/config.yaml"]
-        # The profile's `quiet` would hide which rules run.
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--quiet", "host"]
-        return [*command, *study, *arguments]
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "snakemake", *ARGUMENTS]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.root,
-            env=os.environ | {"PYTHONPATH": str(self.other_package())},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        environment = os.environ | {"PYTHONPATH": str(self.other_package())}
+        return warm_snakemake.run([*ARGUMENTS, *arguments], self.root, environment)
+
+    def copied(self, root: Path) -> Self:
+        """Another, equal to this one, file times and Snakemake's records included."""
+        subprocess.run(["cp", "-a", self.root, root], check=True)
+        other = copy.copy(self)
+        other.root = root
+        note_again(other)
+        return other
+
+    def without_measurements(self) -> Self:
+        """This one, whose results are extracted models, and what is known of the device."""
+        for kind in ("operators", "models"):
+            shutil.rmtree(self.root / "results/local" / kind)
+        (self.root / "results/database.parquet").unlink()
+        return self
 
     def other_package(self) -> Path:
         """Where another opcost is installed, which is not to be used."""

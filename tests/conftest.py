@@ -1,19 +1,34 @@
 """What several test files share: a CPU device, a quick protocol, and copies of the repository."""
 
 import dataclasses
-import subprocess
+import os
 
 import pynvml
 import pytest
 import torch
+import torchvision  # noqa: F401  once, rather than in each process that a test forks
 from opcost.devices.disturbance import find_quiet_s
 from opcost.devices.target_device import open_device
 from opcost.study import Conditions, Target, load_model
 from opcost.tuples.extraction import extract_model_tuples
 
-from tests.checkout import STUDY, Checkout, note_again
+from tests.checkout import STUDY, Checkout
 from tests.quick_measurement import QUICK
 from tests.simulated_nvml.card import Card, build
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Tests that start Snakemake are marked `workflow`."""
+    for item in items:
+        if {"checkout", "finished"} & set(item.fixturenames):
+            item.add_marker("workflow")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_locks(tmp_path_factory):
+    """Workers of pytest-xdist do not wait for each other's device."""
+    os.environ["OPCOST_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
 
 
 @pytest.fixture(scope="session")
@@ -88,10 +103,10 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def done(finished, tmp_path):
-    """A copy of the finished checkout, file times and Snakemake's records included."""
-    root = tmp_path / "moved"
-    subprocess.run(["cp", "-a", finished.root, root], check=True)
-    copy = Checkout.__new__(Checkout)
-    copy.root = root
-    note_again(copy)
-    return copy
+    return finished.copied(tmp_path / "moved")
+
+
+@pytest.fixture
+def prepared(done):
+    """A checkout in which models are extracted, the device is known, and nothing is measured."""
+    return done.without_measurements()

@@ -16,7 +16,6 @@ from docs.reference.generate.columns_page import columns_page
 from docs.reference.generate.command_line_page import command_line_page
 from docs.reference.generate.configuration_page import configuration_page
 from docs.reference.generate.flags_page import flags_page
-from tests.checkout import Checkout
 from tests.documented_commands import check
 from tests.documents import ROOT, blocks, commands_in_text, in_language, pages
 
@@ -26,10 +25,9 @@ SHELL = [*in_language("sh"), *(each for page in pages() for each in commands_in_
 
 
 @pytest.fixture(scope="session")
-def finished_study(tmp_path_factory):
+def finished_study(finished, tmp_path_factory):
     """A folder as it is after a study, for what pages do with results."""
-    study = Checkout(tmp_path_factory.mktemp("documented") / "checkout")
-    study.started()
+    study = finished.copied(tmp_path_factory.mktemp("documented") / "checkout")
     database = study.root / "results" / "database.parquet"
     shutil.copy(database, study.root / "other.parquet")
     for day in ("monday", "tuesday"):

@@ -4,8 +4,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.checkout import REPOSITORY
 from tests.faults.__main__ import FAULTS
+
+pytestmark = pytest.mark.workflow
 
 FEW = ("31.15", "31.16", "31.20")
 

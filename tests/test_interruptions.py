@@ -9,40 +9,40 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tests.checkout import Checkout, edit, running, stamps, wait_until
+from tests.checkout import edit, running, stamps, wait_until
 
 
-def test_the_same_command_resumes_an_interrupted_and_a_killed_run(checkout):
-    with running(checkout, measured=1) as run:
+def test_the_same_command_resumes_an_interrupted_and_a_killed_run(prepared):
+    with running(prepared, measured=1) as run:
         os.killpg(run.pid, signal.SIGINT)  # as Ctrl-C does
         output, _ = run.communicate(timeout=120)
     assert run.returncode == 1
     assert "What was measured is kept: the same command goes on from there." in output.decode()
-    interrupted = stamps(checkout)
+    interrupted = stamps(prepared)
     assert 1 <= len(interrupted) < 5
-    with running(checkout, measured=len(interrupted) + 1) as run:
+    with running(prepared, measured=len(interrupted) + 1) as run:
         run.kill()
-    before = stamps(checkout)
+    before = stamps(prepared)
     assert interrupted.items() <= before.items()
     assert len(interrupted) < len(before) < 6
-    started = checkout.started()
+    started = prepared.started()
     # A job outlives the killed Snakemake, and may have finished meanwhile.
     assert started.count("benchmark_operator") <= 6 - len(before)
-    assert before.items() <= stamps(checkout).items()
-    assert len(stamps(checkout)) == 6
+    assert before.items() <= stamps(prepared).items()
+    assert len(stamps(prepared)) == 6
 
 
-def test_a_second_run_beside_a_live_one_is_refused(checkout):
-    with running(checkout, measured=1) as run:
+def test_a_second_run_beside_a_live_one_is_refused(prepared):
+    with running(prepared, measured=1) as run:
         os.kill(run.pid, signal.SIGSTOP)  # it lives, and cannot end before the others start
-        assert checkout.run("--dry-run").returncode == 0
+        assert prepared.run("--dry-run").returncode == 0
         for _ in range(2):
-            second = checkout.run()
+            second = prepared.run()
             assert second.returncode == 1
             assert f"this folder is in use by process {run.pid} on" in second.stderr
         os.kill(run.pid, signal.SIGCONT)
         assert run.wait() == 0
-    assert len(stamps(checkout)) == 6
+    assert len(stamps(prepared)) == 6
 
 
 def test_a_link_in_the_folder_of_snakemakes_state_is_not_followed(checkout):
@@ -56,8 +56,9 @@ def test_a_link_in_the_folder_of_snakemakes_state_is_not_followed(checkout):
     assert victim.read_text() == "untouched"
 
 
-def test_two_runs_on_one_device_take_turns_and_say_so(tmp_path):
-    checkouts = [Checkout(tmp_path / name) for name in ("here", "there")]
+def test_two_runs_on_one_device_take_turns_and_say_so(prepared, tmp_path):
+    (prepared.root / "results/local/device.json").unlink()  # to identify it takes seconds
+    checkouts = [prepared, prepared.copied(tmp_path / "there")]
     runs = [
         subprocess.Popen(
             checkout.command(), cwd=checkout.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE

@@ -20,7 +20,7 @@ from opcost.devices.device_file import Sample, read_device, write_device
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas, versions
 
-from tests.checkout import REPOSITORY, Checkout, configure
+from tests.checkout import REPOSITORY, configure
 
 ARCHIVES = sorted((REPOSITORY / "tests/versions").glob("*.tar.xz"))
 NAMES = [path.name.removesuffix(".tar.xz") for path in ARCHIVES]
@@ -267,9 +267,8 @@ def test_each_column_says_from_which_version_on_it_exists():
 
 
 @pytest.mark.parametrize(("name", "kinds"), [("3-spread", 1), ("5-reference-flags", 2), ("7", 4)])
-def test_a_study_goes_on_with_the_rows_of_an_older_version(tmp_path, unpacked, name, kinds):
+def test_a_study_goes_on_with_the_rows_of_an_older_version(checkout, unpacked, name, kinds):
     """Whole models were measured twice from version 6 on, and their definition changed with 4."""
-    checkout = Checkout(tmp_path / "checkout")
     shutil.copytree(unpacked[name], checkout.root, dirs_exist_ok=True)
     configure(checkout, models=["tiny_mlp"], measured_again=TUPLES)
     rows = {

@@ -23,11 +23,11 @@ def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
     )
 
 
-def test_snakemake_has_no_more_threads_after_many_jobs_than_after_one(checkout):
-    with running(checkout, measured=1) as run:
+def test_snakemake_has_no_more_threads_after_many_jobs_than_after_one(prepared):
+    with running(prepared, measured=1) as run:
         tasks = Path(f"/proc/{run.pid}/task")
         early = len(list(tasks.iterdir()))
-        wait_until(lambda: len(stamps(checkout)) == 6)
+        wait_until(lambda: len(stamps(prepared)) == 6)
         late = len(list(tasks.iterdir()))
         run.communicate()
     assert late < early + 3
@@ -107,19 +107,19 @@ def test_filtered_operators_are_counted_and_leave_no_smaller_sum(done):
         assert row["coverage_calls"] < 1
 
 
-def test_a_failing_operator_is_a_row_and_the_rest_goes_on(checkout):
-    (checkout.root / "tests/study/models/tiny.py").write_text(
+def test_a_failing_operator_is_a_row_and_the_rest_goes_on(prepared):
+    (prepared.root / "tests/study/models/tiny.py").write_text(
         "from torch import nn\n"
         "def mlp(width): return nn.Linear(8, width)\n"
         "def cnn(): return nn.GELU()\n"
     )
     # Fake tensors have a GELU of integers, a processor has not.
     edit(
-        checkout.root / "tests/study/models/tiny_cnn.yaml",
+        prepared.root / "tests/study/models/tiny_cnn.yaml",
         lambda model: model.update(inputs=[{"shape": [1, 3, 8, 8], "dtype": "int64"}]),
     )
-    checkout.started()
-    comparison = pq.read_table(checkout.root / "results/comparison.parquet").to_pandas()
+    prepared.started()
+    comparison = pq.read_table(prepared.root / "results/comparison.parquet").to_pandas()
     comparison = comparison.set_index("model")
     assert comparison.loc["tiny_mlp"].estimate_time_s > 0
     failed = comparison.loc["tiny_cnn"]
@@ -192,25 +192,25 @@ def test_a_results_file_of_another_schema_version_is_named(done):
     assert f"delete results/local/operators/{path.name} and run again" in output
 
 
-def test_a_budget_measures_what_explains_most_and_a_larger_one_the_rest(checkout):
-    configure(checkout, max_device_time_s=0.3)  # whole models alone take more: no tuple
-    assert "benchmark_operator" not in checkout.started()
-    summary = (checkout.root / "results/summary.txt").read_text()
+def test_a_budget_measures_what_explains_most_and_a_larger_one_the_rest(prepared):
+    configure(prepared, max_device_time_s=0.3)  # whole models alone take more: no tuple
+    assert "benchmark_operator" not in prepared.started()
+    summary = (prepared.root / "results/summary.txt").read_text()
     assert "3 of 3 operator tuples are not measured" in summary
-    assert "6 beyond the budget" in checkout.run("--", "plan").stdout
-    configure(checkout, max_device_time_s=100)
-    assert checkout.started().count("benchmark_operator") == 6
-    assert checkout.started() == []
-    assert "device time: nothing left to measure" in checkout.run("--", "plan").stdout
-    configure(checkout, max_device_time_s=0.1)
-    assert checkout.started() == [], "what is measured stays"
+    assert "6 beyond the budget" in prepared.run("--", "plan").stdout
+    configure(prepared, max_device_time_s=100)
+    assert prepared.started().count("benchmark_operator") == 6
+    assert prepared.started() == []
+    assert "device time: nothing left to measure" in prepared.run("--", "plan").stdout
+    configure(prepared, max_device_time_s=0.1)
+    assert prepared.started() == [], "what is measured stays"
 
 
-def test_other_models_in_the_same_results_are_not_paid_from_the_budget(checkout):
-    configure(checkout, models=["tiny_mlp"])
-    checkout.started()
-    configure(checkout, models=["tiny_cnn"], max_device_time_s=100)
-    planned = checkout.run("--", "plan").stdout
+def test_other_models_in_the_same_results_are_not_paid_from_the_budget(prepared):
+    configure(prepared, models=["tiny_mlp"])
+    prepared.started()
+    configure(prepared, models=["tiny_cnn"], max_device_time_s=100)
+    planned = prepared.run("--", "plan").stdout
     assert "3 tuples, 0 measured, 3 to measure" in planned
     assert "as jobs took so far), 0 s spent" in planned
 
