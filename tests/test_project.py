@@ -7,6 +7,8 @@ import sys
 from dataclasses import asdict
 
 import pytest
+import yaml
+from opcost import __version__
 from opcost.configuration import read_schema
 from opcost.rows import schemas
 from opcost.study import ClusterRequest, ExtractionSettings, MeasurementSettings, Target
@@ -98,6 +100,25 @@ def test_links_in_the_documents_lead_somewhere():
         for link in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
             if "://" not in link:
                 assert (document.parent / link).exists(), f"{document.name} links to {link}"
+
+
+def test_the_public_host_runs_the_same_commands():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/checks.yaml").read_text())["jobs"]
+    commands = re.findall(r"^make ([\w-]+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    assert sorted(jobs["repository"]["strategy"]["matrix"]["command"]) == sorted(commands)
+
+
+def test_a_citation_names_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == __version__
+
+
+def test_tests_that_the_guide_names_exist():
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"\b(test_\w+)\.py(?:::|`: `)(\w+)", guide)
+    assert named
+    for module, name in named:
+        assert f"def {name}(" in (ROOT / f"tests/{module}.py").read_text(), f"{module}: {name}"
 
 
 def test_documents_that_other_files_name_exist():
