@@ -7,6 +7,7 @@ import pynvml
 import pytest
 import torch
 import torchvision  # noqa: F401  once, rather than in each process that a test forks
+from opcost.devices import lock
 from opcost.devices.disturbance import find_quiet_s
 from opcost.devices.target_device import open_device
 from opcost.study import Conditions, Target, load_model
@@ -28,7 +29,8 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session", autouse=True)
 def own_locks(tmp_path_factory):
     """Workers of pytest-xdist do not wait for each other's device."""
-    os.environ["OPCOST_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
+    lock.FOLDER = tmp_path_factory.mktemp("locks")
+    os.environ["OPCOST_LOCKS"] = str(lock.FOLDER)
 
 
 @pytest.fixture(scope="session")
