@@ -237,9 +237,8 @@ def files(conditions, identified, tmp_path):
 def test_a_driver_that_hangs_stops_the_study_with_the_remedy(conditions, tmp_path, monkeypatch):
     monkeypatch.setattr(target_identity, "_open_identified", lambda _: time.sleep(60))
     monkeypatch.setattr(target_identity, "_OPENING_TIMEOUT_S", 0.2)
-    with pytest.raises(
-        OpcostError, match=r"timeout: gave up after 0.2 s.*check that `nvidia-smi` responds"
-    ):
+    said = r"timeout: gave up after 0.2 s.*check that `nvidia-smi` responds"
+    with pytest.raises(OpcostError, match=said):
         identify_target(conditions.target, tmp_path / "device.json")
     assert not (tmp_path / "device.json").exists()
 
