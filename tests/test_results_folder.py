@@ -48,3 +48,7 @@ def test_targets_are_the_folders_with_a_device_or_measurements(tmp_path):
         path.touch()
     assert [folder.name for folder in target_folders(tmp_path)] == ["a", "b"]
     assert [path.name for path in all_measurements(tmp_path / "b")] == ["1.parquet"]
+
+
+def test_a_row_written_elsewhere_is_a_first_measurement():
+    assert replicate_of(Path("elsewhere/row.parquet")) == 0

@@ -118,8 +118,9 @@ def kind_of(path: Path) -> str:
 
 
 def replicate_of(path: Path) -> int:
-    """The number of a measurement's replicate."""
-    return _MEASUREMENTS[path.parent.name][1]
+    """The number of a measurement's replicate; 0 for a file in any other folder."""
+    _, replicate = _MEASUREMENTS.get(path.parent.name, (None, 0))
+    return replicate
 
 
 def extraction(model: str, results: Path = RESULTS) -> Path:
