@@ -3,7 +3,7 @@
 from functools import cache
 
 from opcost.devices.device_file import read_device
-from opcost.devices.kinds import kind_of
+from opcost.devices.kinds import host_sets_pace
 from opcost.results_folder import (  # the rules use them, too
     COMPARISON,
     DATABASE,
@@ -71,9 +71,7 @@ def calls_cost(folder):
     if not path.exists():
         return overhead_file(folder, replicate=1).exists()
     device = checked(read_device, path)
-    kind = kind_of(device.device)
-    host_sets_pace = kind is not None and kind.host_sets_pace
-    return host_sets_pace and (STUDY.measured_again or not device.overhead)
+    return host_sets_pace(device.device) and (STUDY.measured_again or not device.overhead)
 
 
 def benchmarked():

@@ -56,3 +56,9 @@ KINDS = {kind.name: kind for kind in (_CUDA, _CPU)}
 def kind_of(device: str | None) -> Kind | None:
     """The kind of a device by its name, such as `cuda:1`; None for `auto`, which may be any."""
     return KINDS.get((device or "").partition(":")[0])
+
+
+def host_sets_pace(device: str | None) -> bool:
+    """Whether calls add to the time on a device; not known, and so False, of `auto`."""
+    kind = kind_of(device)
+    return kind is not None and kind.host_sets_pace

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
-from opcost.devices.kinds import kind_of
+from opcost.devices.kinds import host_sets_pace
 from opcost.devices.lock import exclusive
 from opcost.environments.noticed import refuse_and_note_changes
 from opcost.errors import OpcostError
@@ -42,8 +42,7 @@ def identify_target(target: Target, output: Path) -> None:
     found = _identified(target)
     refuse_and_note_changes(output.parent, asdict(found), target.any_of_kind)
     with exclusive(found.own_key, f"the identity of {found.device}"):
-        kind = kind_of(found.device)
-        if kind is not None and kind.host_sets_pace:
+        if host_sets_pace(found.device):
             found = _with_overhead(found, target, answer_of(partial(_quiet_s, target), _TIMEOUT_S))
     if target.any_of_kind:
         found = _of_a_kind(found)

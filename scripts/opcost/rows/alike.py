@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from opcost.devices.kinds import kind_of
+from opcost.devices import kinds
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
 from opcost.text import shortened
@@ -106,8 +106,7 @@ def settings_of(conditions_json: str) -> dict[str, Any]:
 
 def host_sets_pace(row: Row) -> bool:
     """Whether calls add to the time on the row's target; not known of imported rows and `auto`."""
-    kind = kind_of(_settings(row["conditions_json"]).get("target.device"))
-    return kind is not None and kind.host_sets_pace
+    return kinds.host_sets_pace(_settings(row["conditions_json"]).get("target.device"))
 
 
 def conditions_id(row: Row) -> str | None:

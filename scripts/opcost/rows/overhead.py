@@ -6,7 +6,7 @@ from typing import Any
 
 from opcost import statistics
 from opcost.devices.device_file import Sample, read_device, read_overhead_again
-from opcost.devices.kinds import kind_of
+from opcost.devices.kinds import host_sets_pace
 from opcost.errors import OpcostError
 from opcost.results_folder import REPLICATES, overhead_file
 from opcost.rows.quantities import OVERHEADS
@@ -25,8 +25,7 @@ def read_samples(path: Path) -> list[Sample]:
     samples = device.overhead if path == first else read_overhead_again(path, device)
     # An older opcost that began a study did not say it; then it is measured when the study ends.
     measured_later = path == first and again.exists()
-    kind = kind_of(device.device)
-    if kind is not None and kind.host_sets_pace and not samples and not measured_later:
+    if host_sets_pace(device.device) and not samples and not measured_later:
         raise OpcostError(
             f"{path} does not say what calls cost beyond their operators: delete {path} alone, and "
             "run again to measure it; the rows measured so far are kept"
