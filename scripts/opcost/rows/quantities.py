@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -20,27 +21,27 @@ class Quantity:
     def __str__(self) -> str:
         return self.name
 
-    @property
+    @cached_property
     def value(self) -> str:
         """The column of the number: `time_s`."""
         return self._column("")
 
-    @property
+    @cached_property
     def low(self) -> str:
         """The column of the interval's lower limit: `time_ci_low_s`."""
         return self._column("_ci_low")
 
-    @property
+    @cached_property
     def high(self) -> str:
         """The column of the interval's upper limit: `time_ci_high_s`."""
         return self._column("_ci_high")
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, str, str]:
         """All three columns."""
         return self.value, self.low, self.high
 
-    @property
+    @cached_property
     def symbol(self) -> str:
         """The unit as people write it."""
         return self.unit if self.unit == "s" else self.unit.upper()
