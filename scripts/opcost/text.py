@@ -1,6 +1,5 @@
 """Numbers and tables as people read them."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 
 from opcost.statistics import Estimate
@@ -69,15 +68,13 @@ def difference(error: Estimate | None) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     """Lines of a table: the first `left` columns on the left, the others on the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    line = "  ".join(
-        f"{{:{'<' if index < left else '>'}{width}}}" for index, width in enumerate(widths)
-    )
-    return [line.format(*cells).rstrip() for cells in [header, *rows]]
+    line = "  ".join(f"%{'-' * (index < left)}{width}s" for index, width in enumerate(widths))
+    return [(line % (*cells,)).rstrip() for cells in [header, *rows]]
 
 
 def scaled(value: float, unit: str, digits: int = 3) -> str:
     """A quantity with its SI prefix: 3.2e12 FLOP/s is `3.2 TFLOP/s`."""
-    value = float(f"{value:.{digits}g}")
-    power = math.floor(math.log10(abs(value)) / 3) if value else 0
-    power = min(max(power, -3), 5)
-    return f"{value / 1000**power:.{digits}g} {_PREFIXES[power]}{unit}"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    power = min(max(int(exponent) // 3, -3), 5)
+    number = float(mantissa) * 10.0 ** (int(exponent) - 3 * power)
+    return f"{number:.{digits}g} {_PREFIXES[power]}{unit}"

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from opcost.rows.comma_separated import csv_parts
 from opcost.rows.nested import as_json, plain_rows
 from opcost.rows.quantities import ENERGY, TIME
-from opcost.text import joules, seconds, shortened, table
+from opcost.statistics import Estimate
+from opcost.text import joules, seconds, shortened, table, with_interval
 
 _QUANTITIES = {quantity.value: quantity for quantity in (TIME, ENERGY)}
 _OVERVIEW = ("tuple_id", "description", "target", "time_s", "energy_j", "status", "flags")
@@ -73,7 +74,10 @@ def _texts(rows: pa.Table, name: str) -> list[str]:
         return ["-" if value is None else value for value in values]
     if name in _QUANTITIES and _QUANTITIES[name].low in rows.column_names:
         quantity = _QUANTITIES[name]
-        return [quantity.shown(row) for row in rows.select(quantity.names).to_pylist()]
+        limits = (rows[each].to_pylist() for each in (quantity.low, quantity.high))
+        numbers = zip(values, *limits, strict=True)
+        estimates = (None if each[0] is None else Estimate(*each) for each in numbers)
+        return [with_interval(estimate, quantity.show) for estimate in estimates]
     return ["-" if value is None else _text(value, name) for value in values]
 
 

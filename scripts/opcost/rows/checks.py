@@ -232,16 +232,17 @@ def _unreadable(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
 def _of_another_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     if "tuple_id" not in columns or "canonical_json" not in columns:
         return
-    pairs = zip(columns["tuple_id"].to_pylist(), columns["canonical_json"].to_pylist(), strict=True)
-    for position, (tuple_id, text) in enumerate(pairs):
+    texts = columns["canonical_json"].to_pylist()
+    ids = columns["tuple_id"].to_pylist()
+    for position, (tuple_id, text) in enumerate(zip(ids, texts, strict=True)):
         if text is not None and tuple_id != id_of(text):
             yield Problem(position, "tuple_id", tuple_id, "the id of the row's canonical_json")
             return
     if "operator" in columns:
-        texts = columns["canonical_json"].to_pylist()
-        for position, operator in enumerate(columns["operator"].to_pylist()):
-            ending = f'"operator":{json.dumps(operator)}}}'
-            if operator is not None and texts[position] and not texts[position].endswith(ending):
+        operators = columns["operator"].to_pylist()
+        endings = {name: f'"operator":{json.dumps(name)}}}' for name in set(operators)}
+        for position, (operator, text) in enumerate(zip(operators, texts, strict=True)):
+            if operator is not None and text and not text.endswith(endings[operator]):
                 yield Problem(position, "operator", operator, "that of the row's canonical_json")
                 return
 
