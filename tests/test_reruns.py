@@ -82,6 +82,14 @@ def test_a_changed_measurement_setting_measures_again(done):
     assert not before.items() & stamps(done).items()
 
 
+def test_the_text_of_a_measuring_command_measures_nothing_again(done):
+    rules = done.root / "workflow/rules/benchmark.smk"
+    text = rules.read_text()
+    rules.write_text(text.replace("--output {output:q}", "  --output {output:q}"))
+    assert rules.read_text() != text
+    assert done.started() == []
+
+
 def test_where_a_cluster_would_send_jobs_measures_nothing_again(done):
     cluster = {"gpu_model": "h100", "partition": "long", "constraint": "big", "exclusive": True}
     configure(done, targets={"local": {"device": "cpu", "cluster": cluster}})

@@ -6,11 +6,10 @@ from opcost.results_folder import (
     OPERATORS,
     all_measurements,
     extraction,
-    kind_of,
     measurement,
     note,
     overhead_file,
-    replicate_of,
+    series_of,
     target_folder,
     target_folders,
     target_of,
@@ -28,7 +27,7 @@ PATHS = {
 def test_a_measurements_path_says_what_it_is_of(kind, replicate):
     path = measurement(target_folder("local"), kind, "name", replicate)
     assert str(path) == PATHS[kind, replicate]
-    assert (target_of(path), kind_of(path), replicate_of(path)) == ("local", kind, replicate)
+    assert (target_of(path), series_of(path)) == ("local", (kind, replicate))
 
 
 def test_paths_of_existing_results_do_not_change():
@@ -48,7 +47,3 @@ def test_targets_are_the_folders_with_a_device_or_measurements(tmp_path):
         path.touch()
     assert [folder.name for folder in target_folders(tmp_path)] == ["a", "b"]
     assert [path.name for path in all_measurements(tmp_path / "b")] == ["1.parquet"]
-
-
-def test_a_row_written_elsewhere_is_a_first_measurement():
-    assert replicate_of(Path("elsewhere/row.parquet")) == 0

@@ -80,7 +80,7 @@ def test_models_are_tabulated_alone_and_one_that_is_refused_stops_nothing(done):
 
 def test_some_operators_all_models_and_what_calls_cost_are_measured_again_last_of_all(done):
     configure(done, measured_again=2)
-    once_more = ["benchmark_model_again"] * 2 + ["benchmark_operator_again"] * 2
+    once_more = ["benchmark_model"] * 2 + ["benchmark_operator"] * 2
     answers = ["compare", "database", "measure_overhead_again", "report"]
     assert done.started() == [*once_more, *answers]
     comparison = pq.read_table(done.root / "results/comparison.parquet").to_pylist()

@@ -14,32 +14,33 @@ if workflow.remote_exec:
     workflow.global_resources["measurement"] = 1
 
 
-def batch(kind, names):
+def batch(names):
     """The group of a measurement, as a function of its wildcards: None on a single machine.
 
     `names()` are all measurements of the kind; missing ones come first.
     """
 
     @cache
-    def positions(target):
+    def positions(target, series):
         def order(name):
-            return (FOLDERS[target] / kind / f"{name}.parquet").exists(), name
+            return measurement_in(FOLDERS[target], series, name).exists(), name
 
         return {name: position for position, name in enumerate(sorted(names(), key=order))}
 
     def group(wildcards):
         if workflow.local_exec:
             return None
+        target, series = wildcards.target, wildcards.series
         if workflow.remote_exec:
             settings = workflow.group_settings
             workflow.group_settings = dataclasses.replace(
-                settings, group_components={kind: NO_LIMIT}
+                settings, group_components={series: NO_LIMIT}
             )
-            return kind
-        size = workflow.group_settings.group_components.get(kind, 1)
-        name = wildcards.get("tuple_id") or wildcards.get("model")
-        identity = f"{kind}_{wildcards.target}_{positions(wildcards.target)[name] // size}"
-        workflow.parent_groupids[identity] = kind
+            return series
+        size = workflow.group_settings.group_components.get(series, 1)
+        name = wildcards.get("tuple_id") or wildcards.model
+        identity = f"{series}_{target}_{positions(target, series)[name] // size}"
+        workflow.parent_groupids[identity] = series
         return identity
 
     return group

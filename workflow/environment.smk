@@ -13,23 +13,13 @@ from opcost.environments.set_aside import set_aside
 
 BEGAN_S = time.time()
 
-MEASURING_RULES = {
-    "identify_target",
-    "characterize_sensor",
-    "benchmark_operator",
-    "benchmark_operator_again",
-    "benchmark_model",
-    "benchmark_model_again",
-    "measure_overhead_again",
-}
-
 
 def targets_to_measure_on():
     """The targets of this run's jobs; all of them if an extraction may add jobs."""
     jobs = list(workflow.dag.needrun_jobs())
     if {"extract", "collect"} <= {job.rule.name for job in jobs}:
         return list(STUDY.conditions)
-    targets = {job.wildcards.target for job in jobs if job.rule.name in MEASURING_RULES}
+    targets = {job.wildcards.target for job in jobs if "measurement" in job.rule.resources}
     return [target for target in STUDY.conditions if target in targets]
 
 

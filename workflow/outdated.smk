@@ -3,6 +3,7 @@
 # clock was ahead, and if .snakemake was deleted.
 #
 # A rule that makes tables records their inputs in a note, its last output (`opcost.fingerprint`).
+# The text of a rule's command is in no note, and no reason to run it again (snakemake_internals.py).
 # An invalid note is deleted here, and the rule runs again because an output is missing. Inputs are
 # identified by size, times and inode, outputs by content.
 #
@@ -11,9 +12,8 @@
 #   database                   any measured file in results/, of this study or not, differs
 #   compare, report            their inputs, or the study's request, differ
 #   extract                    the file is of another definition
-#   benchmark_operator, ..._again
-#                              the row was measured under other conditions
-#   benchmark_model, ..._again the same, or another definition
+#   benchmark_operator         the row was measured under other conditions
+#   benchmark_model            the same, or another definition
 #   identify_target, characterize_sensor, measure_overhead_again
 #                              the file is missing: these describe a device, not the study. Each
 #                              measurement compares the device with device.json.
@@ -27,7 +27,7 @@ from opcost.results_folder import DATABASE, RESULTS, extraction, note
 
 CODE = [
     fingerprint.content(path)
-    for path in sorted(SCRIPTS.glob("opcost/**/*"))
+    for path in sorted(SCRIPTS.glob("**/*"))
     if path.suffix in {".py", ".html", ".css", ".js"}
 ]
 

@@ -15,11 +15,14 @@ from opcost.results_folder import (  # the rules use them, too
     OPERATORS,
     REPORT,
     RESULTS,
+    SERIES,
     SHARES,
     SUMMARY,
+    all_series,
     device_file,
     extraction,
     measurement,
+    measurement_in,
     note,
     overhead_file,
     sensor_file,
@@ -95,12 +98,25 @@ def plan(target):
     return plan_target(STUDY, target, RESULTS)
 
 
-def importance(wildcards):
+def operator_priority(wildcards):
     """Without a budget, the order is random, so that no drift looks like an effect of size; with
-    one, tuples that explain most come first."""
+    one, tuples that explain most come first. Replicates are last."""
+    if replicate(wildcards):
+        return 0
     if STUDY.max_device_time_s is None:
         return 1
     return 1 + plan(wildcards.target).explained[wildcards.tuple_id]
+
+
+def model_priority(wildcards):
+    """With a budget, as what explains most."""
+    if replicate(wildcards):
+        return 0
+    return 1 if STUDY.max_device_time_s is None else 2
+
+
+def replicate(wildcards):
+    return SERIES[wildcards.series][1]
 
 
 def extracted_models():

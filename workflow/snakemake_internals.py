@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from packaging.version import parse
 from snakemake.common import __version__
 from snakemake.exceptions import WorkflowError
+from snakemake.settings.types import RerunTrigger
 
 OLDEST = "9.21.1"
 """Earlier ones do not notice all changes below a checkpoint."""
@@ -62,6 +63,12 @@ CHANGED = {
         "the processor and each GPU of the study is a resource",
         "not reported",
         "a workflow can say how much there is of a resource",
+    ),
+    "snakemake.workflow:Workflow.rerun_triggers": Change(
+        "what a measurement depends on is compared with its row: the text of its command and the "
+        "file of a conda environment say nothing of it, and rows would be lost",
+        "not reported",
+        "a rule can say which changes make its outputs again",
     ),
     "dag.forcefiles": Change(
         "files that are not of today's study are made again",
@@ -129,6 +136,15 @@ def _remedy() -> str:
         f"opcost works with {OLDEST} to {NEWEST}: pip install snakemake=={NEWEST}. To adopt "
         "another, see workflow/snakemake_internals.py"
     )
+
+
+def keep_what_was_measured() -> None:
+    """Neither the text of a command nor a conda environment's file makes outputs again."""
+    from snakemake.workflow import Workflow
+
+    asked = Workflow.rerun_triggers.fget
+    without = {RerunTrigger.CODE, RerunTrigger.SOFTWARE_ENV}
+    Workflow.rerun_triggers = property(lambda workflow: asked(workflow) - without)
 
 
 def disable_rate_limit_timers(workflow: Any) -> None:

@@ -11,7 +11,7 @@
     results/TARGET/models_again/MODEL.parquet replicate 1
     results/TARGET/overhead_again.json        replicate 1 of the call overhead
 
-Names may be patterns of Snakemake: `measurement(target_folder("{target}"), MODELS, "{model}")`.
+Names may be patterns of Snakemake: `extraction("{model}")`.
 """
 
 from pathlib import Path
@@ -37,13 +37,14 @@ OPERATORS, MODELS = KINDS = ("operators", "models")
 REPLICATES = (0, 1)
 """The first measurement, and the one that shows how well it reproduces."""
 
-_FOLDERS = {
-    (OPERATORS, 0): "operators",
-    (MODELS, 0): "models",
-    (OPERATORS, 1): "again",
-    (MODELS, 1): "models_again",
+SERIES = {
+    "operators": (OPERATORS, 0),
+    "models": (MODELS, 0),
+    "again": (OPERATORS, 1),
+    "models_again": (MODELS, 1),
 }
-_MEASUREMENTS = {name: key for key, name in _FOLDERS.items()}
+"""The kind and the replicate of what each folder of measurements holds."""
+_FOLDERS = {series: name for name, series in SERIES.items()}
 _OVERHEADS = ("device.json", "overhead_again.json")
 
 
@@ -58,8 +59,7 @@ def target_folders(results: Path = RESULTS) -> list[Path]:
 
 
 def _is_target(folder: Path) -> bool:
-    names = _FOLDERS.values()
-    return device_file(folder).exists() or any((folder / name).is_dir() for name in names)
+    return device_file(folder).exists() or any((folder / name).is_dir() for name in SERIES)
 
 
 def device_file(folder: Path) -> Path:
@@ -87,6 +87,16 @@ def measurement_folder(folder: Path, kind: str, replicate: int = 0) -> Path:
     return folder / _FOLDERS[kind, replicate]
 
 
+def all_series(kind: str) -> str:
+    """Snakemake's wildcard `series`: the folders of all replicates of a kind."""
+    return f"{{series,{'|'.join(name for name, series in SERIES.items() if series[0] == kind)}}}"
+
+
+def measurement_in(folder: Path, series: str, name: str) -> Path:
+    """The file of one measurement in the folder of a series."""
+    return folder / series / f"{name}.parquet"
+
+
 def measurement(folder: Path, kind: str, name: str, replicate: int = 0) -> Path:
     """The file of one measurement; `name` is a tuple id or a model."""
     return measurement_folder(folder, kind, replicate) / f"{name}.parquet"
@@ -99,7 +109,7 @@ def measurements(folder: Path, kind: str, replicate: int = 0) -> list[Path]:
 
 def all_measurements(folder: Path) -> list[Path]:
     """The files of all measurements on a target, operators first."""
-    return [path for kind, replicate in _FOLDERS for path in measurements(folder, kind, replicate)]
+    return [path for series in SERIES.values() for path in measurements(folder, *series)]
 
 
 def target_of(path: Path) -> str:
@@ -112,15 +122,9 @@ def key_of(path: Path) -> tuple[str, str]:
     return target_of(path), path.stem
 
 
-def kind_of(path: Path) -> str:
-    """The kind of a measurement's file."""
-    return _MEASUREMENTS[path.parent.name][0]
-
-
-def replicate_of(path: Path) -> int:
-    """The number of a measurement's replicate; 0 for a file in any other folder."""
-    _, replicate = _MEASUREMENTS.get(path.parent.name, (None, 0))
-    return replicate
+def series_of(path: Path) -> tuple[str, int]:
+    """The kind of a measurement's file, and the number of its replicate."""
+    return SERIES[path.parent.name]
 
 
 def extraction(model: str, results: Path = RESULTS) -> Path:

@@ -74,7 +74,9 @@ def benchmarked(study: Study, kind: str) -> tuple[Outcome, dict | None]:
     conditions = json.loads(rows.read(path)[0]["conditions_json"])
     conditions["measurement"] |= {"timeout_s": TIMEOUT_S, "power_lead_in_max_s": 2.0}
     arguments = {
-        "tuple-id": path.stem,
+        "series": "operators",
+        "subject": path.stem,
+        "search-path": study.root,
         "manifest": study.results / "operator_tuples.json",
         "target": "local",
         "device": study.target / "device.json",
@@ -83,7 +85,7 @@ def benchmarked(study: Study, kind: str) -> tuple[Outcome, dict | None]:
         "output": output,
     }
     words = [str(word) for name, value in arguments.items() for word in (f"--{name}", value)]
-    script = study.root / "scripts" / "benchmark_operator.py"
+    script = study.root / "scripts" / "benchmark.py"
     environment = {"FAULT": kind, "PYTHONHASHSEED": "0"}
     outcome = study.python(METER, script, *words, environment=environment, timeout_s=90)
     return outcome, rows.read(output)[0] if output.exists() else None

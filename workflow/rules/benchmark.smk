@@ -10,12 +10,13 @@
 #        results/{target}/overhead_again.json            what calls cost, as device.json has it
 #
 # The manifest, the device and the sensor are `ancient`: another model, or the same device found
-# anew, is no reason to measure again. What is one (settings, protocol version) travels as `params`.
+# anew, is no reason to measure again. What is one (settings, protocol version) travels as `params`;
+# what Snakemake derives from an output is not one.
 
 
 rule identify_target:
     output:
-        "results/{target}/device.json",
+        device_file(EACH_TARGET),
     log:
         "logs/{target}/identify_target.log",
     conda:
@@ -34,16 +35,16 @@ rule identify_target:
 
 rule benchmark_operator:
     input:
-        manifest=ancient("results/operator_tuples.json"),
-        device=ancient("results/{target}/device.json"),
-        sensor=ancient("results/{target}/sensor.json"),
+        manifest=ancient(MANIFEST),
+        device=ancient(device_file(EACH_TARGET)),
+        sensor=ancient(sensor_file(EACH_TARGET)),
     output:
-        "results/{target}/operators/{tuple_id}.parquet",
+        measurement_in(EACH_TARGET, all_series(OPERATORS), "{tuple_id}"),
     log:
-        "logs/{target}/operators/{tuple_id}.log",
-    priority: importance
+        "logs/{target}/{series}/{tuple_id}.log",
+    priority: operator_priority
     group:
-        batch("operators", benchmarked)
+        batch(benchmarked)
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
@@ -52,68 +53,35 @@ rule benchmark_operator:
         runtime=longest_minutes,
     params:
         conditions=conditions,
+        subject=lambda wildcards, output: wildcards.tuple_id,
     shell:
-        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_operator.py --tuple-id {wildcards.tuple_id}'
-        " --manifest {input.manifest:q} --target {wildcards.target} --device {input.device:q}"
-        " --sensor {input.sensor:q} --conditions {params.conditions:q} --output {output:q}"
-        " 2> >(tee {log:q} >&2)"
-
-
-use rule benchmark_operator as benchmark_operator_again with:
-    output:
-        "results/{target}/again/{tuple_id}.parquet",
-    log:
-        "logs/{target}/again/{tuple_id}.log",
-    priority: 0
-    group:
-        batch("again", benchmarked)
-
-
-rule benchmark_model:
-    input:
-        manifest=ancient("results/operator_tuples.json"),
-        device=ancient("results/{target}/device.json"),
-        sensor=ancient("results/{target}/sensor.json"),
-    output:
-        "results/{target}/models/{model}.parquet",
-    log:
-        "logs/{target}/models/{model}.log",
-    priority: 1 if STUDY.max_device_time_s is None else 2
-    group:
-        batch("models", lambda: STUDY.models)
-    conda:
-        "../../envs/opcost.yaml"
-    threads: target_threads
-    resources:
-        **MEASURING,
-        runtime=longest_minutes,
-    params:
-        definition=definition,
-        conditions=conditions,
-    shell:
-        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark_model.py --definition {params.definition:q}'
+        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark.py --series {wildcards.series}'
+        " --subject {params.subject:q} --manifest {input.manifest:q}"
         ' --search-path "$OPCOST_MODELS" --target {wildcards.target} --device {input.device:q}'
         " --sensor {input.sensor:q} --conditions {params.conditions:q} --output {output:q}"
         " 2> >(tee {log:q} >&2)"
 
 
-use rule benchmark_model as benchmark_model_again with:
+use rule benchmark_operator as benchmark_model with:
     output:
-        "results/{target}/models_again/{model}.parquet",
+        measurement_in(EACH_TARGET, all_series(MODELS), "{model}"),
     log:
-        "logs/{target}/models_again/{model}.log",
-    priority: 0
+        "logs/{target}/{series}/{model}.log",
+    priority: model_priority
     group:
-        batch("models_again", lambda: STUDY.models)
+        batch(lambda: STUDY.models)
+    params:
+        conditions=conditions,
+        subject=definition,
 
 
 rule measure_overhead_again:
     input:
-        device=ancient("results/{target}/device.json"),
+        device=ancient(device_file(EACH_TARGET)),
         # Only then may all others begin, of which this is the last.
-        sensor=ancient("results/{target}/sensor.json"),
+        sensor=ancient(sensor_file(EACH_TARGET)),
     output:
-        "results/{target}/overhead_again.json",
+        overhead_file(EACH_TARGET, replicate=1),
     log:
         "logs/{target}/measure_overhead_again.log",
     conda:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.devices.device_file import ENVIRONMENT, DeviceFile, read_device
-from opcost.results_folder import MODELS, all_measurements, device_file, kind_of
+from opcost.results_folder import all_measurements, device_file, series_of
 
 
 def device_of(folder: Path) -> DeviceFile | None:
@@ -35,6 +35,6 @@ def _rows_that_tell(folder: Path) -> Iterator[dict[str, Any]]:
     from opcost.rows import records, schemas  # not for a study whose device.json tells
 
     for path in all_measurements(folder):
-        schema = schemas.MODEL if kind_of(path) == MODELS else schemas.OPERATOR
-        table = records.read(path, schema, ENVIRONMENT)
+        kind, _ = series_of(path)
+        table = records.read(path, schemas.MEASUREMENTS[kind], ENVIRONMENT)
         yield from (row for row in table.to_pylist() if row["torch_version"] is not None)

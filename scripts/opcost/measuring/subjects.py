@@ -9,11 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from opcost.models.definition import ModelDefinition
+from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.flags import DEGENERATE_VALUES, FOOTPRINT_WITHIN_CACHE, VALUE_DEPENDENT
 from opcost.study import MeasurementSettings
+from opcost.tuples.manifest import read_record
 from opcost.tuples.tuple_record import TupleRecord
 
 if TYPE_CHECKING:
@@ -42,6 +44,13 @@ class Subject(ABC):
     name: str
     description: str
 
+    @classmethod
+    @abstractmethod
+    def named(cls, text: str, manifest: Path, search_path: Path) -> Self:
+        """The subject that a rule names: by its tuple id in the manifest of all tuples, or by its
+        definition as JSON, with its code below `search_path`. Raises OpcostError.
+        """
+
     @property
     @abstractmethod
     def schema(self) -> "pa.Schema":
@@ -69,6 +78,11 @@ class OperatorSubject(Subject):
         self.record = record
         self.name = f"operator tuple {record.operator_tuple.tuple_id}"
         self.description = str(record.operator_tuple)
+
+    @classmethod
+    def named(cls, text: str, manifest: Path, search_path: Path) -> Self:
+        """The tuple of that id."""
+        return cls(read_record(manifest, text))
 
     @property
     def schema(self) -> "pa.Schema":
@@ -116,6 +130,11 @@ class ModelSubject(Subject):
         self.definition, self.search_path = definition, search_path
         self.name = f"model {definition.name}"
         self.description = definition.name
+
+    @classmethod
+    def named(cls, text: str, manifest: Path, search_path: Path) -> Self:
+        """The model of that definition."""
+        return cls(ModelDefinition.from_json(text), search_path)
 
     @property
     def schema(self) -> "pa.Schema":
@@ -165,3 +184,7 @@ class ModelSubject(Subject):
             "operand_sets": workload.rotation,
         }
         return SetUp(workload, columns, find_flags)
+
+
+SUBJECTS: Mapping[str, type[Subject]] = {OPERATORS: OperatorSubject, MODELS: ModelSubject}
+"""What is measured, by the name that the folder of results has for it."""

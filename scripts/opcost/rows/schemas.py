@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.column import Column, Role, in_role
 from opcost.rows.columns import MEASUREMENT, OVERHEAD, TARGET
 from opcost.rows.quantities import ENERGY, TIME
@@ -91,6 +92,9 @@ MODEL = _schema(
         *MEASUREMENT,
     ],
 )
+
+MEASUREMENTS = {OPERATORS: OPERATOR, MODELS: MODEL}
+"""The schema of each kind of measurement."""
 
 COMPARISON = _schema(
     "comparison",

@@ -1,0 +1,32 @@
+"""Rules benchmark_operator and benchmark_model: the row of one subject on one target."""
+
+from opcost.workers.client import run
+
+
+def main() -> None:
+    """Parse the command line, and do it."""
+    import argparse
+    from pathlib import Path
+
+    from opcost.errors import reported
+    from opcost.measuring.job import subject_job
+    from opcost.measuring.subjects import SUBJECTS
+    from opcost.measuring.target_files import TargetFiles
+    from opcost.results_folder import SERIES
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--series", choices=SERIES, required=True)
+    parser.add_argument("--subject", required=True, help="a tuple id, or a model's definition")
+    parser.add_argument("--manifest", type=Path, required=True, help="of all operator tuples")
+    parser.add_argument("--search-path", type=Path, required=True, help="the folder of models")
+    TargetFiles.add_arguments(parser)
+    arguments = parser.parse_args()
+    with reported():
+        kind, replicate = SERIES[arguments.series]
+        subject = SUBJECTS[kind].named(arguments.subject, arguments.manifest, arguments.search_path)
+        files = TargetFiles.from_arguments(arguments)
+        subject_job(subject, files, replicate, arguments.output)
+
+
+if __name__ == "__main__":
+    run(__file__, main)
