@@ -16,8 +16,9 @@ from opcost.memory import resident_bytes
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.process_state import ProcessState
 from opcost.study import ExtractionSettings
+from opcost.tuples.calls import model_calls
 from opcost.tuples.containment import tuples_of
-from opcost.tuples.extraction import extract, extract_model_tuples
+from opcost.tuples.extraction import extract_model_tuples
 
 from tests.stations import station_of
 from tests.test_isolation import alive, wait_for
@@ -214,7 +215,7 @@ def test_a_setting_that_decides_the_operators_is_an_error(change):
 def test_another_default_type_is_refused_at_extraction(model, tmp_path):
     definition = model("torch.set_default_dtype(torch.float64)")
     with pytest.raises(OpcostError, match=r"the default dtype from torch.float32 to torch.float64"):
-        extract(definition, tmp_path)
+        model_calls(definition, tmp_path)
     assert torch.get_default_dtype() == torch.float32
 
 
@@ -286,7 +287,9 @@ def test_inputs_are_checked_before_memory_is_taken(cpu):
 
 def test_inputs_are_not_drawn_to_be_described():
     started = time.monotonic()
-    calls = extract(ModelDefinition("m", (InputSpec((10**9, 4)),), factory="torch.nn:ReLU")).calls
+    calls = model_calls(
+        ModelDefinition("m", (InputSpec((10**9, 4)),), factory="torch.nn:ReLU")
+    ).calls
     assert [str(call.operator_tuple) for call in calls] == ["relu(1000000000x4)"]
     assert time.monotonic() - started < 60
 

@@ -9,12 +9,8 @@ import torchvision
 from opcost.errors import OpcostError
 from opcost.models.construction import example_inputs
 from opcost.study import InputSpec, ModelDefinition
-from opcost.tuples.extraction import (
-    extract,
-    extract_model_tuples,
-    extract_module,
-    extract_module_tuples,
-)
+from opcost.tuples.calls import model_calls, module_calls
+from opcost.tuples.extraction import extract_model_tuples, extract_module_tuples
 from torch import nn
 
 
@@ -25,7 +21,7 @@ def torchvision_model(name, size=224, **arguments):
 
 
 def calls_of(module, *shapes):
-    return extract_module(module.eval(), [torch.randn(shape) for shape in shapes], "model").calls
+    return module_calls(module.eval(), [torch.randn(shape) for shape in shapes], "model").calls
 
 
 def counts(calls):
@@ -37,7 +33,7 @@ def counts(calls):
 
 
 def test_resnet18_executes_what_its_architecture_says():
-    assert counts(extract(torchvision_model("resnet18")).calls) == {
+    assert counts(model_calls(torchvision_model("resnet18")).calls) == {
         "conv2d": (20, 11),
         "batch_norm": (20, 5),
         "relu_": (17, 5),
@@ -64,7 +60,7 @@ def test_a_live_module_executes_what_its_definition_says_and_stays_as_it_is():
 
 def test_resnet18_needs_no_tuple_that_resnet34_lacks():
     small, large = (
-        {call.operator_tuple for call in extract(torchvision_model(name)).calls}
+        {call.operator_tuple for call in model_calls(torchvision_model(name)).calls}
         for name in ("resnet18", "resnet34")
     )
     assert small <= large
@@ -84,12 +80,12 @@ def test_fake_tensors_see_the_calls_of_a_real_run():
     image = torch.randn(1, 3, 64, 64)
     with torch.inference_mode(), Recorder() as recorder:
         model(image)
-    fake = extract(torchvision_model("mobilenet_v3_small", 64)).calls
+    fake = model_calls(torchvision_model("mobilenet_v3_small", 64)).calls
     assert [call.operator_tuple.operator for call in fake] == recorder.names
 
 
 def test_calls_know_their_module():
-    calls = extract(torchvision_model("resnet18", 64)).calls
+    calls = model_calls(torchvision_model("resnet18", 64)).calls
     places = {(call.operator_tuple.name, call.module_path, call.module_class) for call in calls}
     assert ("conv2d", "layer1.0.conv1", "Conv2d") in places
     assert ("add_", "layer1.0", "BasicBlock") in places  # the residual addition, in no leaf module
@@ -151,7 +147,7 @@ def test_several_inputs_and_integer_inputs():
         factory="two_tower:build",
         arguments={"width": 64},
     )
-    calls = extract(definition, Path("config/models")).calls
+    calls = model_calls(definition, Path("config/models")).calls
     assert "embedding" in counts(calls)
 
 
@@ -159,7 +155,7 @@ def test_channels_last_is_seen_in_the_tuples():
     definition = ModelDefinition(
         "m", (InputSpec((2, 3, 64, 64)),), model="resnet18", memory_format="channels_last"
     )
-    first = extract(definition).calls[0].operator_tuple
+    first = model_calls(definition).calls[0].operator_tuple
     layouts = {name: spec.layout for name, spec in first.tensors}
     assert layouts == {"input": "channels_last", "weight": "channels_last"}
 
@@ -167,7 +163,7 @@ def test_channels_last_is_seen_in_the_tuples():
 def test_building_draws_no_weights_and_leaves_torch_as_it_was():
     state = torch.random.get_rng_state()
     initialise = nn.init.kaiming_uniform_
-    extract(torchvision_model("resnet18", 64))
+    model_calls(torchvision_model("resnet18", 64))
     assert nn.init.kaiming_uniform_ is initialise
     assert torch.equal(torch.random.get_rng_state(), state)
 
@@ -199,7 +195,7 @@ def test_inputs_in_a_list_are_passed_as_one(tmp_path):
     )
     inputs = (InputSpec((2, 3)),) * 2
     definition = ModelDefinition("m", inputs, factory="joiner:Join", inputs_in_list=True)
-    [call] = extract(definition, tmp_path).calls
+    [call] = model_calls(definition, tmp_path).calls
     assert str(call.operator_tuple) == "stack([2x3,2x3])"
 
 
@@ -224,5 +220,5 @@ def test_inputs_in_a_list_are_passed_as_one(tmp_path):
 )
 def test_what_cannot_be_extracted_is_explained(definition, message):
     with pytest.raises(OpcostError) as caught:
-        extract(definition)
+        model_calls(definition)
     assert message in str(caught.value)

@@ -18,7 +18,7 @@ from opcost.imports.operator_profiling import module_of
 from opcost.imports.published import Undetermined
 from opcost.rows import alike, records, schemas
 from opcost.study import PROTOCOL_VERSION
-from opcost.tuples.extraction import extract_module
+from opcost.tuples.calls import module_calls
 from torch import empty, nn
 
 FOLDER = Path(__file__).parent / "imports"
@@ -41,8 +41,8 @@ def imported(tmp_path):
 
 def in_a_model(module, *shapes):
     """The id of the tuple that opcost records when a model executes this module."""
-    extraction = extract_module(module.eval(), [empty(shape) for shape in shapes], "model")
-    [call] = extraction.calls
+    executed = module_calls(module.eval(), [empty(shape) for shape in shapes], "model")
+    [call] = executed.calls
     return call.operator_tuple.tuple_id
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from opcost.tuples.calls import module_calls
 from opcost.tuples.description import describe, describe_tensor
-from opcost.tuples.extraction import extract_module
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.replay import (
     ReplayMismatch,
@@ -68,7 +68,7 @@ class Everything(nn.Module):
 
 def test_every_kind_of_argument_survives_the_round_trip():
     inputs = [torch.randn(4, 4), torch.tensor([0, 3, 1, 1])]
-    calls = extract_module(Everything(), inputs, "everything").calls
+    calls = module_calls(Everything(), inputs, "everything").calls
     assert len(calls) > 12
     for call in calls:
         again = replay(call.operator_tuple, META)

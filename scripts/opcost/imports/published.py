@@ -9,7 +9,8 @@ from torch import nn
 
 from opcost.errors import OpcostError
 from opcost.models.construction import without_initialisation
-from opcost.tuples.extraction import extract_module, tuple_record
+from opcost.tuples.calls import module_calls
+from opcost.tuples.extraction import tuple_record
 from opcost.tuples.tuple_record import TupleRecord
 
 Shape = tuple[int, ...]
@@ -44,10 +45,10 @@ def only_tuple(build: Callable[[], nn.Module], *shapes: Shape) -> TupleRecord:
             module = build()
         inputs = [torch.empty(shape) for shape in shapes]
         name = type(module).__name__
-        extraction = extract_module(module, inputs, name)
+        executed = module_calls(module, inputs, name)
     except (OpcostError, RuntimeError, ValueError) as error:
         raise Undetermined(f"it cannot run: {error}") from error
-    calls = [call for call in extraction.calls if call.launches_kernel]
+    calls = [call for call in executed.calls if call.launches_kernel]
     if len(calls) != 1:
         names = ", ".join(call.operator_tuple.name for call in calls)
         raise Undetermined(f"{name} executes {len(calls)} operators, not one ({names})")

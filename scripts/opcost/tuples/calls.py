@@ -1,0 +1,191 @@
+"""The calls that a model executes, each with its module.
+
+The model runs on fake tensors, which have shapes but no values: nothing is computed, and neither
+weights nor inputs need memory. If sizes depend on values, it runs on real tensors.
+"""
+
+import copy
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map
+
+from opcost.errors import OpcostError
+from opcost.memory import free_bytes, gib
+from opcost.models.construction import (
+    build,
+    empty_inputs,
+    example_inputs,
+    inference_conditions,
+    input_bytes,
+    without_initialisation,
+)
+from opcost.models.definition import ModelDefinition
+from opcost.models.process_state import ProcessState
+from opcost.models.user_code import check_threads, location, message, user_code
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.recorder import Call, Recorder, module_path
+from opcost.tuples.replay import tensors_in_tree
+
+
+class SizesDependOnValues(OpcostError):
+    """A model executes an operator whose output sizes fake tensors cannot determine."""
+
+
+@dataclass(frozen=True)
+class ModelCalls:
+    """A model's calls and the number of its parameters.
+
+    `value_dependent` are the tuples whose sizes, or those of their results, depend on values: they
+    do not occur with another seed of weights and inputs. `calls_vary` if a second run of the user's
+    own code executed other calls.
+    """
+
+    calls: tuple[Call, ...]
+    parameters: int
+    value_dependent: frozenset[OperatorTuple] = frozenset()
+    calls_vary: bool = False
+
+
+def model_calls(definition: ModelDefinition, search_path: Path | None = None) -> ModelCalls:
+    """Run a model on fake tensors, or on real ones if necessary, and record its calls.
+
+    Raises OpcostError when the model cannot be built or cannot run on its inputs.
+    """
+    state, threads = ProcessState(), set(threading.enumerate())
+    try:
+        with without_initialisation():
+            module = build(definition, search_path)
+        check_threads(threads, definition.name)
+        state.restore(definition.name)
+        needed = input_bytes(definition) + sum(
+            tensor.nbytes for tensor in [*module.parameters(), *module.buffers()]
+        )
+        try:
+            found = _fake_calls(module, definition)
+        except SizesDependOnValues:
+            found = _real_calls(definition, search_path, needed)
+        state.restore(definition.name)
+        check_threads(threads, definition.name)
+        return found
+    finally:
+        state.reset()
+
+
+def module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
+    """Record the calls of a built module in eval mode; its parameters become fake tensors.
+
+    `inputs` are its positional arguments: tensors, or lists of them. Raises SizesDependOnValues.
+    """
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    _make_fake(module, fake_mode)
+    fake_inputs = tree_map(fake_mode.from_tensor, inputs)
+    with fake_mode:
+        return _record(module, fake_inputs, name)
+
+
+def live_module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
+    """The calls of a module that is in use, as in eval mode: a copy of it runs on fake tensors.
+
+    `inputs` are as for `module_calls`. Raises OpcostError.
+    """
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    held = [*module.parameters(), *module.buffers()]
+    # With fake tensors as memo, deepcopy copies no real tensors.
+    fake = {id(tensor): fake_mode.from_tensor(tensor.data) for tensor in held}
+    copied = copy.deepcopy(module, fake).eval()
+    with fake_mode:
+        return _record(copied, tree_map(fake_mode.from_tensor, inputs), name)
+
+
+def _fake_calls(module: nn.Module, definition: ModelDefinition) -> ModelCalls:
+    """Record the calls on fake inputs; for user code, run twice to compare the calls."""
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    _make_fake(module, fake_mode)
+    with fake_mode:
+        executed = _record(module, empty_inputs(definition), definition.name)
+        if definition.factory is None:
+            return executed
+        other = _record(module, empty_inputs(definition), definition.name)
+    return replace(executed, calls_vary=other.calls != executed.calls)
+
+
+def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: int) -> ModelCalls:
+    """Run with the definition's seed and with another seed, to detect value dependence."""
+    if needed > (free := free_bytes()):
+        raise OpcostError(
+            f"model {definition.name}: its operators depend on values, so it must run on real "
+            f"tensors, and its parameters and inputs need {gib(needed)}; {gib(free)} are free. Use "
+            "smaller inputs"
+        )
+    executed, other = (
+        _record(build(seeded, search_path), example_inputs(seeded), seeded.name)
+        for seeded in (definition, replace(definition, seed=definition.seed + 1))
+    )
+    outputs: dict[OperatorTuple, set[tuple[TensorSpec, ...]]] = defaultdict(set)
+    for call in (*executed.calls, *other.calls):
+        outputs[call.operator_tuple].add(call.outputs)
+    in_other = {call.operator_tuple for call in other.calls}
+    dependent = {key for key, kinds in outputs.items() if key not in in_other or len(kinds) > 1}
+    return replace(executed, value_dependent=frozenset(dependent))
+
+
+def _record(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    with module_path(module) as where:
+        recorder = Recorder(where, module)
+        try:
+            with inference_conditions(), _errors_said_once(), recorder, user_code():
+                module(*inputs)
+        except OpcostError:
+            raise
+        except Exception as error:
+            raise _why_not(error, name, tensors_in_tree(inputs), where()) from error
+    return ModelCalls(tuple(recorder.calls), parameters)
+
+
+@contextmanager
+def _errors_said_once() -> Iterator[None]:
+    """Silence PyTorch's log of tracebacks, which would hide opcost's message."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    disabled, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = disabled
+
+
+def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
+    for part in module.modules():
+        for tensors in (part._parameters, part._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    # Wrapping it as a parameter doubles the time, and forward does not need it.
+                    tensors[name] = fake_mode.from_tensor(tensor.data)  # type: ignore[assignment]
+
+
+def _why_not(
+    error: Exception, name: str, inputs: list[torch.Tensor], where: tuple[str, str]
+) -> OpcostError:
+    shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs)
+    path, module_class = where
+    place = f"in {path!r} ({module_class})" if path else f"in {module_class}"
+    if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
+        return SizesDependOnValues(
+            f"model {name}: {place} the operator {error} has an output that depends on values, "
+            "not on sizes alone"
+        )
+    first_line = message(error).splitlines()[0].rstrip(".")
+    return OpcostError(
+        f"model {name} cannot run on inputs of shape {shapes}: {place}: {first_line}"
+        f"{location(error)}. Check its inputs and this module"
+    )
