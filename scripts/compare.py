@@ -4,7 +4,7 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opcost.arrow import leave_pandas_out
+from opcost.arrow import skip_pandas_import
 from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.figure import draw
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
 files, outputs, params = snakemake.input, snakemake.output, snakemake.params
-leave_pandas_out()
+skip_pandas_import()
 gc.disable()  # what this makes is of use until it ends
 with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
     models = read_extractions(map(Path, files.tuples))

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opcost.arrow import leave_pandas_out
+from opcost.arrow import skip_pandas_import
 from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
 from opcost.errors import reported
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
 outputs = snakemake.output
-leave_pandas_out()
+skip_pandas_import()
 with reported(snakemake.log[0]):
     measured = find_measured(RESULTS)
     with noted(outputs.note, snakemake.params.asked, measured.files, outputs):

@@ -4,7 +4,7 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opcost.arrow import leave_pandas_out
+from opcost.arrow import skip_pandas_import
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.fingerprint import noted
@@ -17,7 +17,7 @@ from opcost.tuples.model_tuples import read_extractions
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-leave_pandas_out()
+skip_pandas_import()
 gc.disable()  # what this makes is of use until it ends
 files, outputs, params = snakemake.input, snakemake.output, snakemake.params
 with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):

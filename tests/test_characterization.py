@@ -160,7 +160,7 @@ WHOLE["readings"]["nvml"]["correlated_share"] = None
         (["meter"], None, "has no meter_reason"),
         (["readings"], {"nvml": 1}, "readings is {'nvml': 1}; allowed is an object of objects"),
         (["readings", "nvml", "refresh_s"], 0, "reading nvml: refresh_s is 0"),
-        (["readings", "nvml", "averaging_s"], math.nan, "NaN is no finite number"),
+        (["readings", "nvml", "averaging_s"], math.nan, "NaN is not a finite number"),
         (["readings", "nvml", "lag_s"], -1, "reading nvml: lag_s is -1"),
         (["readings", "nvml", "correlated_share"], 2, "correlated_share is 2"),
         (["counter"], {}, "counter has no refresh_s"),
@@ -195,7 +195,7 @@ def test_a_sensor_like_no_other_is_not_used(cpu, tmp_path, monkeypatch):
     characterise_target("cpu", lambda: cpu, tmp_path / "sensor.json")
     document = read_document(tmp_path / "sensor.json")
     assert document["meter"] is None
-    assert "NaN is no finite number" in document["meter_reason"]
+    assert "NaN is not a finite number" in document["meter_reason"]
 
 
 def test_a_device_without_a_meter_is_a_file_that_says_so(cpu, tmp_path, monkeypatch):

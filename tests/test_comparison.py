@@ -109,7 +109,7 @@ def test_the_overhead_of_calls_is_in_the_estimate_and_stated_apart(
 def test_an_overhead_that_was_measured_under_disturbances_is_said_to_be(compare):
     comparison, _ = compare(**OVERHEAD, core_cache_bytes=0)
     disturbed, _ = compare(**OVERHEAD | {"overhead_disturbed": True}, core_cache_bytes=0)
-    said = "There was interference all the time in which call overhead was measured"
+    said = "There was interference throughout the measurement of call overhead"
     assert said not in summarise([comparison], [])
     assert said in summarise([disturbed], [])
 

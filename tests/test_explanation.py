@@ -158,9 +158,9 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     answer = run(CNN, "--database", path)
     assert answer.exit_code == INCOMPLETE
     assert "No time: 1 of 3 operator tuples are not measured." in answer.output
-    assert "which is no estimate" in answer.output
+    assert "which is not an estimate" in answer.output
     assert "1 x relu(1x3x8x8)" in answer.output
-    assert "have this in config/config.yaml:\n\n    models: [tiny_cnn]\n" in answer.output
+    assert "write this in config/config.yaml:\n\n    models: [tiny_cnn]\n" in answer.output
 
 
 def test_programs_get_everything(cnn, tmp_path):
@@ -188,7 +188,7 @@ def test_an_own_module_is_explained_by_its_factory(cnn, tmp_path, monkeypatch):
     answer = run("nets_of_mine:net", "--input", "4x8", "--argument", "width=16", "-d", path)
     assert "net on 4x8: 2 calls of 2 operator tuples" in answer.output
     assert "linear(4x8, 16x8, 16)" in answer.output
-    assert "have this in config/models/net.yaml, and net in `models` of" in answer.output
+    assert "write this in config/models/net.yaml, and net in `models` of" in answer.output
     assert "factory: nets_of_mine:net" in answer.output
     assert "width: 16" in answer.output
 
@@ -218,18 +218,21 @@ def test_the_number_of_listed_operators_is_positive():
     ("arguments", "message"),
     [
         (["nowhere/nets.py:net", "--input", "4"], "there is no file nowhere/nets.py: check"),
-        (["resnet81"], "is no torchvision model, no config file"),
+        (["resnet81"], "is not a torchvision model, a config file"),
         (["resnet81"], "Did you mean"),
-        (["nets:net"], "the inputs of nets:net are not known: give each with --input"),
-        (["resnet18", "--input", "1,3,224,224"], "'1,3,224,224' is no input"),
-        (["resnet18", "--input", "0x3x224x224"], "'0x3x224x224' is no input: sizes"),
-        (["resnet18", "--input", "4<0"], "'4<0' is no input: sizes"),
-        (["resnet18", "--input", "9" * 5000], "is no input"),
-        (["resnet18", "--dtype", "floaty"], "'floaty' is no type of parameters. Allowed: float32"),
-        (["resnet18", "--input", "1x3:float99"], "Types: float32"),
-        (["resnet18", "--argument", "width"], "'width' is no argument: give NAME=VALUE"),
-        ([CNN, "--input", "1x3x8x8"], "says what its inputs and arguments are"),
-        (["quantized"], "is no torchvision model"),
+        (["nets:net"], "the inputs of nets:net are unknown: give each with --input"),
+        (["resnet18", "--input", "1,3,224,224"], "'1,3,224,224' is not an input"),
+        (["resnet18", "--input", "0x3x224x224"], "'0x3x224x224' is not an input: sizes"),
+        (["resnet18", "--input", "4<0"], "'4<0' is not an input: sizes"),
+        (["resnet18", "--input", "9" * 5000], "is not an input"),
+        (
+            ["resnet18", "--dtype", "floaty"],
+            "'floaty' is not a dtype of parameters. Allowed: float32",
+        ),
+        (["resnet18", "--input", "1x3:float99"], "Dtypes: float32"),
+        (["resnet18", "--argument", "width"], "'width' is not an argument: give NAME=VALUE"),
+        ([CNN, "--input", "1x3x8x8"], "defines inputs and arguments"),
+        (["quantized"], "is not a torchvision model"),
         ([CNN, "--database", "nowhere.parquet"], "there is no database nowhere.parquet"),
     ],
 )

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from opcost.errors import OpcostError
-from opcost.fingerprint import content, end_future, forget, identity, is_current, noted, of
+from opcost.fingerprint import clamp_future_times, content, forget, identity, is_current, noted, of
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_files_of_the_future_get_the_time_of_now_and_what_links_point_to_keeps_i
         path.write_text("")
         os.utime(path, (2e9, 2e9))
     (own.parent / "link").symlink_to(foreign)
-    end_future(own.parent)
+    clamp_future_times(own.parent)
     assert foreign.stat().st_mtime == 2e9
     assert own.stat().st_mtime <= time.time()
 

@@ -238,7 +238,7 @@ def test_any_value_in_a_manifest_is_allowed_or_an_error_of_ours(extraction, data
     ("key", "value", "message"),
     [
         ("flops", -1, "flops is -1; allowed is a whole number of at least 0"),
-        ("flops", math.nan, "NaN is no finite number"),
+        ("flops", math.nan, "NaN is not a finite number"),
         ("bytes", "2", "bytes is '2'"),
         ("excluded", "hidden", "excluded is 'hidden'; allowed is null or 'view' or 'filtered'"),
         ("canonical_json", "{}", "describes another tuple ('{}')"),

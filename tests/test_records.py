@@ -196,9 +196,9 @@ def test_a_table_beside_its_csv_says_the_same(tmp_path):
 def test_a_table_is_made_without_pandas_which_still_reads_it():
     code = """
 import sys
-from opcost.arrow import leave_pandas_out
+from opcost.arrow import skip_pandas_import
 import pyarrow as pa
-leave_pandas_out()
+skip_pandas_import()
 table = pa.table({"a": [1, None]})
 print("pandas" in sys.modules, table.to_pandas().a.sum(), "pandas" in sys.modules)
 """

@@ -143,7 +143,7 @@ def test_a_sum_needs_what_calls_cost(database, name):
     if version_of(name) < 5:
         assert answer.exit_code == 3
         assert target["estimate_time_s"] is None
-        assert "does not say what calls cost" in target["time_reason"]
+        assert "has no call overhead" in target["time_reason"]
     else:
         assert answer.exit_code == 0
         assert target["estimate_time_s"] is not None

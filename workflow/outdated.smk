@@ -51,7 +51,7 @@ def forget_old_notes():
 
 
 if workflow.is_main_process:
-    fingerprint.end_future(RESULTS)
+    fingerprint.clamp_future_times(RESULTS)
     forget_old_notes()
 
 known_as_current = set()

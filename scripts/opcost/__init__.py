@@ -1,3 +1,3 @@
-"""opcost: what each operator of a neural network costs, in seconds and in joules."""
+"""opcost: time and energy of each operator of a neural network."""
 
 __version__ = "0.1.0"

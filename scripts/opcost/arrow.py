@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pyarrow as pa
 
 
-def leave_pandas_out() -> None:
-    """Let pyarrow find that there is no pandas, unless this process has imported it already.
+def skip_pandas_import() -> None:
+    """Keep pyarrow from importing pandas with its first array, unless it is already imported.
 
-    pyarrow imports pandas with the first array that it makes, to know pandas' objects should it
-    meet any: a quarter of a second in each script. `to_pandas()` looks again, and works.
+    pyarrow does so to recognise pandas objects, which takes a quarter of a second in each script.
+    `to_pandas()` still imports pandas and works.
     """
     if "pandas" in sys.modules:
         return

@@ -1,4 +1,4 @@
-"""Configurations, checked by their schemas. What is wrong is said with its place."""
+"""Configurations, validated against JSON schemas. Errors name the key."""
 
 import json
 import math
@@ -18,9 +18,9 @@ _SCHEMAS = Path(__file__).parent / "schemas"
 
 
 def checked(document: Any, schema_name: str, source: str) -> dict[str, Any]:
-    """The document with its defaults filled in; OpcostError lists all that is wrong with it.
+    """The document with defaults filled in. `schema_name` names a file in `schemas/`.
 
-    `schema_name` is that of a file in `schemas/`: config or model.
+    Raises OpcostError that lists all problems.
     """
     instance = plain({} if document is None else document, source)
     schema = read_schema(schema_name)
@@ -43,10 +43,10 @@ def read_schema(name: str) -> dict[str, Any]:
 def targets_named_last(
     config: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The merged configuration with those targets alone that the last of its sources names.
+    """The merged configuration, with only the targets that the last of its sources names.
 
-    Snakemake merges a `--configfile` key by key over config/config.yaml: the targets of both would
-    be measured. What the last source does not say of a target is as in those before.
+    Snakemake merges a `--configfile` key by key into config/config.yaml, which would measure the
+    targets of both. Keys that the last source omits keep their earlier values.
     """
     named = [source["targets"] for source in sources if "targets" in source]
     merged = config.get("targets")
@@ -57,8 +57,8 @@ def targets_named_last(
 
 @cache
 def _validator() -> Any:
-    """Of JSON schemas, but a pattern is for all of a text, and 2.0 is no integer."""
-    # Not for jobs, which are told their conditions.
+    """A validator for which a pattern matches a whole string, and 2.0 is not an integer."""
+    # Imported late: jobs load this module, too, and validate nothing.
     from jsonschema import Draft202012Validator, ValidationError
     from jsonschema.validators import extend
 
@@ -91,21 +91,21 @@ def _fill_defaults(instance: Any, schema: Mapping[str, Any]) -> None:
 
 
 def _explain(error: Any) -> str:
-    place = ".".join(str(part) for part in error.absolute_path)
+    path = ".".join(str(part) for part in error.absolute_path)
     schema = error.schema if isinstance(error.schema, Mapping) else {}
     if error.validator == "additionalProperties":
         allowed: Iterable[str] = schema.get("properties", {})
         unknown = sorted(error.instance.keys() - set(allowed))
         hints = " ".join(f"Unknown key {key!r}. {closest(key, allowed)}" for key in unknown)
-        return f"{place}: {hints}" if place else hints
+        return f"{path}: {hints}" if path else hints
     pitfall = _pitfall(error.instance, schema.get("type")) if error.validator == "type" else ""
     description = schema.get("description")
     hint = f" ({description})" if description else ""
-    return f"{place or 'top level'}: {_message(error)}{pitfall}{hint}"
+    return f"{path or 'top level'}: {_message(error)}{pitfall}{hint}"
 
 
 def _message(error: Any) -> str:
-    """What is wrong, where the validator's own words take the schema for known."""
+    """The validator's message, or a clearer one where its own presumes knowledge of the schema."""
     if error.validator == "exclusiveMinimum":
         return f"{shown(error.instance)} is not greater than {error.validator_value}"
     if error.validator != "oneOf":
@@ -118,7 +118,7 @@ def _message(error: Any) -> str:
 
 
 def _pitfall(value: Any, wanted: Any) -> str:
-    """Why a value of another type stands there, where YAML or Snakemake is known to surprise."""
+    """Why YAML or Snakemake may have given a value another type than the user meant, or ""."""
     if isinstance(value, bool) and wanted == "string":
         return ': YAML reads on, off, yes and no as true or false; write them in quotes ("on")'
     if isinstance(value, float) and wanted == "integer" and value.is_integer():
@@ -129,16 +129,13 @@ def _pitfall(value: Any, wanted: Any) -> str:
     if written is None:
         return ""
     return (
-        f": it is a text; in YAML write {written}. What --config nests, Snakemake reads as texts: "
-        "use --configfile"
+        f": it is a string; in YAML write {written}. Snakemake reads nested values of --config as "
+        "strings: use --configfile"
     )
 
 
 def _as_written(text: str, wanted: Any) -> str | None:
-    """The number or truth value that a text means, as YAML reads one; None if it means none.
-
-    A number without a fraction is an integer where one is wanted.
-    """
+    """The number or boolean of the wanted type that a string spells, as YAML writes it, or None."""
     if text.lower() in ("true", "false"):
         return text.lower()
     try:
@@ -150,5 +147,5 @@ def _as_written(text: str, wanted: Any) -> str | None:
     if wanted == "integer":
         return f"{number:.0f}" if number == int(number) else None
     mantissa, exponent, power = repr(number).partition("e")
-    # 6e-07 is a text to YAML, 6.0e-07 a number.
+    # To YAML, 6e-07 is a string and 6.0e-07 a number.
     return mantissa if not exponent else f"{mantissa}{'' if '.' in mantissa else '.0'}e{power}"

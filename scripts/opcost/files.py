@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and the checked reading of JSON."""
+"""Atomic writes, and validated reading of JSON."""
 
 import contextlib
 import json
@@ -13,21 +13,21 @@ from typing import Any, NoReturn
 from opcost.errors import OpcostError, refusal
 
 _MOST_LEVELS = 50
-"""Of lists and objects within each other; what opcost writes has less than ten."""
+"""Nesting of lists and objects; opcost's own files have fewer than ten levels."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`, and renames it to `path` once the block is through.
+    """Yield a temporary path beside `path`, and rename it to `path` when the block succeeds.
 
-    After a kill or a loss of power, a file at its final path is therefore complete. Raises OSError
-    that names `path` where it cannot be written.
+    A file at its final path is therefore complete, even after a kill or a power failure. Raises
+    OSError with the name `path` if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        _store(temporary)
+        _sync(temporary)
         temporary.replace(path)
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(temporary), temporary):
@@ -39,19 +39,16 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_output(output: Path, sources: Iterable[Path]) -> None:
-    """Raise OpcostError if writing `output` would replace one of the files that are read.
-
-    Links and other spellings of a path are the same file.
-    """
+    """Raise OpcostError if writing `output` would replace one of its sources, links included."""
     for source in sources:
         if output.exists() and source.exists() and output.samefile(source):
-            raise OpcostError(f"the output {output} is {source}, which is read: name another file")
+            raise OpcostError(f"the output {output} is also an input, {source}: name another file")
 
 
 def check_readable(path: Path) -> None:
-    """Raise OpcostError unless a file that can be read is there.
+    """Raise OpcostError unless `path` is a regular, readable file.
 
-    Who opens a named pipe waits for its writer, so nothing is read without this.
+    To be called before any read: opening a named pipe would block until something writes to it.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -64,11 +61,10 @@ def check_readable(path: Path) -> None:
         raise OpcostError(f"{path} is {kind}, not a file: move it away, and run again")
 
 
-def _store(path: Path) -> None:
-    """Wait until a file's content is on the disk: a rename may get there first.
+def _sync(path: Path) -> None:
+    """Wait until a file's content is on disk, where a rename may arrive first.
 
-    Takes some milliseconds. A rename that is lost only leaves the file to be made again, so the
-    folder is not waited for.
+    The folder is not synced: if the rename is lost, the file is only made again.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -78,14 +74,14 @@ def _store(path: Path) -> None:
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write an object as JSON that people read, whole or not at all. It holds finite numbers."""
+    """Write an object as indented JSON. Raises ValueError for NaN and infinity."""
     text = json.dumps(document, indent=2, allow_nan=False)
     with replacing(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """The object that a file holds as JSON. Raises OpcostError, which ends with the remedy."""
+    """Read a JSON object from a file. Raises OpcostError that ends with `remedy`."""
     check_readable(path)
     content = path.read_bytes()
     try:
@@ -96,9 +92,9 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def parse_json(text: str, source: object, remedy: str) -> dict[str, Any]:
-    """The object that `text`, found in `source`, is as JSON, of finite numbers only.
+    """Parse a JSON object without NaN and infinity. `source` names its origin in messages.
 
-    Raises OpcostError, which ends with the remedy.
+    Raises OpcostError that ends with `remedy`.
     """
     try:
         document = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -107,14 +103,14 @@ def parse_json(text: str, source: object, remedy: str) -> dict[str, Any]:
     except ValueError as error:
         raise OpcostError(f"{source} is not valid JSON ({error}): {remedy}") from error
     if not isinstance(document, dict):
-        found = {list: "a list", str: "a text", type(None): "null"}.get(type(document), "a value")
+        found = {list: "a list", str: "a string", type(None): "null"}.get(type(document), "a value")
         raise OpcostError(f"{source} holds {found} where a JSON object is expected: {remedy}")
-    _check_inside(document, source, remedy)
+    _check_nested(document, source, remedy)
     return document
 
 
-def _check_inside(document: Any, source: object, remedy: str) -> None:
-    """That it is not nested too deeply to be followed, and that its texts are Unicode."""
+def _check_nested(document: Any, source: object, remedy: str) -> None:
+    """Raise OpcostError if the document is nested too deeply or holds invalid Unicode."""
     level = [document]
     for _ in range(_MOST_LEVELS):
         objects = [value for value in level if isinstance(value, dict)]
@@ -123,7 +119,7 @@ def _check_inside(document: Any, source: object, remedy: str) -> None:
         try:
             "".join([*texts, *(key for found in objects for key in found)]).encode()
         except UnicodeEncodeError as error:
-            raise OpcostError(f"{source} holds a text that is no Unicode: {remedy}") from error
+            raise OpcostError(f"{source} holds a string of invalid Unicode: {remedy}") from error
         level = [value for found in lists for value in found]
         level += [value for found in objects for value in found.values()]
         if not level:
@@ -136,11 +132,11 @@ def _too_deep(source: object, remedy: str) -> str:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no finite number")
+    raise ValueError(f"{name} is not a finite number")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is no finite number")
+        raise ValueError(f"{text} is not a finite number")
     return value

@@ -1,9 +1,9 @@
-"""What a table was made from: noted when it is made, checked each time that Snakemake starts.
+"""Fingerprints of tables: recorded when a table is made, compared when Snakemake starts.
 
-Snakemake compares times of modification. By these, a file that was moved or copied here keeps its
-age, an output that was restored is new, and a clock that was ahead leaves tables that stay newer
-than any measurement. So each table has a note beside it: what the study asked of it, what its
-inputs were (known by size, times and inode), and its content.
+Modification times, which Snakemake compares, mislead: a moved or copied file keeps its age, a
+restored output looks new, and a table written while the clock was ahead stays newer than any
+measurement. So each table has a note beside it: what the study requested, the identity of its
+inputs (size, times and inode), and a hash of its content.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from opcost.files import check_readable, read_json, write_json
 
 
 def identity(path: Path) -> str:
-    """16 digits that change when a file is written, moved, copied, replaced or deleted."""
+    """16 hex digits that change when a file is written, moved, copied, replaced or deleted."""
     try:
         status = path.stat()
     except OSError:
@@ -30,12 +30,12 @@ def identity(path: Path) -> str:
 
 
 def of(value: Any) -> str:
-    """16 digits that change with a value that JSON can hold."""
+    """16 hex digits that change with a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def content(path: Path) -> str:
-    """16 digits that change with the bytes of a file; none of a pipe, a device or a folder."""
+    """16 hex digits that change with a file's bytes; "" for a pipe, a device or a folder."""
     try:
         check_readable(path)
         with path.open("rb") as file:
@@ -48,10 +48,10 @@ def content(path: Path) -> str:
 def noted(
     note: str, asked: str, inputs: Iterable[str | Path], outputs: Iterable[str]
 ) -> Iterator[None]:
-    """Write the note of the tables that the block makes, once they are made.
+    """Write the note of the tables that the block makes, after it has made them.
 
-    Inputs are looked at before the block reads them: one that changes meanwhile will differ.
-    `asked` is the fingerprint of all else that they depend on. The note may be among the outputs.
+    Inputs are identified before the block reads them, so that later changes are noticed. `asked`
+    is the fingerprint of all other dependencies. The note may be among the outputs.
     """
     before = {str(path): identity(Path(path)) for path in inputs}
     yield
@@ -60,11 +60,10 @@ def noted(
 
 
 def is_current(note: Path, asked: str, inputs: Iterable[Path] | None = None) -> bool:
-    """Whether a table would come out as it is: the same was asked of the same inputs.
+    """Whether a table is up to date: same request, same inputs, content unchanged.
 
-    `inputs` are those that there are now; without them, those of the note are meant. A note that
-    is missing or damaged says nothing, nor does one that names tables of another folder than that
-    which holds the folder of the notes.
+    `inputs` are the present ones, by default those that the note lists. False if the note is
+    missing or damaged, or names a table outside the folder that holds the notes' folder.
     """
     try:
         document = read_json(note, "delete it")
@@ -83,7 +82,7 @@ def is_current(note: Path, asked: str, inputs: Iterable[Path] | None = None) -> 
 
 
 def forget(note: Path) -> None:
-    """Delete a note, if there is one. Raises OpcostError if it cannot be deleted."""
+    """Delete a note if it exists. Raises OpcostError if it cannot be deleted."""
     if note.is_dir() and not note.is_symlink():
         raise OpcostError(f"{note} is a folder, not a file: move it away, and run again")
     try:
@@ -95,11 +94,11 @@ def forget(note: Path) -> None:
         ) from None
 
 
-def end_future(folder: Path) -> None:
-    """Files that are newer than the clock get its time.
+def clamp_future_times(folder: Path) -> None:
+    """Set modification times in the future, left when the clock is set back, to the present.
 
-    Snakemake refuses to make a table of such files, as were written before the clock was set back.
-    No link is followed: what lies elsewhere is not ours.
+    Snakemake refuses to make tables from such files. Links are not followed: their targets may lie
+    outside the folder.
     """
     now = time.time()
     for path in folder.rglob("*"):

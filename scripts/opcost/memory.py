@@ -1,6 +1,6 @@
-"""How much memory this machine has free, and how much of it a process uses.
+"""Free memory of this machine, and the memory of a process.
 
-Standard library alone: the light process that watches a job imports it.
+Standard library only: the light process that watches a job imports it.
 """
 
 import os
@@ -15,12 +15,12 @@ _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
 def free_bytes() -> int:
-    """What can be allocated now: as Linux estimates it, within a control group's limit."""
+    """Bytes that can be allocated now: MemAvailable of Linux, within the control group's limit."""
     return min(_available(), _control_group_room())
 
 
 def resident_bytes(process: int) -> int:
-    """The memory that a process holds, without file pages; 0 where that is not known."""
+    """Memory that a process holds, without file pages; 0 if unknown."""
     try:
         lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -32,7 +32,7 @@ def resident_bytes(process: int) -> int:
 
 @contextmanager
 def limited_to_free_bytes() -> Iterator[None]:
-    """Let this process fail to allocate more than is free; nothing where its size is not known."""
+    """Make allocations beyond free memory fail in this process; no limit if it is unknown."""
     before, most = resource.getrlimit(resource.RLIMIT_DATA)
     held = _data_bytes()
     room = UNLIMITED if held is None else held + free_bytes()
@@ -50,7 +50,7 @@ def gib(size: float) -> str:
 
 
 def _data_bytes() -> int | None:
-    """Memory that this process has asked for, in use or not."""
+    """Memory that this process has allocated, in use or not."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""YAML files as plain JSON data, read in bounded time and memory; errors name the place."""
+"""YAML files as plain JSON data, read in bounded time and memory; errors name the key."""
 
 import math
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ _MOST_LEVELS = 20
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds, as JSON data. Raises OpcostError."""
+    """Read a YAML file as JSON data. Raises OpcostError."""
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise OpcostError(f"{path} cannot be read: {error.strerror}") from error
     if len(content) > _MOST_BYTES:
-        raise OpcostError(f"{path} has more than {_MOST_BYTES} bytes: it is no configuration")
+        raise OpcostError(f"{path} has more than {_MOST_BYTES} bytes: it is not a configuration")
     try:
         return plain(_load(content.decode(), str(path)), str(path))
     except UnicodeDecodeError as error:
@@ -36,7 +36,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _load(text: str, source: str) -> Any:
-    """What `yaml.safe_load` gives, unless merging and copying aliases would never end."""
+    """`yaml.safe_load`, which refuses aliases and merges that expand without bound."""
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
@@ -60,28 +60,28 @@ def _inside(node: yaml.Node) -> list[yaml.Node]:
 
 
 def plain(document: Any, source: str) -> Any:
-    """A copy of what YAML can say, as JSON data: no NaN or infinity, keys of text, aliases copied.
+    """A copy as JSON data: finite numbers, string keys, aliases copied.
 
-    Raises OpcostError, with the place, for what JSON has no word for, or too much of it.
+    Raises OpcostError, with the key, for values that JSON lacks and for too many of them.
     """
     values = count(1)
 
-    def copy(value: Any, place: tuple[str, ...]) -> Any:
+    def copy(value: Any, path: tuple[str, ...]) -> Any:
         if next(values) > _MOST_VALUES:
             raise OpcostError(_too_many(source))
-        if len(place) > _MOST_LEVELS:
+        if len(path) > _MOST_LEVELS:
             raise OpcostError(_too_deep(source))
-        where = f"{source}: {'.'.join(place) or 'top level'}"
+        where = f"{source}: {'.'.join(path) or 'top level'}"
         if isinstance(value, Mapping):
             _check_keys(value, where)
-            return {key: copy(entry, (*place, key)) for key, entry in value.items()}
+            return {key: copy(entry, (*path, key)) for key, entry in value.items()}
         if isinstance(value, list | tuple):
-            return [copy(entry, (*place, str(index))) for index, entry in enumerate(value)]
+            return [copy(entry, (*path, str(index))) for index, entry in enumerate(value)]
         if isinstance(value, float) and not math.isfinite(value):
             raise OpcostError(f"{where} is {value}: only finite numbers are allowed")
         if value is None or isinstance(value, bool | int | float):
             return value
-        return _text(str(value), where)  # a date, say, is what is written
+        return _string(str(value), where)  # a date, for example, becomes a string
 
     return copy(document, ())
 
@@ -90,12 +90,12 @@ def _check_keys(mapping: Mapping[Any, Any], where: str) -> None:
     for key in mapping:
         if isinstance(key, bool):
             raise OpcostError(
-                f"{where} has the key {str(key).lower()}: YAML reads on, yes and true, off, no and "
-                'false as that; write the name in quotes ("on"), or choose another'
+                f"{where} has the key {str(key).lower()}: YAML reads on and yes as true, off and "
+                'no as false; write the name in quotes ("on"), or choose another'
             )
         if not isinstance(key, str):
             raise OpcostError(
-                f"{where} has the key {shown(key)}: keys are texts; write it in quotes"
+                f"{where} has the key {shown(key)}: keys are strings; write it in quotes"
             )
         if not key.isprintable():
             raise OpcostError(
@@ -103,18 +103,20 @@ def _check_keys(mapping: Mapping[Any, Any], where: str) -> None:
             )
 
 
-def _text(value: str, where: str) -> str:
+def _string(value: str, where: str) -> str:
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise OpcostError(f"{where} is {shown(value)}: texts are Unicode, without null characters")
+        raise OpcostError(
+            f"{where} is {shown(value)}: strings are Unicode, without null characters"
+        )
     return value
 
 
 def _too_many(source: str) -> str:
     return (
-        f"{source} holds more than {_MOST_VALUES} values (those of an alias count wherever it is "
-        "used): it is no configuration; write its values out"
+        f"{source} holds more than {_MOST_VALUES} values (those of an alias count at each use): it "
+        "is not a configuration; write its values out"
     )
 
 
 def _too_deep(source: str) -> str:
-    return f"{source} nests values more than {_MOST_LEVELS} levels deep: it is no configuration"
+    return f"{source} nests values more than {_MOST_LEVELS} levels deep: it is not a configuration"

@@ -1,8 +1,8 @@
-"""One run at a time in a folder: a lock of the kernel's, which ends with the process that holds it.
+"""One run at a time in a folder, by a lock that the kernel releases when its holder ends.
 
-Snakemake's own lock outlives a kill, and the next run would ask for --unlock: the profiles turn it
-off. Whoever may write to the folder may have put anything in the place of the file: no link is
-followed, and what it holds is shown only if opcost may have written it.
+Snakemake's own lock outlives a kill, after which the next run needs --unlock: the profiles turn it
+off. Anybody who can write to the folder can replace the lock file: links are not followed, and its
+content is shown only if it has opcost's form.
 """
 
 import fcntl
@@ -23,14 +23,14 @@ _SHOWN = 200
 
 
 class RunLock:
-    """The lock of the current folder. The file names its holder, and nobody once it is released."""
+    """The lock of the current folder. The file names its holder, and is empty once released."""
 
     def __init__(self, path: Path = LOCK) -> None:
         self._path = path
         self._descriptor: int | None = None
 
     def hold(self, purpose: str) -> str | None:
-        """Take the lock; returns who held it last, if that process was killed.
+        """Take the lock. Returns the last holder if that process was killed.
 
         Raises OpcostError, which names the holder, if another process holds it.
         """
@@ -41,8 +41,8 @@ class RunLock:
             holder = _holder(descriptor) or "another process"
             os.close(descriptor)
             raise OpcostError(
-                f"this folder is in use by {holder}. Wait until it has ended, or end it, and run "
-                "again. A dry run (snakemake --dry-run) can be made meanwhile"
+                f"this folder is in use by {holder}. Wait for it or end it, then run again. A dry "
+                "run (snakemake --dry-run) works meanwhile"
             ) from None
         except OSError as error:  # some network file systems
             print(
@@ -58,7 +58,7 @@ class RunLock:
         return killed
 
     def close(self) -> None:
-        """Give the lock back, if it is held."""
+        """Release the lock if it is held."""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)

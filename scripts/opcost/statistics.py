@@ -1,7 +1,4 @@
-"""Estimates with their uncertainty. Pure functions over plain numbers.
-
-SciPy is imported only in functions that use it, because importing it is slow.
-"""
+"""Estimates with their uncertainty. SciPy, slow to import, is imported where it is used."""
 
 import math
 import statistics

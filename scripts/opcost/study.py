@@ -1,6 +1,6 @@
-"""The study: which models, on which targets, measured how. Plain data, checked before any work.
+"""The study: models, targets and settings, validated before any work.
 
-Nothing here imports torch: a study is read each time that Snakemake starts.
+Imports no torch: Snakemake reads the study each time it starts.
 """
 
 import ast
@@ -19,12 +19,12 @@ from opcost.plain_yaml import read_yaml
 from opcost.results_folder import RESERVED, target_folder
 
 PROTOCOL_VERSION = 4
-"""Bumped by hand when the same settings come to mean another measurement; measures all again."""
+"""Incremented when the same settings define a different measurement; all is then measured again."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where to measure: a device and its operating point."""
+    """A device and its operating point."""
 
     device: str
     threads: int
@@ -34,10 +34,7 @@ class Target:
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """What a cluster is asked for so that a target's jobs come to its kind of device.
-
-    It is no part of the conditions: where a job is sent changes no number's meaning.
-    """
+    """What a target's jobs request of a cluster; no condition, because it changes no number."""
 
     gpu_model: str | None = None
     partition: str | None = None
@@ -47,9 +44,9 @@ class ClusterRequest:
 
 @dataclass(frozen=True)
 class ExtractionSettings:
-    """What the extraction of one model may take. No part of the definition: it changes no result.
+    """Limits on the extraction of one model. Not part of the definition: they change no result.
 
-    `memory_gib` is None for nine tenths of the memory that is free when it begins.
+    `memory_gib` None means nine tenths of the memory that is free at the start.
     """
 
     timeout_s: float = 1800
@@ -90,7 +87,7 @@ class MeasurementSettings:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Everything of a study that changes what a measured number means."""
+    """All settings that change the meaning of a measured number."""
 
     target: Target
     measurement: MeasurementSettings
@@ -99,8 +96,8 @@ class Conditions:
     def to_json(self) -> str:
         """The conditions as one line of JSON, the same for equal conditions.
 
-        A setting that has a default here came later than the others. It is left out where it has
-        that value: conditions from before it existed are still equal, and measure nothing again.
+        Settings with a default here were added later. They are omitted at that value, so that
+        conditions from before they existed stay equal and nothing is measured again.
         """
         document = asdict(self)
         for name in ("target", "measurement"):
@@ -137,9 +134,9 @@ class Study:
 
 
 def load_study(config: Mapping[str, Any]) -> Study:
-    """Check a configuration and the model configs that it names.
+    """Validate a configuration and the model configs that it names.
 
-    Raises OpcostError with the place, the value found and the values allowed.
+    Raises OpcostError with the key, the value found and the values allowed.
     """
     document = checked(config, "config", "the configuration")
     for least, most in (("min_time_s", "max_time_s"), ("power_min_s", "power_max_s")):
@@ -182,7 +179,7 @@ def _check_names(targets: Iterable[str]) -> None:
 
 
 def _models(document: Mapping[str, Any]) -> dict[str, ModelDefinition]:
-    """The models named one by one, then those chosen from torchvision, with the study's seed."""
+    """The models that `models` lists, then those that `torchvision` selects, with the seed."""
     directory = Path(document["model_directory"])
     models = {name: load_model(name, directory) for name in document["models"]}
     chosen = zoo.select(**document["torchvision"]) if "torchvision" in document else {}
@@ -202,13 +199,13 @@ def _models(document: Mapping[str, Any]) -> dict[str, ModelDefinition]:
 
 
 def default_measurement() -> MeasurementSettings:
-    """The settings of a study that changes none."""
+    """The default settings."""
     properties = read_schema("config")["properties"]["measurement"]["properties"]
     return MeasurementSettings(**{name: entry["default"] for name, entry in properties.items()})
 
 
 def load_model(name: str, directory: Path) -> ModelDefinition:
-    """Read and check `directory`/`name`.yaml."""
+    """Read and validate `directory`/`name`.yaml. Raises OpcostError."""
     path = directory / f"{name}.yaml"
     if not path.is_file():
         existing = [file.stem for file in directory.glob("*.yaml")]

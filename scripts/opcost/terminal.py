@@ -1,4 +1,4 @@
-"""Standard output and error, whatever they can show and whether anybody still reads them."""
+"""Standard output and error, whatever their encoding and even after their reader has gone."""
 
 import codecs
 import io
@@ -10,14 +10,14 @@ _IN_ASCII = {"±": "+-", "µ": "u", "…": "..."}
 
 
 def show_any_text() -> None:
-    """Let standard output and error spell in ASCII what their encoding lacks: ± becomes +-."""
+    """Let standard output and error replace characters that their encoding lacks: ± by +-."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_ENCODING_ERRORS)
 
 
 def announce(line: str) -> None:
-    """Print a line about work that is done: no fault of standard output undoes the work."""
+    """Print a line about completed work, and ignore a closed or full standard output."""
     try:
         print(line)
     except OSError:
@@ -26,7 +26,7 @@ def announce(line: str) -> None:
 
 
 def flush_output() -> None:
-    """Write what standard output still holds, if it can be written."""
+    """Flush standard output, if it can be written."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -34,12 +34,12 @@ def flush_output() -> None:
 
 
 def has_descriptor_files() -> bool:
-    """Whether open files have names, `/dev/fd/N`, by which a shell hands them to a command."""
+    """Whether open files have names, `/dev/fd/N`, as process substitution in shells requires."""
     return os.path.isdir("/dev/fd")
 
 
 def drop_output() -> None:
-    """Forget standard output: what it still holds would fail once more when Python exits."""
+    """Replace standard output: flushing its buffer would fail again when Python exits."""
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open to the end
 
 

@@ -8,7 +8,7 @@ _PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 
 
 
 def seconds(value: float) -> str:
-    """A duration in the unit that suits it, to four digits."""
+    """A duration with its unit, to four digits."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if abs(value) >= scale:
             return f"{value / scale:.4g} {unit}"
@@ -16,22 +16,22 @@ def seconds(value: float) -> str:
 
 
 def joules(value: float) -> str:
-    """An energy in the unit that suits it, to four digits."""
+    """An energy with its SI prefix, to four digits."""
     return scaled(value, "J", 4)
 
 
 def duration(value: float) -> str:
-    """Seconds or minutes, as a person would say them."""
+    """Whole seconds, or minutes from 100 s."""
     return f"{value:.0f} s" if value < 100 else f"{value / 60:.0f} min"
 
 
 def counted(number: int, noun: str) -> str:
-    """The number and the noun, which adds an s to be more than one."""
+    """The number and the noun, with a plural s unless the number is 1."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """From pairs of a text and a name: each text once, with all its names."""
+    """Group pairs of a text and a name by text."""
     found: dict[str, list[str]] = {}
     for text, name in pairs:
         found.setdefault(text, []).append(name)
@@ -52,7 +52,7 @@ def with_interval(estimate: Estimate | None, show: Callable[[float], str]) -> st
 
 
 def shortened(description: str, width: int = 64) -> str:
-    """A text, such as a tuple's description, cut where it is too long for a line."""
+    """A text, such as a tuple's description, cut to fit a line."""
     return description if len(description) <= width else f"{description[: width - 3]}..."
 
 
@@ -66,7 +66,7 @@ def difference(error: Estimate | None) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Lines of a table: the first `left` columns on the left, the others on the right."""
+    """Lines of a table, with the first `left` columns aligned left and the others right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     line = "  ".join(f"%{'-' * (index < left)}{width}s" for index, width in enumerate(widths))
     return [(line % (*cells,)).rstrip() for cells in [header, *rows]]

@@ -1,4 +1,4 @@
-"""What values read from files may be: rules that hold or not, and say in words what they allow."""
+"""Rules for values read from files; each states in words what it allows."""
 
 import math
 import re
@@ -17,7 +17,7 @@ _SHORT.maxlevel = 4
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value may be. `allowed` completes the sentence "allowed is ..."."""
+    """A condition on a value. `allowed` completes the sentence "allowed is ..."."""
 
     allowed: str
     holds: Callable[[Any], bool]
@@ -45,7 +45,7 @@ def whole_number(low: int, high: float = math.inf) -> Rule:
 
 
 def text(pattern: str, allowed: str) -> Rule:
-    """A text that the pattern matches from its first to its last character."""
+    """A string that the whole pattern matches."""
     compiled = re.compile(pattern)
     return Rule(allowed, lambda value: isinstance(value, str) and bool(compiled.fullmatch(value)))
 
@@ -89,10 +89,10 @@ OBJECTS = Rule(
     "an object of objects",
     lambda value: OBJECT.holds(value) and all(map(OBJECT.holds, value.values())),
 )
-STRING = Rule("a text", lambda value: isinstance(value, str))
-TEXT = Rule("a text, not empty", lambda value: isinstance(value, str) and value != "")
+STRING = Rule("a string", lambda value: isinstance(value, str))
+TEXT = Rule("a string that is not empty", lambda value: isinstance(value, str) and value != "")
 PRINTABLE = Rule(
-    "a text of 1 to 300 printable characters",
+    "a string of 1 to 300 printable characters",
     lambda value: isinstance(value, str) and 0 < len(value) <= 300 and value.isprintable(),
 )
 
@@ -100,7 +100,7 @@ PRINTABLE = Rule(
 def check_values(
     document: Mapping[str, Any], rules: Mapping[str, Rule], source: object, remedy: str
 ) -> None:
-    """Raises OpcostError for the first key that is missing or whose value its rule forbids."""
+    """Raise OpcostError for the first key that is missing or breaks its rule."""
     for key, rule in rules.items():
         if key not in document:
             raise OpcostError(f"{source} has no {key} ({rule.allowed}): {remedy}")
@@ -111,7 +111,7 @@ def check_values(
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it, not longer than a line."""
+    """A value as messages show it, cut to fit a line."""
     return "null" if value is None else _SHORT.repr(value)
 
 

@@ -1,1 +1,1 @@
-"""What a model costs by its operators, and whether that is what it takes."""
+"""Estimates of a model's cost from its operators, compared with its measured cost."""

@@ -1,7 +1,4 @@
-"""Caveats: what a reader must know of sums over operators.
-
-The terminal's summary, `explain` and the report show these texts; none of them words its own.
-"""
+"""Caveats about sums over operators, shared by the summary, `explain` and the report."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -25,10 +22,9 @@ _MUCH_SPREAD = 0.1
 
 
 def caveats(rows: Sequence[Row], most: int = _NAMED) -> list[str]:
-    """What must be known of the sums of models on one target, each reason once.
+    """Caveats about the sums of models on one target, each reason once.
 
-    `rows` are those of the comparison. Of very many models, the `most` that a caveat matters to
-    most are named.
+    `rows` are those of the comparison. A caveat names at most `most` models, the most affected.
     """
     wide = {row["model"]: row["unconverged_tuples"] for row in rows}
     return [
@@ -37,7 +33,7 @@ def caveats(rows: Sequence[Row], most: int = _NAMED) -> list[str]:
         *_overhead(rows, most),
         *(text for quantity in COMPARED for text in _missing(rows, quantity, most)),
         *_partial(rows, most),
-        *_added_up_anyway(rows, most),
+        *_mixed_provenance(rows, most),
         *([f"Tuples with {WIDE}: {_of_models(wide, most)}."] if any(wide.values()) else []),
         *_flags(rows, most),
     ]
@@ -49,8 +45,9 @@ def _interval(spread: float | None) -> str:
     text = f"{INTERVAL}, with a spread of {spread:.1%} between replicates."
     if spread > _MUCH_SPREAD:
         text += (
-            " That is much: the machine's speed changed meanwhile, as it does where other tenants "
-            "use its memory. Delete the target's folder in results and run again when it is idle."
+            " That is large: the machine's speed changed during the study, as it does when other "
+            "tenants use its memory. Delete the target's folder in results and run again when it "
+            "is idle."
         )
     return text
 
@@ -65,15 +62,15 @@ def _overhead(rows: Sequence[Row], most: int) -> list[str]:
     )
     if rows[0]["overhead_disturbed"]:
         text += (
-            f" There was interference all the time in which {CALL_OVERHEAD} was measured, so it is "
-            "too high: delete the target's device.json and overhead_again.json in results and run "
+            f" There was interference throughout the measurement of {CALL_OVERHEAD}, so it is too "
+            "high: delete the target's device.json and overhead_again.json in results and run "
             "again on an idle machine; its rows are kept."
         )
     return [text]
 
 
 def _missing(rows: Sequence[Row], quantity: Quantity, most: int) -> list[str]:
-    """Why there is no time, and why no energy where that has another reason."""
+    """Why the quantity is null; for energy, only a reason that differs from that of time."""
     reasons = [
         (row[f"{quantity}_reason"], row["model"])
         for row in rows
@@ -92,10 +89,10 @@ def _partial(rows: Sequence[Row], most: int) -> list[str]:
     if not any(partial.values()):
         return []
     shown = _of_models(partial, most, seconds)
-    return [f"The measured operators alone take {shown}, which is no estimate."]
+    return [f"The measured operators alone take {shown}, which is not an estimate."]
 
 
-def _added_up_anyway(rows: Sequence[Row], most: int) -> list[str]:
+def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:
     told = [(row["told_differences"], row["model"]) for row in rows if row["told_differences"]]
     return [
         f"Added up anyway{_for_models(models, rows, most)}: {text}."
@@ -105,8 +102,7 @@ def _added_up_anyway(rows: Sequence[Row], most: int) -> list[str]:
 
 def _flags(rows: Sequence[Row], most: int) -> Iterable[str]:
     flagged = [(flag, row["model"]) for row in rows for flag in row["reference_flags"] or ()]
-    wholes = names_by_text(flagged)
-    for flag, models in sorted(wholes.items()):
+    for flag, models in sorted(names_by_text(flagged).items()):
         yield f"Whole models flagged {flag}: {_some(models, most)} ({explained(flag)})."
     found = {row["model"]: dict(row["flag_counts"]) for row in rows}
     for flag in sorted({flag for counts in found.values() for flag in counts}):
@@ -121,13 +117,13 @@ def _for_models(models: Sequence[str], rows: Sequence[Row], most: int) -> str:
 
 
 def _some(models: Sequence[str], most: int) -> str:
-    """The names of models, some of many."""
+    """The names of models, at most `most` of them."""
     others = [counted(len(models) - most, "other")] if len(models) > most else []
     return ", ".join([*models[:most], *others])
 
 
 def _of_models(amounts: Mapping[str, Any], most: int, show: Callable[[Any], str] = str) -> str:
-    """How much of each model, the largest amounts of many."""
+    """The amount of each model, at most the `most` largest."""
     found = {model: amount for model, amount in amounts.items() if amount}
     largest = sorted(found, key=lambda model: found[model], reverse=True)[:most]
     parts = [f"{show(found[model])} of {model}" for model in found if model in largest]

@@ -30,9 +30,9 @@ def compare_study(
     model_rows: Sequence[Row],
     manifest: Mapping[str, Mapping[str, Any]],
 ) -> Tables:
-    """Every measured model on every target. A model may have several rows, of as many measurements.
+    """Compare every measured model on every target. A model has one row for each replicate.
 
-    Operator rows have `estimate.OPERATOR_COLUMNS` at least.
+    Operator rows need at least the columns `estimate.OPERATOR_COLUMNS`.
     """
     filtered = {tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] == "filtered"}
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
@@ -46,21 +46,22 @@ def compare_study(
     for (name, target), measurements in references.items():
         model = by_name[name]
         terms = terms_of(model, rows[target], filtered)
-        place = {"model": model.model, "target": target}
+        keys = {"model": model.model, "target": target}
         estimate = ModelEstimate(model, terms)
-        comparison = place | compare(estimate, measurements)
+        comparison = keys | compare(estimate, measurements)
         tables.comparison.append(comparison)
         tables.shares.extend(
-            place | row | {"share_of_reference_time": _share(row["time_s"], comparison)}
+            keys | row | {"share_of_reference_time": _share(row["time_s"], comparison)}
             for row in operator_shares(model, estimate.addable)
         )
-        tables.modules.extend(place | row for row in module_shares(model, estimate.addable))
+        tables.modules.extend(keys | row for row in module_shares(model, estimate.addable))
     return tables
 
 
 def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any]:
-    """The comparison row of one model on one target; `references` are the whole model's rows, of
-    which the measured ones count, in the mean.
+    """The comparison row of one model on one target.
+
+    `references` are the rows of the whole model; the reference is the mean of those measured.
     """
     columns = estimate.columns()
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
@@ -106,7 +107,7 @@ def _no_energy(rows: Sequence[Row]) -> str | None:
 
 
 def _mean(rows: Sequence[Row], quantity: Quantity, spread: float | None) -> Estimate | None:
-    """The mean over measurements, each in a process of its own: their errors are independent."""
+    """The mean over replicates, whose errors are independent."""
     values = [measured_value(row, quantity, spread) for row in rows]
     known = [value for value in values if value is not None]
     if not known:
@@ -115,10 +116,10 @@ def _mean(rows: Sequence[Row], quantity: Quantity, spread: float | None) -> Esti
 
 
 def _share(part_s: float | None, comparison: Row) -> float | None:
-    """Of the whole model's time; None where operators and model are not alike."""
-    whole_s = comparison["reference_time_s"]
-    alike_enough = comparison["partial_time_s"] is not None
-    return part_s / whole_s if part_s and whole_s and alike_enough else None
+    """Share of the reference time; None if operators and model must not be added up."""
+    reference_s = comparison["reference_time_s"]
+    addable = comparison["partial_time_s"] is not None
+    return part_s / reference_s if part_s and reference_s and addable else None
 
 
 def _relative_error(

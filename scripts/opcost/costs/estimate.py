@@ -1,18 +1,16 @@
-"""What a model costs by the sum over its operators.
+"""The cost of a model, estimated as the sum over its operators.
 
-A sum is an answer only if it is complete: with a tuple missing, time and energy are null and say
-why. What could be measured is there all the same, named `partial`.
+If a tuple is missing, time and energy are null, with a reason; `partial` columns add up the others.
 
-On a processor, a call costs more than its operator's own time: the estimate adds this overhead, as
-measured for the target, at the mean power of the operators.
+On a processor, a call takes longer than its operator: the estimate adds the target's call overhead,
+at the mean power of the operators.
 
-A measurement made again later, in another process, gives another number, by more than its interval
-says: memory lies elsewhere, the machine's own speed varies. A study measures some operators twice
-to know by how much (`spread`). Intervals here hold both errors: the one within a measurement and,
-independent for each, this one.
+Replicates in other processes differ by more than the interval of one: memory lies elsewhere, the
+machine's speed varies. A study replicates some operators to estimate this `spread`. Intervals
+here include it, as an independent error of each measurement.
 """
 
-# ASSUME that all measurements reproduce as well as those that are made twice.
+# ASSUME that all measurements reproduce as well as those with replicates.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from opcost import statistics
-from opcost.costs.displacement import displaced_calls
+from opcost.costs.evicted_code import evicted_calls
 from opcost.costs.terms import Row, Term, flops_of, why_incomplete
 from opcost.rows import alike
 from opcost.rows.columns import ANSWER, OVERHEAD
@@ -37,15 +35,12 @@ OPERATOR_COLUMNS = (
     *(column.name for column in OVERHEAD),
     *alike.COLUMNS,
 )
-"""What an estimate asks of an operator's row: raw values are not among it."""
+"""The columns of operator rows that an estimate reads."""
 
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """The sum over a model's operators on one target, and what it rests on.
-
-    `terms` are the model's kernel-launching tuples, each with its row, if any.
-    """
+    """The sum over `terms`: a model's kernel-launching tuples, with their rows on one target."""
 
     model: ModelTuples
     terms: Sequence[Term]
@@ -67,12 +62,12 @@ class ModelEstimate:
 
     @cached_property
     def spread(self) -> float | None:
-        """The relative standard deviation of one measurement among others of the same."""
+        """The relative standard deviation between replicates."""
         return next((row["spread"] for row in self.rows), None)
 
     @cached_property
     def conflict(self) -> str | None:
-        """What the rows differ in that must not be added up, or None."""
+        """Why the rows must not be added up, or None."""
         return alike.conflict(self.rows)
 
     @cached_property
@@ -82,42 +77,39 @@ class ModelEstimate:
 
     @cached_property
     def time_reason(self) -> str | None:
-        """Why there is no time, or None."""
+        """Why time is null, or None."""
         return self.conflict or why_incomplete(self.terms) or self._unknown_overhead
 
     @cached_property
     def energy_reason(self) -> str | None:
-        """Why there is no energy, or None."""
+        """Why energy is null, or None."""
         return self.time_reason or next(
             (row["energy_reason"] for row in self.rows if row["energy_reason"] is not None), None
         )
 
     @cached_property
     def _unknown_overhead(self) -> str | None:
-        """Why there is no sum of a database that does not say what calls cost on its processor."""
+        """Why a database of a processor without call overhead gives no sum, or None."""
         row = next(iter(self.rows), None)
         if row is None or row["call_overhead_s"] is not None or not alike.host_sets_pace(row):
             return None
         return (
-            f"the database does not say what calls cost on target {row['target']} beyond their "
-            f"operators, as those of opcost.schema_version 1 to 4. Run the study again where it "
-            "was measured: its rows are kept, and what calls cost is added"
+            f"the database has no call overhead of target {row['target']}, as with "
+            "opcost.schema_version 1 to 4. Run the study again where it was measured: its rows are "
+            "kept, and the call overhead is added"
         )
 
     @cached_property
     def overhead(self) -> dict[str, tuple[int, Estimate]]:
-        """How many calls of each kind, and what each costs beyond its operator.
-
-        Empty where the device, not its host, sets the pace.
-        """
+        """Kind of call -> number of calls, overhead of each; empty if the host runs ahead."""
         row = next(iter(self.rows), None)
         if row is None or row["call_overhead_s"] is None:
             return {}
-        displaced = displaced_calls(self.model, row["core_cache_bytes"])
+        evicted = evicted_calls(self.model, row["core_cache_bytes"])
         views = len(self.model.calls) - self.calls
         counts = {
-            "call": self.calls - displaced + views,
-            "displaced_call": displaced,
+            "call": self.calls - evicted + views,
+            "displaced_call": evicted,
             "view_call": views,
         }
         return {
@@ -128,21 +120,21 @@ class ModelEstimate:
 
     @cached_property
     def operators_time(self) -> Estimate | None:
-        """Seconds of an iteration, those of the operators alone."""
+        """Seconds of the operators in one iteration."""
         if self.time_reason is not None:
             return None
         return statistics.weighted_sum(self._weighted(TIME))
 
     @cached_property
     def time(self) -> Estimate | None:
-        """Seconds of an iteration."""
+        """Seconds of one iteration."""
         if self.operators_time is None:
             return None
         return statistics.weighted_sum([(1, self.operators_time), *self.overhead.values()])
 
     @cached_property
     def energy(self) -> Estimate | None:
-        """Gross joules of an iteration."""
+        """Gross joules of one iteration."""
         if self.energy_reason is not None or self.operators_time is None or self.time is None:
             return None
         operators = statistics.weighted_sum(self._weighted(ENERGY))
@@ -152,7 +144,7 @@ class ModelEstimate:
         return statistics.weighted_sum([(stretch, operators)])
 
     def columns(self) -> dict[str, Any]:
-        """All of it as columns of the comparison's schema."""
+        """The estimate as columns of the comparison."""
         calls, measured = self.calls, self.measured
         return {
             **TIME.of("estimate").columns(self.time),
@@ -190,7 +182,7 @@ class ModelEstimate:
 
 
 def measured_value(row: Row, quantity: Quantity, spread: float | None) -> Estimate | None:
-    """What a row has of a quantity, its interval widened by the spread."""
+    """A quantity of a row, its interval widened by the spread."""
     estimate = quantity.read(row)
     return estimate and estimate.widened(spread or 0.0)
 

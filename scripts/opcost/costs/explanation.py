@@ -1,4 +1,4 @@
-"""What a model costs on each target of a database, by the operators that were measured there."""
+"""The estimated cost of a model on each target of a database."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from opcost.tuples.model_tuples import ModelTuples
 class Explanation:
     """A model's cost on one target of one database.
 
-    `conditions_id` tells targets of one name apart in a merged database; others have none.
+    `conditions_id` distinguishes targets of one name in a merged database; it is None in others.
     """
 
     database: Path
@@ -32,7 +32,7 @@ class Explanation:
 
     @property
     def device_name(self) -> str | None:
-        """The device's model, if any of the tuples was measured."""
+        """The device's product name, if any of the tuples was measured."""
         return next((row["device_name"] for row in self.estimate.rows), None)
 
     @property
@@ -43,7 +43,7 @@ class Explanation:
 
     @cached_property
     def compared(self) -> dict[str, Any]:
-        """The columns that a comparison would have of the estimate, without a whole model."""
+        """The columns of a comparison that need no reference."""
         return {
             "model": self.estimate.model.model,
             **self.estimate.columns(),
@@ -53,25 +53,25 @@ class Explanation:
         }
 
     def operators(self) -> list[dict[str, Any]]:
-        """The cost by operator, costliest first, views last."""
+        """The cost by operator, largest first, views last."""
         return operator_shares(self.estimate.model, self.estimate.addable)
 
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
-        """The cost by module path, cut after `depth` names if given, costliest first."""
+        """The cost by module path, cut after `depth` names if given, largest first."""
         return module_shares(self.estimate.model, self.estimate.addable, depth)
 
     def tuples(self) -> list[dict[str, Any]]:
         """A row of `schemas.EXPLANATION` for each tuple that launches a kernel."""
-        place = {
+        keys = {
             "model": self.estimate.model.model,
             "target": self.target,
             "conditions_id": self.conditions_id,
             "device_name": self.device_name,
         }
-        return [place | _tuple_row(term) for term in self.estimate.terms]
+        return [keys | _tuple_row(term) for term in self.estimate.terms]
 
     def to_document(self) -> dict[str, Any]:
-        """All of it as JSON data."""
+        """The explanation as JSON data."""
         columns = self.estimate.columns()
         return {
             "database": str(self.database),
@@ -93,10 +93,10 @@ class Explanation:
 def explain(
     model: ModelTuples, databases: Sequence[Path], targets: Collection[str] = ()
 ) -> list[Explanation]:
-    """What a model costs on every target of these databases, or on those of these names.
+    """The cost of a model on every target of the databases, or on the named `targets`.
 
-    The operators of a model are never summed over two targets, nor over two sets of conditions.
-    Raises OpcostError for a file that is no database, and for a target that none of them has.
+    Operators of different targets or conditions are never added up. Raises OpcostError for a file
+    that is not a database, and for a target that none of them has.
     """
     found = []
     known: set[str] = set()
@@ -115,7 +115,7 @@ def explain(
 
 
 def _groups(table: pa.Table) -> list[tuple[str, str | None]]:
-    """Targets; in a merged database, with each of the conditions that they were measured under."""
+    """The targets of a database; of a merged one, each target with each of its conditions."""
     if "conditions_id" not in table.column_names:
         return [(target, None) for target in table["target"].unique().to_pylist()]
     pairs = table.group_by(["target", "conditions_id"], use_threads=False).aggregate([])
@@ -126,7 +126,7 @@ def _groups(table: pa.Table) -> list[tuple[str, str | None]]:
 def _rows(
     table: pa.Table, target: str, conditions_id: str | None, model: ModelTuples
 ) -> dict[str, Row]:
-    """The rows of a group that the model needs, by tuple id."""
+    """Tuple id -> the model's row in a group."""
     wanted = pc.and_(
         pc.equal(table["target"], target),
         pc.is_in(table["tuple_id"], pa.array(model.by_id, pa.string())),

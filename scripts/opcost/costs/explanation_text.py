@@ -1,4 +1,4 @@
-"""What a model costs, as a person reads it."""
+"""The explanation of a model's cost as text."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ def as_text(
     depth: int | None,
     config: Path | None = None,
 ) -> str:
-    """The answer: the model, a table of the targets, and for each target where the cost goes.
+    """The model, a table of targets, and for each target the cost by operator and module.
 
-    `top` operators, modules and tuples are listed; modules are cut after `depth` names. `config` is
-    the model config that the model was read from, if it was.
+    Lists the `top` operators and modules; module paths are cut after `depth` names. `config` is the
+    model config that the model was read from, if any.
     """
     parts = [_model_line(model)]
     if explanations:
@@ -104,7 +104,7 @@ def _module(row: Mapping[str, Any]) -> str:
 def _costs(
     title: str, rows: Sequence[Mapping[str, Any]], name: Any, total_s: float, top: int
 ) -> list[str]:
-    """The costliest rows; those that are not measured in full come last and have no time."""
+    """A table of the `top` rows; those not fully measured come last and have no time."""
     cells = [
         [
             name(row),

@@ -1,4 +1,4 @@
-"""The comparison as a picture."""
+"""The comparison as a figure."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from opcost.tuples.operator_tuple import short_name
 
 Row = Mapping[str, Any]
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart.
+# The palette of Okabe and Ito (2008), which colour-blind readers can distinguish.
 _PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 _OTHERS = ("other operators", "#BBBBBB")
 _OVERHEAD = (CALL_OVERHEAD, "#E4E4E4")
-_WHOLE = ("whole model", "#444444")
+_REFERENCE = ("whole model", "#444444")
 _BAR = 0.36
 _ERROR_BARS = {"fmt": "none", "ecolor": "black", "capsize": 3, "elinewidth": 1}
 
@@ -28,9 +28,8 @@ _ERROR_BARS = {"fmt": "none", "ecolor": "black", "capsize": 3, "elinewidth": 1}
 def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
     """Write the figure (SVG): each model's operators, stacked, above the whole model.
 
-    A row of panels for each target: time, with call overhead, and, where any was measured,
-    energy. Error bars are 95 % intervals. A stack that is not complete says how many of its tuples
-    it holds.
+    A row of panels for each target: time, with call overhead, and energy if any was measured. Error
+    bars are 95 % intervals. An incomplete stack is labelled with its number of tuples.
     """
     targets = list(dict.fromkeys(row["target"] for row in comparison)) or ["nothing measured"]
     quantities = [(TIME, "time per iteration (ms)")]
@@ -69,10 +68,10 @@ def _panel(axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity
         if row["measured_tuples"] < row["tuples"]:
             note = f" {row['measured_tuples']} of {row['tuples']} tuples"
             axes.text(end, upper, note, va="center", fontsize=8)
-    whole = quantity.of("reference")
-    wholes = [(row[whole.value] or 0.0) * 1e3 for row in comparison]
-    axes.barh(below, wholes, _BAR, color=_WHOLE[1], label=_WHOLE[0])
-    _error_bars(axes, below, comparison, whole)
+    reference = quantity.of("reference")
+    widths = [(row[reference.value] or 0.0) * 1e3 for row in comparison]
+    axes.barh(below, widths, _BAR, color=_REFERENCE[1], label=_REFERENCE[0])
+    _error_bars(axes, below, comparison, reference)
     axes.set_yticks(range(len(comparison)), [row["model"] for row in comparison])
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
@@ -80,7 +79,7 @@ def _panel(axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity
 
 
 def _layers(shares: Sequence[Row], column: str) -> list[tuple[str, str, dict[str, float]]]:
-    """(name, colour, value by model) of each operator of the stack; the smallest are joined."""
+    """(name, colour, value by model) of each layer of the stack; the smallest share one."""
     totals: dict[str, float] = defaultdict(float)
     for row in shares:
         totals[row["operator"]] += row[column] or 0.0
@@ -106,6 +105,6 @@ def _error_bars(
         if row[quantity.low] is not None
     ]
     if bars:
-        places, values, lows, highs = np.array(bars).T
+        heights, values, lows, highs = np.array(bars).T
         margins = [values - lows, highs - values]
-        axes.errorbar(values, places, xerr=margins, **_ERROR_BARS)
+        axes.errorbar(values, heights, xerr=margins, **_ERROR_BARS)

@@ -1,4 +1,4 @@
-"""A model as people name one on the command line."""
+"""Models, inputs and arguments as named on the command line."""
 
 import json
 import re
@@ -28,15 +28,15 @@ def find_model(
     dtype: str = "float32",
     memory_format: str = "contiguous",
 ) -> tuple[ModelDefinition, Path | None]:
-    """What a model is, and the folder in which to look for its code first.
+    """The definition of a model, and the folder to search first for its code.
 
-    `name` is a torchvision model (at its official inputs of `batch_size` if no `inputs` are given),
-    a model config (a path that ends in .yaml; nothing else may be given then), or
-    `package.module:factory` or `FILE.py:factory` with inputs. Raises OpcostError for anything else.
+    `name` is a torchvision model (by default with its official inputs at `batch_size`), the path of
+    a model config (.yaml, without other arguments), or `package.module:factory` or
+    `FILE.py:factory` with inputs. Raises OpcostError for anything else.
     """
     if dtype not in _MODEL_DTYPES:
         raise OpcostError(
-            f"{dtype!r} is no type of parameters. Allowed: {', '.join(_MODEL_DTYPES)}"
+            f"{dtype!r} is not a dtype of parameters. Allowed: {', '.join(_MODEL_DTYPES)}"
         )
     if is_config(name):
         return _from_config(Path(name), bool(inputs or arguments) or batch_size != 1)
@@ -48,7 +48,7 @@ def find_model(
     if ":" in name:
         if not inputs:
             raise OpcostError(
-                f"the inputs of {name} are not known: give each with --input, such as "
+                f"the inputs of {name} are unknown: give each with --input, such as "
                 "--input 1x3x224x224 or --input '8x128:int64<30522' (tokens below 30522)"
             )
         factory, folder = _factory(name)
@@ -57,45 +57,45 @@ def find_model(
     if zoo.family(name) is None:
         models = [model for family in zoo.official_inputs().values() for model in family]
         raise OpcostError(
-            f"{name!r} is no torchvision model, no config file (NAME.yaml) and no factory "
+            f"{name!r} is not a torchvision model, a config file (NAME.yaml) or a factory "
             f"(package.module:callable). {closest(name, models)}".strip()
         )
     if inputs:
         return ModelDefinition(name, tuple(inputs), model=name, **given), None
     [official] = zoo.select(list(zoo.official_inputs()), [name], batch_size).values()
-    # Weights fix arguments such as num_classes: with arguments, as with inputs, there are none.
+    # Weights fix arguments such as num_classes: with arguments or inputs, use no weights.
     return replace(official, zoo=not arguments, **given), None
 
 
 def is_config(name: str) -> bool:
-    """Whether a model is named by its config file."""
+    """Whether `name` is a path of a model config."""
     return name.endswith((".yaml", ".yml"))
 
 
 def parse_input(text: str) -> InputSpec:
-    """`8x3x224x224`, `8x128:int64`, or `8x128:int64<30522` for integers below that.
+    """Parse `8x3x224x224`, `8x128:int64`, or `8x128:int64<30522` for integers below 30522.
 
     Raises OpcostError for anything else.
     """
     match = _INPUT.fullmatch(text)
     if match is None or (match[2] is not None and match[2] not in _DTYPES):
         raise OpcostError(
-            f"{text!r} is no input: give its sizes, and a type if it is not the model's, such as "
-            f"1x3x224x224 or 8x128:int64<30522. Types: {', '.join(_DTYPES)}"
+            f"{text!r} is not an input: give its shape, and a dtype if it is not the model's, such "
+            f"as 1x3x224x224 or 8x128:int64<30522. Dtypes: {', '.join(_DTYPES)}"
         )
     shape = tuple(map(int, match[1].split("x")))
     if 0 in shape or (match[3] is not None and int(match[3]) == 0):
         raise OpcostError(
-            f"{text!r} is no input: sizes, and what integers stay below, are 1 or more"
+            f"{text!r} is not an input: sizes and the upper limit of integers must be 1 or more"
         )
     return InputSpec(shape, match[2], int(match[3]) if match[3] else None)
 
 
 def parse_argument(text: str) -> tuple[str, Any]:
-    """`NAME=VALUE`, the value being JSON or else text. Raises OpcostError without a `=`."""
+    """Parse `NAME=VALUE`, where VALUE is JSON or else a string. Raises OpcostError without `=`."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise OpcostError(f"{text!r} is no argument: give NAME=VALUE, such as width=64")
+        raise OpcostError(f"{text!r} is not an argument: give NAME=VALUE, such as width=64")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -103,19 +103,19 @@ def parse_argument(text: str) -> tuple[str, Any]:
 
 
 def study_lines(definition: ModelDefinition, config: Path | None = None) -> tuple[str, str]:
-    """How a study names this model: what to do, and the YAML to do it with.
+    """How to add this model to a study: an instruction, and the YAML to insert.
 
-    `config` is the model config that it was read from, if it was.
+    `config` is the model config that it was read from, if any.
     """
     if config is not None:
         chosen: dict[str, Any] = {"models": [config.stem]}
         if config.parent != _DEFAULT_MODELS:
             chosen["model_directory"] = str(config.parent)
-        return "have this in config/config.yaml", _yaml(chosen)
+        return "write this in config/config.yaml", _yaml(chosen)
     if definition.zoo:
         batch_size = 1 if definition.inputs_in_list else definition.inputs[0].shape[0]
         chosen = {"names": [definition.model], "batch_size": batch_size}
-        return "have this in config/config.yaml", _yaml({"torchvision": chosen})
+        return "write this in config/config.yaml", _yaml({"torchvision": chosen})
     document: dict[str, Any] = {
         key: value
         for key in ("model", "factory", "arguments")
@@ -134,7 +134,7 @@ def study_lines(definition: ModelDefinition, config: Path | None = None) -> tupl
         for spec in definition.inputs
     ]
     name = definition.name
-    task = f"have this in config/models/{name}.yaml, and {name} in `models` of config/config.yaml"
+    task = f"write this in config/models/{name}.yaml, and {name} in `models` of config/config.yaml"
     return task, _yaml(document)
 
 
@@ -157,5 +157,5 @@ def _yaml(document: Any) -> str:
 
 def _from_config(path: Path, more_given: bool) -> tuple[ModelDefinition, Path]:
     if more_given:
-        raise OpcostError(f"{path} says what its inputs and arguments are: give no others")
+        raise OpcostError(f"{path} defines inputs and arguments: give no others")
     return load_model(path.stem, path.parent), path.parent

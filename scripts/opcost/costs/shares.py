@@ -1,4 +1,4 @@
-"""Where a model's cost goes: by operator, and by module."""
+"""A model's cost by operator and by module."""
 
 import math
 from collections import defaultdict
@@ -10,7 +10,7 @@ from opcost.tuples.model_tuples import ModelTuples
 
 
 def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str, Any]]:
-    """A model's cost by operator, costliest first, views last."""
+    """A model's cost by operator, largest first, views last."""
     groups: dict[str, list[Term]] = defaultdict(list)
     for term in terms:
         groups[term.record.operator_tuple.operator].append(term)
@@ -24,18 +24,18 @@ def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str,
 def module_shares(
     model: ModelTuples, terms: Sequence[Term], depth: int | None = None
 ) -> list[dict[str, Any]]:
-    """A model's cost by the module in which its operators are called, costliest first.
+    """A model's cost by the module that calls its operators, largest first.
 
-    With `depth`, a module stands for all that it contains below so many names of its path; then no
-    class is stated.
+    With `depth`, paths are cut after that many names, modules of one path are added up, and the
+    class is None.
     """
     by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
     ids = list(model.by_id)
     calls: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for index, path, kind in model.calls:
         if ids[index] in by_id:
-            place = (path, kind) if depth is None else (".".join(path.split(".")[:depth]), None)
-            calls[place][ids[index]] += 1
+            module = (path, kind) if depth is None else (".".join(path.split(".")[:depth]), None)
+            calls[module][ids[index]] += 1
     return _costliest_first(
         [
             {

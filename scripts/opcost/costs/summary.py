@@ -1,4 +1,4 @@
-"""The comparison as people read it: a page of text."""
+"""The comparison as a page of text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _COSTLIEST = 5
 def summarise(
     comparison: Sequence[Row], shares: Sequence[Row], refused: Mapping[str, str] | None = None
 ) -> str:
-    """The comparison of every target as text, and which models were refused for which reason."""
+    """The comparison of every target as text, followed by the refused models and the reasons."""
     targets = dict.fromkeys(row["target"] for row in comparison)
     parts = [
         _target_summary(

@@ -1,4 +1,4 @@
-"""A model's operators, joined with what was measured of them."""
+"""A model's operator tuples, joined with their measurements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Term:
         return self.row is not None and self.row["status"] == "ok"
 
     def called(self, calls: int) -> Self:
-        """The same tuple, called that often."""
+        """The same tuple with another number of calls."""
         return replace(self, calls=calls)
 
 
@@ -42,7 +42,7 @@ def terms_of(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) ->
 
 
 def why_incomplete(terms: Sequence[Term]) -> str | None:
-    """Why the sum is not an answer, or None if every tuple is measured."""
+    """Why the sum is incomplete, or None if every tuple is measured."""
     missing = [term for term in terms if not term.measured]
     if not missing:
         return None

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost import workers
-from opcost.arrow import leave_pandas_out
+from opcost.arrow import skip_pandas_import
 from opcost.workers.child import run_child
 from opcost.workers.folder import listen
 
@@ -141,7 +141,7 @@ def import_everything() -> None:
         importlib.import_module(module)
     import torch
 
-    leave_pandas_out()
+    skip_pandas_import()
     assert not torch.cuda.is_initialized(), "a forked process could not use the GPU"
 
 
