@@ -170,7 +170,7 @@ def test_a_gpu_that_is_lost_leaves_no_energy_and_a_reason(trial, at_s):
     ("gain", "reason"),
     [
         (0, "the meter reads 0 W under load"),
-        (1e4, r"the meter reads [\d.e+]+ W, which is no power of a device"),
+        (1e4, r"the meter reads [\d.e+]+ W, which no device draws"),
         (5, r"the meter reads [\d.]+ W, more than 2 times the power limit of 700 W"),
     ],
     ids=["zero", "garbage", "above the limit"],

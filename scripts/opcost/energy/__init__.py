@@ -1,1 +1,1 @@
-"""Power and energy: meters and their sensors, and the phase of a trial that measures power."""
+"""Power and energy: meters, their sensors, and the power phase of a trial."""

@@ -1,10 +1,10 @@
-"""What the power sensor of a device is like, measured on the device.
+"""Measure the properties of a device's power sensor.
 
     idle, no context | idle | random load | steady load | counter: rarely, often, rarely | idle
                             | refresh, averaging, lag, rise
                                           | noise, temperature slope
 
-What cannot be found out is null, and `reasons` says why.
+Properties that cannot be determined are null, with the cause in `reasons`.
 """
 
 import random
@@ -44,10 +44,10 @@ def characterise(
     clock: Clock = SYSTEM_CLOCK,
     idle_without_context_w: float | None = None,
 ) -> Document:
-    """What the meter's sensor is like, as the document of a sensor file: times in s, powers in W.
+    """The properties of the meter's sensor as the document of a sensor file, in s and W.
 
-    `idle_without_context_w` was read before anything ran on the device. Raises MeterUnavailable
-    when the meter gives out.
+    `idle_without_context_w` was read before anything ran on the device. Raises MeterUnavailable if
+    the meter fails.
     """
     reasons: dict[str, str] = dict(meter.missing)
     if idle_without_context_w is None:
@@ -66,9 +66,9 @@ def characterise(
 
 
 def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK) -> float:
-    """Mean power of the resting device, in watts, after some seconds of rest."""
+    """Mean power of the idle device in watts, after some idle seconds."""
     clock.sleep(_SETTLE_S)
-    meter.power_w()  # of a meter that reads since last, the rest begins here
+    meter.power_w()  # with `reads_since_last`, the next reading covers idle time only
     powers_w = []
     end_s = clock.now_s() + _IDLE_S
     while clock.now_s() < end_s:
@@ -80,9 +80,9 @@ def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK) -> float:
 def _responses(
     meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]
 ) -> dict[str, Document]:
-    """Refresh period, averaging window, lag and rise time of each reading, by a random load."""
+    """Refresh period, averaging window, lag and rise time of each reading, from a random load."""
     if meter.reads_since_last:
-        reasons[f"{meter.name}.rise_s"] = "a counter's steps are too coarse to show it"
+        reasons[f"{meter.name}.rise_s"] = "the counter's steps are too coarse to determine it"
         known = asdict(meter.assumed)
         names = ("refresh_s", "averaging_s", "lag_s", "rise_s", "correlated_share")
         return {meter.name: {name: known[name] for name in names}}
@@ -111,12 +111,12 @@ def _responses(
         if refresh_s is None:
             reasons[f"{name}.refresh_s"] = f"the reading hardly changed within {_RANDOM_S:g} s"
         elif response is None:
-            reasons[f"{name}.averaging_s"] = "the reading does not follow the load as a mean would"
+            reasons[f"{name}.averaging_s"] = "the reading is not a moving average of the load"
     return found
 
 
 def _random_load(load: Load, clock: Clock, poll: Callable[[], None]) -> list[tuple[float, float]]:
-    """Switch the load on and off at random for some seconds; when it was on."""
+    """Switch the load on and off at random for some seconds. Returns the intervals when on."""
     generator = random.Random(0)
     busy = []
     end_s = clock.now_s() + _RANDOM_S
@@ -142,7 +142,7 @@ def _random_load(load: Load, clock: Clock, poll: Callable[[], None]) -> list[tup
 def _steady(
     meter: Meter, load: Load, clock: Clock, document: Document, reasons: dict[str, str]
 ) -> float | None:
-    """Noise of the meter's own reading under a steady load; watts per kelvin while it warms up."""
+    """Add the noise of the meter's reading under a steady load. Returns W/K during warm-up."""
     reading = document["readings"][meter.name]
     refresh_s = reading["refresh_s"] or meter.assumed.refresh_s
     sampler = Sampler(meter, replace(meter.assumed, refresh_s=refresh_s), load, clock)
@@ -179,7 +179,7 @@ def _steady(
 
 
 def _counter(meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]) -> Document:
-    """Period of the energy counter's steps, and what is lost when it is read often."""
+    """Period of the energy counter's steps, and the share lost when it is read often."""
     if meter.counter_j() is None:
         reasons["counter.refresh_s"] = meter.missing.get("energy counter", "there is no counter")
         return {"refresh_s": None, "frequent_reads_lose": None, "frequent_reads_change": None}
@@ -211,7 +211,7 @@ def _counter(meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]) ->
 
 
 def _steps(times_s: list[float], joules: list[float]) -> list[tuple[float, float]]:
-    """(when first seen, joules) of the counter's steps; what a read itself takes off is none."""
+    """(when first seen, joules) of the counter's steps, without small changes that reads cause."""
     rises = np.diff(joules)
     least = rises.max(initial=0.0) / 4
     return [(times_s[i + 1], joules[i + 1]) for i in np.flatnonzero(rises > least)]
@@ -225,5 +225,5 @@ def _counted_w(meter: Meter, sampler: Sampler, clock: Clock) -> float:
 
 def _joules(meter: Meter) -> float:
     counter_j = meter.counter_j()
-    assert counter_j is not None, "a counter that was there raises when it has gone"
+    assert counter_j is not None, "a counter that disappears raises MeterUnavailable"
     return counter_j

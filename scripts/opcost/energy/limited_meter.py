@@ -1,4 +1,4 @@
-"""A meter that must answer: a driver may hang, and nothing within its process can end that."""
+"""A meter with a time limit: a driver may hang in a way that its own process cannot interrupt."""
 
 import signal
 from collections.abc import Callable, Mapping
@@ -8,16 +8,16 @@ from typing import TypeVar
 from opcost.energy.meter import DeviceState, Meter
 
 _LONGEST_S = 20.0
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 def open_limited(open_meter: Callable[[], Meter]) -> "LimitedMeter":
-    """Open a meter that must answer, and soon. Raises what `open_meter` raises."""
-    return LimitedMeter(_soon(open_meter))
+    """Open a meter within the time limit. Raises what `open_meter` raises."""
+    return LimitedMeter(_limited(open_meter))
 
 
 class LimitedMeter(Meter):
-    """Another meter, each reading of which must come soon."""
+    """Another meter, with a time limit on each reading."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -27,24 +27,24 @@ class LimitedMeter(Meter):
         self.reads_since_last = meter.reads_since_last
 
     def power_w(self) -> float:
-        """As the other meter reads it."""
-        return _soon(self._meter.power_w)
+        """That of the other meter."""
+        return _limited(self._meter.power_w)
 
     def counter_j(self) -> float | None:
-        """As the other meter counts it."""
-        return _soon(self._meter.counter_j)
+        """That of the other meter."""
+        return _limited(self._meter.counter_j)
 
     def state(self) -> DeviceState:
-        """As the other meter knows it."""
-        return _soon(self._meter.state)
+        """That of the other meter."""
+        return _limited(self._meter.state)
 
     def readings(self) -> Mapping[str, Callable[[], float]]:
         """Those of the other meter."""
-        return {name: partial(_soon, read) for name, read in self._meter.readings().items()}
+        return {name: partial(_limited, read) for name, read in self._meter.readings().items()}
 
 
-def _soon(read: Callable[[], _Answer]) -> _Answer:
-    """What `read` gives; SIGALRM ends this process, which another one outlives, if it hangs."""
+def _limited(read: Callable[[], _Result]) -> _Result:
+    """Call `read`. If it hangs, SIGALRM ends this process, which another process supervises."""
     signal.setitimer(signal.ITIMER_REAL, _LONGEST_S)
     try:
         return read()

@@ -1,4 +1,4 @@
-"""What keeps a device busy while its power is measured, and the clock that goes with it."""
+"""The load whose power is measured, and the clock that times it."""
 
 import time
 from collections.abc import Callable
@@ -9,10 +9,10 @@ class Clock(Protocol):
     """A monotonic clock, in seconds."""
 
     def now_s(self) -> float:
-        """Seconds since some fixed moment."""
+        """Seconds since a fixed moment."""
 
     def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Wait that long."""
 
 
 class SystemClock:
@@ -31,7 +31,7 @@ SYSTEM_CLOCK = SystemClock()
 
 
 Done = Callable[[], bool]
-"""Whether the device has finished work that was started."""
+"""Tells whether the device has finished the work that was started."""
 
 
 class Load(Protocol):
@@ -42,4 +42,4 @@ class Load(Protocol):
         """Seconds per iteration."""
 
     def start(self, iterations: int) -> Done:
-        """Start that many iterations, if the device allows without waiting for them."""
+        """Start that many iterations, without waiting for them if the device is asynchronous."""

@@ -1,8 +1,4 @@
-"""What meters of power and energy have in common.
-
-Only `nvml` and `rapl` talk to hardware. Raw readings (milliwatts, microjoules, nanoseconds) become
-watts, joules and seconds there, once.
-"""
+"""The interface of power meters, in watts, joules and seconds."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -12,20 +8,20 @@ from pathlib import Path
 from opcost.energy.sensor import Sensor, read_sensor
 
 _MOST_W = 100_000
-"""ASSUME no single device draws more: a driver that answers at random mostly does."""
+"""ASSUME no single device draws more; most random values from a faulty driver do."""
 
 
 class MeterUnavailable(Exception):
-    """Why power cannot be measured here; an answer, not an error."""
+    """Power cannot be measured here; the message is recorded as the reason."""
 
 
 @dataclass(frozen=True)
 class DeviceState:
-    """How a device is, at one moment. What it does not tell is None; `missing` says why.
+    """The state of a device at one moment. Unknown values are None, with the cause in `missing`.
 
-    The throttle times are cumulative since the driver was loaded: held below its clock by the power
-    limit, by temperature, by the power brake. `other_processes` counts compute processes on the
-    device that are not this one; `utilisation` is a share of the last sampling period.
+    `power_capped_s` (power limit), `thermal_throttle_s` and `brake_throttle_s` are cumulative since
+    the driver was loaded. `other_processes` counts compute processes on the device except this one;
+    `utilisation` is a share of the last sampling period.
     """
 
     sm_clock_mhz: float | None = None
@@ -42,11 +38,11 @@ class DeviceState:
 
 
 class Meter(ABC):
-    """The power sensor of one device, with an energy counter beside it where there is one.
+    """The power sensor of one device, and its energy counter if it has one.
 
-    `name` says which reading it is, `assumed` what is taken for granted about it where it has not
-    been characterised, `missing` why a quantity is None. A meter `reads_since_last` where it has
-    only a counter: each power is then the mean since the reading before.
+    `name` identifies the reading, `assumed` holds the sensor's properties without characterisation,
+    `missing` the reasons for quantities that are None. With `reads_since_last` the meter has only a
+    counter, and each power is the mean since the previous reading.
     """
 
     name: str
@@ -60,27 +56,27 @@ class Meter(ABC):
 
     @abstractmethod
     def counter_j(self) -> float | None:
-        """Energy since some fixed moment, in joules, or None without a counter.
+        """Energy in joules since a fixed moment, or None without a counter.
 
-        Raises MeterUnavailable when a counter that was there has gone.
+        Raises MeterUnavailable if the counter has disappeared.
         """
 
     @abstractmethod
     def state(self) -> DeviceState:
-        """Clocks, temperature, limits and company. Raises MeterUnavailable when the device left."""
+        """Clocks, temperature, limits, other processes. Raises MeterUnavailable."""
 
     @abstractmethod
     def readings(self) -> Mapping[str, Callable[[], float]]:
-        """Every power reading that the device has, by name, the meter's own among them."""
+        """Name -> function for every power reading of the device, including the meter's own."""
 
 
 def plausible_w(power_w: float) -> float:
-    """The power, if it can be one. Raises MeterUnavailable."""
+    """The power, unchanged. Raises MeterUnavailable if no device can draw it."""
     if not 0 <= power_w <= _MOST_W:
-        raise MeterUnavailable(f"the meter reads {power_w:g} W, which is no power of a device")
+        raise MeterUnavailable(f"the meter reads {power_w:g} W, which no device draws")
     return power_w
 
 
 def sensor_of(meter: Meter, path: Path | None) -> Sensor:
-    """What is known of a meter's sensor by the file `path`; what is assumed without one."""
+    """The sensor as characterised in the file `path`, or as assumed without one."""
     return meter.assumed if path is None else read_sensor(path, meter.name, meter.assumed)

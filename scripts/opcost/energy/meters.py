@@ -1,7 +1,4 @@
-"""Which meter a kind of device has: a registry.
-
-A further meter is a module with a subclass of `Meter`, and an entry here.
-"""
+"""The registry of meters. A new meter is a module with a subclass of `Meter` and an entry here."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -12,24 +9,24 @@ from opcost.energy.rapl import RaplMeter
 
 
 class _Entry(NamedTuple):
-    """How to open the meter of the device with a UUID; how to know its UUID by its number, where
-    opening the device changes the power that it draws when idle."""
+    """How to open a meter by the device's UUID, and how to find the UUID by the device's number
+    where opening the device would change its idle power."""
 
     open: Callable[[str | None], Meter]
     uuid: Callable[[str], str] | None = None
 
 
 def open_meter(kind: str, uuid: str | None) -> Meter:
-    """The meter of a device of that kind. Raises MeterUnavailable with the reason for none."""
+    """The meter of a device. Raises MeterUnavailable if there is none."""
     if kind not in _METERS:
         raise MeterUnavailable(f"no energy sensor is supported for devices of kind {kind}")
     return _METERS[kind].open(uuid)
 
 
 def untouched_uuid(kind: str, number: str) -> str | None:
-    """The UUID of a device that this process has not opened.
+    """The UUID of a device, found without opening it.
 
-    None for a kind that draws the same power whether it is opened or not. Raises MeterUnavailable.
+    None for a kind whose idle power does not depend on that. Raises MeterUnavailable.
     """
     entry = _METERS.get(kind)
     return entry.uuid(number) if entry and entry.uuid else None
@@ -39,7 +36,7 @@ def _nvml(uuid: str | None) -> Meter:
     from opcost.energy.nvml import NvmlMeter  # only where there is a GPU
 
     if uuid is None:
-        raise MeterUnavailable("the GPU has no UUID by which NVML could find it")
+        raise MeterUnavailable("the GPU has no UUID, by which NVML finds it")
     return NvmlMeter(uuid)
 
 

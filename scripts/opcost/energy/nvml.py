@@ -15,24 +15,24 @@ from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_
 from opcost.energy.sensor import Sensor
 
 GAIN_UNCERTAINTY = 0.05
-"""Relative; NVIDIA states +-5 %, and arXiv 2312.02741 found gains of up to that much off."""
+"""Relative; NVIDIA states +-5 %, and arXiv 2312.02741 measured gain errors of up to 5 %."""
 
 _SW_THERMAL, _HW_THERMAL, _BRAKE = 269, 270, 271
 _POWER_CAP = pynvml.NVML_FI_DEV_PERF_POLICY_POWER
 
 _INSTANT = Sensor(refresh_s=0.1, averaging_s=0.1, gain_uncertainty=GAIN_UNCERTAINTY)
-"""ASSUME the slowest refresh known of A100, H100 and Ada cards (arXiv 2312.02741, table 2)."""
+"""ASSUME the slowest known refresh of A100, H100 and Ada cards (arXiv 2312.02741, table 2)."""
 
 _AVERAGED = Sensor(refresh_s=0.1, averaging_s=1.0, gain_uncertainty=GAIN_UNCERTAINTY)
 """A mean over one second on Ampere (except GA100) and later (NVML, nvmlDeviceGetPowerUsage)."""
 
 
 class NvmlMeter(Meter):
-    """Power of the GPU with that UUID, by the best reading that it has.
+    """Power of the GPU with a UUID, by its best reading, which `name` identifies.
 
-    That is the instantaneous one (field 186), else the plain one, which on most GPUs is a mean over
-    a second; `name` says which. Raises MeterUnavailable with NVML's reason, also for a GPU in MIG
-    mode: its sensor is shared by all instances, so that no one's power can be told.
+    That is the instantaneous one (field 186), else nvmlDeviceGetPowerUsage, on most GPUs a mean
+    over a second. Raises MeterUnavailable with NVML's reason, also for a GPU in MIG mode, where all
+    instances share the sensor.
     """
 
     def __init__(self, uuid: str) -> None:
@@ -40,7 +40,7 @@ class NvmlMeter(Meter):
         try:
             mig, _ = pynvml.nvmlDeviceGetMigMode(self._handle)
         except pynvml.NVMLError:
-            mig = 0  # a GPU without MIG says that it does not support the question
+            mig = 0  # GPUs without MIG do not support the query
         if mig:
             raise MeterUnavailable(
                 f"GPU {uuid} is in MIG mode: its power sensor covers all instances together. "
@@ -53,25 +53,22 @@ class NvmlMeter(Meter):
         preferred = [name for name in self._readings if name != "nvml_power_average"]
         self.name = (preferred or list(self._readings))[0]
         self.assumed = _INSTANT if self.name == "nvml_power_instant" else _AVERAGED
-        if self._try("energy counter", self._energy_j) is None:
-            self._counter = False
-        else:
-            self._counter = True
+        self._counter = self._try("energy counter", self._energy_j) is not None
 
     def power_w(self) -> float:
-        """The power, in watts, by the reading that `name` says."""
+        """The reading `name`, in watts."""
         return _ask(self._readings[self.name])
 
     def counter_j(self) -> float | None:
-        """Energy since the driver was loaded, in joules."""
+        """Joules since the driver was loaded."""
         return _ask(self._energy_j) if self._counter else None
 
     def readings(self) -> Mapping[str, Callable[[], float]]:
-        """By name: `nvml_power_instant` (186), `nvml_power_average` (185), `nvml_power_usage`."""
+        """`nvml_power_instant` (field 186), `nvml_power_average` (185), `nvml_power_usage`."""
         return {name: partial(_ask, read) for name, read in self._readings.items()}
 
     def state(self) -> DeviceState:
-        """Clocks, temperature and so on, each None where NVML refuses it."""
+        """Clocks, temperature and so on; None where NVML refuses the query."""
         missing: dict[str, str] = {}
 
         def read(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -100,7 +97,7 @@ class NvmlMeter(Meter):
         )
 
     def _probe(self) -> dict[str, Callable[[], float]]:
-        """The readings that answer, the best first; why the others do not is kept."""
+        """The available readings, the best first; reasons for the others go to `missing`."""
         wanted: dict[str, Callable[[], float]] = {
             "nvml_power_instant": lambda: _watts(
                 self._field(pynvml.NVML_FI_DEV_POWER_INSTANT).uiVal
@@ -115,7 +112,7 @@ class NvmlMeter(Meter):
     def _try(
         self, name: str, read: Callable[[], Any], missing: dict[str, str] | None = None
     ) -> Any:
-        """What `read` gives, or None with the reason kept; only a lost GPU is raised."""
+        """The result of `read`, or None with the reason in `missing`; only a lost GPU raises."""
         try:
             return read()
         except pynvml.NVMLError as error:
@@ -147,7 +144,7 @@ class NvmlMeter(Meter):
         pids = [p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)]
         if os.getpid() in pids:
             return len(pids) - 1
-        # Within a container the driver may know this process by another number.
+        # In a container, the driver may know this process by another id.
         torch = sys.modules.get("torch")
         return max(0, len(pids) - bool(torch and torch.cuda.is_initialized()))
 
@@ -164,11 +161,11 @@ def device_uuids() -> list[str]:
 
 
 def visible_uuid(device: str, uuids: Sequence[str], visible: str | None) -> str:
-    """Which of a machine's GPUs `device` means: CUDA's index, a UUID or its beginning.
+    """The UUID of `device`, given as CUDA's index, a UUID or the beginning of one.
 
-    `visible` is CUDA_VISIBLE_DEVICES (None where it is not set), which renumbers; CUDA ignores all
-    from its first invalid entry on (CUDA C++ Programming Guide, "Environment variables"). Raises
-    MeterUnavailable where there is no such GPU, or only a MIG instance.
+    `visible` is CUDA_VISIBLE_DEVICES (None if unset), which renumbers GPUs; CUDA ignores entries
+    from the first invalid one on (CUDA C++ Programming Guide, "Environment variables"). Raises
+    MeterUnavailable if there is no such GPU, or only a MIG instance.
     """
     chosen = list(uuids) if visible is None else _visible(uuids, visible)
     if device.isdigit():

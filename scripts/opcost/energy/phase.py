@@ -1,11 +1,11 @@
-"""The power phase: how the mean power of a load is measured.
+"""The power phase of a trial: measure the mean power of a load.
 
     idle | lead-in | window (window.py)        | idle
          | load ----------------------------- >|
     idle_before_w    estimate, counter_w         idle_after_w
 
-Energy per iteration is this power times the time that another phase measured, so the load here must
-be the same, at the same pace.
+Energy per iteration is this power times the time from another phase, so both phases run the same
+load at the same pace.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
 from opcost.energy.sampling import Sampler
 from opcost.energy.sensor import Sensor
 from opcost.energy.shifted import may_alias, shifted_windows
-from opcost.energy.window import Bench, Window, mean, one_window
+from opcost.energy.window import PowerSetup, Window, mean, one_window
 from opcost.rows import flags
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
@@ -31,10 +31,7 @@ _BUSY_IDLE = 1.5
 
 @dataclass(frozen=True)
 class PowerMeasurement:
-    """Mean power under load, in watts, and what it rests on.
-
-    `flags` say what a reader must know; `began` is the device before the whole trial.
-    """
+    """Mean power under load in watts. `began` is the device's state before the trial."""
 
     window: Window
     idle_before_w: float | None
@@ -47,7 +44,7 @@ class PowerMeasurement:
 
     @property
     def estimate(self) -> Estimate:
-        """Mean power under load with its 95 % interval, the sensor's gain left aside."""
+        """Mean power under load with its 95 % interval, without the error of the sensor's gain."""
         return self.window.estimate
 
     @property
@@ -64,20 +61,20 @@ class PowerMeasurement:
 
     @property
     def other_processes(self) -> int | None:
-        """The most other compute processes that were seen on the device, or None if unknown."""
+        """The largest number of other compute processes on the device, or None if unknown."""
         states = (self.began, self.window.start_state, self.window.end_state)
         known = [state.other_processes for state in states if state.other_processes is not None]
         return max(known, default=None)
 
     def throttled_s(self, cause: str) -> float | None:
-        """How long the device was held back in this trial, by a `..._s` field of DeviceState."""
+        """Seconds of throttling in this trial; `cause` is a `..._s` field of DeviceState."""
         before, after = getattr(self.began, cause), getattr(self.window.end_state, cause)
-        if before is None or after is None or after < before:  # the driver was loaded again
+        if before is None or after is None or after < before:  # the driver was reloaded
             return None
         return after - before
 
     def columns(self) -> dict[str, Any]:
-        """The columns of a record that say how power was measured, beside power and energy."""
+        """The columns about the measurement of power, except power and energy themselves."""
         window, sensor = self.window, self.sensor
         start, end = window.start_state, window.end_state
         return {
@@ -120,16 +117,16 @@ def measure_power(
     clock: Clock = SYSTEM_CLOCK,
     began: DeviceState | None = None,
 ) -> PowerMeasurement:
-    """Measure a load's mean power, with the device's idle power before and after it.
+    """Measure a load's mean power, and the device's idle power before and after it.
 
-    `began` is the device's state before the trial, if it began sooner than here. Raises
-    MeterUnavailable when the meter gives out.
+    `began` is the device's state before the trial (default: now). Raises MeterUnavailable if the
+    meter fails.
     """
     began = began or meter.state()
     sampler = Sampler(meter, sensor, load, clock)
     idle_before_w = _idle_w(sampler, sensor, settings)
-    bench = Bench(sampler, meter, sensor, load, settings)
-    window = shifted_windows(bench) if may_alias(bench) else one_window(bench)
+    setup = PowerSetup(sampler, meter, sensor, load, settings)
+    window = shifted_windows(setup) if may_alias(setup) else one_window(setup)
     sampler.drain()
     idle_after_w = _idle_w(sampler, sensor, settings)
     missing = {**meter.missing, **window.end_state.missing}
@@ -140,7 +137,7 @@ def measure_power(
 
 
 def _idle_w(sampler: Sampler, sensor: Sensor, settings: MeasurementSettings) -> float | None:
-    """Mean power of the resting device, once a reading holds nothing of the load before."""
+    """Mean power of the idle device, after readings no longer contain the previous load."""
     if settings.idle_s == 0:
         return None
     sampler.rest(sensor.settle_s)
@@ -172,7 +169,7 @@ def _found_flags(power: PowerMeasurement, iteration_s: float) -> list[str]:
 
 
 def _counter_disagrees(window: Window, sensor: Sensor) -> bool:
-    """Whether counter and readings differ by more than both reads of the counter can be late."""
+    """Whether counter and readings differ by more than late reads of the counter can explain."""
     if window.counter_w is None:
         return False
     late = (sensor.counter_refresh_s or sensor.refresh_s) / window.length_s
@@ -181,7 +178,7 @@ def _counter_disagrees(window: Window, sensor: Sensor) -> bool:
 
 
 def _power_capped(power: PowerMeasurement) -> bool:
-    """By the driver's own account, or where it gives none, by a power close to the limit."""
+    """Whether the driver reports capping or, if it reports nothing, power is close to the limit."""
     capped_s = power.throttled_s("power_capped_s")
     if capped_s is not None:
         return capped_s > _CAPPED_SHARE * power.window.length_s

@@ -1,7 +1,7 @@
 """The energy counters of a processor (RAPL), read through Linux's powercap files.
 
-A counter covers a whole package or its memory, with everything that runs there, idle cores
-included. AMD's packages appear under the same names (Documentation/power/powercap).
+A counter covers a whole package or its memory, including idle cores and other processes. AMD's
+packages appear under the same names (Linux, Documentation/power/powercap).
 """
 
 import time
@@ -16,19 +16,19 @@ _REMEDY = (
     "only root may read energy_uj since Linux 5.10: "
     "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj "
     "/sys/class/powercap/intel-rapl:*:*/energy_uj, "
-    "or lastingly the udev rule "
+    "or permanently by the udev rule "
     """SUBSYSTEM=="powercap", RUN+="/bin/sh -c 'chmod a+r /sys/%p/energy_uj'" """
 ).strip()
 
 _STEP_S = 0.1
-"""A counter moves about every millisecond; over a step this long that is 1 % at most."""
+"""Counters are updated about every millisecond, which is 1 % of this interval."""
 
 
 class RaplMeter(Meter):
-    """Power of all packages and their memory together, as the mean since the reading before.
+    """Power of all packages and their memory together, as the mean since the previous reading.
 
-    `root` is the folder of the powercap files, `now_s` the clock, in seconds. Raises
-    MeterUnavailable where there are no counters, or they may not be read.
+    `root` is the folder of the powercap files, `now_s` a clock in seconds. Raises MeterUnavailable
+    if there are no counters, or if they cannot be read.
     """
 
     name = "rapl"
@@ -45,12 +45,12 @@ class RaplMeter(Meter):
         self._now_s = now_s
         self._domains = _domains(root)
         self.missing = {
-            name: "a processor's counters do not tell"
+            name: "RAPL counters report energy only"
             for name in DeviceState.__dataclass_fields__
             if name != "missing"
         }
         self.missing |= {
-            f"memory of {package.name}": "this processor counts no memory of its own"
+            f"memory of {package.name}": "this processor has no counter for its memory"
             for package in _packages(root)
             if not any(domain.parent == package for domain in self._domains)
         }
@@ -62,18 +62,18 @@ class RaplMeter(Meter):
         self._previous = (self._now_s(), 0.0)
 
     def power_w(self) -> float:
-        """The mean power since this was last called (or the meter opened), in watts."""
+        """The mean power in watts since the previous call, or since the meter was opened."""
         energy_j, now_s = self.counter_j(), self._now_s()
         (before_s, before_j), self._previous = self._previous, (now_s, energy_j)
         if now_s <= before_s:
-            raise MeterUnavailable("two RAPL readings at one moment have no power between them")
+            raise MeterUnavailable("two RAPL readings at the same time give no power")
         return plausible_w((energy_j - before_j) / (now_s - before_s))
 
     def counter_j(self) -> float:
         """Joules since the meter was opened.
 
-        A counter that fell has wrapped around, once: it must be read sooner than it takes to, which
-        is a minute at the least.
+        A counter that decreased is taken to have wrapped around once: it must be read at least once
+        a minute, the shortest time that wrapping around takes.
         """
         for domain, last_uj in self._last_uj.items():
             now_uj = _read(domain / "energy_uj")
@@ -83,21 +83,21 @@ class RaplMeter(Meter):
         return self._total_j
 
     def state(self) -> DeviceState:
-        """Nothing: a processor's counters tell energy alone."""
+        """All None: RAPL counters report energy only."""
         return DeviceState(missing=self.missing)
 
     def readings(self) -> Mapping[str, Callable[[], float]]:
-        """The one that `power_w` gives."""
+        """The only one, `power_w`."""
         return {self.name: self.power_w}
 
 
 def _domains(root: Path) -> list[Path]:
-    """The folders of all packages and their memory; other domains are parts of these."""
+    """The folders of all packages and their memory; other domains are parts of packages."""
     packages = _packages(root)
     if not packages:
         raise MeterUnavailable(
-            f"no energy sensor: {root} lists no RAPL package (a virtual machine hides them, and "
-            "the kernel module is intel_rapl_common)"
+            f"no energy sensor: {root} lists no RAPL package (virtual machines hide them; the "
+            "kernel module is intel_rapl_common)"
         )
     memory = [
         domain
@@ -126,6 +126,6 @@ def _read(path: Path) -> int:
     try:
         return int(path.read_text(encoding="ascii"))
     except PermissionError as error:
-        raise MeterUnavailable(f"{path} may not be read: {_REMEDY}") from error
+        raise MeterUnavailable(f"{path}: permission denied: {_REMEDY}") from error
     except (OSError, ValueError) as error:
         raise MeterUnavailable(f"{path} cannot be read: {error}") from error

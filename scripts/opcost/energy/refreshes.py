@@ -1,18 +1,17 @@
-"""The mean of a sensor's refreshes and how sure it is. Pure functions over plain numbers.
+"""The mean of a sensor's refreshes with its interval.
 
-Refreshes are not independent: their averaging windows overlap, and power itself does not change at
-once. So they are grouped into blocks of at least 0.1 s, and blocks are taken to be correlated as
-overlapping means of an uncorrelated power are: by 1 - lag/width, at the least.
+Refreshes are correlated: their averaging windows overlap, and power changes gradually. They are
+grouped into blocks of at least 0.1 s, whose correlation is taken to be that of overlapping means of
+an uncorrelated power, 1 - lag/width.
 
 For values x with correlation matrix R and variance v, E[s^2] = v tr(A R) with A the centring matrix
-over n - 1, and Var(mean) = v 1'R1/n^2; s^2 is distributed nearly as chi-squared with
+over n - 1, and Var(mean) = v 1'R1/n^2; s^2 is approximately distributed as chi-squared with
 tr(A R)^2 / tr(A R A R) degrees of freedom (Satterthwaite, Biometrics Bulletin 2, 1946, p. 110; Box,
-Annals of Mathematical Statistics 25, 1954, p. 290). Hence Student's interval, also for few values.
+Annals of Mathematical Statistics 25, 1954, p. 290). This gives Student's interval.
 
-How long to go on is decided once, from the first stage's variance, and the interval of the whole
-uses that variance with its degrees of freedom: Stein's two-stage sample (Annals of Mathematical
-Statistics 16, 1945, p. 243). Looking again and again until an interval happens to be narrow would
-make it too narrow.
+The length is decided once, from the variance of a first stage, and the interval of all blocks uses
+that variance with its degrees of freedom: Stein's two-stage sample (Annals of Mathematical
+Statistics 16, 1945, p. 243). Testing repeatedly until an interval is narrow would bias it.
 """
 
 import math
@@ -31,19 +30,19 @@ _BLOCK_S = 0.1
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Variance of one block as the first stage found it, and the degrees of freedom behind it."""
+class Variance:
+    """The variance of one block, with its degrees of freedom."""
 
-    variance: float
+    value: float
     degrees: float
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Means over equal spans of time, and how neighbours are correlated.
+    """Mean powers over equal intervals of `block_s` seconds, and their correlation.
 
-    Each holds `group` readings that share power over `width` blocks; `share` is how much of their
-    scatter that explains.
+    Each block is the mean of `group` readings with an averaging window of `width` blocks; `share`
+    is the part of their variance that overlapping windows have in common.
     """
 
     values: tuple[float, ...]
@@ -54,73 +53,72 @@ class Blocks:
 
     @property
     def mean(self) -> float:
-        """The mean over all, in the unit of the values."""
+        """The mean of all blocks."""
         return float(np.mean(self.values))
 
-    def spread(self) -> Spread:
+    def variance(self) -> Variance:
         """The variance of one block. Raises ValueError for fewer than two."""
         moments = self._moments(len(self.values))
         square = float(np.var(self.values, ddof=1))
-        return Spread(square / moments.scatter, moments.degrees)
+        return Variance(square / moments.square, moments.degrees)
 
-    def half_width(self, spread: Spread, count: int | None = None) -> float:
-        """Half of the 95 % interval of the mean over `count` blocks like these (default: these)."""
+    def half_width(self, variance: Variance, count: int | None = None) -> float:
+        """Half of the 95 % interval of the mean over `count` such blocks (default: these)."""
         moments = self._moments(len(self.values) if count is None else count)
-        error = math.sqrt(spread.variance * moments.mean)
-        return float(special.stdtrit(spread.degrees, 0.975)) * error
+        error = math.sqrt(variance.value * moments.mean)
+        return float(special.stdtrit(variance.degrees, 0.975)) * error
 
-    def interval(self, spread: Spread) -> Estimate:
+    def interval(self, variance: Variance) -> Estimate:
         """The mean with its 95 % interval."""
-        half = self.half_width(spread)
+        half = self.half_width(variance)
         return Estimate(self.mean, self.mean - half, self.mean + half)
 
-    def needed(self, spread: Spread, relative: float, most: int) -> int:
-        """How many blocks bring half of the interval within that share of the mean."""
+    def needed(self, variance: Variance, relative: float, most: int) -> int:
+        """The number of blocks, at most `most`, for a half-width of `relative` x mean."""
         low, high = len(self.values), most
         while low < high:
             middle = (low + high) // 2
-            if self.half_width(spread, middle) <= relative * abs(self.mean):
+            if self.half_width(variance, middle) <= relative * abs(self.mean):
                 high = middle
             else:
                 low = middle + 1
         return low
 
     def trend(self) -> tuple[float, float]:
-        """How much the later half exceeds the earlier, relative, and how often chance does more.
+        """The relative difference between the later and the earlier half, and its p-value.
 
-        At least four blocks are needed. The variance is that within halves: that of the whole
-        would contain the trend itself.
+        Requires four blocks. Uses the variance within halves, which does not contain the trend.
         """
-        half = len(self.values) // 2
-        halves = replace(self, values=self.values[:half]), replace(self, values=self.values[-half:])
+        size = len(self.values) // 2
+        halves = replace(self, values=self.values[:size]), replace(self, values=self.values[-size:])
         difference = halves[1].mean - halves[0].mean
-        spreads = [part.spread() for part in halves]
-        degrees = sum(spread.degrees for spread in spreads)
-        variance = sum(spread.variance * spread.degrees for spread in spreads) / degrees
+        variances = [half.variance() for half in halves]
+        degrees = sum(each.degrees for each in variances)
+        pooled = sum(each.value * each.degrees for each in variances) / degrees
         contrast = np.zeros(len(self.values))
-        contrast[:half], contrast[-half:] = -1 / half, 1 / half
+        contrast[:size], contrast[-size:] = -1 / size, 1 / size
         matrix = _correlation(len(self.values), self.group, self.width, self.share)
-        error = math.sqrt(variance * float(contrast @ matrix @ contrast))
+        error = math.sqrt(pooled * float(contrast @ matrix @ contrast))
         if error == 0:
             return difference / self.mean, 0.0 if difference else 1.0
         return difference / self.mean, 2 * float(special.stdtr(degrees, -abs(difference) / error))
 
-    def excess(self, spread: Spread) -> float:
-        """How often chance gives these blocks more variance than `spread`, were it the same."""
-        own = self.spread()
-        if spread.variance == 0:
-            return 1.0 if own.variance == 0 else 0.0
-        return float(special.fdtrc(own.degrees, spread.degrees, own.variance / spread.variance))
+    def excess_p(self, variance: Variance) -> float:
+        """The p-value of the F-test that these blocks vary no more than `variance`."""
+        own = self.variance()
+        if variance.value == 0:
+            return 1.0 if own.value == 0 else 0.0
+        return float(special.fdtrc(own.degrees, variance.degrees, own.value / variance.value))
 
     def _moments(self, count: int) -> "_Moments":
         return _moments(count, self.group, self.width, self.share)
 
 
 def blocks(refreshes: Sequence[Refresh], sensor: Sensor) -> Blocks:
-    """The refreshes in groups of at least 0.1 s, each weighing as long as it lasted.
+    """The refreshes in groups of at least 0.1 s, each weighted by its duration.
 
-    Values that stay for several periods make the span over which power is shared longer: a sensor
-    slower than it was taken for, or one of coarse steps.
+    If values mostly last for several periods (a sensor slower than assumed, or of coarse steps),
+    the averaging window is taken to be at least that long.
     """
     values = np.repeat([r.power_w for r in refreshes], [r.periods for r in refreshes])
     group = max(1, math.ceil(_BLOCK_S / sensor.refresh_s - 1e-6))
@@ -136,7 +134,7 @@ def blocks(refreshes: Sequence[Refresh], sensor: Sensor) -> Blocks:
 
 @dataclass(frozen=True)
 class _Moments:
-    scatter: float  # E[s^2] / variance of a block
+    square: float  # E[s^2] / variance of a block
     mean: float  # Var(mean) / variance of a block
     degrees: float
 
@@ -144,17 +142,17 @@ class _Moments:
 @lru_cache(maxsize=4096)
 def _moments(count: int, group: int, width: float, share: float) -> _Moments:
     if count < 2:
-        raise ValueError("one block has no spread")
+        raise ValueError("one block has no variance")
     matrix = _correlation(count, group, width, share)
     centred = matrix - matrix.mean(axis=0)
-    scatter = float(np.trace(centred)) / (count - 1)
+    square = float(np.trace(centred)) / (count - 1)
     squared = float(np.einsum("ij,ji->", centred, centred)) / (count - 1) ** 2
-    return _Moments(scatter, float(matrix.mean()), scatter**2 / squared)
+    return _Moments(square, float(matrix.mean()), square**2 / squared)
 
 
 @lru_cache(maxsize=256)
 def _correlation(count: int, group: int, width: float, share: float) -> np.ndarray:
-    """Correlation between block means of readings that average power over `width` blocks."""
+    """The correlation of block means of readings that average power over `width` blocks."""
     lags = np.abs(np.subtract.outer(np.arange(count), np.arange(count))).astype(float)
     own = np.eye(count) / group
     covariance = share * _shared(lags, group, width) + (1 - share) * own

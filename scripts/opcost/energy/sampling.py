@@ -1,8 +1,8 @@
-"""A device kept busy, and its meter read, from one thread.
+"""Keep a device busy and read its meter, from one thread.
 
-Work is started in small chunks without waiting for it, two of them in flight, so that the device
-never starves; between them the meter is read, four times per refresh. A second thread would fight
-for the interpreter with the one that launches, and slow down what is measured.
+Work is enqueued in small chunks, two of them in flight, so that the device never idles; between
+chunks the meter is read, four times per refresh. A second thread would compete for the interpreter
+with the thread that launches, and slow down the load.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,10 +22,9 @@ _IN_FLIGHT = 2
 
 @dataclass(frozen=True)
 class Refresh:
-    """One value that a sensor showed, in watts, from when it was first seen.
+    """One value of a sensor, and the time when it was first seen.
 
-    `periods` is how many refreshes it lasted. It counts only what was seen: while nobody looked, no
-    value is taken to have lasted.
+    `periods` is the number of refresh periods between its first and last reading, at least 1.
     """
 
     time_s: float
@@ -47,12 +46,12 @@ class Sampler:
         self._interval_s = sensor.refresh_s / polls
         self._chunk = max(1, round(sensor.refresh_s / _CHUNKS_PER_REFRESH / load.iteration_s))
         self._in_flight: deque[tuple[Done, int]] = deque()
-        # What a meter that reads since last has seen before is not ours.
+        # The first reading of a meter that reads since last would cover time before this.
         self._due_s = clock.now_s() + (self._interval_s if meter.reads_since_last else 0.0)
         self._finished: list[tuple[float, int]] = []
 
     def rest(self, seconds: float) -> None:
-        """Read the meter for that long, the device idle once what was started is done."""
+        """Read the meter for that long, while the device finishes its work and idles."""
         end_s = self.clock.now_s() + seconds
         while (left_s := end_s - self.clock.now_s()) > 0:
             self._poll()
@@ -60,14 +59,14 @@ class Sampler:
             self.clock.sleep(max(0.0, min(left_s, self._due_s - self.clock.now_s())))
 
     def drain(self) -> None:
-        """Wait until the device has done all that was started."""
+        """Wait until the device has finished all work."""
         while self._in_flight:
             self._retire()
             if self._in_flight:
                 self._wait()
 
     def busy_until(self, stop: Callable[[], bool]) -> None:
-        """Keep the device busy, and read its meter, until `stop` says so; then it is still busy."""
+        """Keep the device busy and read its meter until `stop`; it is then still busy."""
         while not stop():
             while len(self._in_flight) < _IN_FLIGHT and not stop():
                 self._start(self._chunk)
@@ -83,7 +82,7 @@ class Sampler:
         self.busy_until(lambda: self.clock.now_s() >= end_s)
 
     def run(self, iterations: int) -> None:
-        """Start exactly that many iterations more, and wait for them."""
+        """Run exactly that many iterations, and wait for them."""
         for first in range(0, iterations, self._chunk):
             self._start(min(self._chunk, iterations - first))
             while len(self._in_flight) >= _IN_FLIGHT:
@@ -93,10 +92,9 @@ class Sampler:
         self.drain()
 
     def refreshes(self, start_s: float, end_s: float) -> list[Refresh]:
-        """The values that the sensor came to show between two moments, each once.
+        """The refreshes between two times, or the value shown throughout if there was none.
 
-        One that it showed all along counts where there is no other. Of a meter that reads since
-        last, the readings that lie wholly between them.
+        With `reads_since_last`, the readings that lie wholly between them.
         """
         first = bisect_left(self.times_s, start_s)
         last = bisect_right(self.times_s, end_s)
@@ -111,7 +109,7 @@ class Sampler:
         return found if len(found) < 2 or found[0].time_s >= start_s else found[1:]
 
     def pace_s(self, start_s: float, end_s: float) -> float | None:
-        """Seconds per iteration by the chunks that finished between two moments, or None."""
+        """Seconds per iteration, from the chunks that finished between two times, or None."""
         inside = [(t, count) for t, count in self._finished if start_s <= t <= end_s]
         if len(inside) < 3:
             return None

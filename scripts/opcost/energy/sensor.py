@@ -1,4 +1,4 @@
-"""What is known of a power sensor, and the file that its characterisation leaves."""
+"""The properties of a power sensor, and the file that its characterisation writes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from opcost.files import read_json, write_json
 from opcost.values import OBJECT, OBJECTS, PRINTABLE, TEXT, check_values, number, optional, shown
 
 SCHEMA_VERSION = 1
-"""Of the sensor file; bumped when a key changes its name, unit or meaning."""
+"""Of the sensor file; incremented when a key changes its name, unit or meaning."""
 
 _PERIOD_S = optional(number(0, 100, above=True))
 _DELAY_S = optional(number(0, 100))
@@ -30,11 +30,11 @@ _COUNTER_RULES = {"refresh_s": _PERIOD_S}
 class Sensor:
     """How a power reading follows the power, in seconds.
 
-    A reading is renewed every `refresh_s` with the mean over the `averaging_s` that ended `lag_s`
-    before. Under a new load, power itself needs `rise_s`. Of the scatter between readings,
-    `correlated_share` stems from power itself, and is therefore shared by readings whose averaging
-    windows overlap; the rest is the sensor's own. `idle_w` is the power of the idle device with an
-    open context. `gain_uncertainty` is relative; no measurement from within can reduce it.
+    Every `refresh_s`, the reading becomes the mean over an interval of `averaging_s` that ended
+    `lag_s` earlier. After a change of load, power itself takes `rise_s` to settle. The share
+    `correlated_share` of the variance between readings is that of power itself, common to readings
+    with overlapping windows; the rest is noise of the sensor. `idle_w` is the power of the idle
+    device with an open context. `gain_uncertainty` is relative and cannot be measured here.
     """
 
     refresh_s: float
@@ -49,15 +49,15 @@ class Sensor:
 
     @property
     def settle_s(self) -> float:
-        """After a change of load, how long until a reading holds nothing of what was before."""
+        """Time after a change of load until readings no longer contain the previous load."""
         return self.rise_s + self.lag_s + self.averaging_s + self.refresh_s
 
 
 def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
-    """What `path` says of that meter's reading; `assumed` where it says nothing.
+    """The properties of a meter's reading in the file `path`, else as `assumed`.
 
-    `source` is "measured" if nothing was assumed that timing depends on. Raises OpcostError for a
-    file of another schema version.
+    `source` is "measured" if no property that affects timing was assumed. Raises OpcostError for a
+    damaged file or another schema version.
     """
     document = read_document(path)
     reading = document["readings"].get(meter) if document["meter"] else None
@@ -78,16 +78,16 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
 
 
 def meter_fault(path: Path) -> str | None:
-    """Why the meter is not to be read: the process that characterised it died of it. Or None."""
+    """Why the meter must not be read, because reading it killed a process, or None."""
     document = read_document(path)
     return document["meter_reason"] if document.get("meter_kills") else None
 
 
 def write_killing_meter(path: Path, device: DeviceFile, death: str) -> None:
-    """Write a sensor file that says how the process died that characterised the sensor."""
+    """Write a sensor file with the `death` of the process that characterised the sensor."""
     reason = (
-        f"reading the power meter ends the process that does ({death}); once that is fixed, "
-        f"delete {path} and the rows without energy, and run again"
+        f"reading the power meter kills the process ({death}); after fixing that, delete {path} "
+        "and the rows without energy, and run again"
     )
     known = {"device": device.device, "device_name": device.device_name}
     document = {"schema_version": SCHEMA_VERSION, **known, "meter": None, "meter_reason": reason}
@@ -95,8 +95,8 @@ def write_killing_meter(path: Path, device: DeviceFile, death: str) -> None:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """A sensor file as it was written. Raises OpcostError for a damaged or outdated one."""
-    remedy = "delete it and run again to characterise the sensor once more"
+    """The content of a sensor file. Raises OpcostError for a damaged or outdated one."""
+    remedy = "delete it and run again to repeat the characterisation"
     document = read_json(path, remedy)
     if document.get("schema_version") != SCHEMA_VERSION:
         raise OpcostError(
@@ -108,7 +108,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def check_document(document: Mapping[str, Any], source: object, remedy: str) -> None:
-    """Raises OpcostError if what a sensor file says of the sensor cannot be true of any."""
+    """Raise OpcostError for values of a sensor file that are impossible."""
     check_values(document, {"meter": optional(PRINTABLE)}, source, remedy)
     if document["meter"] is None:
         check_values(document, {"meter_reason": TEXT}, source, remedy)

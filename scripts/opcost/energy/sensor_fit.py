@@ -1,8 +1,7 @@
-"""What a record of readings tells about the sensor. Pure functions over plain numbers.
+"""Fit the properties of a sensor to its readings. Times are in seconds.
 
-A reading is taken to be offset + gain x mean(power over [t - lag - width, t - lag]), where power
-follows the load exponentially; the parameters that leave the least squares are found on a grid, and
-refined from there. Times are in seconds.
+A reading is modelled as offset + gain x mean(power over [t - lag - width, t - lag]), where power
+follows the load exponentially. The least-squares fit starts from the best point of a grid.
 """
 
 import math
@@ -23,7 +22,7 @@ _TO_ONE_PERCENT = math.log(100)
 
 @dataclass(frozen=True)
 class Response:
-    """How a reading follows a load: boxcar width, lag, and 99 % rise time of power; and the fit."""
+    """Boxcar width and lag of a reading, 99 % rise time of power, and R^2 of the fit."""
 
     averaging_s: float
     lag_s: float
@@ -32,7 +31,7 @@ class Response:
 
 
 def changes(times_s: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
-    """(when first seen, value) of each value that differs from the one before."""
+    """(when first seen, value) of each value that differs from the previous one."""
     return [
         (times_s[index], values[index])
         for index in range(1, len(values))
@@ -41,10 +40,10 @@ def changes(times_s: Sequence[float], values: Sequence[float]) -> list[tuple[flo
 
 
 def refresh_period_s(times_s: Sequence[float], values: Sequence[float]) -> float | None:
-    """The period at which the value is renewed, or None where it hardly changed.
+    """The refresh period, or None if the value hardly changed.
 
-    A renewal with an equal value goes unseen, so gaps are multiples of the period: the shortest
-    common ones say which.
+    Refreshes to an equal value are invisible, so gaps between changes are multiples of the period;
+    the search starts from the shorter gaps.
     """
     moments = [time_s for time_s, _ in changes(times_s, values)]
     if len(moments) < _FEWEST_CHANGES:
@@ -60,7 +59,8 @@ def refresh_period_s(times_s: Sequence[float], values: Sequence[float]) -> float
 def fit_response(
     busy: Sequence[tuple[float, float]], readings: Sequence[tuple[float, float]]
 ) -> Response | None:
-    """How readings (when first seen, watts) follow a load that was busy from-to, if they do."""
+    """The response of readings (when first seen, watts) to a load that was on in the intervals
+    `busy`, or None if they do not follow it."""
     times = np.array([time_s for time_s, _ in readings])
     values = np.array([power_w for _, power_w in readings])
     start_s = busy[0][0] - 2 * max(_WIDTHS_S)
@@ -103,7 +103,7 @@ def fit_response(
 
 
 def noise(values: Sequence[float]) -> tuple[float, float] | None:
-    """Relative standard deviation and lag-1 autocorrelation of refreshes about their trend."""
+    """Relative standard deviation and lag-1 autocorrelation of refreshes without their trend."""
     if len(values) < _FEWEST_CHANGES:
         return None
     rest = signal.detrend(np.array(values))
@@ -115,9 +115,9 @@ def noise(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def correlated_share(autocorrelation: float, count: int, refresh_s: float, width_s: float) -> float:
-    """How much of the scatter overlapping averaging windows explain; by its upper 95 % bound.
+    """The upper 95 % bound of the share of variance that overlapping windows have in common.
 
-    Were all of it shared, neighbours would be correlated by 1 - refresh/width.
+    If all of it were common, adjacent readings would have a correlation of 1 - refresh/width.
     """
     expected = 1 - refresh_s / width_s
     if expected <= 0:

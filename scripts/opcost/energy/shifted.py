@@ -1,42 +1,50 @@
-"""Mean power under load where iterations are long against the sensor's averaging window.
+"""Mean power under load when iterations are long compared with the sensor's averaging window.
 
     pause | load: lead-in, whole iterations | pause, a little longer | load: ...
 
-Such an iteration shows its own ups and downs. If it takes close to a multiple of the refresh period
-(or a fraction of it), every reading sees the same part of it, however many there are. So the load
-starts anew at several phases of the sensor, one in each of equal parts of the period, and what a
-pause has touched is not used.
+Readings then resolve the power within an iteration. If its length is close to a multiple or a
+fraction of the refresh period, all readings see the same part of it (aliasing). So the load is
+restarted at several phases of the sensor, one in each of equal parts of the period, and readings
+that contain a pause are discarded.
 """
 
 import math
 import random
 import statistics
 
-from opcost.energy.refreshes import Blocks, Spread
+from opcost.energy.refreshes import Blocks, Variance
 from opcost.energy.sampling import Refresh
-from opcost.energy.window import Bench, Window, begin_window, end_window, mean, narrow, under_load
+from opcost.energy.window import (
+    PowerSetup,
+    Window,
+    begin_window,
+    end_window,
+    mean,
+    narrow,
+    under_load,
+)
 from opcost.rows.flags import PHASES_NOT_COVERED
 
 _SHORT_ITERATION = 0.05
-"""ASSUME power within an iteration swings by half of its mean at most: an iteration of that share
-of the averaging window then moves a reading by 0.05 x 0.5 / pi < 1 % (a boxcar's response)."""
+"""Share of the averaging window. ASSUME power within an iteration varies by at most half of its
+mean: such an iteration then moves a reading by 0.05 x 0.5 / pi < 1 % (response of a boxcar)."""
 
 _PHASES = 12
 _FEWEST_PHASES = 4
 _SEGMENT_REFRESHES = 2
 
 
-def may_alias(bench: Bench) -> bool:
-    """Whether readings show parts of an iteration; those of a counter span whole ones."""
-    if bench.meter.reads_since_last:
+def may_alias(setup: PowerSetup) -> bool:
+    """Whether readings resolve parts of an iteration; counter readings span whole ones."""
+    if setup.meter.reads_since_last:
         return False
-    return bench.load.iteration_s > _SHORT_ITERATION * bench.sensor.averaging_s
+    return setup.load.iteration_s > _SHORT_ITERATION * setup.sensor.averaging_s
 
 
-def shifted_windows(bench: Bench) -> Window:
-    """Mean power over whole iterations. Raises MeterUnavailable when the meter gives out."""
-    sensor, settings = bench.sensor, bench.settings
-    iteration_s = bench.load.iteration_s
+def shifted_windows(setup: PowerSetup) -> Window:
+    """Mean power over whole iterations. Raises MeterUnavailable if the meter fails."""
+    sensor, settings = setup.sensor, setup.settings
+    iteration_s = setup.load.iteration_s
     measured = math.ceil(_SEGMENT_REFRESHES * sensor.refresh_s / iteration_s)
     lead_in = math.ceil(sensor.settle_s / iteration_s)
     period_s = min(iteration_s, sensor.refresh_s)
@@ -44,7 +52,7 @@ def shifted_windows(bench: Bench) -> Window:
     affordable = math.floor(settings.power_max_s / segment_s)
     phases = max(2, min(_PHASES, affordable))
     generator = random.Random(settings.seed)
-    opening = begin_window(bench, bench.meter.state())
+    opening = begin_window(setup, setup.meter.state())
     rounds: list[list[float]] = []
     used: list[Refresh] = []
     paused_s, needed = 0.0, 1
@@ -52,19 +60,19 @@ def shifted_windows(bench: Bench) -> Window:
         means_w = [0.0] * phases
         for part in generator.sample(range(phases), phases):
             phase_s = (part + generator.random()) / phases * period_s
-            paused_s += _pause(bench, phase_s, period_s)
-            seen = _segment(bench, lead_in, measured)
+            paused_s += _pause(setup, phase_s, period_s)
+            seen = _segment(setup, lead_in, measured)
             means_w[part] = mean(seen)
             used += seen
         rounds.append(means_w)
         if len(rounds) <= 2:
-            found, spread = segment_blocks(rounds, segment_s)
+            found, variance = segment_blocks(rounds, segment_s)
             most = max(1, affordable // phases) * phases
-            count = found.needed(spread, settings.power_relative_ci, most)
+            count = found.needed(variance, settings.power_relative_ci, most)
             needed = min(math.ceil(count / phases), 2 if len(rounds) == 1 else count)
     found, _ = segment_blocks(rounds, segment_s)
-    window = end_window(bench, opening)
-    window.estimate = found.interval(spread)
+    window = end_window(setup, opening)
+    window.estimate = found.interval(variance)
     window.refreshes = used
     window.segments = len(found.values)
     window.pause_share = paused_s / window.length_s
@@ -75,32 +83,32 @@ def shifted_windows(bench: Bench) -> Window:
     return window
 
 
-def segment_blocks(rounds: list[list[float]], segment_s: float) -> tuple[Blocks, Spread]:
-    """The means of segments (by round and phase) as blocks, and how one varies at its phase.
+def segment_blocks(rounds: list[list[float]], segment_s: float) -> tuple[Blocks, Variance]:
+    """The mean powers of segments (`rounds[round][phase]`) as blocks, and the variance of one.
 
-    From two rounds on that is the variance within phases, as stratified sampling has it (Cochran,
-    Sampling Techniques, 3rd ed., section 5.9). One round knows only the variance between all, which
-    is that of the iteration itself, too, and so too large.
+    With two or more rounds, that is the variance within phases, as in stratified sampling (Cochran,
+    Sampling Techniques, 3rd ed., section 5.9). With one round, it is the variance between phases,
+    which contains the variation within an iteration and is too large.
     """
     values = tuple(mean_w for means_w in rounds for mean_w in means_w)
     found = Blocks(values, segment_s, group=1, width=0.0, share=0.0)
     if len(rounds) == 1:
-        return found, found.spread()
+        return found, found.variance()
     within = [statistics.variance(of_phase) for of_phase in zip(*rounds, strict=True)]
-    return found, Spread(statistics.fmean(within), float(len(values) - len(within)))
+    return found, Variance(statistics.fmean(within), float(len(values) - len(within)))
 
 
-def _segment(bench: Bench, lead_in: int, measured: int) -> list[Refresh]:
-    """What the sensor showed over `measured` iterations, after those of the lead-in."""
-    start_s = bench.now_s()
-    bench.sampler.run(lead_in + measured)
-    from_s = start_s + bench.sensor.settle_s
-    until_s = from_s + measured * bench.load.iteration_s
-    return under_load(bench, from_s, until_s)
+def _segment(setup: PowerSetup, lead_in: int, measured: int) -> list[Refresh]:
+    """The refreshes over `measured` iterations that follow the lead-in."""
+    start_s = setup.now_s()
+    setup.sampler.run(lead_in + measured)
+    from_s = start_s + setup.sensor.settle_s
+    until_s = from_s + measured * setup.load.iteration_s
+    return under_load(setup, from_s, until_s)
 
 
-def _pause(bench: Bench, phase_s: float, period_s: float) -> float:
-    """Let the device idle until the clock is at that phase of the period; the seconds it took."""
-    pause_s = (phase_s - bench.now_s()) % period_s
-    bench.sampler.rest(pause_s)
+def _pause(setup: PowerSetup, phase_s: float, period_s: float) -> float:
+    """Let the device idle until that phase of the period. Returns the seconds of the pause."""
+    pause_s = (phase_s - setup.now_s()) % period_s
+    setup.sampler.rest(pause_s)
     return pause_s

@@ -1,9 +1,9 @@
-"""A window of power under load: as long as its interval needs, at every phase of the iteration.
+"""A window of power under load, of the length that the requested interval needs.
 
-    load | lead-in (settle_s) | first stage | as long again as that asks for |
-                              ^ counter                                      ^ counter
+    load | lead-in (settle_s) | first stage | second stage, its length from the first |
+                              ^ counter                                               ^ counter
 
-Where iterations are long against the sensor's averaging window, shifted.py does this otherwise.
+shifted.py measures iterations that are long compared with the sensor's averaging window.
 """
 
 import math
@@ -21,18 +21,18 @@ from opcost.study import MeasurementSettings
 
 _FIRST_STAGE_WINDOWS = 4
 _FEWEST_REFRESHES = 8
-_DRIFT_CHANCE = 0.01
-_UNSTEADY_CHANCE = 0.01
+_DRIFT_P = 0.01
+_UNSTEADY_P = 0.01
 _ABOVE_LIMIT = 2
-"""ASSUME a device exceeds its limit by less than this, and for moments only."""
+"""ASSUME a device exceeds its power limit by less than this factor, and only briefly."""
 
 
 @dataclass
 class Window:
-    """Mean power under load, in watts, and what it rests on.
+    """Mean power under load in watts.
 
-    `overall_w` is the mean of all readings between the two of the counter; with shifted windows
-    that includes pauses, a share `pause_share` of the time.
+    `overall_w` is the mean of all readings between the two readings of the counter; with shifted
+    windows, this includes pauses, a share `pause_share` of the time.
     """
 
     estimate: Estimate
@@ -56,8 +56,8 @@ class Window:
 
 
 @dataclass
-class Bench:
-    """What a window is measured with."""
+class PowerSetup:
+    """A sampler, and what it samples."""
 
     sampler: Sampler
     meter: Meter
@@ -70,57 +70,57 @@ class Bench:
         return self.sampler.clock.now_s()
 
 
-def one_window(bench: Bench) -> Window:
-    """Mean power under a steady load. Raises MeterUnavailable when the meter gives out."""
-    sampler, settings, sensor = bench.sampler, bench.settings, bench.sensor
+def one_window(setup: PowerSetup) -> Window:
+    """Mean power under a steady load. Raises MeterUnavailable if the meter fails."""
+    sampler, settings, sensor = setup.sampler, setup.settings, setup.sensor
     first_s = max(settings.power_min_s, _FIRST_STAGE_WINDOWS * sensor.averaging_s)
-    give_up_s = bench.now_s() + settings.power_lead_in_max_s
+    give_up_s = setup.now_s() + settings.power_lead_in_max_s
     sampler.busy_for(sensor.refresh_s)
-    start_state = bench.meter.state()  # takes a while: in the lead-in it starves no window
+    start_state = setup.meter.state()  # slow, so it is read in the lead-in
     sampler.busy_for(sensor.settle_s)
     while True:
-        opening = begin_window(bench, start_state)
-        first = _first_stage(bench, first_s)
+        opening = begin_window(setup, start_state)
+        first = _first_stage(setup, first_s)
         steady = len(first.values) < 4 or not _drifts(first, settings)
-        if steady or bench.now_s() >= give_up_s:
+        if steady or setup.now_s() >= give_up_s:
             break
     if len(first.values) < 2:
-        return end_window(bench, opening)
-    spread = first.spread()
+        return end_window(setup, opening)
+    variance = first.variance()
     most = max(len(first.values), math.floor(settings.power_max_s / first.block_s))
-    # One block more: the edges of a window may cost one.
-    count = first.needed(spread, settings.power_relative_ci, most) + 1
+    # One more block, because the edges of a window may cost one.
+    count = first.needed(variance, settings.power_relative_ci, most) + 1
     if count > len(first.values) + 1:
         sampler.busy_for((count - len(first.values)) * first.block_s)
-    window = end_window(bench, opening)
+    window = end_window(setup, opening)
     final = blocks(window.refreshes, sensor)
-    window.estimate = final.interval(spread)
+    window.estimate = final.interval(variance)
     window.converged = narrow(window.estimate, settings)
     if not steady or _drifts(final, settings):
         window.flags.append(POWER_DRIFTING)
-    if final.excess(spread) < _UNSTEADY_CHANCE:
+    if final.excess_p(variance) < _UNSTEADY_P:
         window.flags.append(POWER_UNSTEADY)
     return window
 
 
-def _first_stage(bench: Bench, seconds: float) -> Blocks:
-    start_s = bench.now_s()
-    limit_s = start_s + bench.settings.power_max_s
+def _first_stage(setup: PowerSetup, seconds: float) -> Blocks:
+    start_s = setup.now_s()
+    limit_s = start_s + setup.settings.power_max_s
 
     def enough() -> bool:
-        now_s = bench.now_s()
+        now_s = setup.now_s()
         if now_s < start_s + seconds:
             return False
-        seen = bench.sampler.refreshes(start_s, now_s)
+        seen = setup.sampler.refreshes(start_s, now_s)
         return len(seen) >= _FEWEST_REFRESHES or now_s >= limit_s
 
-    bench.sampler.busy_until(enough)
-    return blocks(under_load(bench, start_s, bench.now_s()), bench.sensor)
+    setup.sampler.busy_until(enough)
+    return blocks(under_load(setup, start_s, setup.now_s()), setup.sensor)
 
 
-def under_load(bench: Bench, start_s: float, end_s: float) -> list[Refresh]:
-    """What the sensor showed of the load. Raises MeterUnavailable if that can be no power."""
-    seen = bench.sampler.refreshes(start_s, end_s)
+def under_load(setup: PowerSetup, start_s: float, end_s: float) -> list[Refresh]:
+    """The refreshes under load. Raises MeterUnavailable if there are none, or only zeros."""
+    seen = setup.sampler.refreshes(start_s, end_s)
     if not seen:
         raise MeterUnavailable("the meter gave no reading under load")
     if not any(refresh.power_w for refresh in seen):
@@ -130,24 +130,24 @@ def under_load(bench: Bench, start_s: float, end_s: float) -> list[Refresh]:
 
 @dataclass(frozen=True)
 class Opening:
-    """The beginning of a window: the counter's first reading."""
+    """The start of a window: the first reading of the counter."""
 
     state: DeviceState
     counter_j: float | None
     start_s: float
 
 
-def begin_window(bench: Bench, state: DeviceState) -> Opening:
-    """Read the counter for the first time; `state` is the device just before."""
-    return Opening(state, bench.meter.counter_j(), bench.now_s())
+def begin_window(setup: PowerSetup, state: DeviceState) -> Opening:
+    """Read the counter; `state` is that of the device just before."""
+    return Opening(state, setup.meter.counter_j(), setup.now_s())
 
 
-def end_window(bench: Bench, opening: Opening) -> Window:
-    """Read the counter for the second time; all that was shown since is the window."""
-    end_j, end_s = bench.meter.counter_j(), bench.now_s()
+def end_window(setup: PowerSetup, opening: Opening) -> Window:
+    """Read the counter again; the window has all refreshes since `opening`."""
+    end_j, end_s = setup.meter.counter_j(), setup.now_s()
     start_s = opening.start_s
-    seen = under_load(bench, start_s, end_s)
-    end_state = bench.meter.state()
+    seen = under_load(setup, start_s, end_s)
+    end_state = setup.meter.state()
     _check_limit(mean(seen), end_state.power_limit_w)
     counter_w = None
     if opening.counter_j is not None and end_j is not None:
@@ -159,7 +159,7 @@ def end_window(bench: Bench, opening: Opening) -> Window:
         refreshes=seen,
         overall_w=mean(seen),
         counter_w=counter_w,
-        pace_s=bench.sampler.pace_s(start_s, end_s),
+        pace_s=setup.sampler.pace_s(start_s, end_s),
         start_state=opening.state,
         end_state=end_state,
         flags=[TOO_FEW_REFRESHES] if len(seen) < _FEWEST_REFRESHES else [],
@@ -175,18 +175,18 @@ def _check_limit(power_w: float, limit_w: float | None) -> None:
 
 
 def mean(refreshes: Sequence[Refresh]) -> float:
-    """Their mean power in watts, each weighing as long as it lasted."""
+    """Their mean power in watts, weighted by duration."""
     periods = sum(refresh.periods for refresh in refreshes)
     return sum(refresh.power_w * refresh.periods for refresh in refreshes) / periods
 
 
 def _drifts(found: Blocks, settings: MeasurementSettings) -> bool:
-    """Whether power changes over a window by more than was asked for; halves show half."""
-    change, chance = found.trend()
-    return chance < _DRIFT_CHANCE and 2 * abs(change) > settings.power_relative_ci
+    """Whether power changes over a window by more than the requested interval, twice the trend."""
+    change, p_value = found.trend()
+    return p_value < _DRIFT_P and 2 * abs(change) > settings.power_relative_ci
 
 
 def narrow(estimate: Estimate, settings: MeasurementSettings) -> bool:
-    """Whether the interval is as narrow as was asked for."""
+    """Whether the interval is as narrow as requested."""
     half = estimate.relative_half_width
     return half is not None and half <= settings.power_relative_ci
