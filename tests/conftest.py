@@ -8,7 +8,7 @@ import pytest
 import torch
 import torchvision  # noqa: F401  once, rather than in each process that a test forks
 from opcost.devices import lock
-from opcost.devices.disturbance import find_quiet_s
+from opcost.devices.disturbance import find_baseline_s
 from opcost.devices.target_device import open_device
 from opcost.study import Conditions, Target, load_model
 from opcost.tuples.extraction import extract_model_tuples
@@ -60,8 +60,8 @@ def cpu():
 
 @pytest.fixture(scope="session")
 def watch(cpu):
-    """A watch that takes the core's present speed for its quiet one."""
-    return cpu.watch(find_quiet_s(0.2))
+    """A watch that takes the core's present speed for its baseline."""
+    return cpu.watch(find_baseline_s(0.2))
 
 
 @pytest.fixture(scope="session")

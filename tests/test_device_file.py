@@ -76,7 +76,7 @@ def test_what_a_newer_opcost_writes_beside_is_left_out(path):
 def test_a_value_that_cannot_be_is_refused(path, key, value, message):
     found = refused(with_values(path, **{key: value}))
     assert re.search(message, found)
-    assert f"delete {path} alone, and run again" in found
+    assert f"delete only {path}, and run again" in found
     assert "rows measured on it are kept" in found
 
 
@@ -99,7 +99,7 @@ def test_a_file_that_is_not_ours_is_refused(path, content, message):
     path.write_bytes(content)
     found = refused(path)
     assert message in found
-    assert f"delete {path} alone" in found
+    assert f"delete only {path}" in found
 
 
 def test_a_folder_in_its_place_is_named(tmp_path):

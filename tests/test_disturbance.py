@@ -5,15 +5,15 @@ import subprocess
 import sys
 
 import pytest
-from opcost.devices.disturbance import CoreWatch, elapsed_and_waited_s, find_quiet_s
+from opcost.devices.disturbance import CoreWatch, elapsed_and_waited_s, find_baseline_s
 
-QUIET_S = 1e-3
+BASELINE_S = 1e-3
 
 
 def looks(sentinel_times_s, waiting_s=None):
     """Looks a second apart; `waiting_s` is how long the thread waited before each."""
     now_s = waited_s = 0.0
-    watch = CoreWatch(QUIET_S, iter(sentinel_times_s).__next__, lambda: (now_s, waited_s))
+    watch = CoreWatch(BASELINE_S, iter(sentinel_times_s).__next__, lambda: (now_s, waited_s))
     found = []
     for waiting in waiting_s or [0.0] * len(sentinel_times_s):
         now_s, waited_s = now_s + 1.0, waited_s + waiting
@@ -22,38 +22,38 @@ def looks(sentinel_times_s, waiting_s=None):
 
 
 def test_nothing_is_known_before_the_first_look():
-    assert looks([QUIET_S])[0] == [False]
+    assert looks([BASELINE_S])[0] == [False]
 
 
 def test_a_core_that_is_shared_before_or_after_disturbs_the_time_between():
-    shared = 1.6 * QUIET_S
-    found, watch = looks([QUIET_S, QUIET_S, shared, shared, QUIET_S, QUIET_S])
+    shared = 1.6 * BASELINE_S
+    found, watch = looks([BASELINE_S, BASELINE_S, shared, shared, BASELINE_S, BASELINE_S])
     assert found == [False, True, False, False, False, True]
-    assert watch.sentinel_times_s() == [QUIET_S, QUIET_S]
+    assert watch.sentinel_times_s() == [BASELINE_S, BASELINE_S]
 
 
 @pytest.mark.parametrize(("slower", "undisturbed"), [(1.0, True), (1.1, True), (1.3, False)])
 def test_small_differences_are_the_cores_own(slower, undisturbed):
-    assert looks([QUIET_S, slower * QUIET_S])[0][-1] is undisturbed
+    assert looks([BASELINE_S, slower * BASELINE_S])[0][-1] is undisturbed
 
 
 def test_a_sentinel_that_is_quicker_than_its_reference_says_that_the_reference_was_disturbed():
-    shared_then = [QUIET_S / 1.6] * 20
-    assert looks([*shared_then, QUIET_S])[1].quieter_s() == QUIET_S / 1.6
-    assert looks([QUIET_S / 1.1] * 20)[1].quieter_s() is None
+    shared_then = [BASELINE_S / 1.6] * 20
+    assert looks([*shared_then, BASELINE_S])[1].lower_baseline_s() == BASELINE_S / 1.6
+    assert looks([BASELINE_S / 1.1] * 20)[1].lower_baseline_s() is None
 
 
 def test_one_quick_sentinel_says_nothing_of_its_reference():
-    assert looks([QUIET_S / 1.6] * 5)[1].quieter_s() is None
-    assert looks([QUIET_S / 1.6, *[QUIET_S] * 20])[1].quieter_s() is None
+    assert looks([BASELINE_S / 1.6] * 5)[1].lower_baseline_s() is None
+    assert looks([BASELINE_S / 1.6, *[BASELINE_S] * 20])[1].lower_baseline_s() is None
 
 
 def test_a_thread_that_has_to_wait_is_disturbed_though_the_core_is_alone():
-    assert looks([QUIET_S] * 4, waiting_s=[0, 0, 0.1, 0])[0] == [False, True, False, True]
+    assert looks([BASELINE_S] * 4, waiting_s=[0, 0, 0.1, 0])[0] == [False, True, False, True]
 
 
 def test_a_moment_of_waiting_is_no_matter_in_a_long_batch():
-    assert looks([QUIET_S] * 2, waiting_s=[0, 0.002])[0] == [False, True]
+    assert looks([BASELINE_S] * 2, waiting_s=[0, 0.002])[0] == [False, True]
 
 
 def test_waiting_is_what_another_busy_process_causes():
@@ -72,4 +72,4 @@ def test_waiting_is_what_another_busy_process_causes():
 
 
 def test_the_real_sentinel_takes_time():
-    assert 0 < find_quiet_s(0.1) < 1
+    assert 0 < find_baseline_s(0.1) < 1

@@ -276,7 +276,7 @@ def another_device(files):
 def test_a_core_that_was_disturbed_when_the_study_began_is_looked_at_again(
     conditions, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(CpuDevice, "quiet_s", lambda _: 10.0)
+    monkeypatch.setattr(CpuDevice, "baseline_s", lambda _: 10.0)
     identify_target(conditions.target, tmp_path / "device.json")
     assert json.loads((tmp_path / "device.json").read_text())["quiet_s"] < 1
 

@@ -102,7 +102,7 @@ def test_a_link_to_a_file_that_does_not_exist_makes_none(path, folder):
 
 def test_a_file_that_was_moved_there_is_not_written_to(path, victim):
     victim.rename(path)
-    assert "its content is not opcost's" in refused()
+    assert "opcost did not write its content" in refused()
     assert path.read_text() == VICTIM
 
 
@@ -180,4 +180,4 @@ def test_a_file_that_another_user_keeps_to_himself_is_named_with_its_owner(path)
     path.chmod(0o600)
     message = as_user(12345, refused)
     assert "Permission denied (owner root, mode -rw-------)" in message
-    assert "must remove it" in message
+    assert "must delete it" in message

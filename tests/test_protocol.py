@@ -204,9 +204,9 @@ def test_without_a_meter_there_is_a_reason_and_no_power(trial):
 
 
 class DisturbedReference(NoWatch):
-    """Simulates a core that is quicker now than when its quiet value was found."""
+    """Simulates a core that is quicker now than when its baseline was measured."""
 
-    def quieter_s(self):
+    def lower_baseline_s(self):
         return 1e-3
 
 

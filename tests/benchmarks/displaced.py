@@ -177,9 +177,9 @@ def convolution_s(shape, span_bytes, device, watch):
     return seconds(workload, device, watch, SETTINGS)[0]
 
 
-def in_a_process_of_its_own(index, span_mib, quiet_s):
+def in_a_process_of_its_own(index, span_mib, baseline_s):
     """The same, on a heap that nothing else has used."""
-    task = ["--convolution", str(index), str(span_mib), str(quiet_s)]
+    task = ["--convolution", str(index), str(span_mib), str(baseline_s)]
     command = [sys.executable, "-m", "tests.benchmarks.displaced", *task]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -187,27 +187,27 @@ def in_a_process_of_its_own(index, span_mib, quiet_s):
 def main():
     """Print the two tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--convolution", nargs=3, metavar=("INDEX", "SPAN_MIB", "QUIET_S"))
+    parser.add_argument("--convolution", nargs=3, metavar=("INDEX", "SPAN_MIB", "BASELINE_S"))
     arguments = parser.parse_args()
     device = open_device(Target("cpu", 1, False))
     if arguments.convolution:
-        index, span_mib, quiet_s = arguments.convolution
-        watch = device.watch(float(quiet_s))
+        index, span_mib, baseline_s = arguments.convolution
+        watch = device.watch(float(baseline_s))
         with inference_conditions():
             shape, span_bytes = CONVOLUTIONS[int(index)], int(span_mib) * 2**20
             print(convolution_s(shape, span_bytes, device, watch))
         return
-    quiet_s = device.quiet_s()
+    baseline_s = device.baseline_s()
     print(f"{device.model_name}, torch {torch.__version__}, one thread, microseconds\n")
     print("| conv2d, workspaces through | " + " | ".join(f"{s} MiB" for s in SPANS_MIB) + " |")
     print("|---" * (1 + len(SPANS_MIB)) + "|")
     for index, (channels, results, kernel, size, stride) in enumerate(CONVOLUTIONS):
-        times_s = [in_a_process_of_its_own(index, span, quiet_s) for span in SPANS_MIB]
+        times_s = [in_a_process_of_its_own(index, span, baseline_s) for span in SPANS_MIB]
         cells = " | ".join(f"{time_s * 1e6:.0f}" for time_s in times_s)
         name = f"1x{channels}x{size}x{size}, {results}x{channels}x{kernel}x{kernel} /{stride}"
         print(f"| {name} | {cells} |", flush=True)
     print()
-    watch = device.watch(quiet_s)
+    watch = device.watch(baseline_s)
     with inference_conditions():
         for index, (channels, size) in enumerate(NORMS):
             times = norm_after(channels, size, device, watch)

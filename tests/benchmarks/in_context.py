@@ -139,7 +139,7 @@ def main():
     open_device(Target("cpu", 1, False))
     footprint_bytes = footprint(CpuDevice())
     device = OneBlock(int(footprint_bytes * 1.2) + 2**30)
-    watch = device.watch(device.quiet_s())
+    watch = device.watch(device.baseline_s())
     for name in arguments.models:
         definition = ModelDefinition(name=name, model=name, inputs=(InputSpec((1, 3, 224, 224)),))
         records = {

@@ -22,7 +22,7 @@ import sys
 
 import torch
 from opcost.costs.evicted_code import evicted_calls
-from opcost.devices.disturbance import find_quiet_s
+from opcost.devices.disturbance import find_baseline_s
 from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
 from opcost.measuring import workload
@@ -55,7 +55,7 @@ STATES = ("cold", "model", "warm")
 VISITS = 3
 TRIES = 10
 PROCESSES = 6
-QUIET_WITHIN_S = 20.0
+BASELINE_WITHIN_S = 20.0
 SETTINGS = dataclasses.replace(
     default_measurement(),
     warm_up_s=0.02,
@@ -118,8 +118,8 @@ def operator_seconds(record, device, watch, state):
 class Whole:
     """The whole model, measured on request by another process."""
 
-    def __init__(self, definition, quiet_s, cache_state):
-        task = [definition.to_json(), str(quiet_s), cache_state]
+    def __init__(self, definition, baseline_s, cache_state):
+        task = [definition.to_json(), str(baseline_s), cache_state]
         command = [sys.executable, __file__, "--serve", *task]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -140,10 +140,10 @@ class Whole:
         self._process.wait()
 
 
-def serve(definition, quiet_s, cache_state):
+def serve(definition, baseline_s, cache_state):
     """Answer each line with a measurement of the whole model in that cache state."""
     device = open_device(Target("cpu", 1, False))
-    watch = device.watch(quiet_s)
+    watch = device.watch(baseline_s)
     with construction.inference_conditions():
         torch.manual_seed(0)
         module, inputs = construction.build(definition), construction.example_inputs(definition)
@@ -158,7 +158,7 @@ def compare(definition, device, watch, generator):
     counts = tuples.call_counts()
     kernels = [record for record in tuples.tuples if record.launches_kernel]
     generator.shuffle(kernels)
-    wholes = [Whole(definition, watch.quiet_s, state) for state in ("warm", "model")]
+    wholes = [Whole(definition, watch.baseline_s, state) for state in ("warm", "model")]
     sums, disturbed = dict.fromkeys(STATES, 0.0), 0
     every = max(1, len(kernels) // VISITS)
     for index, record in enumerate(kernels):
@@ -194,23 +194,23 @@ def main():
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--caches", type=float, default=workload.CACHES_PER_FOOTPRINT)
-    parser.add_argument("--serve", nargs=3, metavar=("DEFINITION", "QUIET_S", "CACHE_STATE"))
+    parser.add_argument("--serve", nargs=3, metavar=("DEFINITION", "BASELINE_S", "CACHE_STATE"))
     arguments = parser.parse_args()
     if arguments.serve:
-        definition, quiet_s, cache_state = arguments.serve
-        serve(ModelDefinition.from_json(definition), float(quiet_s), cache_state)
+        definition, baseline_s, cache_state = arguments.serve
+        serve(ModelDefinition.from_json(definition), float(baseline_s), cache_state)
         return
     workload.CACHES_PER_FOOTPRINT = arguments.caches
     open_device(Target("cpu", 1, False))
     device = OneBlock(int(arguments.caches * CpuDevice().last_level_cache_bytes * 1.2) + 2**30)
-    watch = device.watch(find_quiet_s(QUIET_WITHIN_S))
+    watch = device.watch(find_baseline_s(BASELINE_WITHIN_S))
     samples = [in_a_fork(sample_overhead, device, watch) for _ in range(PROCESSES)]
     overhead = overhead_columns(samples)
     generator = random.Random(0)
     columns = [*STATES, "model + overhead"]
     errors = {(whole, column): [] for whole in ("loop", "copies") for column in columns}
     print(f"{device.model_name}, torch {torch.__version__}, batch {arguments.batch}, one thread")
-    print(f"sentinel: {watch.quiet_s * 1e6:.1f} us")
+    print(f"sentinel: {watch.baseline_s * 1e6:.1f} us")
     for kind in ("call", "displaced_call", "view_call"):
         low, high = overhead[f"{kind}_overhead_ci_low_s"], overhead[f"{kind}_overhead_ci_high_s"]
         print(f"{kind}: {low * 1e6:.1f} to {high * 1e6:.1f} us")

@@ -93,10 +93,10 @@ def by_torch(operator_tuple, method, device):
         run_s *= 2
 
 
-def child(method, quiet_s):
+def child(method, baseline_s):
     """One line for each operator: its estimate and the seconds that it took."""
     device = open_device(Target("cpu", 1, False))
-    watch = device.watch(quiet_s)
+    watch = device.watch(baseline_s)
     for name, operator_tuple in OPERATORS.items():
         with inference_conditions():
             start = time.perf_counter()
@@ -112,17 +112,17 @@ def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--processes", type=int, default=10)
-    parser.add_argument("--child", nargs=2, metavar=("METHOD", "QUIET_S"))
+    parser.add_argument("--child", nargs=2, metavar=("METHOD", "BASELINE_S"))
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child[0], float(arguments.child[1]))
         return
     device = open_device(Target("cpu", 1, False))
-    quiet_s = str(device.quiet_s())
+    baseline_s = str(device.baseline_s())
     found = {(method, name): [] for method in METHODS for name in OPERATORS}
     for _ in range(arguments.processes):
         for method in METHODS:
-            command = [sys.executable, __file__, "--child", method, quiet_s]
+            command = [sys.executable, __file__, "--child", method, baseline_s]
             for line in subprocess.run(
                 command, check=True, capture_output=True, text=True
             ).stdout.splitlines():

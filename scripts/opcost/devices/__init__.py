@@ -1,1 +1,1 @@
-"""What work runs on: a processor or a GPU, what else uses it, and who may."""
+"""Processors and GPUs: timing work on them, detecting interference, and locking them."""

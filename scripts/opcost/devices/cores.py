@@ -1,6 +1,6 @@
-"""Which processor cores measure; Snakemake and all else keep to the others.
+"""Pin measurements to some processor cores, and everything else to the others.
 
-Standard library alone: the workflow imports it each time that Snakemake starts.
+Standard library only: the workflow imports it each time Snakemake starts.
 """
 
 import json
@@ -12,11 +12,10 @@ _ALL = "OPCOST_ALL_CORES"
 
 
 def reserve(threads: Mapping[str, int]) -> None:
-    """Keep this process, and all that it starts, off the cores that measurements need.
+    """Keep this process and its children off the cores that measurements need.
 
-    `threads` says how many cores the measurements of each device need; those of different devices
-    get different ones. Nothing is reserved where no core would be left, or where the system cannot
-    pin.
+    `threads` is the number of cores for each device; devices get different cores. Nothing is
+    reserved if no core would be left, or if the system does not support pinning.
     """
     if not hasattr(os, "sched_setaffinity"):
         return
@@ -32,12 +31,12 @@ def reserve(threads: Mapping[str, int]) -> None:
 
 
 def measure_here(device: str) -> None:
-    """Move this process to the cores that are reserved for measuring a device, if any are."""
+    """Pin this process to the cores that are reserved for a device, if any."""
     if reserved := os.environ.get(_MEASURING):
         os.sched_setaffinity(0, json.loads(reserved).get(device, os.sched_getaffinity(0)))
 
 
 def work_anywhere() -> None:
-    """Let this process, which no measurement runs beside, use all cores again."""
+    """Let this process use all cores; to be called only when no measurement runs."""
     if cores := os.environ.get(_ALL):
         os.sched_setaffinity(0, json.loads(cores))

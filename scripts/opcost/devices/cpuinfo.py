@@ -1,4 +1,4 @@
-"""What Linux says of the processor: its name and its caches."""
+"""The processor's name and cache sizes, from Linux."""
 
 import platform
 from pathlib import Path
@@ -8,7 +8,7 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def processor_name() -> str:
-    """As /proc/cpuinfo names it, else the architecture."""
+    """The model name in /proc/cpuinfo, else the architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -18,7 +18,7 @@ def processor_name() -> str:
 
 
 def cache_sizes() -> dict[int, int]:
-    """Bytes of the data cache at each level, for the first core, as far as Linux lists them."""
+    """Level -> bytes of the first core's data caches, as far as Linux lists them."""
     sizes = {}
     for index in sorted(_CACHES.glob("index*")):
         kind, level, size = (first_line(index / name) for name in ("type", "level", "size"))
@@ -29,18 +29,18 @@ def cache_sizes() -> dict[int, int]:
 
 
 def last_level_cache_bytes() -> int | None:
-    """Of the last cache before memory; on a shared machine, other guests use it too."""
+    """Size of the last-level cache, or None; on a shared machine, other guests use it too."""
     sizes = cache_sizes()
     return sizes[max(sizes)] if sizes else None
 
 
 def core_cache_bytes() -> int:
-    """Of the second level; 0 where Linux lists none."""
+    """Size of the second-level cache; 0 if Linux lists none."""
     return cache_sizes().get(2, 0)
 
 
 def first_line(path: Path) -> str:
-    """The first line of a file of Linux's about itself; "" where there is none to read."""
+    """The first line of a file below /sys; "" if it cannot be read."""
     try:
         return path.read_text(encoding="ascii").partition("\n")[0].strip()
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Where work runs: how to wait for it, time it, and what it is."""
+"""The interface of devices: timing work, allocating memory, and describing the hardware."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -14,15 +14,14 @@ from opcost.devices.kinds import Kind
 
 
 class OutOfMemory(Exception):
-    """Something does not fit into the device's memory."""
+    """An allocation does not fit into the device's memory."""
 
 
 @dataclass(frozen=True)
 class BatchTime:
-    """One timed batch, in seconds.
+    """Seconds of one batch: the device's time, and the host's time to launch it.
 
-    `device_s` is how long the device worked on it, `enqueue_s` how long the host took to ask for
-    it; on a CPU they are one.
+    Both are equal on a processor.
     """
 
     device_s: float
@@ -30,7 +29,7 @@ class BatchTime:
 
 
 class Device(ABC):
-    """A device that operators run on. `busy_matrix` rows and columns of a product keep it busy."""
+    """A device that operators run on. A product of matrices of size `busy_matrix` saturates it."""
 
     kind: Kind
     name: str
@@ -44,18 +43,18 @@ class Device(ABC):
     @staticmethod
     @abstractmethod
     def count() -> int:
-        """How many of the kind PyTorch finds here."""
+        """The number of devices of this kind that PyTorch finds."""
 
     @abstractmethod
-    def quiet_s(self) -> float | None:
-        """What the sentinel takes here when nothing disturbs; None if nothing can.
+    def baseline_s(self) -> float | None:
+        """The sentinel's time on the undisturbed device; None if nothing can disturb it.
 
-        Takes seconds to find out, and so is found out once for a study.
+        Measuring it takes seconds, so it is done once for a study.
         """
 
     @abstractmethod
-    def watch(self, quiet_s: float | None) -> Watch:
-        """A watch for disturbances, given what `quiet_s` found."""
+    def watch(self, baseline_s: float | None) -> Watch:
+        """A watch for interference, given the baseline."""
 
     @property
     @abstractmethod
@@ -65,42 +64,42 @@ class Device(ABC):
     @property
     @abstractmethod
     def uuid(self) -> str | None:
-        """The device's own identifier, or None where it has none."""
+        """The device's unique identifier, or None."""
 
     @property
     def uuid_hash(self) -> str | None:
-        """A hash of the identifier, so that records tell devices apart and name none."""
+        """A hash of the identifier: rows distinguish devices without naming them."""
         return hashlib.sha256(self.uuid.encode()).hexdigest()[:16] if self.uuid else None
 
     def software(self) -> dict[str, str | None]:
-        """Columns for driver and libraries beside PyTorch; none where it has no such."""
+        """Columns for the versions of driver and libraries, if the device has any."""
         return {}
 
     def setup(self) -> dict[str, Any]:
-        """Columns for modes and clocks asked for; none where it has no such."""
+        """Columns for modes and requested clocks, if the device has any."""
         return {}
 
     @property
     @abstractmethod
     def last_level_cache_bytes(self) -> int | None:
-        """Size of the last cache before memory, or None if it cannot be found out."""
+        """Size of the last-level cache, or None if unknown."""
 
     @property
     @abstractmethod
     def core_cache_bytes(self) -> int:
-        """Size of the largest cache of a core's own; 0 where none holds data between operators."""
+        """Size of a core's private cache; 0 if it keeps no data between operators."""
 
     @abstractmethod
     def free_memory_bytes(self) -> int:
         """Memory that can be allocated now."""
 
     def within_free_memory(self) -> AbstractContextManager[None]:
-        """A context in which work that asks for more memory than is free fails."""
+        """A context in which allocations beyond free memory fail."""
         return nullcontext()
 
     @abstractmethod
     def allocate(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """A flat, uninitialised tensor whose memory is really there."""
+        """A flat, uninitialised tensor in memory that is mapped already."""
 
     @abstractmethod
     def synchronise(self) -> None:
@@ -108,11 +107,11 @@ class Device(ABC):
 
     @abstractmethod
     def time(self, work: Callable[[], None]) -> BatchTime:
-        """Run `work` and time it between two synchronised readings."""
+        """Run `work` and time it between two synchronised clock readings."""
 
     @abstractmethod
     def start(self, work: Callable[[], None]) -> Callable[[], bool]:
-        """Start `work`, and do not wait for it where the device can work by itself.
+        """Start `work`, without waiting for it if the device is asynchronous.
 
-        Answers whether the device has finished it.
+        Returns a function that tells whether the device has finished.
         """

@@ -1,8 +1,7 @@
-"""What is known of a target's device before anything is measured on it: `device.json`.
+"""`device.json`: a target's device, its software, the sentinel's baseline and the call overhead.
 
-It says which device the target stands for, with which software, what the sentinel takes when
-nothing disturbs it, and what calls cost beyond their operators. `overhead_again.json`, of the end
-of a study, is such a file too.
+It is written before any measurement. `overhead_again.json`, from the end of a study, has the same
+form.
 """
 
 from collections.abc import Mapping
@@ -44,25 +43,25 @@ _RULES = {
     "torch_version": optional(PRINTABLE),
 }
 ENVIRONMENT = tuple(name for name in _RULES if name not in ("lock_key", "quiet_s", "overhead"))
-"""What says on what a target is measured; rows have columns of these names, too."""
+"""The keys of the environment; rows have columns of the same names."""
 
 
 class Sample(NamedTuple):
-    """Seconds that a call costs beyond its operator's own time, as one process finds them."""
+    """Call overhead in seconds, as measured by one process."""
 
     call_s: float
     displaced_call_s: float
     view_call_s: float
     disturbed: bool
-    """Whether so little of it was undisturbed that all had to count."""
+    """Whether too few values were undisturbed, so that all counted."""
 
 
 @dataclass(frozen=True)
 class DeviceFile:
-    """A target's device. Each key that an older opcost did not write is None.
+    """A target's device. Keys that an older opcost did not write are None.
 
-    `device_uuid_hash`, `lock_key` and `machine_id_hash` are None where any device of a kind may do.
-    `quiet_s` and `overhead` are None where no tenant shares the device, and its host runs ahead.
+    `device_uuid_hash`, `lock_key` and `machine_id_hash` are None if any device of a kind may be
+    used. `quiet_s`, the baseline, and `overhead` are None on a GPU.
     """
 
     device: str
@@ -83,50 +82,47 @@ class DeviceFile:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], source: object, remedy: str) -> Self:
-        """The device that JSON data describe. Keys of a newer opcost are left out.
+        """The device that a JSON object describes; keys of a newer opcost are ignored.
 
-        Raises OpcostError, which ends with the remedy.
+        Raises OpcostError that ends with `remedy`.
         """
         known: dict[str, Any] = {key: document.get(key) for key in _RULES}
-        if isinstance(known["overhead"], dict):  # of one process, as older versions measured it
+        if isinstance(known["overhead"], dict):  # older versions measured it in one process
             known["overhead"] = None
         check_values(known, _RULES, source, remedy)
         overhead = known["overhead"]
         samples = None if overhead is None else tuple(Sample(*values) for values in overhead)
         device = cls(**known | {"overhead": samples})
-        # An opcost that did not know devices of a kind wrote no `lock_key`.
+        # Versions without `any_of_kind` wrote no `lock_key`.
         return device if "lock_key" in document else replace(device, lock_key=device.own_key)
 
     @property
     def own_key(self) -> str:
-        """The name of this very device's lock."""
+        """The name of the lock of this device."""
         return self.device_uuid_hash or self.device
 
     def identity(self) -> dict[str, Any]:
-        """What tells the device from others."""
+        """The keys that distinguish the device from others."""
         return {name: getattr(self, name) for name in ("device", "device_name", "device_uuid_hash")}
 
 
 def read_device(path: Path) -> DeviceFile:
-    """The device of a target. Raises OpcostError for a file that is not as opcost writes it."""
+    """Read the device of a target. Raises OpcostError for an invalid file."""
     remedy = _remedy(path)
     return DeviceFile.from_document(read_json(path, remedy), path, remedy)
 
 
 def write_device(path: Path, device: DeviceFile) -> None:
-    """Write what `read_device` reads. Raises OpcostError for a value that it would refuse."""
+    """Write a device file. Raises OpcostError for values that `read_device` would refuse."""
     document = asdict(device)
     check_values(document, _RULES, path, "run again")
     write_json(path, document)
 
 
 def read_overhead_again(path: Path, device: DeviceFile) -> tuple[Sample, ...]:
-    """What calls cost on the device at the end of a study; an older file names no device.
-
-    Raises OpcostError for a file that is not as opcost writes it, or of another device.
-    """
-    remedy = f"delete {path} and run again to measure what calls cost once more"
-    document = {**device.identity(), **read_json(path, remedy)}
+    """Read the replicate of the call overhead. Raises OpcostError if it is of another device."""
+    remedy = f"delete {path} and run again to repeat the measurement of call overhead"
+    document = {**device.identity(), **read_json(path, remedy)}  # older files name no device
     again = DeviceFile.from_document(document, path, remedy)
     if again.identity() != device.identity():
         raise OpcostError(
@@ -139,6 +135,6 @@ def read_overhead_again(path: Path, device: DeviceFile) -> tuple[Sample, ...]:
 
 def _remedy(path: Path) -> str:
     return (
-        f"delete {path} alone, and run again to identify the device once more; the rows measured "
-        "on it are kept"
+        f"delete only {path}, and run again to identify the device again; the rows measured on it "
+        "are kept"
     )

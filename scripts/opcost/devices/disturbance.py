@@ -1,10 +1,10 @@
-"""What disturbs a measurement from outside, noticed while it runs.
+"""Detect interference while a measurement runs.
 
-Another tenant's thread on the same physical core, which no virtual machine can see, slows its
-neighbour by up to 1.8, for tenths of a second to seconds. A sentinel tells: a fixed convolution
-that fits the cache nearest to the core and takes long only if the core is shared at that moment.
-Whether a batch counts is decided by the sentinel before and after it and by how long the operating
-system let the thread wait for the processor meanwhile, never by the batch's own time.
+Another tenant's thread on the same physical core, invisible to a virtual machine, slows this one by
+up to 1.8 times, for tenths of a second to seconds. A sentinel detects it: a fixed convolution that
+fits the private cache and is slow only while the core is shared. Whether a batch counts is
+decided by the sentinel before and after it and by the time that its thread waited for the
+processor, never by the batch's own time, which would bias the result.
 """
 
 from abc import ABC, abstractmethod
@@ -17,47 +17,46 @@ import torch
 _SLOWER = 1.25
 _MOST_WAITING = 0.005
 _CALLS = 3
-_QUIET_S = 3.0
-_QUIET_QUANTILE = 0.1
+_BASELINE_S = 3.0
+_BASELINE_QUANTILE = 0.1
 _FEWEST_LOOKS = 10
 
 
 class Watch(ABC):
-    """Looks whether the device is this process's alone."""
+    """Detects whether other tenants or processes use the device."""
 
-    quiet_s: float | None
+    baseline_s: float | None
     """Seconds of the sentinel on an undisturbed device, or None without a sentinel."""
 
     @abstractmethod
     def look(self) -> bool:
-        """Whether nothing has disturbed the device since the last look."""
+        """Whether there was no interference since the last look."""
 
     @abstractmethod
     def sentinel_times_s(self) -> list[float]:
-        """What the sentinel took at each undisturbed look."""
+        """The sentinel's time at each undisturbed look."""
 
     @abstractmethod
-    def quieter_s(self) -> float | None:
-        """What the sentinel takes undisturbed, if that is clearly less than `quiet_s`; else None.
+    def lower_baseline_s(self) -> float | None:
+        """The present baseline, if it is clearly lower than `baseline_s`; else None.
 
-        Then something disturbed the device all the time in which `quiet_s` was found, and
-        disturbances pass for silence.
+        The baseline was then measured under interference, and interference goes unnoticed.
         """
 
 
 class CoreWatch(Watch):
     """Watches the processor core that this process runs on."""
 
-    quiet_s: float
+    baseline_s: float
 
     def __init__(
         self,
-        quiet_s: float,
+        baseline_s: float,
         sentinel: Callable[[], float] | None = None,
         clocks: Callable[[], tuple[float, float]] | None = None,
     ) -> None:
-        self.quiet_s = quiet_s
-        self._limit_s = _SLOWER * quiet_s
+        self.baseline_s = baseline_s
+        self._limit_s = _SLOWER * baseline_s
         self._sentinel = sentinel or core_sentinel()
         self._clocks = clocks or elapsed_and_waited_s
         self._looks_s: list[float] = []
@@ -66,7 +65,7 @@ class CoreWatch(Watch):
         self._now_s = self._waited_s = 0.0
 
     def look(self) -> bool:
-        """Whether the sentinel was quick now and at the last look, and the thread could run."""
+        """Whether the sentinel was fast at this and the last look, and the thread never waited."""
         was_alone = self._alone
         elapsed_s, waiting_s = self._since_last_look()
         seconds = self._sentinel()
@@ -80,28 +79,28 @@ class CoreWatch(Watch):
         return undisturbed
 
     def _since_last_look(self) -> tuple[float, float]:
-        """Seconds that passed, and those of them that the thread had to wait for a processor."""
+        """Elapsed seconds, and seconds for which the thread waited for a processor."""
         now_s, waited_s = self._clocks()
         elapsed = now_s - self._now_s, waited_s - self._waited_s
         self._now_s, self._waited_s = now_s, waited_s
         return elapsed
 
     def sentinel_times_s(self) -> list[float]:
-        """What the sentinel took at each undisturbed look."""
+        """The sentinel's time at each undisturbed look."""
         return self._times_s
 
-    def quieter_s(self) -> float | None:
-        """The first decile of all looks, if it is as much quicker as a shared core is slower."""
+    def lower_baseline_s(self) -> float | None:
+        """The first decile of all looks, if lower than the baseline by the factor of the limit."""
         if len(self._looks_s) < _FEWEST_LOOKS:
             return None
         found_s = _first_decile(self._looks_s)
-        return found_s if found_s * _SLOWER < self.quiet_s else None
+        return found_s if found_s * _SLOWER < self.baseline_s else None
 
 
 class NoWatch(Watch):
     """For a device that no other tenant shares: a GPU without partitions."""
 
-    quiet_s = None
+    baseline_s = None
 
     def look(self) -> bool:
         """Always."""
@@ -111,14 +110,14 @@ class NoWatch(Watch):
         """None was timed."""
         return []
 
-    def quieter_s(self) -> None:
-        """Nothing to compare."""
+    def lower_baseline_s(self) -> None:
+        """No baseline."""
 
 
 def elapsed_and_waited_s() -> tuple[float, float]:
-    """Seconds of the clock, and those in which this thread was ready and another one ran.
+    """Seconds of the clock, and seconds for which this thread was ready but not running.
 
-    The latter is 0 where Linux does not count them.
+    The latter is 0 where Linux does not report it.
     """
     try:
         counts = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
@@ -128,9 +127,9 @@ def elapsed_and_waited_s() -> tuple[float, float]:
 
 
 def core_sentinel() -> Callable[[], float]:
-    """A function that times the sentinel, in seconds: the best of three calls after one to warm up.
+    """A function that returns the sentinel's time in seconds: the minimum of three warm calls.
 
-    The best of three, because a cold cache slows one call and a shared core all of them.
+    A cold cache slows one call; a shared core slows all of them.
     """
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(1, 64, 28, 28, generator=generator)
@@ -148,8 +147,8 @@ def core_sentinel() -> Callable[[], float]:
     return sentinel
 
 
-def find_quiet_s(seconds: float = _QUIET_S) -> float:
-    """What the sentinel takes on an undisturbed core: its first decile over `seconds`.
+def find_baseline_s(seconds: float = _BASELINE_S) -> float:
+    """The sentinel's time on an undisturbed core: the first decile over `seconds`.
 
     ASSUME that the core is undisturbed for a tenth of that time.
     """
@@ -162,4 +161,4 @@ def find_quiet_s(seconds: float = _QUIET_S) -> float:
 
 
 def _first_decile(times_s: list[float]) -> float:
-    return sorted(times_s)[int(len(times_s) * _QUIET_QUANTILE)]
+    return sorted(times_s)[int(len(times_s) * _BASELINE_QUANTILE)]

@@ -1,4 +1,4 @@
-"""What the numbers were taken on: hardware, driver, versions and load at the moment."""
+"""The environment of a measurement: hardware, driver, versions and present load."""
 
 import os
 import platform
@@ -17,10 +17,7 @@ _NO_SOFTWARE = dict.fromkeys(("driver_version", "cuda_version", "cudnn_version")
 
 
 def describe_environment(device: Device) -> dict[str, Any]:
-    """The columns of a record that say what it was measured on.
-
-    None where something does not apply or is not known.
-    """
+    """The environment's columns of a record; None if inapplicable or unknown."""
     return {
         **stable_environment(device),
         **device.setup(),
@@ -38,7 +35,7 @@ def describe_environment(device: Device) -> dict[str, Any]:
 
 
 def stable_environment(device: Device) -> dict[str, Any]:
-    """Those of them that are the same from row to row, unless somebody changed something."""
+    """The columns that are equal in all rows, unless hardware or software changes."""
     return {
         "device_name": device.model_name,
         "device_uuid_hash": device.uuid_hash,

@@ -27,24 +27,24 @@ class CudaDevice(Device):
 
     @staticmethod
     def count() -> int:
-        """As CUDA lists them; CUDA_VISIBLE_DEVICES hides some."""
+        """Those that CUDA lists; CUDA_VISIBLE_DEVICES hides some."""
         return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
-    def quiet_s(self) -> None:
-        """No tenant shares it."""
+    def baseline_s(self) -> None:
+        """None: no tenant shares the GPU."""
 
-    def watch(self, quiet_s: float | None) -> Watch:
-        """No tenant shares it."""
+    def watch(self, baseline_s: float | None) -> Watch:
+        """None is needed."""
         return NoWatch()
 
     @property
     def model_name(self) -> str:
-        """As the driver names it."""
+        """The driver's name for it."""
         return self._properties.name
 
     @property
     def uuid(self) -> str | None:
-        """As NVML spells it, `GPU-...`."""
+        """In NVML's form, `GPU-...`."""
         return f"GPU-{self._properties.uuid}"
 
     def software(self) -> dict[str, str | None]:
@@ -56,7 +56,7 @@ class CudaDevice(Device):
         }
 
     def setup(self) -> dict[str, Any]:
-        """As NVML tells it."""
+        """Modes and clocks, from NVML."""
         return gpu_state(self.uuid) if self.uuid else {}
 
     @property
@@ -66,11 +66,11 @@ class CudaDevice(Device):
 
     @property
     def core_cache_bytes(self) -> int:
-        """Multiprocessors keep nothing from one kernel to the next."""
+        """0: multiprocessors keep no data between kernels."""
         return 0
 
     def free_memory_bytes(self) -> int:
-        """What the driver can still give."""
+        """Free memory, from the driver."""
         return torch.cuda.mem_get_info(self.torch_device)[0]
 
     def allocate(self, elements: int, dtype: torch.dtype) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What is installed here, as far as files tell it: without importing torch, without a device."""
+"""Installed versions, read from files without importing torch or opening a device."""
 
 import ast
 from importlib.util import find_spec
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def installed_torch() -> dict[str, str | None]:
-    """Version columns of the torch that an import would get; none if there is none.
+    """Version columns of the installed torch; empty without one.
 
-    By torch/version.py: the package's metadata leave out what CUDA it was built with.
+    Read from torch/version.py, because the package's metadata lack the CUDA version.
     """
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
@@ -23,7 +23,7 @@ def installed_torch() -> dict[str, str | None]:
 
 
 def loaded_driver() -> str | None:
-    """The version of NVIDIA's driver that the kernel has loaded."""
+    """The version of the NVIDIA driver in the kernel, or None."""
     try:
         return Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip() or None
     except OSError:

@@ -1,7 +1,6 @@
-"""The kinds of device that operators run on: a registry, which opens no device.
+"""The registry of device kinds. A new kind is an entry here and a module with a `Device` subclass.
 
-It imports no torch: the workflow asks it each time that Snakemake starts. A further kind is an
-entry here, and a module with a subclass of `Device`.
+Imports no torch and opens no device: the workflow uses it each time Snakemake starts.
 """
 
 import os
@@ -16,12 +15,11 @@ from opcost.devices.machine import machine_id_hash
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of device: `name` as PyTorch has it, `implementation` its module and class.
+    """A kind of device: PyTorch's `name`, and the module and class that implement it.
 
-    `host_sets_pace`: operators return when they are done, so that what calls cost adds to them;
-    otherwise the host runs ahead of the device. `is_processor`: measurements use the processor
-    itself, which nothing else may use meanwhile. `recorded` tells, without opening a device, what
-    rows will say of it on this machine.
+    `host_sets_pace`: operators are synchronous, so that call overhead adds to their time; otherwise
+    the host runs ahead of the device. `is_processor`: nothing else may use the processor during
+    measurements. `recorded` returns the environment's columns without opening a device.
     """
 
     name: str
@@ -50,15 +48,15 @@ _CPU = Kind("cpu", "opcost.devices.processor:CpuDevice", True, True, _of_process
 _CUDA = Kind("cuda", "opcost.devices.gpu:CudaDevice", False, False, _of_nvidia)
 
 KINDS = {kind.name: kind for kind in (_CUDA, _CPU)}
-"""By name; `device: auto` is the first that this machine has."""
+"""Name -> kind; `device: auto` is the first that this machine has."""
 
 
 def kind_of(device: str | None) -> Kind | None:
-    """The kind of a device by its name, such as `cuda:1`; None for `auto`, which may be any."""
+    """The kind of a device such as `cuda:1`; None for `auto`, which may be any."""
     return KINDS.get((device or "").partition(":")[0])
 
 
 def host_sets_pace(device: str | None) -> bool:
-    """Whether calls add to the time on a device; not known, and so False, of `auto`."""
+    """Whether call overhead adds to the time on a device; False for `auto`, where it is unknown."""
     kind = kind_of(device)
     return kind is not None and kind.host_sets_pace

@@ -1,14 +1,14 @@
 """One measurement at a time on a device, across all processes and users of this machine.
 
-The lock is a `flock` on a file in `/tmp`, whatever TMPDIR says: two users, or two jobs of a
-cluster, may have different temporary folders and one device. An abstract Unix socket would need no
-file, but belongs to a network namespace, of which a container usually has its own, and would not
-exclude earlier versions of opcost, which lock the same file. Containers exclude each other if they
-share `/tmp`, or a folder that `OPCOST_LOCKS` names; else whoever hands out the devices has to.
+The lock is a `flock` on a file in `/tmp`, regardless of TMPDIR: users and cluster jobs may share a
+device but not a temporary folder. An abstract Unix socket would need no file, but is local to a
+network namespace, which containers usually have of their own, and would not exclude earlier
+versions of opcost, which lock the same file. Containers exclude each other if they share `/tmp` or
+the folder that `OPCOST_LOCKS` names; otherwise, the scheduler that allots devices must do it.
 
-Anybody may put anything at that path, so nothing there is trusted: no link is followed, only a
-regular file with one name is used, and only if it is empty or holds what opcost writes. What it
-holds is shown as a literal. Any user can hold the lock; that delays a measurement, nothing more.
+Any user can create the file, so it is not trusted: links are not followed, only a regular file with
+one name is used, and only if it is empty or has opcost's content, which is shown as a literal. Any
+user can hold the lock, which only delays measurements.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ from opcost.errors import OpcostError
 from opcost.terminal import announce
 
 FOLDER = Path(os.environ.get("OPCOST_LOCKS", "/tmp"))
-"""Where the files of all devices lie: for containers without a common /tmp, another folder."""
+"""The folder of the lock files."""
 
 _MODE = 0o666
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -36,15 +36,15 @@ _POLL_S = 0.2
 
 @contextmanager
 def exclusive(device_key: str, purpose: str, timeout_s: float = 3600) -> Iterator[None]:
-    """Hold the host-wide lock of a device; two Snakemake processes know nothing of each other.
+    """Hold the host-wide lock of a device, which the kernel releases when the process ends.
 
-    The kernel frees the lock when the process that holds it ends. While waiting, names the holder.
-    Raises OpcostError after `timeout_s`, and where the file of the lock cannot be used.
+    Announces the holder while waiting. Raises OpcostError after `timeout_s`, and if the lock file
+    cannot be used.
     """
     if not _KEY.fullmatch(device_key):
         raise OpcostError(
-            f"the device file names the lock {device_key!r}: a lock's name has letters, digits and "
-            "the characters _:.- only; delete the device file and run again"
+            f"the device file names the lock {device_key!r}, but only letters, digits and _:.- are "
+            "allowed; delete the device file and run again"
         )
     descriptor = _locked(FOLDER / f"opcost-{device_key}.lock", timeout_s)
     try:
@@ -56,30 +56,30 @@ def exclusive(device_key: str, purpose: str, timeout_s: float = 3600) -> Iterato
 
 
 def _locked(path: Path, timeout_s: float) -> int:
-    """A descriptor of the file, locked."""
+    """The descriptor of the locked file."""
     deadline_s = time.monotonic() + timeout_s
-    said = False
+    announced = False
     while True:
         descriptor = _open(path)
         holder = _lock(descriptor)
         if holder is None and _is_at(path, descriptor):
             return descriptor
         os.close(descriptor)
-        if holder is None:  # whoever cleans /tmp removed the file meanwhile: make the next one
+        if holder is None:  # the file was deleted meanwhile, as by a cleaner of /tmp
             continue
         if time.monotonic() > deadline_s:
             raise OpcostError(
                 f"the device has been held for {timeout_s:.0f} s by {holder} (lock {path}): "
                 "wait for it or end it, then run again"
             )
-        if not said:
+        if not announced:
             announce(f"waiting for the device, held by {holder}")
-            said = True
+            announced = True
         time.sleep(_POLL_S)
 
 
 def _lock(descriptor: int) -> str | None:
-    """Lock an open file, or say who holds it: any user may have written that."""
+    """Lock an open file. Returns None, or the holder according to the file's untrusted content."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -91,7 +91,7 @@ def _lock(descriptor: int) -> str | None:
 
 
 def _open(path: Path) -> int:
-    """A descriptor of the file, which is made if there is none, and checked if there is one."""
+    """Open the file, creating it if needed, and check that it can be a lock."""
     try:  # opening another user's file with O_CREAT fails in a sticky folder
         descriptor = os.open(path, _FLAGS)
     except FileNotFoundError:
@@ -106,29 +106,29 @@ def _open(path: Path) -> int:
 
 
 def _create(path: Path) -> int:
-    mask = os.umask(0)  # other users lock this file, too, from the moment when it exists
+    mask = os.umask(0)  # other users must be able to lock the file
     try:
         return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, _MODE)
     except FileExistsError:
         return _open(path)
     except OSError as error:
         raise OpcostError(
-            f"the lock of the device, {path}, cannot be made: {error.strerror}. All users of this "
-            f"machine need to write to {path.parent}"
+            f"the lock of the device, {path}, cannot be created: {error.strerror}. All users of "
+            f"this machine must be able to write to {path.parent}"
         ) from error
     finally:
         os.umask(mask)
 
 
 def _fault(descriptor: int) -> str | None:
-    """Why an open file cannot be a lock of opcost's."""
+    """Why an open file cannot be used as a lock, or None."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         return "it is not a regular file"
     if found.st_nlink > 1:
         return "it has a second name (a hard link)"
     text = os.pread(descriptor, 8, 0)
-    return None if not text or text == b"process " else "its content is not opcost's"
+    return None if not text or text == b"process " else "opcost did not write its content"
 
 
 def _unusable(path: Path, reason: str) -> OpcostError:
@@ -139,8 +139,8 @@ def _unusable(path: Path, reason: str) -> OpcostError:
     else:
         owner = f"{_user(found.st_uid)}, mode {stat.filemode(found.st_mode)}"
     return OpcostError(
-        f"the lock of the device, {path}, cannot be used: {reason} (owner {owner}). Look at what "
-        "it is; its owner or the administrator must remove it, then run again"
+        f"the lock of the device, {path}, cannot be used: {reason} (owner {owner}). Inspect it; "
+        "its owner or the administrator must delete it; then run again"
     )
 
 

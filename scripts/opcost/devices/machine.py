@@ -1,4 +1,4 @@
-"""Which machine this is, as a hash: records tell machines apart, and name none."""
+"""A hash that identifies this machine: rows distinguish machines without naming them."""
 
 import hashlib
 from pathlib import Path
@@ -9,12 +9,11 @@ _CONTAINER_ROOTS = ("overlay", "fuse.fuse-overlayfs", "aufs")
 
 
 def machine_id_hash() -> str | None:
-    """The same for all users of a machine and after each start of it; None where nothing tells.
+    """A hash that is equal for all users and after each boot; None without an identifier.
 
-    It is made from /etc/machine-id, which a system gets when it is installed. In a container that
-    file is the image's: all machines that run the image share it, and a new image changes it.
-    There the firmware's UUID tells, which only root may read. Virtual machines that were copied
-    without a new machine-id share theirs: two hashes mean two systems, one hash may mean two.
+    The identifier is /etc/machine-id, created when a system is installed; in a container, where it
+    belongs to the image, it is the firmware's UUID, which only root can read. Copied virtual
+    machines may share a machine-id: different hashes mean different systems, but not conversely.
     """
     firmware = Path("/sys/class/dmi/id/product_uuid")
     identity = _text(firmware if _in_container() else Path("/etc/machine-id"))

@@ -10,7 +10,7 @@ import torch
 
 from opcost.devices import cpuinfo
 from opcost.devices.device import BatchTime, Device, OutOfMemory
-from opcost.devices.disturbance import CoreWatch, Watch, find_quiet_s
+from opcost.devices.disturbance import CoreWatch, Watch, find_baseline_s
 from opcost.devices.kinds import KINDS
 from opcost.memory import free_bytes, limited_to_free_bytes
 
@@ -24,26 +24,26 @@ class CpuDevice(Device):
     busy_matrix = 256
 
     def __init__(self, index: int = 0) -> None:
-        # ASSUME random weights make subnormal numbers that trained ones would not; they are slow.
+        # ASSUME subnormal numbers, which are slow, come from random weights, not trained ones.
         torch.set_flush_denormal(True)
         self.allocator = "keeps freed memory" if _keep_freed_memory() else "system default"
 
     @staticmethod
     def count() -> int:
-        """All processors together are one device."""
+        """1: all processors together are one device."""
         return 1
 
-    def quiet_s(self) -> float:
-        """By timing the sentinel for some seconds."""
-        return find_quiet_s()
+    def baseline_s(self) -> float:
+        """Times the sentinel for some seconds."""
+        return find_baseline_s()
 
-    def watch(self, quiet_s: float | None) -> Watch:
-        """Of the core that this process runs on."""
-        return CoreWatch(self.quiet_s() if quiet_s is None else quiet_s)
+    def watch(self, baseline_s: float | None) -> Watch:
+        """Watches the core that this process runs on."""
+        return CoreWatch(self.baseline_s() if baseline_s is None else baseline_s)
 
     @property
     def model_name(self) -> str:
-        """As Linux names it, else the architecture."""
+        """Linux's name for it, else the architecture."""
         return cpuinfo.processor_name()
 
     @property
@@ -53,24 +53,24 @@ class CpuDevice(Device):
 
     @property
     def last_level_cache_bytes(self) -> int | None:
-        """As Linux lists it; on a shared machine, other guests use it too."""
+        """From Linux; on a shared machine, other guests use it too."""
         return cpuinfo.last_level_cache_bytes()
 
     @property
     def core_cache_bytes(self) -> int:
-        """The second level, as Linux lists it."""
+        """The second-level cache, from Linux."""
         return cpuinfo.core_cache_bytes()
 
     def free_memory_bytes(self) -> int:
-        """As Linux estimates it (MemAvailable), within a control group's limit."""
+        """MemAvailable of Linux, within the control group's limit."""
         return free_bytes()
 
     def within_free_memory(self) -> AbstractContextManager[None]:
-        """By a limit of this process: else Linux kills it when it touches what it was promised."""
+        """Limits this process: Linux overcommits memory, and would kill it at the first use."""
         return limited_to_free_bytes()
 
     def allocate(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Mapped with MAP_POPULATE: five times faster than touching page after page."""
+        """Mapped with MAP_POPULATE, five times faster than touching each page."""
         size = elements * dtype.itemsize
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_POPULATE", 0)
         try:
@@ -80,7 +80,7 @@ class CpuDevice(Device):
         return torch.frombuffer(memory, dtype=dtype)
 
     def synchronise(self) -> None:
-        """Nothing to wait for: operators return when they are done."""
+        """Does nothing: operators are synchronous."""
 
     def time(self, work: Callable[[], None]) -> BatchTime:
         """Seconds of the monotonic clock."""
@@ -90,17 +90,16 @@ class CpuDevice(Device):
         return BatchTime(seconds, seconds)
 
     def start(self, work: Callable[[], None]) -> Callable[[], bool]:
-        """Run it: a processor's work is done when the call returns."""
+        """Runs `work` to its end."""
         work()
         return lambda: True
 
 
 def _keep_freed_memory() -> bool:
-    """Let glibc keep freed memory for the next operator, as a process that has run for long does.
+    """Make glibc keep freed memory for the next operator. Returns False without glibc.
 
-    By default it gives large blocks back to the system, or does not, as the heap happens to lie;
-    the page faults of getting them anew made one convolution four times slower. False where there
-    is no glibc.
+    By default, glibc returns large blocks to the system or not, depending on the heap's layout; the
+    page faults of allocating them again made one convolution four times slower.
     """
     trim_threshold, mmap_max = -1, -4
     try:

@@ -1,4 +1,4 @@
-"""The device that a target stands for on this machine."""
+"""Open the device of a target on this machine."""
 
 import importlib
 
@@ -12,9 +12,9 @@ from opcost.study import Target
 
 
 def open_device(target: Target) -> Device:
-    """The target's device, set to the target's operating point; this process measures from now on.
+    """Open the target's device, and set this process to its cores and operating point.
 
-    Raises OpcostError when it does not exist here.
+    Raises OpcostError if the device does not exist here.
     """
     measure_here(target.device)
     torch.set_num_threads(target.threads)
@@ -28,12 +28,12 @@ def open_device(target: Target) -> Device:
     index, count = int(target.device.partition(":")[2] or 0), device_class.count()
     if not count:
         raise OpcostError(
-            f"the target asks for device {target.device!r}, but torch {torch.__version__} finds no "
+            f"the target requests device {target.device!r}, but torch {torch.__version__} finds no "
             f"{kind.name.upper()} device here. Use device cpu or auto, or run on a machine with one"
         )
     if index >= count:
         raise OpcostError(
-            f"the target asks for device {target.device!r}; there are {count} {kind.name.upper()} "
+            f"the target requests device {target.device!r}; there are {count} {kind.name.upper()} "
             f"devices here, {kind.name}:0 to {kind.name}:{count - 1}"
         )
     return device_class(index)

@@ -1,4 +1,4 @@
-"""Which libraries run PyTorch's threads and matrix products on the processor."""
+"""The libraries behind PyTorch's threads and matrix products on the processor."""
 
 import os
 import re
@@ -8,28 +8,26 @@ from pathlib import Path
 import torch
 
 _RUNTIME = re.compile(r"/lib(gomp|iomp5|omp)[-.][^/]*$")
-
-
-_NARROWING = (
+_LIMITS = (
     "DNNL_MAX_CPU_ISA",
     "MKL_CBWR",
     "MKL_ENABLE_INSTRUCTIONS",
     "ONEDNN_MAX_CPU_ISA",
 )
-"""Variables that keep libraries from using instructions which PyTorch's own capability lists."""
+"""Environment variables that limit the instructions used, below PyTorch's reported capability."""
 
 
 def thread_library() -> str:
-    """OpenMP runtimes, MKL and vector instructions: `libgomp, MKL 2024.2, AVX512`."""
+    """OpenMP runtimes, MKL and vector instructions, such as `libgomp, MKL 2024.2, AVX512`."""
     info = torch.__config__.parallel_info()
     mkl = re.search(r"Math Kernel Library Version ([\d.]+)", info)
     parts = [*_runtimes(), *([f"MKL {mkl[1]}"] if mkl else [])]
-    narrowed = [f"{name}={os.environ[name]}" for name in _NARROWING if os.environ.get(name)]
-    return ", ".join([*parts, torch.backends.cpu.get_cpu_capability(), *narrowed])
+    limits = [f"{name}={os.environ[name]}" for name in _LIMITS if os.environ.get(name)]
+    return ", ".join([*parts, torch.backends.cpu.get_cpu_capability(), *limits])
 
 
 def _runtimes() -> list[str]:
-    """Those that this process has loaded; PyTorch's own pool of threads where there is none."""
+    """The OpenMP runtimes that this process has loaded, or PyTorch's native thread pool."""
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

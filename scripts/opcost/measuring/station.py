@@ -36,7 +36,7 @@ class Station:
         return {
             **records.condition_columns(self.conditions, self.target),
             **describe_environment(self.device),
-            "quiet_sentinel_time_s": self.watch.quiet_s,
+            "quiet_sentinel_time_s": self.watch.baseline_s,
         }
 
 

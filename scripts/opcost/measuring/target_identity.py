@@ -43,7 +43,9 @@ def identify_target(target: Target, output: Path) -> None:
     refuse_and_note_changes(output.parent, asdict(found), target.any_of_kind)
     with exclusive(found.own_key, f"the identity of {found.device}"):
         if host_sets_pace(found.device):
-            found = _with_overhead(found, target, answer_of(partial(_quiet_s, target), _TIMEOUT_S))
+            found = _with_overhead(
+                found, target, answer_of(partial(_baseline_s, target), _TIMEOUT_S)
+            )
     if target.any_of_kind:
         found = _of_a_kind(found)
     write_device(output, found)
@@ -70,10 +72,10 @@ def measure_overhead_again(settings: Target, target: str, device_file: Path, out
 
     known = read_device(device_file)
     with exclusive(known.lock_key or known.own_key, f"the overhead of calls on target {target}"):
-        quiet_s = answer_of(
-            lambda: expected_device(settings, target, device_file)[1].quiet_s, _TIMEOUT_S
+        baseline_s = answer_of(
+            lambda: expected_device(settings, target, device_file)[1].baseline_s, _TIMEOUT_S
         )
-        found = _with_overhead(known, settings, quiet_s)
+        found = _with_overhead(known, settings, baseline_s)
     write_device(output, found)
     announce(overhead_line(target, overhead_columns(found.overhead or ())))
 
@@ -122,27 +124,27 @@ def _of_a_kind(device: DeviceFile) -> DeviceFile:
     return replace(device, device_uuid_hash=None, machine_id_hash=None, lock_key=lock_key)
 
 
-def _quiet_s(target: Target) -> Any:
-    return _open_identified(target)[0].quiet_s()
+def _baseline_s(target: Target) -> Any:
+    return _open_identified(target)[0].baseline_s()
 
 
-def _with_overhead(device: DeviceFile, target: Target, quiet_s: float) -> DeviceFile:
+def _with_overhead(device: DeviceFile, target: Target, baseline_s: float) -> DeviceFile:
     """The device with the overhead of calls as each of several processes finds it, and the quiet
     value that they went by: a lower one than the given if that turned out to be that of a disturbed
     core.
     """
     samples = []
     for _ in range(_PROCESSES):
-        answer = answer_of(partial(_sample, target, quiet_s), _TIMEOUT_S)
-        if answer["quieter_s"] is not None:
-            return _with_overhead(device, target, answer["quieter_s"])
+        answer = answer_of(partial(_sample, target, baseline_s), _TIMEOUT_S)
+        if answer["lower_baseline_s"] is not None:
+            return _with_overhead(device, target, answer["lower_baseline_s"])
         samples.append(Sample(*answer["sample"]))
-    return replace(device, quiet_s=quiet_s, overhead=tuple(samples))
+    return replace(device, quiet_s=baseline_s, overhead=tuple(samples))
 
 
-def _sample(target: Target, quiet_s: float) -> dict[str, Any]:
+def _sample(target: Target, baseline_s: float) -> dict[str, Any]:
     from opcost.measuring.overhead import sample_overhead
 
     device, _ = _open_identified(target)
-    watch = device.watch(quiet_s)
-    return {"sample": sample_overhead(device, watch), "quieter_s": watch.quieter_s()}
+    watch = device.watch(baseline_s)
+    return {"sample": sample_overhead(device, watch), "lower_baseline_s": watch.lower_baseline_s()}

@@ -162,7 +162,7 @@ def find_flags(timing: TimeMeasurement, device: Device, watch: Watch) -> list[st
     few = len(counted) < len(timing.undisturbed) / 2
     if few or timing.counts_disturbed:
         flags.append(DISTURBED)
-    if watch.quieter_s() is not None:
+    if watch.lower_baseline_s() is not None:
         flags.append(SENTINEL_QUICKER)
     if statistics.drifts(counted):
         flags.append(DRIFTING)
