@@ -46,8 +46,8 @@ def _interval(spread: float | None) -> str:
     if spread > _MUCH_SPREAD:
         text += (
             " That is large: the machine's speed changed during the study, as it does when other "
-            "tenants use its memory. Delete the target's folder in results and run again when it "
-            "is idle."
+            "tenants use its memory. Set its rows aside (opcost set-aside TARGET) and run again "
+            "when it is idle."
         )
     return text
 
