@@ -252,7 +252,7 @@ def test_a_model_that_sets_threads_whenever_it_runs_is_not_measured(model, measu
     """
     row = measured(model(body))
     assert row["status"] == "error"
-    assert "changed the number of threads from 1 to 2 while it was measured" in row["error"]
+    assert "changed the number of threads from 1 to 2 during the measurement" in row["error"]
 
 
 def test_a_model_whose_forward_grows_is_flagged(model, measured, tmp_path, capsys):

@@ -199,7 +199,7 @@ def test_memory_limits_the_sets_and_too_little_is_an_error():
     operands = operand_sets(relu, SmallDevice(), Rotation(2**30), seed=0)
     assert operands.footprint_bytes <= 7_000_000
     large = OperatorTuple("aten.relu.default", (("self", TensorSpec((9_000_000,), "float32")),))
-    with pytest.raises(OutOfMemory, match="the arguments need 34 MiB; cpu has 7 MiB to spare"):
+    with pytest.raises(OutOfMemory, match="the arguments need 34 MiB; cpu has 7 MiB available"):
         operand_sets(large, SmallDevice(), Rotation(0), seed=0)
 
 

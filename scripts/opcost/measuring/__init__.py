@@ -1,1 +1,1 @@
-"""How a measurement is made: what runs, under which conditions, for how long."""
+"""Measurements of time and power: subjects, cache states, trials, and the jobs that run them."""

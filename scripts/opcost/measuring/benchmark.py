@@ -1,6 +1,6 @@
-"""From a subject to its row: set up, measure, describe what came of it."""
+"""Measure a subject, and describe the result or the failure in a row."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,34 +9,33 @@ from opcost import statistics
 from opcost.devices.device import OutOfMemory
 from opcost.devices.disturbance import Watch
 from opcost.errors import OpcostError
-from opcost.measuring.kept import Kept
+from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.station import Station
 from opcost.measuring.subjects import Subject
-from opcost.measuring.trial import Listener, Trial, run_trial
+from opcost.measuring.trial import Trial, run_trial
 from opcost.models import construction
 from opcost.models.user_code import location, message, user_code
 from opcost.rows.quantities import ENERGY, POWER
 from opcost.tuples.replay import UnsupportedOperator
 
 
-def measure(subject: Subject, station: Station, kept: Kept | None = None) -> dict[str, Any]:
-    """The row of one subject; a failure is a row too.
-
-    `kept` is told the row before power is measured.
-    """
+def measure(
+    subject: Subject, station: Station, checkpoint: Checkpoint | None = None
+) -> dict[str, Any]:
+    """The row of one subject; a failure is a row, too."""
     row = {**subject.columns(), **station.columns()}
     with station.device.within_free_memory():
         try:
             with construction.inference_conditions(), user_code():
-                return _measured(subject, station, row, kept)
+                return _measured(subject, station, row, checkpoint)
         except Exception as error:
-            place = "" if isinstance(error, OpcostError) else location(error)
-            text = f"{type(error).__name__}: {message(error)}{place}"
+            where = "" if isinstance(error, OpcostError) else location(error)
+            text = f"{type(error).__name__}: {message(error)}{where}"
             return {**row, "status": _status(error.__cause__ or error), "error": text}
 
 
 def _measured(
-    subject: Subject, station: Station, row: Mapping[str, Any], kept: Kept | None
+    subject: Subject, station: Station, row: Mapping[str, Any], checkpoint: Checkpoint | None
 ) -> dict[str, Any]:
     set_up = subject.set_up(station)
 
@@ -45,26 +44,9 @@ def _measured(
         return {**row, **set_up.columns, **trial_columns(trial, station.watch, flags)}
 
     settings = subject.settings(station.conditions.measurement)
-    keeper = None if kept is None else _Keeper(kept, subject, columns)
-    return columns(run_trial(set_up.workload, station, settings, keeper))
-
-
-class _Keeper(Listener):
-    """Keeps the row of each trial, as `columns` makes it, before power is measured."""
-
-    def __init__(
-        self, kept: Kept, subject: Subject, columns: Callable[[Trial], dict[str, Any]]
-    ) -> None:
-        self._kept, self._subject, self._columns = kept, subject, columns
-
-    def opening_meter(self) -> None:
-        self._kept.opening_meter()
-
-    def timing(self) -> None:
-        self._kept.timing()
-
-    def timed(self, trial: Trial) -> None:
-        self._kept.keep(self._columns(trial), self._subject.schema)
+    if checkpoint is not None:
+        checkpoint.describe(columns, subject.schema)
+    return columns(run_trial(set_up.workload, station, settings, checkpoint))
 
 
 def _status(error: BaseException) -> str:
@@ -80,10 +62,7 @@ def _status(error: BaseException) -> str:
 def trial_columns(
     trial: Trial, watch: Watch, flags: Mapping[str, bool] | None = None
 ) -> dict[str, Any]:
-    """The columns of a record that say what was measured, and how sure it is.
-
-    `flags` are those that the trial does not know, each with whether it holds.
-    """
+    """The columns of a trial. `flags` maps flags of the subject to whether they hold."""
     power, energy = trial.power, trial.energy
     sentinel = watch.sentinel_times_s()
     columns: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""One job: the device's lock, a process of its own, and a row whatever happens.
+"""One job: hold the device's lock, measure in a child process, and write a row whatever happens.
 
-The outer process never touches the device: it outlives a crash of the inner one and records it. It
-stays light, unless it is a warm worker: heavy modules are imported inside functions.
+The parent never touches the device, so it survives a crash of the child and records it. It stays
+light unless it is a warm worker: heavy modules are imported inside functions.
 """
 
 import time
@@ -14,7 +14,7 @@ from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
 from opcost.energy.sensor import write_killing_meter
 from opcost.errors import OpcostError, reported
-from opcost.measuring.kept import Kept
+from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.subjects import Subject
 from opcost.measuring.target_files import TargetFiles
 from opcost.measuring.target_identity import expected_device
@@ -25,12 +25,12 @@ from opcost.workers.isolation import run_isolated
 _SENSOR_TIMEOUT_S = 600
 
 HeldSeconds = Callable[[], float]
-"""Answers for how many seconds the job has held its device."""
+"""Returns for how many seconds the job has held its device."""
 
 
 def subject_job(subject: Subject, files: TargetFiles, replicate: int, output: Path) -> None:
     """Measure a subject on a target for the `replicate`-th time, from 0 on, and write its row."""
-    kept = Kept()
+    checkpoint = Checkpoint()
 
     def measure(held_s: HeldSeconds) -> None:
         from opcost.measuring import benchmark
@@ -38,7 +38,7 @@ def subject_job(subject: Subject, files: TargetFiles, replicate: int, output: Pa
         from opcost.planning.progress import measured_line
         from opcost.rows import records
 
-        row = benchmark.measure(subject, open_station(files, kept.meter_fault), kept)
+        row = benchmark.measure(subject, open_station(files, checkpoint.meter_fault), checkpoint)
         row["device_time_s"] = held_s()
         records.write(output, subject.schema, [row])
         announce(measured_line(subject.kind, subject.description, row, replicate))
@@ -46,11 +46,11 @@ def subject_job(subject: Subject, files: TargetFiles, replicate: int, output: Pa
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost.rows import records
 
-        row = kept.row_without_power(status, reason)
+        row = checkpoint.row_without_power(status, reason)
         row = row or subject.columns() | _death_columns(files, status, reason)
         records.write(output, subject.schema, [row | {"device_time_s": held_s()}])
 
-    _run(subject.name, measure, record_death, files.device_file, files.timeout_s, kept)
+    _run(subject.name, measure, record_death, files.device_file, files.timeout_s, checkpoint)
 
 
 def sensor_job(device: str, target: str, device_file: Path, output: Path) -> None:
@@ -77,10 +77,10 @@ def _run(
     record_death: Callable[[str, str, HeldSeconds], None],
     device_file: Path,
     timeout_s: float,
-    kept: Kept | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> None:
     key = read_device(device_file).lock_key
-    # Of several devices of a kind, only the inner process can know which one it has.
+    # With several devices of a kind, only the child knows which one it has.
     with exclusive(key, purpose) if key else nullcontext():
         start = time.monotonic()
 
@@ -92,8 +92,8 @@ def _run(
                 measure(held_s)
 
         death = run_isolated(measure_or_report, timeout_s)
-        if death is not None and kept is not None and kept.blames_meter(*death):
-            announce(f"{purpose}: {kept.meter_fault}; measuring time alone")
+        if death is not None and checkpoint is not None and checkpoint.blames_meter(*death):
+            announce(f"{purpose}: {checkpoint.meter_fault}; measuring only time")
             death = run_isolated(measure_or_report, timeout_s)
         if death is not None and death[0] == "terminated":
             raise OpcostError(f"{purpose}: {death[1]}")
@@ -103,7 +103,7 @@ def _run(
 
 
 def _death_columns(files: TargetFiles, status: str, reason: str) -> dict[str, Any]:
-    """What can be said of a measurement by the process that outlived it."""
+    """The columns that are known without the child that died."""
     from opcost.rows import records
 
     device = read_device(files.device_file)

@@ -1,8 +1,8 @@
-"""What the tensors of a replayed operator hold.
+"""Values for the tensors of a replayed operator.
 
-Power depends on data (arXiv 2409.18324), and time may: values are drawn from a seed, normal where
-the operator allows it, never zeros or uninitialised memory. Where the size of a result depends on
-values, they are such that it is the recorded one.
+Power depends on data (arXiv 2409.18324), and time may: values are pseudo-random, normal if the
+operator allows it, never zeros or uninitialised memory. If the size of a result depends on values,
+they are chosen to give the recorded size.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +14,13 @@ from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, tensors_in
 from opcost.tuples.replay import strides
 
 Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
-"""Makes that many values of that type on the generator's device."""
+"""Makes a number of values of a dtype on the generator's device."""
 
 
 def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Iterator[Draw]:
-    """How to fill each tensor of a tuple, in the order of `OperatorTuple.tensors`.
+    """A `Draw` for each tensor of a tuple, in the order of `OperatorTuple.tensors`.
 
-    `outputs` are the recorded results, none if they do not matter.
+    `outputs` are the recorded results; without them, their sizes are not reproduced.
     """
     arguments = dict(operator_tuple.arguments)
     base = operator_tuple.name.removesuffix("_")
@@ -53,14 +53,14 @@ _POSITIVE_DOMAIN = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow"}
 
 _BRANCHING = {"max_pool1d", "max_pool2d", "max_pool3d"}
 """On a CPU these branch on values: normal ones take 2.8 times as long as zeros (3.2 and 1.1 ms for
-1x512x14x14). They get what a ReLU leaves, the usual input of a pooling."""
+1x512x14x14). They get the output of a ReLU, the usual input of pooling."""
 
 _SHRINKING = {"silu", "hardswish", "mish", "gelu", "elu", "celu"}
-"""In place, these drive small values towards zero; far from zero they leave values as they are."""
+"""Repeated in place, these drive small values to zero, but preserve values far from zero."""
 
 
 def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | None:
-    """The number that an index argument must stay below, or None if it is no index."""
+    """The exclusive upper limit of an index argument, or None for other arguments."""
     match base, name:
         case "embedding", "indices":
             return arguments["weight"].shape[0]
@@ -79,7 +79,7 @@ def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | 
 
 
 def _normal(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    # Drawn in float32 at the narrowest: not every device draws in float16.
+    # Drawn in at least float32, because not every device supports float16.
     drawn = dtype if dtype in (torch.float64, torch.complex64, torch.complex128) else torch.float32
     return torch.randn(count, dtype=drawn, device=generator.device, generator=generator).to(dtype)
 
@@ -122,25 +122,25 @@ _REGIONS = {
 def _special(
     base: str, name: str, spec: TensorSpec, arguments: dict, outputs: Sequence[TensorSpec]
 ) -> Draw | None:
-    """The values of an argument on whose values sizes depend, or that holds boxes; else None."""
+    """A `Draw` for an argument whose values determine sizes, or that holds boxes; else None."""
     if base in _REGIONS and name == "rois":
-        return _placed(spec, lambda generator: _regions(spec, arguments, generator))
+        return _strided(spec, lambda generator: _regions(spec, arguments, generator))
     if base == "torchvision.nms" and name == "dets":
         kept = outputs[0].shape[0] if outputs else spec.shape[0]
-        return _placed(spec, lambda generator: _boxes(spec.shape[0], kept, generator))
+        return _strided(spec, lambda generator: _boxes(spec.shape[0], kept, generator))
     if base == "_unique2" and name == "self" and outputs:
         distinct = max(outputs[0].elements, 1)
-        return _placed(spec, lambda generator: _shuffled(spec, generator) % distinct)
-    found = _found(base, name, spec, arguments, outputs)
-    if found is not None:
-        return _placed(spec, lambda generator: _shuffled(spec, generator) < found)
+        return _strided(spec, lambda generator: _shuffled(spec, generator) % distinct)
+    selected = _selected(base, name, spec, arguments, outputs)
+    if selected is not None:
+        return _strided(spec, lambda generator: _shuffled(spec, generator) < selected)
     return None
 
 
-def _found(
+def _selected(
     base: str, name: str, spec: TensorSpec, arguments: dict, outputs: Sequence[TensorSpec]
 ) -> int | None:
-    """How many elements of a mask are true, so that as many are found as were recorded."""
+    """The number of true elements of a mask, from the recorded results, or None."""
     if base in ("index_put", "_index_put_impl") and spec.dtype == "bool":
         outputs = [arguments["values"]] if arguments["values"].shape else []
     if not outputs:
@@ -158,8 +158,8 @@ def _found(
     return None
 
 
-def _placed(spec: TensorSpec, values: Callable[[torch.Generator], torch.Tensor]) -> Draw:
-    """Puts values of the tensor's shape to where its layout has them in memory."""
+def _strided(spec: TensorSpec, values: Callable[[torch.Generator], torch.Tensor]) -> Draw:
+    """Arranges values of the tensor's shape by its strides in memory."""
 
     def draw(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
         storage = torch.zeros(count, dtype=dtype, device=generator.device)
@@ -170,26 +170,26 @@ def _placed(spec: TensorSpec, values: Callable[[torch.Generator], torch.Tensor])
 
 
 def _shuffled(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
-    """The numbers below the number of elements, each once, in random order."""
+    """A random permutation of 0 to the number of elements - 1."""
     order = torch.randperm(spec.elements, device=generator.device, generator=generator)
     return order.reshape(spec.shape)
 
 
 def _boxes(count: int, kept: int, generator: torch.Generator) -> torch.Tensor:
-    """`count` boxes (x1, y1, x2, y2): `kept` that do not touch, and copies of these."""
-    place: dict[str, Any] = {"device": generator.device, "generator": generator}
-    copies = torch.randint(max(kept, 1), (count - kept,), **place)
+    """`count` boxes (x1, y1, x2, y2): `kept` disjoint ones, and copies of these."""
+    options: dict[str, Any] = {"device": generator.device, "generator": generator}
+    copies = torch.randint(max(kept, 1), (count - kept,), **options)
     distinct = torch.arange(kept, device=generator.device)
-    corner = 2 * torch.cat([distinct, copies])[torch.randperm(count, **place)]
+    corner = 2 * torch.cat([distinct, copies])[torch.randperm(count, **options)]
     return torch.stack([corner, corner, corner + 1, corner + 1], dim=1)
 
 
 def _regions(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> torch.Tensor:
-    """Rows of (image, x1, y1, x2, y2), the boxes within the images that the features are of."""
+    """Rows of (image, x1, y1, x2, y2) with boxes inside the images."""
     images, _, height, width = arguments["input"].shape
     size = torch.tensor([width, height], device=generator.device) / arguments["spatial_scale"]
-    place: dict[str, Any] = {"device": generator.device, "generator": generator}
-    image = torch.randint(images, (spec.shape[0], 1), **place)
-    first = torch.rand((spec.shape[0], 2), **place) / 2
-    extent = 0.1 + 0.4 * torch.rand((spec.shape[0], 2), **place)
+    options: dict[str, Any] = {"device": generator.device, "generator": generator}
+    image = torch.randint(images, (spec.shape[0], 1), **options)
+    first = torch.rand((spec.shape[0], 2), **options) / 2
+    extent = 0.1 + 0.4 * torch.rand((spec.shape[0], 2), **options)
     return torch.cat([image, first * size, (first + extent) * size], dim=1)

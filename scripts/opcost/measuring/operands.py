@@ -1,4 +1,4 @@
-"""The tensors that a replayed operator works on, and how they rotate through memory."""
+"""The operands of a replayed operator, and their rotation through memory."""
 
 import itertools
 import math
@@ -19,18 +19,17 @@ from opcost.tuples.replay import (
     torch_dtype,
 )
 
-_ALIGNMENT_BYTES = 512  # what CUDA's allocator gives, and a multiple of a CPU's cache line
+_ALIGNMENT_BYTES = 512  # that of CUDA's allocator, and a multiple of a CPU's cache line
 _MOST_SETS = 2**14
 MEMORY_SHARE = 0.7
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """Through how many bytes of memory a call's tensors rotate, from one iteration to the next.
+    """The memory through which a call's tensors rotate from one iteration to the next, in bytes.
 
-    `parameters` names the arguments that rotate through `footprint_bytes`; None means all of them.
-    The other arguments and the results rotate through `activation_bytes`. Zero bytes mean that
-    the same memory is used each time.
+    Arguments named in `parameters` (None: all) rotate through `footprint_bytes`, other arguments
+    and results through `activation_bytes`. With 0 bytes, each call uses the same memory.
     """
 
     footprint_bytes: int
@@ -42,8 +41,8 @@ class Rotation:
 class OperandSets:
     """Calls of one tuple on distinct tensors of equal values, to be used in turn.
 
-    `footprint_bytes` is the memory of all arguments together. Keeping the latest `kept_results`
-    results makes each call write to other memory than the one before.
+    `footprint_bytes` is the memory of all arguments. If the caller keeps the latest `kept_results`
+    results, each call writes to other memory than the previous one.
     """
 
     calls: tuple[ReplayCall, ...]
@@ -58,11 +57,10 @@ def operand_sets(
     seed: int,
     outputs: Sequence[TensorSpec] = (),
 ) -> OperandSets:
-    """Sets of operands that rotate as asked for.
+    """Operand sets with the requested rotation.
 
-    `outputs` are the results: their memory rotates too, and where their sizes depend on values, the
-    values are such that they come out at these sizes. The device's memory and the time to set up
-    limit the number of sets: the result's footprint tells what was reached. Raises
+    `outputs` are the recorded results: their memory rotates, too, and values are drawn to give
+    their sizes. Free memory and a maximum number of sets may reduce the footprint. Raises
     OutOfMemory if not even one set fits.
     """
     names = [name for name, value in operator_tuple.arguments for _ in tensors_in(value)]
@@ -73,7 +71,7 @@ def operand_sets(
     if sum(sizes) > room:
         raise OutOfMemory(
             f"the arguments need {sum(sizes) / 2**20:.0f} MiB; {device.name} has "
-            f"{room / 2**20:.0f} MiB to spare"
+            f"{room / 2**20:.0f} MiB available"
         )
     held_bytes = sum(itertools.compress(sizes, held))
     result_bytes = 0 if operator_tuple.name.endswith("_") else sum(map(_slot_bytes, outputs))
@@ -96,14 +94,14 @@ def operand_sets(
 
 
 def _sets(footprint_bytes: int, set_bytes: int, room: int) -> int:
-    """How many sets of that size fill the footprint, within the room that there is."""
+    """The number of sets that fill the footprint, within the available memory."""
     if not footprint_bytes or not set_bytes:
         return 1
     return max(1, min(math.ceil(footprint_bytes / set_bytes), _MOST_SETS, room // set_bytes))
 
 
 def degenerate(call: ReplayCall) -> bool:
-    """Whether an argument that the operator changes in place ran off to infinity or NaN."""
+    """Whether an argument that the operator changes in place became infinite or NaN."""
     return any(
         isinstance(value, torch.Tensor)
         and value.is_floating_point()
@@ -118,7 +116,7 @@ def _slot_bytes(spec: TensorSpec) -> int:
 
 
 def _slot_elements(spec: TensorSpec) -> int:
-    """Elements that a tensor occupies when the next one starts on an aligned address."""
+    """Elements that a tensor occupies, rounded up to the alignment."""
     alignment = _ALIGNMENT_BYTES // ELEMENT_BYTES[spec.dtype]
     return math.ceil(storage_elements(spec) / alignment) * alignment
 
@@ -126,10 +124,7 @@ def _slot_elements(spec: TensorSpec) -> int:
 def _copies(
     spec: TensorSpec, draw: Draw, count: int, device: Device, generator: torch.Generator
 ) -> tuple[torch.Tensor, ...]:
-    """`count` tensors of one block in random order, all holding the same drawn values.
-
-    In random order, because a processor that sees one after the other fetches the next ahead.
-    """
+    """`count` tensors in one block with the same values, in random order to defeat prefetching."""
     dtype = torch_dtype(spec.dtype)
     slot = _slot_elements(spec)
     if slot == 0:

@@ -1,17 +1,16 @@
-"""What a call costs on a processor beyond the operator's own time: Python, dispatch, lost code.
+"""Call overhead on a processor: the time of a call beyond its operator.
 
-No operator benchmark contains it, every model does. It is measured when a study begins and when it
-ends, each time in several processes, because each finds memory in other places and so another
-overhead:
+Models contain it, benchmarks of operators do not. It is measured at the start and the end of a
+study, each time in several processes, because it depends on the memory layout of the process:
 
-- `call_s`: between two calls whose code the core's own cache still holds. A small network, run as
-  modules and run as the same operator calls in a row.
-- `displaced_call_s`: where the operators in between moved so much data that the core's own cache
-  has lost the code, of Python and of the operator (displacement.py says which calls these are).
-- `view_call_s`: a view, which launches no kernel and has no benchmark.
+- `call_s`: Python and dispatch, with all code in the private cache; the difference between running
+  a small network as modules and as a sequence of operator calls.
+- `displaced_call_s`: the code of Python and of the operator was evicted from the private cache
+  (costs/evicted_code.py finds such calls).
+- `view_call_s`: a view, which launches no kernel and is not benchmarked.
 
-On a GPU the host runs ahead of the device: what it does between two calls costs nothing, or makes
-the model launch-bound.
+On a GPU the host runs ahead of the device: its overhead costs nothing, or makes the model
+launch-bound.
 """
 
 import copy
@@ -39,18 +38,16 @@ _PATIENCE = 2
 
 _SMALL_CHANNELS = 16
 _SMALL_SIZE = 8
-_ROW = 20
+_REPEATS = 20
 
 Call = tuple[Any, tuple[Any, ...]]
 """An operator, and its arguments after the first."""
 
 
 def sample_overhead(device: Device, watch: Watch) -> Sample:
-    """The overhead of calls on a processor, as this process finds it.
+    """The call overhead in this process, as differences of two times.
 
-    It is the difference of two times, and no call costs less than its operator: where the
-    difference is below zero, something disturbed one of the two, and it counts as zero
-    and disturbed.
+    A negative difference means that one of the two was disturbed: it counts as zero and disturbed.
     """
     watch.look()
     with inference_conditions():
@@ -64,7 +61,10 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
 
 
 def _between_calls_s(device: Device) -> Callable[[], float]:
-    """Of a network that rotates through copies, as whole models do; weights are no difference."""
+    """The difference per call between modules and a sequence of operators, in seconds.
+
+    Both rotate through copies of a network, as whole models do, so that weights make no difference.
+    """
     network = nn.Sequential(*(_block(_CHANNELS) for _ in range(_BLOCKS))).eval()
     networks = [network, *(copy.deepcopy(network) for _ in range(_COPIES - 1))]
     calls = [[call for block in network for call in _calls(block)] for network in networks]
@@ -72,19 +72,19 @@ def _between_calls_s(device: Device) -> Callable[[], float]:
     turn = itertools.cycle(range(_COPIES))
 
     def difference_s() -> float:
-        as_modules, in_a_row = networks[next(turn)], calls[next(turn)]
-        modules_s = device.time(lambda: as_modules(image)).device_s
-        row_s = device.time(lambda: _in_a_row(in_a_row, image)).device_s
-        return (modules_s - row_s) / len(in_a_row)
+        modules, sequence = networks[next(turn)], calls[next(turn)]
+        modules_s = device.time(lambda: modules(image)).device_s
+        sequence_s = device.time(lambda: _run_sequence(sequence, image)).device_s
+        return (modules_s - sequence_s) / len(sequence)
 
     return difference_s
 
 
 def _displaced_call_s(device: Device) -> Callable[[], float]:
-    """Module calls on next to no data, each after as much was copied as the core's cache holds, in
-    the mean over a convolution, a normalisation and an activation; less their operators' own time.
+    """The overhead of a module call after copying as much data as the private cache holds.
 
-    ASSUME that other operators have about as much code.
+    The mean over a convolution, a normalisation and an activation, on very little data. ASSUME that
+    other operators have about as much code.
     """
     block = _block(_SMALL_CHANNELS).eval()
     image = torch.randn(1, _SMALL_CHANNELS, _SMALL_SIZE, _SMALL_SIZE)
@@ -92,15 +92,15 @@ def _displaced_call_s(device: Device) -> Callable[[], float]:
     target = torch.empty_like(source)
     modules = list(zip(cast(Iterable[nn.Module], block), _calls(block), strict=True))
 
-    def beyond_s() -> float:
+    def overhead_s() -> float:
         total_s = 0.0
         for module, (operator, arguments) in modules:
-            row_s = device.time(partial(_repeat, operator, image, arguments)).device_s / _ROW
+            own_s = device.time(partial(_repeat, operator, image, arguments)).device_s / _REPEATS
             target.copy_(source)
-            total_s += device.time(partial(module, image)).device_s - row_s
+            total_s += device.time(partial(module, image)).device_s - own_s
         return total_s / len(modules)
 
-    return beyond_s
+    return overhead_s
 
 
 def _view_call_s(device: Device) -> Callable[[], float]:
@@ -108,15 +108,13 @@ def _view_call_s(device: Device) -> Callable[[], float]:
     shape = ([1, _SMALL_CHANNELS, _SMALL_SIZE**2],)
     view = torch.ops.aten.view.default
 
-    def row_s() -> float:
-        return device.time(lambda: _repeat(view, image, shape)).device_s / _ROW
-
-    return row_s
+    return lambda: device.time(lambda: _repeat(view, image, shape)).device_s / _REPEATS
 
 
 def _undisturbed_median(measure: Callable[[], float], watch: Watch) -> tuple[float, bool]:
-    """The median over undisturbed measurements, for which it waits as long as twice as many take;
-    over all, and True, if hardly any was undisturbed.
+    """The median of the undisturbed values and False; of all and True if too few are undisturbed.
+
+    Measures up to twice as many values as needed.
     """
     values: list[float] = []
     undisturbed: list[bool] = []
@@ -148,11 +146,11 @@ def _calls(block: Any) -> list[Call]:
     ]
 
 
-def _in_a_row(calls: Sequence[Call], image: torch.Tensor) -> None:
+def _run_sequence(calls: Sequence[Call], image: torch.Tensor) -> None:
     for operator, arguments in calls:
         image = operator(image, *arguments)
 
 
 def _repeat(operator: Any, image: torch.Tensor, arguments: tuple[Any, ...]) -> None:
-    for _ in range(_ROW):
+    for _ in range(_REPEATS):
         operator(image, *arguments)

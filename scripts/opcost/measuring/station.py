@@ -1,4 +1,4 @@
-"""The station: an opened target, where and how subjects are measured."""
+"""The station: an opened target, on which subjects are measured."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from opcost.study import Conditions
 
 @dataclass(frozen=True)
 class Station:
-    """An opened target. `open_meter` raises MeterUnavailable where power cannot be measured."""
+    """An opened target. `open_meter` raises MeterUnavailable if power cannot be measured."""
 
     target: str
     conditions: Conditions
@@ -32,7 +32,7 @@ class Station:
     clock: Clock = SYSTEM_CLOCK
 
     def columns(self) -> dict[str, Any]:
-        """The columns of a record that say where and how it was measured."""
+        """The columns of target, conditions and environment."""
         return {
             **records.condition_columns(self.conditions, self.target),
             **describe_environment(self.device),
@@ -41,10 +41,10 @@ class Station:
 
 
 def open_station(files: TargetFiles, fault: str | None = None) -> Station:
-    """The station of a target. Where there is a `fault` of the meter, it is not opened.
+    """Open a target. With a `fault`, the meter is not opened.
 
-    Raises OpcostError if the device is not the one that the study began with, if what numbers
-    depend on has changed, or if the sensor file cannot be read: every row would fail.
+    Raises OpcostError if the device or the environment has changed since the study began, or if the
+    sensor file cannot be read: every row would fail.
     """
     device, watch = expected_device(files.conditions.target, files.target, files.device_file)
     known = None if files.sensor_file is None else meter_fault(files.sensor_file)

@@ -1,4 +1,4 @@
-"""What the code of a model does to its own measurement, and whether the row can say it."""
+"""Detect how a model's code affects its own measurement."""
 
 import sys
 import threading
@@ -18,14 +18,14 @@ from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import CallLog
 
 _COPIES_OF_INPUTS = 2
-"""Inputs are drawn, and then copied to where they are measured."""
+"""Inputs are drawn, and then copied to the memory of the workload."""
 
 _MOST_RUNS = 7
 _MOST_S = 0.25
 
 
 def check_inputs_fit(definition: ModelDefinition, device: Device) -> None:
-    """Raise OutOfMemory before inputs are drawn that do not fit into memory."""
+    """Raise OutOfMemory if inputs will not fit into memory."""
     needed = _COPIES_OF_INPUTS * input_bytes(definition)
     free = min(free_bytes(), device.free_memory_bytes())
     if needed > free:
@@ -33,7 +33,7 @@ def check_inputs_fit(definition: ModelDefinition, device: Device) -> None:
 
 
 class Supervision:
-    """Of one model, from before it is built until it was measured."""
+    """Supervises one model, from before its construction until after its measurement."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -43,30 +43,29 @@ class Supervision:
         self._calls: list[OperatorTuple] = []
 
     def settle(self) -> None:
-        """Set PyTorch's settings back to the target's, after code of the model has run.
+        """Restore PyTorch's settings after the model's code has run.
 
-        Raises OpcostError for what cannot be set back, such as a thread that computes.
+        Raises OpcostError for effects that cannot be undone, such as a computing thread.
         """
         check_threads(self._threads, self._model)
         for change in self._state.restore(self._model):
             self._changed.append(change)
-            print(f"opcost: model {self._model}: its code {change}: set back", file=sys.stderr)
+            print(f"opcost: model {self._model}: its code {change}: restored", file=sys.stderr)
 
     def before_timing(self, run: Callable[[], Any]) -> None:
-        """Run the model for the first time. Raises as `settle`."""
+        """Run the model once and record its calls. Raises as `settle`."""
         _, self._calls = _logged(run)
         self.settle()
 
     def after_timing(self, run: Callable[[], Any]) -> tuple[Any, list[str]]:
         """The model's output, and the flags of its row.
 
-        Raises OpcostError where the model has changed settings again: it was then measured under
-        others than the row says.
+        Raises OpcostError if the model changed settings during the measurement.
         """
         if changed := self._state.restore(self._model):
             raise OpcostError(
-                f"model {self._model}: its code {changed[0]} while it was measured: the row would "
-                "not be about the target's settings. Leave them as they are in forward"
+                f"model {self._model}: its code {changed[0]} during the measurement, which is "
+                "therefore not one under the target's settings. Do not change settings in forward"
             )
         flags = [STATE_CHANGED] if self._changed else []
         deadline = time.monotonic() + _MOST_S

@@ -1,4 +1,4 @@
-"""What a job knows of its target before it opens the device."""
+"""A target as a job knows it before opening the device."""
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ class TargetFiles:
 
     @property
     def timeout_s(self) -> float:
-        """Seconds after which a measurement is given up."""
+        """Seconds after which a measurement is abandoned."""
         return self.conditions.measurement.timeout_s
 
     @staticmethod
     def add_arguments(parser: ArgumentParser) -> None:
-        """Those of each script that measures, and `--output`."""
+        """Add the options of each measurement script."""
         parser.add_argument("--target", required=True)
         parser.add_argument("--device", type=Path, required=True)
         parser.add_argument("--sensor", type=Path, required=True)
@@ -33,5 +33,5 @@ class TargetFiles:
 
     @classmethod
     def from_arguments(cls, arguments: Namespace) -> Self:
-        """What these arguments say."""
+        """The target that the parsed options name."""
         return cls(arguments.target, arguments.conditions, arguments.device, arguments.sensor)

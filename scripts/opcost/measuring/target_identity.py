@@ -1,8 +1,4 @@
-"""Which device a target stands for: found out once, and the same in every measurement.
-
-What is known of the device before anything is measured on it goes with it: what the sentinel takes
-when nothing disturbs it, and what a call costs beyond its operator.
-"""
+"""Identify a target's device, with baseline and call overhead, once; verify it in each job."""
 
 import importlib
 import os
@@ -24,20 +20,20 @@ from opcost.workers.isolation import answer_of
 _PROCESSES = 6
 _TIMEOUT_S = 600
 _OPENING_TIMEOUT_S = 180
-"""Seconds until a driver counts as hanging; a machine of many GPUs may need one minute."""
+"""Seconds until a driver counts as hanging; a machine with many GPUs may need a minute."""
 _ALLOTTED_TIMEOUT_S = 20
-"""Seconds to wait for a device that a cluster gave to this job alone."""
+"""Seconds to wait for a device that a cluster allotted to this job only."""
 _UNTIL_THE_END = ExitStack()
-"""Locks that the process of a measurement holds until it ends."""
+"""Locks that a measurement's process holds until it ends."""
 
 
 def identify_target(target: Target, output: Path) -> None:
-    """Write what device a target stands for here, and what a call costs there beyond its operator.
+    """Write the file of a target's device, with the baseline and the call overhead.
 
-    Raises OpcostError if there is none, or if rows beside the file were measured on another.
+    Raises OpcostError if there is no such device, or if existing rows are of another device.
     """
     _refuse_more_threads_than_cores(target)
-    # Not by each of the processes that are forked below: it takes seconds.
+    # Import once, which takes seconds, instead of in each process forked below.
     importlib.import_module("opcost.measuring.overhead")
     found = _identified(target)
     refuse_and_note_changes(output.parent, asdict(found), target.any_of_kind)
@@ -52,20 +48,17 @@ def identify_target(target: Target, output: Path) -> None:
 
 
 def _refuse_more_threads_than_cores(target: Target) -> None:
-    """Threads that wait for one another's core measure the system's scheduler."""
+    """With more threads than cores, a benchmark would measure the scheduler."""
     cores = os.cpu_count() or target.threads
     if target.threads > cores:
         raise OpcostError(
-            f"the target asks for {target.threads} threads; this machine has {cores} cores: set "
+            f"the target requests {target.threads} threads; this machine has {cores} cores: set "
             f"`threads` of the target to at most {cores}"
         )
 
 
 def measure_overhead_again(settings: Target, target: str, device_file: Path, output: Path) -> None:
-    """Write once more what a call costs on a target's processor beyond its operator.
-
-    Raises OpcostError if it is not the device that the study began with.
-    """
+    """Write a replicate of the call overhead. Raises OpcostError if the device has changed."""
     from opcost.measuring import overhead  # noqa: F401  as above
     from opcost.planning.progress import overhead_line
     from opcost.rows.overhead import overhead_columns
@@ -81,10 +74,9 @@ def measure_overhead_again(settings: Target, target: str, device_file: Path, out
 
 
 def expected_device(settings: Target, target: str, device_file: Path) -> tuple[Any, Any]:
-    """The target's device, and the watch for what disturbs it.
+    """The target's device and a watch for interference.
 
-    Raises OpcostError if it is not the device that the study began with, or if the driver, PyTorch
-    or anything else that numbers depend on was another one.
+    Raises OpcostError if the device or its environment has changed since the study began.
     """
     device, found = _open_identified(settings)
     expected = read_device(device_file)
@@ -97,7 +89,7 @@ def expected_device(settings: Target, target: str, device_file: Path) -> tuple[A
 
 
 def _identified(target: Target) -> DeviceFile:
-    """As another process finds it, because a driver may hang or crash."""
+    """Identify the device in another process, because a driver may hang or crash."""
     try:
         found = answer_of(lambda: asdict(_open_identified(target)[1]), _OPENING_TIMEOUT_S)
     except OpcostError as death:
@@ -119,7 +111,7 @@ def _open_identified(target: Target) -> tuple[Any, DeviceFile]:
 
 
 def _of_a_kind(device: DeviceFile) -> DeviceFile:
-    """Any device of that name; a processor's lock is that of any."""
+    """Any device of that name. All processors share a lock."""
     lock_key = None if device.device_uuid_hash else device.lock_key
     return replace(device, device_uuid_hash=None, machine_id_hash=None, lock_key=lock_key)
 
@@ -129,9 +121,9 @@ def _baseline_s(target: Target) -> Any:
 
 
 def _with_overhead(device: DeviceFile, target: Target, baseline_s: float) -> DeviceFile:
-    """The device with the overhead of calls as each of several processes finds it, and the quiet
-    value that they went by: a lower one than the given if that turned out to be that of a disturbed
-    core.
+    """The device with the call overhead of several processes, and the baseline that they used.
+
+    Starts again with a lower baseline if the given one turns out to be that of a disturbed core.
     """
     samples = []
     for _ in range(_PROCESSES):

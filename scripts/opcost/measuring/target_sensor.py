@@ -1,4 +1,4 @@
-"""The sensor file of a target: its device is opened, kept busy and characterised."""
+"""Characterise the power sensor of a target's device."""
 
 import json
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from opcost.measuring.trial import WorkloadLoad
 
 
 def characterise_target(name: str, open_device: Callable[[], Device], output: Path) -> None:
-    """Write the sensor file of a target's device; without a meter it says so, and why.
+    """Write the sensor file of a target's device; without a meter, it holds the reason.
 
-    `name` is the device as the target gives it. Raises what `open_device` raises.
+    `name` is the device as named in the target. Raises what `open_device` raises.
     """
     before_w = _idle_without_context_w(name)
     device = open_device()
@@ -46,12 +46,12 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
             _matrix_product(device),
             idle_without_context_w=idle_w if uuid == device.uuid else None,
         )
-        source, consequence = f"what was found out about {meter.name}", "it is not used"
+        source, consequence = f"the characterisation of {meter.name}", "it is not used"
         body = parse_json(json.dumps(body), source, consequence)
         check_document(body, source, consequence)
     except (MeterUnavailable, OpcostError) as unavailable:
         body = {"meter": None, "meter_reason": str(unavailable)}
-    except (ArithmeticError, ValueError) as error:  # of readings that no device gives
+    except (ArithmeticError, ValueError) as error:  # from impossible readings
         body = {
             "meter": None,
             "meter_reason": f"the power meter's readings make no sense: {error}",
@@ -60,7 +60,7 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
 
 
 def _matrix_product(device: Device) -> WorkloadLoad:
-    """A load that keeps the device busy: one matrix product after the other."""
+    """A load of matrix products that saturates the device."""
     size = device.busy_matrix
     generator = torch.Generator().manual_seed(0)
     matrix = torch.randn(size, size, generator=generator).to(device.torch_device)
@@ -78,7 +78,7 @@ def _matrix_product(device: Device) -> WorkloadLoad:
 
 
 def _idle_without_context_w(device: str) -> tuple[str | None, float | None]:
-    """(UUID, watts) of a GPU that this process has not touched yet; None where there is none."""
+    """(UUID, watts) of a GPU that this process has not opened yet, or None for both."""
     kind, _, index = device.partition(":")
     try:
         uuid = untouched_uuid(kind, index)

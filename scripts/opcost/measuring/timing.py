@@ -1,4 +1,4 @@
-"""How a workload's time is measured: calibrate, warm up, time batches until the median is known."""
+"""Measure a workload's time: calibrate, warm up, time batches until the median is converged."""
 
 import itertools
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ _FIRST_USE_S = 1.0
 
 
 class Workload(Protocol):
-    """What is measured: something that can be iterated, each time on the next of its operands."""
+    """Something to iterate; each iteration uses the next operand set."""
 
     rotation: int
-    """Iterations until the first operands come again."""
+    """Iterations until the first operands are used again."""
 
     def run(self, iterations: int) -> None:
         """Start that many iterations, without waiting for the device."""
@@ -30,10 +30,10 @@ class Workload(Protocol):
 
 @dataclass(frozen=True)
 class TimeMeasurement:
-    """Seconds per iteration, and the batches behind them.
+    """Seconds per iteration, and the batches.
 
-    The estimate is that of the undisturbed batches, or of all if they are fewer than
-    `min_batches`: `counts_disturbed` says so.
+    The estimate is that of the undisturbed batches or, with `counts_disturbed`, of all batches,
+    because fewer than `min_batches` were undisturbed.
     """
 
     estimate: Estimate
@@ -46,11 +46,11 @@ class TimeMeasurement:
 
     @property
     def converged(self) -> bool:
-        """Whether the confidence interval is as narrow as was asked for."""
+        """Whether the confidence interval is as narrow as requested."""
         return self.stop_reason == "converged"
 
     def columns(self) -> dict[str, Any]:
-        """The columns of a record that say how time was measured, and the time."""
+        """The columns of time and its measurement."""
         return {
             **TIME.columns(self.estimate),
             "enqueue_time_s": self.enqueue_s,
@@ -77,8 +77,8 @@ def time_workload(
 
 
 def calibrate(workload: Workload, device: Device, batch_s: float) -> float:
-    """Seconds per iteration, roughly: double the iterations until half a batch is filled."""
-    device.time(lambda: workload.run(1))  # the first call also loads and chooses kernels
+    """Seconds per iteration, roughly: double the iterations until they last half a batch."""
+    device.time(lambda: workload.run(1))  # the first call also loads and selects kernels
     iterations = 1
     while True:
         seconds = device.time(partial(workload.run, iterations)).device_s
@@ -94,9 +94,9 @@ def warm_up(
     warm_up_s: float,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Iterate, unmeasured, for `warm_up_s` seconds, and over all operands as far as a second lasts.
+    """Iterate for `warm_up_s` seconds, and over all operands within at most one second.
 
-    Memory is slow when it is used for the first time, for some tenths of a second.
+    The first use of memory is slow, for some tenths of a second.
     """
     start_s, elapsed_s, done = clock.now_s(), 0.0, 0
     while elapsed_s < warm_up_s or (done < workload.rotation and elapsed_s < _FIRST_USE_S):
@@ -113,9 +113,9 @@ def measure_time(
     settings: MeasurementSettings,
     clock: Clock = SYSTEM_CLOCK,
 ) -> TimeMeasurement:
-    """Time batches until the median is known well enough or the budget is spent.
+    """Time batches until the median has converged or the time budget is spent.
 
-    A batch during which the watch noticed a disturbance is kept, and does not count.
+    Batches during which the watch noticed interference are recorded but do not count.
     """
     times_s: list[float] = []
     enqueue_s: list[float] = []
@@ -156,7 +156,7 @@ def _why_stop(
 
 
 def find_flags(timing: TimeMeasurement, device: Device, watch: Watch) -> list[str]:
-    """What a reader should know before trusting the time."""
+    """The flags of a time measurement."""
     flags = []
     counted = list(itertools.compress(timing.batch_times_s, timing.undisturbed))
     few = len(counted) < len(timing.undisturbed) / 2

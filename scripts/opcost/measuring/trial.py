@@ -1,11 +1,11 @@
-"""The trial: how a workload's time and power are measured.
+"""The trial: measure a workload's time and power.
 
     calibrate -> warm up -> time (batches) -> idle -> lead-in -> window -> idle
                             |  time_s     |  |    without a meter: none       |
 
-Time and power are measured in separate phases of the same steady loop, so that reading a sensor
-costs no time that is measured. Energy per iteration is time per iteration x mean power
-(energy/phase.py). A trial that a passing physical cause spoilt is repeated.
+Time and power are measured in separate phases of the same steady loop, so that reading the sensor
+does not slow the timed phase. Energy per iteration is time per iteration x mean power
+(energy/phase.py). A trial that a transient cause has spoilt is retried.
 """
 
 import gc
@@ -19,6 +19,7 @@ from opcost.devices.device import Device
 from opcost.energy.load import Done
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
 from opcost.energy.phase import PowerMeasurement, measure_power
+from opcost.measuring.checkpoint import Listener
 from opcost.measuring.station import Station
 from opcost.measuring.timing import TimeMeasurement, Workload, find_flags, time_workload
 from opcost.rows.flags import spoiled
@@ -28,9 +29,9 @@ from opcost.study import MeasurementSettings
 
 @dataclass
 class Trial:
-    """The result of measuring one workload. `power` is None where `power_reason` says why.
+    """The result of measuring one workload; `power` is None for `power_reason`.
 
-    It `started_at` and `ended_at` with its repeats.
+    `started_at` and `ended_at` include its `repeats`, the number of retries.
     """
 
     time: TimeMeasurement
@@ -49,28 +50,15 @@ class Trial:
         return statistics.product(self.time.estimate, self.power.estimate)
 
 
-class Listener:
-    """What hears how far a trial is; this one does nothing about it."""
-
-    def opening_meter(self) -> None:
-        """The meter is about to be opened."""
-
-    def timing(self) -> None:
-        """Time is about to be measured."""
-
-    def timed(self, trial: Trial) -> None:
-        """Power is about to be measured; this is the trial if it should not be."""
-
-
 def run_trial(
     workload: Workload,
     station: Station,
     settings: MeasurementSettings,
     listener: Listener | None = None,
 ) -> Trial:
-    """Measure a workload's time and, where the station has a meter, its power.
+    """Measure a workload's time and, if the station has a meter, its power.
 
-    A spoilt trial is repeated up to `max_repeats` times; the last one counts.
+    A spoilt trial is retried up to `max_repeats` times; the last one counts.
     """
     repeats, started_at = 0, datetime.now(UTC)
     listener = listener or Listener()
@@ -122,7 +110,7 @@ def _add_power(
     began: DeviceState,
     settings: MeasurementSettings,
 ) -> None:
-    """Measure power as well. Time stays what it is, whatever becomes of this."""
+    """Measure power; a failure leaves the time valid and becomes the reason."""
     try:
         sensor = station.find_sensor(meter)
         trial.power = measure_power(load, meter, sensor, settings, station.clock, began)
@@ -132,7 +120,7 @@ def _add_power(
 
 
 def _reason(error: Exception) -> str:
-    """Why there is no power: what the meter says, or whatever else went wrong with it."""
+    """Why power is null, as the meter says, or for an unexpected error."""
     if isinstance(error, MeterUnavailable):
         return str(error)
     return f"power could not be measured: {type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""What is measured: an operator or a model, iterated under the conditions of a cache state."""
+"""Operators and models as workloads, iterated in a cache state."""
 
 import copy
 import itertools
@@ -16,11 +16,11 @@ from opcost.tuples.replay import check_outputs, tensors_in_tree
 from opcost.tuples.tuple_record import TupleRecord
 
 CACHES_PER_FOOTPRINT = 3
-"""A footprint of that many last-level caches leaves nothing in the cache between two uses."""
+"""Data that rotates through this many last-level caches is evicted between two uses."""
 
 CORE_CACHES_PER_ACTIVATION = 2
-"""Activations that rotate through twice the core's own cache are found in the next one, as they are
-inside a model: docs/explanation/context.md has the experiment."""
+"""Activations that rotate through twice the private cache are found in the next cache, as inside a
+model: docs/explanation/context.md describes the experiment."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MOST_INPUT_SETS = 2**12
@@ -38,14 +38,14 @@ class OperatorWorkload:
         self._next = itertools.cycle([(call.args, call.kwargs) for call in operands.calls])
 
     def run(self, iterations: int) -> None:
-        """Call the operator, each time on the next set."""
+        """Call the operator on the next sets."""
         operator, keep = self._operator, self._results.append
         for args, kwargs in itertools.islice(self._next, iterations):
             keep(operator(*args, **kwargs))
 
 
 class ModelWorkload:
-    """A whole model, iterated over copies of it, and over copies of its inputs."""
+    """A whole model, iterated over copies of itself and of its inputs."""
 
     def __init__(self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[Any]]) -> None:
         self.rotation = len(modules)
@@ -56,12 +56,12 @@ class ModelWorkload:
         self._next = zip(itertools.cycle(modules), itertools.cycle(inputs), strict=False)
 
     def run(self, iterations: int) -> None:
-        """Run the model, each time the next copy on the next inputs."""
+        """Run the next copies of the model on the next inputs."""
         for module, inputs in itertools.islice(self._next, iterations):
             module(*inputs)
 
     def output(self) -> Any:
-        """What the model makes of its inputs."""
+        """The model's output."""
         module, inputs = self._once
         return module(*inputs)
 
@@ -69,11 +69,11 @@ class ModelWorkload:
 def operator_workload(
     record: TupleRecord, device: Device, cache_state: str, seed: int
 ) -> OperatorWorkload:
-    """An operator tuple whose operands and results lie where the cache state has them.
+    """The workload of an operator tuple in a cache state.
 
-    In state model a call finds what it would find inside a model: weights were last used a whole
-    pass ago, and activations by an operator or two before, since when the core's own cache has
-    seen other data. Raises what `operand_sets` and `check_outputs` raise.
+    In state `model`, as inside a model, weights were last used a whole pass ago and come from
+    memory; activations were used one or two operators ago, and come from the cache after the
+    private one. Raises what `operand_sets` and `check_outputs` raise.
     """
     rotation = _rotation(record, device, cache_state)
     operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
@@ -84,11 +84,11 @@ def operator_workload(
 def model_workload(
     module: nn.Module, inputs: Sequence[Any], device: Device, cache_state: str
 ) -> ModelWorkload:
-    """A model under the conditions of its operators; inputs are tensors, or lists of them.
+    """The workload of a model in the cache state of its operators.
 
-    But in state warm there are so many copies of it that its weights come from memory each time,
-    as those of an operator do: a model that fits the last-level cache would keep them there, as far
-    as other tenants of the cache let it, and be faster than the sum over its operators.
+    `inputs` are tensors, or lists of them. Except in state `warm`, the model has so many copies
+    that weights come from memory each time, as those of operators do: a model that fits the
+    last-level cache would otherwise keep them there, and be faster than the sum over its operators.
     """
     footprint_bytes = 0 if cache_state == "warm" else footprint(device)
     modules = _copies(module, device, footprint_bytes)
@@ -97,12 +97,12 @@ def model_workload(
 
 
 def footprint(device: Device) -> int:
-    """Bytes that leave nothing in the device's caches between two uses."""
+    """Bytes through which data must rotate to be evicted from the device's caches."""
     return CACHES_PER_FOOTPRINT * (device.last_level_cache_bytes or _ASSUMED_CACHE_BYTES)
 
 
 def caches_bytes(device: Device) -> int:
-    """Bytes of the device's last-level cache, or as many as it is taken to have."""
+    """Size of the device's last-level cache, assumed if unknown."""
     return footprint(device) // CACHES_PER_FOOTPRINT
 
 
