@@ -20,7 +20,7 @@
  * Keys are set by simulated_set, or by the environment (SIMULATED_POWER_CAP_W=...). What is set
  * holds for what is queued or read afterwards.
  *
- * Does not simulate: more than one GPU, the time that a reading takes, clocks that answer to power,
+ * Does not simulate: sensors of more than one GPU, the time that a reading takes, clocks that answer to power,
  * correlated sensor noise. */
 #include <math.h>
 #include <signal.h>
@@ -30,6 +30,11 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef UUID
+#define UUID "GPU-simulated"
+#define SECOND_UUID "GPU-simulated-2"
+#endif
 
 enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, SMALL = 7, LOST = 15 };
 
@@ -45,7 +50,7 @@ typedef struct { const char *name; double initial, value; } setting;
     X(hw_thermal_share, 0) X(brake_share, 0) X(throttle_until_s, 1e18) X(power_limit_w, 700) \
     X(sm_clock_mhz, 1980) X(memory_clock_mhz, 2619) X(ecc, 1) X(persistence, 1) \
     X(performance_state, 0) X(memory_used_bytes, 5e8) X(sm_clock_target_mhz, 1755) \
-    X(memory_clock_target_mhz, 2619) X(other_processes, 0) X(own_pid, 1) X(mig, 0) \
+    X(memory_clock_target_mhz, 2619) X(gpus, 1) X(other_processes, 0) X(own_pid, 1) X(mig, 0) \
     X(lost_at_s, 1e18) X(crash_at_reading, -1) X(hang_at_reading, -1) X(fail_all, 0) X(fail_device, 0) X(fail_instant, 0) X(fail_average, 0) \
     X(fail_plain, 0) X(fail_counter, 0) X(fail_clocks, 0) X(fail_throttle, 0) X(fail_processes, 0) \
     X(fail_modes, 0) X(fail_memory, 0) X(fail_targets, 0)
@@ -202,6 +207,12 @@ double simulated_run(double seconds, double watts) {
     return busy_until;
 }
 
+/* It draws so much when idle from now on. */
+void simulated_idle(double watts) {
+    settings[K_idle_w].value = watts;
+    append(fmax(now(), busy_until), watts, 0);
+}
+
 __attribute__((constructor)) static void begin(void) {
     simulated_reset();
     for (int key = 0; key < KEY_COUNT; key++) {
@@ -244,6 +255,8 @@ int nvmlInitWithFlags(unsigned flags) {
     return SUCCESS;
 }
 
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+
 int nvmlShutdown(void) { return SUCCESS; }
 
 const char *nvmlErrorString(int status) {
@@ -262,23 +275,22 @@ int nvmlSystemGetDriverVersion(char *version, unsigned length) {
 }
 
 int nvmlDeviceGetCount_v2(unsigned *count) {
-    *count = 1;
+    *count = (unsigned)GET(gpus);
     return refusal(0);
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
-    *device = (void *)1;
-    return index == 0 ? refusal(0) : INVALID;
+    *device = (void *)(uintptr_t)(index + 1);
+    return index < GET(gpus) ? refusal(0) : INVALID;
 }
 
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
-    (void)device;
-    snprintf(uuid, length, "GPU-simulated");
+    snprintf(uuid, length, "%s", device == (void *)1 ? UUID : SECOND_UUID);
     return refusal(0);
 }
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
-    if (strcmp(uuid, "GPU-simulated") != 0) return NOT_FOUND;
+    if (strcmp(uuid, UUID) != 0) return NOT_FOUND;
     *device = (void *)1;
     return refusal(GET(fail_device));
 }
@@ -365,6 +377,25 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, proce
     *count = all;
     return SUCCESS;
 }
+
+/* --- what only PyTorch asks, for its message when memory runs out ----------------------------- */
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    *version = 13020;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **device) {
+    (void)bus;
+    return nvmlDeviceGetHandleByIndex_v2(0, device);
+}
+
+int nvmlDeviceGetComputeRunningProcesses(void *device, unsigned *count, process *found) {
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, found);
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(void) { return NOT_SUPPORTED; }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void) { return NOT_SUPPORTED; }
 
 #ifndef OLD_DRIVER
 typedef struct {

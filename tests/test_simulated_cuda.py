@@ -1,0 +1,191 @@
+"""The simulated GPU does what it is told, and knows what it did."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulated_cuda import gpu
+from tests.simulated_cuda.symbols import undefined
+
+MISSING = gpu.missing()
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    return gpu.SimulatedGpu(tmp_path_factory.mktemp("simulated_cuda") / "gpu")
+
+
+@pytest.fixture(scope="module")
+def probes(simulated):
+    """What tests/simulated_cuda/probes.py finds, by probe."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.simulated_cuda.probes"]
+    ran = subprocess.run(command, env=simulated.environment(), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.fixture
+def found(probes):
+    """What a probe finds; it has not failed."""
+
+    def find(name):
+        assert "failed" not in probes[name], probes[name]["failed"]
+        return probes[name]
+
+    return find
+
+
+@pytest.fixture
+def launches(found, simulated):
+    """How often each kernel and event occurred in a probe."""
+
+    def count(name):
+        counts = {}
+        for ran in simulated.ran(found(name)["process"]):
+            counts[ran.name] = counts.get(ran.name, 0) + ran.launches
+        return counts
+
+    return count
+
+
+def test_undefined_symbols_are_read_with_their_versions():
+    needed = dict(undefined(gpu.TORCH / "lib/libc10_cuda.so"))
+    assert needed["cudaMalloc"].startswith("libcudart.so")
+    assert needed["memcpy"].startswith("GLIBC")
+
+
+def test_events_behind_a_sleep_and_a_graph_show_the_devices_time(found):
+    times = found("times")
+    assert times["behind"] == pytest.approx(times["true"], rel=1e-5)
+    assert times["graph"] == pytest.approx(times["true_graph"], rel=1e-5)
+    assert times["true_graph"] == pytest.approx(times["true"])
+    assert times["loop"] >= times["true"] * (1 - 1e-5)
+    assert times["sleep"] == pytest.approx(0.1)
+
+
+def test_a_replay_is_one_launch_of_all_its_kernels(launches):
+    counts = launches("times")
+    assert counts["cudaGraphLaunch"] == 2
+    # The loop ran three times, and in the graph twice.
+    assert sum(number for name, number in counts.items() if "TensorCompare" in name) == 1000
+
+
+def test_a_kernel_takes_the_time_and_power_that_it_is_given(found, simulated):
+    probe = found("named_kernels")
+    assert probe["seconds"] == pytest.approx(10e-6)
+    assert probe["joules"] == pytest.approx(10e-6 * 350)
+    (relu,) = (ran for ran in simulated.ran(probe["process"]) if "TensorCompare" in ran.name)
+    assert (relu.seconds, relu.watts, relu.launches) == (pytest.approx(10e-6), 350, 1)
+
+
+def test_matrix_products_and_convolutions_follow_a_roofline(found):
+    probe, scale, floor_s = found("rooflines"), 3, 2e-6
+    flops = 2 * 1024**3
+    assert probe["float32"] == pytest.approx(scale * (floor_s + flops / 50e12))
+    assert probe["tf32"] == pytest.approx(scale * (floor_s + flops / 200e12))
+    assert probe["float16"] == pytest.approx(scale * (floor_s + flops / 400e12))
+    flops = 2 * 8 * 64 * 56 * 56 * 64 * 9
+    assert probe["convolution"] == pytest.approx(scale * (floor_s + flops / 50e12))
+
+
+def test_launches_block_while_the_queue_is_full(found, launches):
+    probe = found("queue")
+    assert probe["done_s"] >= 1400 * 100e-6
+    # The last can be launched only when all but 1,024 are done.
+    assert probe["enqueued_s"] >= (1400 - 1024) * 100e-6
+    assert launches("queue")["queue full"] >= 1
+    assert "queue full" not in launches("times")
+
+
+def test_the_host_may_be_slow(found):
+    probe = found("slow_host")
+    assert probe["start"] >= 0.3
+    assert probe["launches"] >= 20 * 500e-6
+
+
+def test_waiting_for_the_device_breaks_a_capture(found):
+    probe = found("blocking_operators_in_graphs")
+    assert "cudaErrorStreamCaptureInvalidated" in probe["error"]
+    assert probe["replayed"] > 0
+
+
+def test_memory_is_limited_and_shared_with_other_processes(found):
+    probe = found("memory")
+    assert probe["total"] == 8 << 30
+    assert probe["free"] == 5.5 * 2**30
+    assert "OutOfMemoryError" in probe["error"]
+
+
+def test_memory_holds_what_the_host_copied_to_it(found):
+    assert found("contents")["kept"]
+
+
+def test_a_fork_of_a_process_with_a_gpu_has_none(found):
+    probe = found("fork")
+    assert probe["child"] == 3  # cudaErrorInitializationError
+    assert probe["parent"] == "no error"
+
+
+def test_a_lost_gpu_stays_lost_and_nvml_says_so(found, launches):
+    probe = found("lost")
+    assert "cudaErrorLaunchFailure" in probe["error"]
+    assert "cudaErrorLaunchFailure" in probe["again"]
+    assert "GpuIsLost" in probe["nvml"]
+    assert sum(number for name, number in launches("lost").items() if "relu" in name.lower()) <= 51
+
+
+def test_each_gpu_has_its_own_clock(found):
+    probe = found("two_gpus")
+    assert probe["count"] == 2
+    assert [f"GPU-{each}" for each in probe["uuids"]] == [gpu.UUID, gpu.SECOND_UUID]
+    assert probe["second_idle"]
+
+
+def test_gpus_can_be_hidden(found):
+    probe = found("visible_gpus")
+    assert (probe["count"], f"GPU-{probe['uuid']}") == (1, gpu.SECOND_UUID)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("old_driver", "driver on your system is too old (found version 12040)"),
+        ("no_driver", "Found no NVIDIA driver"),
+    ],
+)
+def test_without_a_new_enough_driver_there_is_no_gpu(name, message, found):
+    assert not found(name)["available"]
+    assert message in found(name)["error"]
+
+
+def test_an_architecture_without_kernels_is_found_at_the_first_launch(found):
+    assert found("old_architecture")["available"]
+    assert "cudaErrorNoKernelImageForDevice" in found("old_architecture")["error"]
+
+
+def test_the_card_of_nvml_draws_what_the_kernels_draw(found):
+    probe = found("energy")
+    assert probe["drawn"] == pytest.approx(probe["true"], rel=1e-3)
+
+
+def test_models_call_nothing_that_is_not_simulated(launches):
+    assert [name for name in launches("models") if name.startswith(gpu.STUB)] == []
+
+
+def test_a_call_that_is_not_simulated_is_counted(launches):
+    assert launches("solving")[f"{gpu.STUB}cublasStrsmBatched"] == 1
+
+
+def test_every_process_that_initialises_cuda_is_known(simulated, probes):
+    with_gpu = [
+        process
+        for process in simulated.processes()
+        if "cuInit" in (ran.name for ran in simulated.ran(process))
+    ]
+    without = ("old_driver", "no_driver")
+    assert sorted(with_gpu) == sorted(
+        found["process"] for name, found in probes.items() if name not in without
+    )
