@@ -9,10 +9,10 @@ from opcost.costs.estimate import ModelEstimate
 from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
 from opcost.costs.terms import terms_of
-from opcost.rows import alike
+from opcost.rows import comparability
 from opcost.tuples.manifest import collect
 
-CONDITIONS = dict.fromkeys(alike.COLUMNS) | {
+CONDITIONS = dict.fromkeys(comparability.COLUMNS) | {
     "device_name": "Simulated",
     "device_uuid_hash": None,
     "driver_version": None,

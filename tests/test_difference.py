@@ -12,7 +12,7 @@ from opcost.commands import main
 from opcost.databases.merging import merge
 from opcost.difference.changes import changes_of
 from opcost.difference.databases import compare_databases
-from opcost.difference.scatter import Scatter
+from opcost.difference.null_distribution import NullDistribution
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
@@ -130,7 +130,7 @@ def test_doubtful_rows_are_judged_by_how_far_doubtful_rows_lie_apart(diff):
     difference = diff(studies(1, 0.2), studies(2, 0.2))
     assert not difference.found
     [time] = difference.targets[0].quantities
-    assert time.scatters[True].sd > 4 * time.scatters[False].sd
+    assert time.nulls[True].sd > 4 * time.nulls[False].sd
     assert sum(change.doubtful for change in time.changes) == 30
 
 
@@ -289,7 +289,7 @@ def test_nor_is_it_for_a_handful_of_operators_whose_studies_know_their_spread():
 
 def test_without_scatter_a_p_value_is_the_normal_one():
     z = np.array([0.0, 1.0, 1.959964, 3.0, 6.0])
-    p = Scatter(0.0, 3.0).p_values(0.01 * z, np.full(5, 0.01))
+    p = NullDistribution(0.0, 3.0).p_values(0.01 * z, np.full(5, 0.01))
     assert p == pytest.approx(2 * stats.norm.sf(z), rel=1e-6)
 
 
@@ -297,15 +297,15 @@ def test_without_scatter_a_p_value_is_the_normal_one():
 def test_without_error_a_p_value_is_students(tail):
     scale = 0.02 * stats.norm.ppf(0.75) / stats.t.ppf(0.75, tail)
     ratios = np.array([0.01, 0.05, 0.3])
-    p = Scatter(0.02, tail).p_values(ratios, np.full(3, 1e-9))
+    p = NullDistribution(0.02, tail).p_values(ratios, np.full(3, 1e-9))
     assert p == pytest.approx(2 * stats.t.sf(ratios / scale, tail), rel=1e-4)
 
 
 @given(st.floats(1e-6, 0.1), st.floats(0, 0.1), st.sampled_from([2.0, 5.0]))
 def test_at_the_half_width_the_p_value_is_the_level(error, sd, tail):
-    errors, scatter = np.array([error]), Scatter(sd, tail)
+    errors, null = np.array([error]), NullDistribution(sd, tail)
     for level in (0.05, 1e-5):
-        assert scatter.p_values(scatter.half_widths(errors, level), errors) == pytest.approx(
+        assert null.p_values(null.half_widths(errors, level), errors) == pytest.approx(
             level, rel=1e-3
         )
 

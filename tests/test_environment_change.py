@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from opcost.commands import main
-from opcost.devices import machine
+from opcost.devices import machine_id
 from opcost.devices.device_file import ENVIRONMENT, DeviceFile, write_device
 from opcost.devices.environment import stable_environment
 from opcost.devices.installation import installed_torch
@@ -286,10 +286,10 @@ def test_of_a_target_that_was_set_aside_already_no_measurement_is_promised(folde
 @pytest.mark.parametrize("container", [False, True])
 def test_a_containers_machine_id_tells_nothing_of_the_machine(monkeypatch, container):
     files = {"/etc/machine-id": "of-the-image", "/sys/class/dmi/id/product_uuid": ""}
-    monkeypatch.setattr(machine, "_text", lambda path: files[str(path)])
-    monkeypatch.setattr(machine, "_in_container", lambda: container)
-    assert (machine.machine_id_hash() is None) == container
-    assert "of-the-image" not in str(machine.machine_id_hash())
+    monkeypatch.setattr(machine_id, "_text", lambda path: files[str(path)])
+    monkeypatch.setattr(machine_id, "_in_container", lambda: container)
+    assert (machine_id.machine_id_hash() is None) == container
+    assert "of-the-image" not in str(machine_id.machine_id_hash())
 
 
 def test_a_run_stops_before_it_mixes_two_pytorches_or_sets_the_old_rows_aside(done):

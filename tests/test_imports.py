@@ -16,7 +16,7 @@ from opcost.errors import OpcostError
 from opcost.imports.importer import import_records
 from opcost.imports.operator_profiling import module_of
 from opcost.imports.published import Undetermined
-from opcost.rows import alike, records, schemas
+from opcost.rows import comparability, records, schemas
 from opcost.study import PROTOCOL_VERSION
 from opcost.tuples.calls import module_calls
 from torch import empty, nn
@@ -225,7 +225,7 @@ def test_records_of_two_sources_are_not_added_up_either(tmp_path):
     for source in ("one", "another"):
         import_records([LOG], tmp_path / "imported.parquet", source, target="x")
         rows.append(read_database(tmp_path / "imported.parquet").to_pylist()[0])
-    assert "different conditions: imported." in alike.conflict(rows)
+    assert "different conditions: imported." in comparability.conflict(rows)
 
 
 def test_a_merge_keeps_them_apart_and_knows_copies(tmp_path):

@@ -24,7 +24,7 @@ from opcost.measuring.target_files import TargetFiles
 from opcost.measuring.target_identity import identify_target, measure_overhead_again
 from opcost.memory import resident_bytes
 from opcost.rows import records, schemas
-from opcost.rows.overhead import read_samples
+from opcost.rows.overhead_samples import read_samples
 from opcost.tuples import manifest
 from opcost.workers.isolation import answer_of, run_isolated
 

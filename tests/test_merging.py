@@ -16,7 +16,7 @@ from opcost.commands import main
 from opcost.databases.merging import merge
 from opcost.devices.environment import describe_environment
 from opcost.errors import OpcostError
-from opcost.rows import alike, records, schemas
+from opcost.rows import comparability, records, schemas
 from opcost.rows.column import Role
 
 GPU = {"device_name": "Simulated", "device_uuid_hash": "a" * 16, "torch_version": "2.15.0"}
@@ -87,7 +87,7 @@ def test_of_two_measurements_of_the_same_thing_the_better_one_is_kept(merged, wo
     assert row["measured_at"] == (ROW | better)["measured_at"]
 
 
-@pytest.mark.parametrize("name", ["target", *alike.COLUMNS])
+@pytest.mark.parametrize("name", ["target", *comparability.COLUMNS])
 def test_rows_that_differ_in_what_they_were_measured_on_are_kept_apart(merged, name):
     other = {pa.string(): '{"a": 1}', pa.int64(): 7, pa.float64(): 7.0, pa.bool_(): True}
     first, second = merged([{}], [{name: other[schemas.DATABASE.field(name).type]}])
@@ -96,8 +96,8 @@ def test_rows_that_differ_in_what_they_were_measured_on_are_kept_apart(merged, n
 
 def test_all_that_is_found_out_about_a_machine_has_a_role_that_says_who_may_differ(cpu):
     """Else two machines might be taken for one."""
-    free_to_differ = alike.names_in(Role.CIRCUMSTANCE, Role.RAW)
-    assert describe_environment(cpu).keys() <= {*alike.COLUMNS, *free_to_differ}
+    free_to_differ = comparability.names_in(Role.CIRCUMSTANCE, Role.RAW)
+    assert describe_environment(cpu).keys() <= {*comparability.COLUMNS, *free_to_differ}
 
 
 CPU = {"device_name": "Generic Processor", "device_uuid_hash": None, "quiet_sentinel_time_s": 1e-4}
@@ -181,8 +181,12 @@ def check_rows(rows, databases):
 
 
 def test_the_conditions_id_is_the_same_on_every_machine():
-    row = dict.fromkeys(alike.COLUMNS) | GPU | {"target": "local", "quiet_sentinel_time_s": 1.25e-4}
-    assert alike.conditions_id(row) == "d3469237788108bb"
+    row = (
+        dict.fromkeys(comparability.COLUMNS)
+        | GPU
+        | {"target": "local", "quiet_sentinel_time_s": 1.25e-4}
+    )
+    assert comparability.conditions_id(row) == "d3469237788108bb"
 
 
 def test_where_rows_come_from_is_kept(tmp_path):

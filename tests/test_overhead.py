@@ -11,7 +11,7 @@ from opcost.devices.disturbance import NoWatch
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
 from opcost.measuring.overhead import sample_overhead
-from opcost.rows.overhead import overhead_columns, read_samples
+from opcost.rows.overhead_samples import overhead_columns, read_samples
 from torch import nn
 
 KINDS = ["call_s", "displaced_call_s", "view_call_s"]
@@ -111,9 +111,7 @@ def test_where_calls_cost_nothing_there_are_no_columns(tmp_path):
 
 def test_a_processor_without_overhead_leaves_no_smaller_sum(tmp_path):
     write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon"))
-    with pytest.raises(
-        OpcostError, match=r"does not say what calls cost .*: delete .*device\.json"
-    ):
+    with pytest.raises(OpcostError, match=r"has no call overhead: delete only .*device\.json"):
         read_samples(tmp_path / "device.json")
 
 

@@ -96,7 +96,7 @@ def test_a_refused_counter_comes_with_the_remedy(powercap, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(type(package), "read_text", refuse)
-    monkeypatch.setattr("opcost.energy.rapl._label", lambda _: "package-0")
+    monkeypatch.setattr("opcost.energy.rapl.first_line", lambda _: "package-0")
     with pytest.raises(MeterUnavailable, match=r"chmod a\+r .*udev rule"):
         powercap.meter()
 

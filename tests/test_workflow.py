@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from opcost.rows.overhead import overhead_columns, read_samples
+from opcost.rows.overhead_samples import overhead_columns, read_samples
 from opcost.rows.versions import SCHEMA_VERSION
 
 from tests.checkout import MEASUREMENTS, configure, edit, running, stamps, wait_until

@@ -61,6 +61,14 @@ def check_readable(path: Path) -> None:
         raise OpcostError(f"{path} is {kind}, not a file: move it away, and run again")
 
 
+def first_line(path: Path) -> str:
+    """The first line of a file of the kernel, without white space; "" if it cannot be read."""
+    try:
+        return path.read_text(encoding="ascii").partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def _sync(path: Path) -> None:
     """Wait until a file's content is on disk, where a rename may arrive first.
 

@@ -21,20 +21,14 @@ def free_bytes() -> int:
 
 def resident_bytes(process: int) -> int:
     """Memory that a process holds, without file pages; 0 if unknown."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0
-    return sum(
-        _kibibytes(line) * 1024 for line in lines if line.startswith(("RssAnon", "RssShmem"))
-    )
+    return _listed_bytes(Path(f"/proc/{process}/status"), "RssAnon:", "RssShmem:") or 0
 
 
 @contextmanager
 def limited_to_free_bytes() -> Iterator[None]:
     """Make allocations beyond free memory fail in this process; no limit if it is unknown."""
     before, most = resource.getrlimit(resource.RLIMIT_DATA)
-    held = _data_bytes()
+    held = _listed_bytes(Path("/proc/self/status"), "VmData:")
     room = UNLIMITED if held is None else held + free_bytes()
     if room < UNLIMITED and (before == resource.RLIM_INFINITY or room < before):
         resource.setrlimit(resource.RLIMIT_DATA, (room, most))
@@ -49,26 +43,19 @@ def gib(size: float) -> str:
     return f"{size / 2**30:,.3g} GiB" if size < 1000 * 2**30 else f"{size / 2**30:,.0f} GiB"
 
 
-def _data_bytes() -> int | None:
-    """Memory that this process has allocated, in use or not."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    return next((_kibibytes(line) * 1024 for line in lines if line.startswith("VmData:")), None)
-
-
 def _available() -> int:
+    found = _listed_bytes(_MEMORY, "MemAvailable:")
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if found is None else found
+
+
+def _listed_bytes(path: Path, *names: str) -> int | None:
+    """The sum of these entries of a file in /proc, in bytes; None if it has none of them."""
     try:
-        lines = _MEMORY.read_text(encoding="utf-8").splitlines()
-        [available] = [_kibibytes(line) for line in lines if line.startswith("MemAvailable:")]
-        return available * 1024
+        lines = path.read_text(encoding="utf-8").splitlines()
+        sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith(names)]
     except (OSError, ValueError, IndexError):  # no /proc, or not Linux's
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _kibibytes(line: str) -> int:
-    return int(line.split()[1])
+        return None
+    return sum(sizes) if sizes else None
 
 
 def _control_group_room() -> int:

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from opcost import statistics
 from opcost.difference.changes import changes_of
+from opcost.difference.null_distribution import DOUBTFUL_TAIL, SOUND_TAIL
 from opcost.difference.pairing import pair_databases
-from opcost.difference.scatter import DOUBTFUL_TAIL, SOUND_TAIL
 from opcost.rows.quantities import TIME
 from scipy import stats
 

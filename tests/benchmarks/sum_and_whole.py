@@ -29,7 +29,7 @@ from opcost.measuring import workload
 from opcost.measuring.overhead import sample_overhead
 from opcost.measuring.timing import calibrate, measure_time, warm_up
 from opcost.models import construction
-from opcost.rows.overhead import overhead_columns
+from opcost.rows.overhead_samples import overhead_columns
 from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
 from opcost.tuples.extraction import extract_model_tuples
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.energy import sensor
-from opcost.rows.overhead import read_samples
+from opcost.rows.overhead_samples import read_samples
 from opcost.tuples import manifest as manifests
 from opcost.tuples.model_table import rows_of
 from opcost.tuples.model_tuples import read_extractions

@@ -8,7 +8,7 @@ from opcost import statistics
 from opcost.costs.estimate import ModelEstimate, measured_value
 from opcost.costs.shares import module_shares, operator_shares
 from opcost.costs.terms import Row, terms_of
-from opcost.rows import alike
+from opcost.rows import comparability
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
@@ -69,13 +69,13 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
     measured = [row for row in references if row["status"] == "ok"]
     converged = [row["converged"] for row in measured] or [None]
     rows = [*estimate.rows, *references]
-    mixed = alike.conflict(rows)
-    columns["told_differences"] = alike.told_differences(rows)
+    mixed = comparability.conflict(rows)
+    columns["told_differences"] = comparability.told_differences(rows)
     if mixed is not None:
         columns |= TIME.of("estimate").columns(None) | ENERGY.of("estimate").columns(None)
         columns |= {"operators_time_s": None, "overhead_time_s": None, "partial_time_s": None}
         time_reason = energy_reason = mixed
-    if alike.conflict(references) is not None:
+    if comparability.conflict(references) is not None:
         measured = []
     reference_time = _mean(measured, TIME, estimate.spread)
     reference_energy = _mean(measured, ENERGY, estimate.spread)

@@ -21,7 +21,7 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.evicted_code import evicted_calls
 from opcost.costs.terms import Row, Term, flops_of, why_incomplete
-from opcost.rows import alike
+from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, OVERHEAD
 from opcost.rows.quantities import ENERGY, OVERHEADS, TIME, Quantity
 from opcost.statistics import Estimate
@@ -33,7 +33,7 @@ OPERATOR_COLUMNS = (
     *ANSWER,
     "spread",
     *(column.name for column in OVERHEAD),
-    *alike.COLUMNS,
+    *comparability.COLUMNS,
 )
 """The columns of operator rows that an estimate reads."""
 
@@ -68,7 +68,7 @@ class ModelEstimate:
     @cached_property
     def conflict(self) -> str | None:
         """Why the rows must not be added up, or None."""
-        return alike.conflict(self.rows)
+        return comparability.conflict(self.rows)
 
     @cached_property
     def addable(self) -> Sequence[Term]:
@@ -91,7 +91,11 @@ class ModelEstimate:
     def _unknown_overhead(self) -> str | None:
         """Why a database of a processor without call overhead gives no sum, or None."""
         row = next(iter(self.rows), None)
-        if row is None or row["call_overhead_s"] is not None or not alike.host_sets_pace(row):
+        if (
+            row is None
+            or row["call_overhead_s"] is not None
+            or not comparability.host_sets_pace(row)
+        ):
             return None
         return (
             f"the database has no call overhead of target {row['target']}, as with "
@@ -171,7 +175,7 @@ class ModelEstimate:
             "flops": flops_of(self.terms),
             "parameters": self.model.parameters,
             "spread": self.spread,
-            "told_differences": alike.told_differences(self.rows),
+            "told_differences": comparability.told_differences(self.rows),
         }
 
     def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:

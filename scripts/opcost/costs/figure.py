@@ -1,7 +1,7 @@
 """The comparison as a figure."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from opcost.costs.caveats import CALL_OVERHEAD
+from opcost.costs.terms import Row
 from opcost.files import replacing
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.tuples.operator_tuple import short_name
-
-Row = Mapping[str, Any]
 
 # The palette of Okabe and Ito (2008), which colour-blind readers can distinguish.
 _PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")

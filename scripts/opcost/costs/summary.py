@@ -1,15 +1,13 @@
 """The comparison as a page of text."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from opcost.costs.caveats import caveats
+from opcost.costs.terms import Row
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.text import counted, difference, percent, table
 from opcost.tuples.model_table import not_extracted
 from opcost.tuples.operator_tuple import short_name
-
-Row = Mapping[str, Any]
 
 _COSTLIEST = 5
 

@@ -1,8 +1,8 @@
 """Duplicate rows in several databases, and which of them to prefer.
 
-Rows are duplicates if they agree in tuple and conditions (`rows.alike`). Preferred are results over
-failures, rows with energy, converged rows, rows without flags, and newer rows, in this order. The
-measured value plays no role.
+Rows are duplicates if they agree in tuple and conditions (`rows.comparability`). Preferred are
+results over failures, rows with energy, converged rows, rows without flags, and newer rows, in this
+order. The measured value plays no role.
 
 A processor has no serial number. The sentinel's baseline (`quiet_sentinel_time_s`) distinguishes
 studies on processors, so rows of two such studies are never duplicates. Failures without a recorded
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from opcost.rows.alike import COLUMNS, conditions_id
+from opcost.rows.comparability import COLUMNS, conditions_id
 
 COMPARED = (
     "tuple_id",

@@ -15,7 +15,7 @@ import pyarrow as pa
 from opcost.databases.duplicates import COMPARED, digests, measurement_key, preference
 from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
 from opcost.files import check_output
-from opcost.rows import alike, records, schemas
+from opcost.rows import comparability, records, schemas
 
 
 class Group(NamedTuple):
@@ -73,11 +73,11 @@ class Merge:
 
     def _differences(self, target: str) -> str:
         rows = [row for row in self.conditions.values() if row["target"] == target]
-        found = alike.disagreements(rows, alike.COLUMNS)
+        found = comparability.disagreements(rows, comparability.COLUMNS)
         parts = [f"{each.name} ({' and '.join(sorted(each.values))})" for each in found]
         parts += [
             f"{name} (unknown for some)"
-            for name in alike.COLUMNS
+            for name in comparability.COLUMNS
             if len({row[name] is None for row in rows}) > 1
         ]
         return "; ".join(parts) or "whether they record their device"
@@ -163,4 +163,4 @@ def _compared(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _group(row: Mapping[str, Any]) -> Group:
-    return Group(alike.conditions_id(row), *(row[name] for name in Group._fields[1:]))
+    return Group(comparability.conditions_id(row), *(row[name] for name in Group._fields[1:]))

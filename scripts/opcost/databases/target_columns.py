@@ -11,10 +11,10 @@ from opcost import statistics
 from opcost.databases.measured import Damages, Measured
 from opcost.devices.device_file import Sample
 from opcost.results_folder import key_of
-from opcost.rows import alike, records, schemas
-from opcost.rows.overhead import overhead_columns, read_samples
+from opcost.rows import comparability, records, schemas
+from opcost.rows.overhead_samples import overhead_columns, read_samples
 
-_TIME = ("time_s", "status", "target", *alike.MUST_AGREE)
+_TIME = ("time_s", "status", "target", *comparability.MUST_AGREE)
 
 
 def columns_of_targets(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]]:
@@ -46,12 +46,12 @@ def _spreads(measured: Measured, damages: Damages) -> dict[str, float | None]:
     for key, row in _times(measured.replicates, damages).items():
         rows = [first[key], row] if key in first else []
         times = [row["time_s"] for row in rows if row["time_s"] is not None]
-        if len(times) == 2 and alike.conflict(rows) is None:
+        if len(times) == 2 and comparability.conflict(rows) is None:
             pairs[key[0]].append((times[0], times[1]))
     return {target: statistics.spread_of_pairs(values) for target, values in pairs.items()}
 
 
-def _times(paths: Iterable[Path], damages: Damages) -> dict[tuple[str, str], alike.Row]:
+def _times(paths: Iterable[Path], damages: Damages) -> dict[tuple[str, str], comparability.Row]:
     """Times in these files, with the columns that must agree for a comparison."""
     found = {}
     for path in paths:

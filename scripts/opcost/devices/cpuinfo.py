@@ -3,6 +3,8 @@
 import platform
 from pathlib import Path
 
+from opcost.files import first_line
+
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -37,11 +39,3 @@ def last_level_cache_bytes() -> int | None:
 def core_cache_bytes() -> int:
     """Size of the second-level cache; 0 if Linux lists none."""
     return cache_sizes().get(2, 0)
-
-
-def first_line(path: Path) -> str:
-    """The first line of a file below /sys; "" if it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii").partition("\n")[0].strip()
-    except (OSError, UnicodeDecodeError):
-        return ""

@@ -10,7 +10,7 @@ import torch
 
 import opcost
 from opcost.devices.device import Device
-from opcost.devices.machine import machine_id_hash
+from opcost.devices.machine_id import machine_id_hash
 from opcost.devices.thread_library import thread_library
 
 _NO_SOFTWARE = dict.fromkeys(("driver_version", "cuda_version", "cudnn_version"))

@@ -5,6 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from opcost.files import first_line
+
 
 def installed_torch() -> dict[str, str | None]:
     """Version columns of the installed torch; empty without one.
@@ -24,10 +26,7 @@ def installed_torch() -> dict[str, str | None]:
 
 def loaded_driver() -> str | None:
     """The version of the NVIDIA driver in the kernel, or None."""
-    try:
-        return Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip() or None
-    except OSError:
-        return None
+    return first_line(Path("/sys/module/nvidia/version")) or None
 
 
 def _assignment(statement: ast.stmt) -> tuple[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from opcost.devices import cpuinfo
 from opcost.devices.installation import loaded_driver
-from opcost.devices.machine import machine_id_hash
+from opcost.devices.machine_id import machine_id_hash
 
 
 @dataclass(frozen=True)

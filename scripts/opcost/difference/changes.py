@@ -30,7 +30,7 @@ from opcost.difference.log_ratios import (
     spread_of_ratio,
     widened,
 )
-from opcost.difference.scatter import Scatter
+from opcost.difference.null_distribution import NullDistribution
 from opcost.rows.quantities import Quantity
 from opcost.statistics import Estimate
 
@@ -68,7 +68,7 @@ class QuantityChange:
 
     `common` is the factor of all operators, None for fewer than ten; if `spread_known`, its
     interval includes the error of a whole study. `p` and `adjusted_p` test whether it is one.
-    `scatters` are those of sound (False) and of doubtful (True) pairs, empty if unknown;
+    `nulls` are those of sound (False) and of doubtful (True) pairs, empty if unknown;
     `error` is the median standard deviation within the measurements of sound pairs, as a log ratio.
     """
 
@@ -77,15 +77,15 @@ class QuantityChange:
     common: Estimate | None
     spread_known: bool
     p: float | None
-    scatters: Mapping[bool, Scatter]
+    nulls: Mapping[bool, NullDistribution]
     error: float | None
     adjusted_p: float | None = None
 
     def detectable(self, level: float) -> float | None:
         """The smallest deviation, a ratio above one, that is significant in a typical pair."""
-        if self.error is None or not self.scatters:
+        if self.error is None or not self.nulls:
             return None
-        [half_width] = self.scatters[False].half_widths(np.array([self.error]), level)
+        [half_width] = self.nulls[False].half_widths(np.array([self.error]), level)
         return math.exp(half_width)
 
 
@@ -102,16 +102,16 @@ def changes_of(
     logs = LogRatios.of(pairs, quantity)
     known = logs.where(np.isfinite(logs.error))
     apart = spread_of_ratio(pairs[0], spread)
-    centre, scatters = fit(known, apart, stated=spread is not None)
+    centre, nulls = fit(known, apart, stated=spread is not None)
     common = widened(centre, apart or 0.0) if centre else None
     sound = known.error[~known.doubtful]
     return QuantityChange(
         quantity,
-        list(_judged(pairs, logs, centre.value if centre else 0.0, scatters)),
+        list(_judged(pairs, logs, centre.value if centre else 0.0, nulls)),
         exponential(common) if common else None,
         apart is not None,
         p_of(common) if common else None,
-        scatters,
+        nulls,
         float(np.median(sound)) if sound.size else None,
     )
 
@@ -120,15 +120,15 @@ def _judged(
     pairs: Sequence[Pair],
     logs: LogRatios,
     centre: float,
-    scatters: Mapping[bool, Scatter],
+    nulls: Mapping[bool, NullDistribution],
 ) -> Iterator[Change]:
     p_values = np.full(len(pairs), np.nan)
     half_widths = np.full(len(pairs), np.nan)
-    for kind, scatter in scatters.items():
+    for kind, null in nulls.items():
         chosen = (logs.doubtful == kind) & np.isfinite(logs.error)
         residuals, errors = logs.ratio[chosen] - centre, logs.error[chosen]
-        p_values[chosen] = scatter.p_values(residuals, errors)
-        half_widths[chosen] = scatter.half_widths(errors)
+        p_values[chosen] = null.p_values(residuals, errors)
+        half_widths[chosen] = null.half_widths(errors)
     for pair, log, p, half_width in zip(pairs, logs.ratio, p_values, half_widths, strict=True):
         limits = (None, None) if np.isnan(p) else (log - half_width, log + half_width)
         yield Change(

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from opcost.costs.terms import Row
-from opcost.rows import alike
+from opcost.rows import comparability
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
 
-_NAMED = alike.names_in(Role.SETTING, Role.CONDITION, Role.PROVENANCE, Role.CIRCUMSTANCE)
+_NAMED = comparability.names_in(Role.SETTING, Role.CONDITION, Role.PROVENANCE, Role.CIRCUMSTANCE)
 _MAY_DIFFER = ("target.device", "target.any_of_kind")
 _LEAST = 0.005  # relative; measured values always differ slightly
 
@@ -65,7 +65,7 @@ def _settings(rows: Iterable[Row]) -> dict[str, set[str]]:
     """Target and settings by name: `measurement.cache_state`."""
     result: dict[str, set[str]] = {}
     for text in {row["conditions_json"] for row in rows if row["conditions_json"]}:
-        for name, value in alike.settings_of(text).items():
+        for name, value in comparability.settings_of(text).items():
             if "." in name:  # others have their own columns
                 result.setdefault(name, set()).add(json.dumps(value))
     return result

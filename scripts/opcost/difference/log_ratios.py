@@ -1,4 +1,4 @@
-"""Pairs of measurements as log ratios: their errors, common change and scatter."""
+"""Pairs of measurements as log ratios: their errors, common change and null distribution."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,13 @@ from scipy import special
 
 from opcost import statistics
 from opcost.costs.terms import Row
-from opcost.difference.scatter import DOUBTFUL_TAIL, FEWEST_PAIRS, SOUND_TAIL, Array, Scatter
+from opcost.difference.null_distribution import (
+    DOUBTFUL_TAIL,
+    FEWEST_PAIRS,
+    SOUND_TAIL,
+    Array,
+    NullDistribution,
+)
 from opcost.rows import flags
 from opcost.rows.quantities import Quantity
 from opcost.statistics import Estimate
@@ -59,24 +65,26 @@ def spread_of_ratio(pair: Pair, stated: float | None) -> float | None:
 
 def fit(
     logs: LogRatios, apart: float | None, stated: bool
-) -> tuple[Estimate | None, dict[bool, Scatter]]:
-    """The common log ratio, and the scatter of sound (False) and doubtful (True) pairs around it.
+) -> tuple[Estimate | None, dict[bool, NullDistribution]]:
+    """The common log ratio, and the null distributions of sound (False) and doubtful (True) pairs.
 
-    For fewer than ten pairs, the common ratio is None and the scatter is `apart`, the standard
+    For fewer than ten pairs, the common ratio is None and the null has `apart`, the standard
     deviation of a log ratio (None if unknown). If `stated`, it applies to any number of pairs.
     """
     # A study's spread comes from few pairs, which makes it uncertain: heavy tails account for that.
     tails = {False: SOUND_TAIL if stated else DOUBTFUL_TAIL, True: DOUBTFUL_TAIL}
-    given = {kind: Scatter(apart, tail) for kind, tail in tails.items() if apart is not None}
+    given = {
+        kind: NullDistribution(apart, tail) for kind, tail in tails.items() if apart is not None
+    }
     if logs.ratio.size < FEWEST_PAIRS:
         return None, given
     weights = np.ones(logs.ratio.size)
-    for _ in range(2):  # the weights of the second round are from the scatter of the first
+    for _ in range(2):  # the weights of the second round are from the nulls of the first
         centre = statistics.weighted_median(logs.ratio.tolist(), weights.tolist())
-        scatters = given if stated else _scatters(logs, centre.value)
-        sd = np.where(logs.doubtful, scatters[True].sd, scatters[False].sd)
+        nulls = given if stated else _estimated_nulls(logs, centre.value)
+        sd = np.where(logs.doubtful, nulls[True].sd, nulls[False].sd)
         weights = 1 / np.hypot(logs.error, sd)
-    return centre, scatters
+    return centre, nulls
 
 
 def _log_error(row: Row, quantity: Quantity) -> float:
@@ -87,15 +95,15 @@ def _log_error(row: Row, quantity: Quantity) -> float:
     return max(math.log(high / low) / 2 / _NORMAL_97_5, _RESOLUTION)
 
 
-def _scatters(logs: LogRatios, centre: float) -> dict[bool, Scatter]:
-    """The scatter of sound and of doubtful pairs; if one kind is rare, that of all pairs."""
+def _estimated_nulls(logs: LogRatios, centre: float) -> dict[bool, NullDistribution]:
+    """The nulls of sound and of doubtful pairs; if one kind is rare, that of all pairs."""
     result = {}
     for kind, tail in ((False, SOUND_TAIL), (True, DOUBTFUL_TAIL)):
         chosen = logs.where(logs.doubtful == kind)
         if chosen.ratio.size >= FEWEST_PAIRS:
-            result[kind] = Scatter.of(chosen.ratio - centre, chosen.error, tail)
+            result[kind] = NullDistribution.of(chosen.ratio - centre, chosen.error, tail)
         else:
-            result[kind] = Scatter.of(logs.ratio - centre, logs.error, DOUBTFUL_TAIL)
+            result[kind] = NullDistribution.of(logs.ratio - centre, logs.error, DOUBTFUL_TAIL)
     return result
 
 

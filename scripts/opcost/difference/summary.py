@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from opcost.costs.terms import Row
 from opcost.difference.changes import Change, QuantityChange
 from opcost.difference.databases import Difference, TargetDifference
-from opcost.difference.scatter import FEWEST_PAIRS
+from opcost.difference.null_distribution import FEWEST_PAIRS
 from opcost.statistics import Estimate
 from opcost.text import shortened, table
 
@@ -77,14 +77,14 @@ def _common(quantity: QuantityChange, level: float) -> str:
 
 
 def _reproduction(quantity: QuantityChange, difference: Difference) -> Iterator[str]:
-    if not quantity.scatters:
+    if not quantity.nulls:
         yield (
             "Not tested: fewer than 10 operators and no column `spread`, so the variation between "
             "measurements is unknown. To state it, use --spread: 0.02 is a standard deviation of "
             "2 %."
         )
         return
-    sound, doubtful = (quantity.scatters[kind] for kind in (False, True))
+    sound, doubtful = (quantity.nulls[kind] for kind in (False, True))
     yield (
         "Variation between the two measurements of an operator, beyond their intervals (standard "
         f"deviation): {sound.sd:.1%}; {doubtful.sd:.1%} if one drifted or did not converge."

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_w
 from opcost.energy.sensor import Sensor
+from opcost.files import first_line
 
 _ROOT = Path("/sys/class/powercap")
 _REMEDY = (
@@ -103,7 +104,7 @@ def _domains(root: Path) -> list[Path]:
         domain
         for package in packages
         for domain in sorted(package.glob(f"{package.name}:*"))
-        if _label(domain) == "dram"
+        if first_line(domain / "name") == "dram"
     ]
     return [*packages, *memory]
 
@@ -111,15 +112,10 @@ def _domains(root: Path) -> list[Path]:
 def _packages(root: Path) -> list[Path]:
     found = sorted(root.glob("intel-rapl:*")) if root.is_dir() else []
     return [
-        path for path in found if path.name.count(":") == 1 and _label(path).startswith("package")
+        path
+        for path in found
+        if path.name.count(":") == 1 and first_line(path / "name").startswith("package")
     ]
-
-
-def _label(domain: Path) -> str:
-    try:
-        return (domain / "name").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def _read(path: Path) -> int:

@@ -61,7 +61,7 @@ def measure_overhead_again(settings: Target, target: str, device_file: Path, out
     """Write a replicate of the call overhead. Raises OpcostError if the device has changed."""
     from opcost.measuring import overhead  # noqa: F401  as above
     from opcost.planning.progress import overhead_line
-    from opcost.rows.overhead import overhead_columns
+    from opcost.rows.overhead_samples import overhead_columns
 
     known = read_device(device_file)
     with exclusive(known.lock_key or known.own_key, f"the overhead of calls on target {target}"):

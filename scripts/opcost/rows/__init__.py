@@ -1,1 +1,1 @@
-"""What is written: the columns of every record, and Parquet files of them."""
+"""Records: their columns and schema versions, and Parquet files of rows."""

@@ -1,8 +1,7 @@
-"""Whether the values of rows can be true: checked where rows are read, a batch at a time.
+"""Plausibility checks of rows, a batch at a time, of the columns that were read.
 
-A column is checked if it was read. Numbers are finite; a result is positive and lies in its
-interval; what failed has no result; counts are not negative; settings agree with their JSON. Null
-is never wrong where a value may be unknown.
+Numbers are finite; a result is positive and lies in its interval; a failure has no result; counts
+are not negative; settings agree with their JSON. Null is allowed where a value may be unknown.
 """
 
 import json
@@ -17,37 +16,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opcost.errors import OpcostError
-from opcost.rows.alike import settings_of
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
+from opcost.rows.comparability import settings_of
 from opcost.rows.quantities import ENERGY, OVERHEADS, POWER, TIME, Quantity
 from opcost.tuples.operator_tuple import id_of
 
 STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
-"""How a measurement can end."""
+"""The outcomes of a measurement."""
 
 _MEASUREMENTS = ("operator", "model", "database", "merged")
 _RESULTS = {TIME.value: (1e-12, 1e7), POWER.value: (1e-6, 1e6), ENERGY.value: (1e-15, 1e12)}
 _SHARES = ("utilisation", "power_gain_uncertainty")
 _MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
 _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|spread|load_average")
-"""Seconds, watts and clocks. Below zero may be limits of intervals, what calls cost, refreshes at
-the beginning of the window, and differences of counters, which a driver may reset."""
+"""Seconds, watts and clocks. Negative can be limits of intervals, call overhead, times of the first
+refreshes of a window, and differences of counters, which a driver may reset."""
 
 _ROUNDING = 1e-9
 _PRODUCT = 0.01
-"""Relative: energy is time x power, and the median lies among the batches, but for rounding."""
+"""Relative tolerance of energy = time x power, and of the median within the batches."""
 
 _OVERHEAD_S = (-0.01, 1.0)
 _CONTROL = r"[\x00-\x1f\x7f-\x9f]"
-_TEXTS = {
+_ONE_LINE = {
     column.name
     for column in MEASUREMENT
     if pa.types.is_string(column.type)
     and column.role not in (Role.RESULT, Role.RAW)
     and column.name != "conditions_json"
 }
-"""Columns of one line: a control character in one would command the terminal that shows it."""
+"""String columns without control characters, which could send commands to a terminal."""
 
 _IN_JSON = {
     "protocol_version": "protocol_version",
@@ -58,7 +57,7 @@ _IN_JSON = {
 
 
 class Problem(NamedTuple):
-    """A value that cannot be true: the row's position, the column, the value, what is allowed."""
+    """An impossible value, and what is allowed; `position` is the number of its row."""
 
     position: int
     column: str
@@ -67,7 +66,7 @@ class Problem(NamedTuple):
 
 
 def check(batch: pa.RecordBatch, record: str, path: Path, remedy: str) -> None:
-    """Raise OpcostError for the first value of a batch that cannot be true."""
+    """Raise OpcostError for the first impossible value of a batch."""
     problem = next(problems(batch, record), None)
     if problem is None:
         return
@@ -80,11 +79,11 @@ def check(batch: pa.RecordBatch, record: str, path: Path, remedy: str) -> None:
 
 
 def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
-    """All that cannot be true in a batch of that record."""
+    """The impossible values in a batch of a record, at least the first of each check."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     known = {name: each for name, each in columns.items() if each.null_count < len(each)}
     for name, column in known.items():
-        yield from _unbounded(name, column)
+        yield from _not_finite(name, column)
     if record not in _MEASUREMENTS:
         return
     for name, column in known.items():
@@ -93,28 +92,28 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
         if set(quantity.names) <= known.keys():
             yield from _outside_interval(quantity, known)
     if "status" in columns:
-        yield from _against_status(columns)
-    yield from _against_batches(columns)
-    yield from _against_power(columns)
-    yield from _unreadable(columns)
-    yield from _against_settings(columns)
-    yield from _of_another_tuple(columns)
+        yield from _inconsistent_status(columns)
+    yield from _inconsistent_batches(columns)
+    yield from _inconsistent_energy(columns)
+    yield from _unprintable(columns)
+    yield from _inconsistent_settings(columns)
+    yield from _inconsistent_tuple(columns)
 
 
-def _unbounded(name: str, column: pa.Array) -> Iterator[Problem]:
+def _not_finite(name: str, column: pa.Array) -> Iterator[Problem]:
     """NaN and infinity, also in lists."""
     if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
-        if not _adds_up(column.flatten()):
+        if not _finite_sum(column.flatten()):
             lists = enumerate(column.to_pylist())
             wrong = [n for n, values in lists if not np.isfinite(values or [0]).all()]
             for position in wrong[:1]:
                 yield Problem(position, name, "a list with NaN or infinity", "finite numbers")
-    elif pa.types.is_floating(column.type) and not _adds_up(column):
+    elif pa.types.is_floating(column.type) and not _finite_sum(column):
         yield from _where(name, column, pc.invert(pc.is_finite(column)), "a finite number, or null")
 
 
-def _adds_up(column: pa.Array) -> bool:
-    """Whether the sum is finite: then all values are. One step instead of three, for most files."""
+def _finite_sum(column: pa.Array) -> bool:
+    """Whether the sum, and therefore each value, is finite: faster than testing each value."""
     return math.isfinite(pc.sum(column).as_py() or 0.0)
 
 
@@ -146,7 +145,7 @@ def _outside_interval(quantity: Quantity, columns: Mapping[str, pa.Array]) -> It
     yield from _where(quantity.high, high, pc.less(high, pc.subtract(value, slack)), allowed)
 
 
-def _against_status(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+def _inconsistent_status(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     status = columns["status"]
     known = pc.is_in(status, pa.array(STATUSES))
     yield from _where("status", status, pc.invert(known), ", ".join(STATUSES))
@@ -160,8 +159,8 @@ def _against_status(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         yield from _where(name, columns[name], wrong, "null where status is not ok")
 
 
-def _against_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """Settings that have columns of their own must be those of `conditions_json`."""
+def _inconsistent_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    """Settings with their own columns must agree with `conditions_json`."""
     if "conditions_json" not in columns:
         return
     names = [name for name in _IN_JSON if name in columns]
@@ -183,15 +182,15 @@ def _against_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
                 yield Problem(position, name, value, f"{stated!r}, as in conditions_json")
 
 
-def _against_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """The time is the median over batches, or over some of them: it lies among them."""
+def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    """The time is the median of some or all batches, so it lies within their range."""
     batches = columns.get("batch_time_s")
     if batches is None or "time_s" not in columns:
         return
     if "batch_undisturbed" in columns:
-        judged = columns["batch_undisturbed"]
-        apart = pc.not_equal(pc.list_value_length(batches), pc.list_value_length(judged))
-        yield from _where("batch_undisturbed", judged, apart, "a value for each batch")
+        undisturbed = columns["batch_undisturbed"]
+        wrong = pc.not_equal(pc.list_value_length(batches), pc.list_value_length(undisturbed))
+        yield from _where("batch_undisturbed", undisturbed, wrong, "a value for each batch")
     values = np.asarray(batches.flatten())
     lengths = np.asarray(pc.fill_null(pc.list_value_length(batches), 0))
     rows = np.flatnonzero(lengths)
@@ -206,7 +205,7 @@ def _against_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         yield Problem(int(position), "time_s", value, "a value among those of batch_time_s")
 
 
-def _against_power(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+def _inconsistent_energy(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     energy = columns.get("energy_j")
     if energy is None:
         return
@@ -215,12 +214,12 @@ def _against_power(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         yield from _where("energy_j", energy, wrong, "null where energy_reason says why")
     if "power_w" in columns and "time_s" in columns:
         product = pc.multiply(columns["power_w"], columns["time_s"])
-        apart = pc.greater(pc.abs(pc.subtract(energy, product)), pc.multiply(product, _PRODUCT))
-        yield from _where("energy_j", energy, apart, "time_s x power_w")
+        wrong = pc.greater(pc.abs(pc.subtract(energy, product)), pc.multiply(product, _PRODUCT))
+        yield from _where("energy_j", energy, wrong, "time_s x power_w")
 
 
-def _unreadable(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    for name in _TEXTS & columns.keys():
+def _unprintable(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    for name in _ONE_LINE & columns.keys():
         found = pc.match_substring_regex(columns[name], _CONTROL)
         yield from _where(name, columns[name], found, "text without control characters")
     if "flags" in columns:
@@ -229,7 +228,7 @@ def _unreadable(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
             yield Problem(0, "flags", "a flag that is null or unprintable", "names of flags")
 
 
-def _of_another_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+def _inconsistent_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     if "tuple_id" not in columns or "canonical_json" not in columns:
         return
     texts = columns["canonical_json"].to_pylist()
@@ -248,7 +247,7 @@ def _of_another_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
 
 
 def _where(name: str, column: pa.Array, wrong: pa.Array, allowed: str) -> Iterator[Problem]:
-    """The first place where a condition holds; null is no place."""
+    """The first position where a condition is true; null does not count."""
     position = pc.index(wrong, True).as_py()
     if position >= 0:
         yield Problem(position, name, column[position].as_py(), allowed)

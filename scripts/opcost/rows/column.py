@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 class Role(Enum):
-    """What a column is for. It determines which rows may be combined (`alike`)."""
+    """What a column is for. It determines which rows may be combined (`comparability`)."""
 
     IDENTITY = "what was measured"
     SETTING = "the requested procedure: results under different settings are not comparable"

@@ -1,7 +1,4 @@
-"""What the columns of a measurement mean: name, type and description of each.
-
-Units are in the names: seconds and joules are per iteration.
-"""
+"""The columns of a measurement: name, type and description. Names end with units."""
 
 import pyarrow as pa
 
@@ -260,4 +257,4 @@ ANSWER = (
     "converged",
     "flags",
 )
-"""Names of the columns that hold a row's result and its quality, without raw values."""
+"""The columns of a row's result and its quality, without raw values."""

@@ -1,8 +1,8 @@
-"""Rows as CSV, made column by column, that is safe to open in a spreadsheet.
+"""Rows as CSV that is safe to open in a spreadsheet.
 
-Spreadsheets take text that begins with `=`, `+`, `-`, `@` or white space for a formula. An
-apostrophe before it makes it inert; what begins with apostrophes and then such a character gets one
-more, so that a reader who takes one away has the text as it was. Numbers are numbers.
+Spreadsheets evaluate text that begins with `=`, `+`, `-`, `@` or white space as a formula. Such
+text, also after apostrophes, gets an apostrophe in front, which makes it inert; removing one
+apostrophe restores it. Numbers are unchanged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,12 +15,12 @@ from opcost.rows.nested import flat, float_texts
 
 _FORMULA = r"^('*[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}])"  # the last four: full-width
 _TO_QUOTE = r'[",\r\n]'
-_MOST_ROWS = 10_000  # of which the text is in memory at a time
+_MOST_ROWS = 10_000  # whose text is in memory at a time
 _QUOTE = '"'
 
 
 def write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write batches of that schema as CSV: lists and maps are JSON text, null is empty."""
+    """Write batches of a schema as CSV; lists and maps become JSON, null becomes empty."""
     with path.open("wb") as file:
         file.writelines(csv_parts(schema.names, batches, end="\r\n"))
 
@@ -28,7 +28,7 @@ def write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) 
 def csv_parts(
     names: Sequence[str], batches: Iterable[pa.RecordBatch], end: str = "\n"
 ) -> Iterator[bytes]:
-    """The CSV of batches with columns of those names, header first, piece by piece."""
+    """The CSV of batches with columns `names`, header first, in parts."""
     yield f"{','.join(names)}{end}".encode()
     for batch in batches:
         for start in range(0, len(batch), _MOST_ROWS):
@@ -46,7 +46,7 @@ def _lines(batch: pa.RecordBatch, end: str) -> bytes:
 
 
 def _cells(column: pa.Array) -> pa.Array:
-    """The values of a column as they stand between commas."""
+    """The values of a column as CSV fields."""
     if pa.types.is_boolean(column.type):
         return pc.if_else(column, "True", "False")
     if pa.types.is_floating(column.type):

@@ -35,12 +35,12 @@ def doubtful(names: Iterable[str]) -> bool:
 
 
 def meaning(name: str) -> str:
-    """What a flag means, in a sentence."""
+    """The meaning of a flag."""
     return FLAGS[name].meaning if name in FLAGS else "a flag that this version does not know"
 
 
 def explained(name: str) -> str:
-    """What a flag means, and what to do about it."""
+    """The meaning and the remedy of a flag."""
     remedy = FLAGS[name].remedy if name in FLAGS else ""
     return f"{meaning(name)}; {remedy}" if remedy else meaning(name)
 

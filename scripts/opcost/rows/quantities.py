@@ -43,24 +43,24 @@ class Quantity:
 
     @cached_property
     def symbol(self) -> str:
-        """The unit as people write it."""
+        """The symbol of the unit."""
         return self.unit if self.unit == "s" else self.unit.upper()
 
     def of(self, whose: str) -> "Quantity":
-        """The same of something else: `reference_time_s` of the reference."""
+        """The same quantity of something else: `reference_time_s`."""
         return replace(self, name=f"{whose}_{self.name}")
 
     def relative(self, what: str) -> "Quantity":
-        """A number without a unit that is made of this one: `time_ratio`."""
+        """A dimensionless quantity derived from this one: `time_ratio`."""
         return Quantity(f"{self.name}_{what}")
 
     @property
     def error(self) -> "Quantity":
-        """By how much a sum of it differs from the whole: `time_relative_error`."""
+        """The relative error of an estimate: `time_relative_error`."""
         return self.relative("relative_error")
 
     def at(self, side: str) -> str:
-        """The column of the number alone, of one of two rows: `time_before_s`."""
+        """The column of the number in one of two rows: `time_before_s`."""
         return self._column(f"_{side}")
 
     def columns(self, estimate: Estimate | None) -> dict[str, float | None]:
@@ -76,7 +76,7 @@ class Quantity:
         return Estimate(row[self.value], row[self.low], row[self.high])
 
     def described(self, meaning: str) -> list[tuple[str, pa.DataType, str]]:
-        """The columns as a schema lists them."""
+        """The columns as (name, type, meaning)."""
         return [
             (self.value, pa.float64(), meaning),
             (self.low, pa.float64(), f"lower limit of the 95 % interval of `{self.value}`"),
@@ -84,11 +84,11 @@ class Quantity:
         ]
 
     def show(self, value: float) -> str:
-        """A number of seconds or joules as people read it."""
+        """A number of seconds or joules as text."""
         return seconds(value) if self.unit == "s" else joules(value)
 
     def shown(self, row: Mapping[str, Any], show: Callable[[float], str] | None = None) -> str:
-        """What a row has of it as people read it, with its interval."""
+        """The quantity of a row as text, with its interval."""
         return with_interval(self.read(row), show or self.show)
 
     def _column(self, limit: str) -> str:
@@ -98,9 +98,9 @@ class Quantity:
 TIME, POWER, ENERGY = Quantity("time", "s"), Quantity("power", "w"), Quantity("energy", "j")
 
 COMPARED = (TIME, ENERGY)
-"""What sums are compared with whole models in, and databases with each other."""
+"""The quantities of estimates and references."""
 
 OVERHEADS = {
     kind: Quantity(f"{kind}_overhead", "s") for kind in ("call", "displaced_call", "view_call")
 }
-"""What calls cost beyond their operators, by kind of call."""
+"""Kind of call -> its call overhead."""

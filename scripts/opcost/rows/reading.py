@@ -1,7 +1,7 @@
-"""Files of older schema versions are read like today's.
+"""Read files of older schema versions as rows of the present one.
 
-A row is never measured again for the sake of a column. A column that its file lacks is null; so is
-one under whose name the file has another quantity. `schema_version` says which columns a row had.
+A column is null if the file lacks it, or has another quantity under its name. `schema_version` is
+that of the file.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,22 @@ from pathlib import Path
 import pyarrow as pa
 
 from opcost.errors import OpcostError
-from opcost.rows.versions import CAME_WITH, DROPPED, FIRST, OLDEST, SCHEMA_VERSION, STOOD_IN, added
+from opcost.rows.versions import (
+    DROPPED,
+    FIRST,
+    FORMER_NAMES,
+    OLDEST,
+    REDEFINED_WITH,
+    SCHEMA_VERSION,
+    added,
+)
 
 
 class Reading:
-    """How the rows of a file become rows of a schema.
+    """Converts the rows of a file to rows of a schema.
 
-    Raises OpcostError, with what to do, for a file of another record, of a newer version, with
-    columns that its version never had, or whose rows meant something else.
+    Raises OpcostError that ends with `remedy` for a file of another record or a newer version, with
+    columns that its version never had, or whose rows had another meaning.
     """
 
     def __init__(self, file: pa.Schema, schema: pa.Schema, path: Path, remedy: str) -> None:
@@ -25,7 +33,7 @@ class Reading:
         self._record = _stated(schema, "record")
         self._held = set(file.names)
         self._version = _version_of(file, self._record, path, remedy)
-        # Most files are of today: to look at each column would take as long as to read one row.
+        # Most files are current, and checking each column takes as long as reading a row.
         self._same = self._version == SCHEMA_VERSION and file.equals(schema)
         if not self._same and not self._fits(file):
             raise OpcostError(
@@ -33,14 +41,14 @@ class Reading:
             )
 
     def columns(self, wanted: Sequence[str]) -> list[str]:
-        """The columns of the file that these are made of; at least one, which counts the rows."""
+        """The columns of the file that `wanted` requires; at least one, to count the rows."""
         if self._same:
             return list(wanted)
         found = [source for name in wanted if (source := self._source(name)) is not None]
         return list(dict.fromkeys(found)) or self._schema.names[:1]
 
     def rows(self, batch: pa.RecordBatch, wanted: Sequence[str]) -> pa.RecordBatch:
-        """The wanted columns, of a batch that has `columns(wanted)`."""
+        """The wanted columns of a batch that has the columns `columns(wanted)`."""
         if self._same:
             return batch.select(wanted).replace_schema_metadata(self._schema.metadata)
         fields = [self._schema.field(name) for name in wanted]
@@ -58,14 +66,14 @@ class Reading:
         return pa.nulls(len(batch), field.type)
 
     def _source(self, column: str) -> str | None:
-        """The column of the file that has the quantity, if one has."""
+        """The column of the file with the quantity, if any."""
         if column not in self._held:
-            return STOOD_IN.get(column)
-        companion = CAME_WITH.get(column, column)
+            return FORMER_NAMES.get(column)
+        companion = REDEFINED_WITH.get(column, column)
         return column if companion in self._held else None
 
     def _fits(self, file: pa.Schema) -> bool:
-        """Whether the columns are such as files of the version had at some time."""
+        """Whether files of the version had these columns at some time."""
         since = {name: added(self._record).get(name, 0) for name in self._schema.names}
         needed = {name for name, version in since.items() if version < self._version}
         possible = {name for name, version in since.items() if version <= self._version}
@@ -81,10 +89,10 @@ class Reading:
 
 
 def _version_of(file: pa.Schema, record: str, path: Path, remedy: str) -> int:
-    """The version of a file that can be read as this record."""
+    """The schema version of a file. Raises OpcostError if it cannot be read as this record."""
     stated, version = _stated(file, "record"), _stated(file, "schema_version")
     number = int(version) if version.isdecimal() else 0
-    # A study's database was a file of operators before it had columns of its own.
+    # Early databases of studies were files of operators.
     early = record == "database" and stated == "operator" and number < FIRST["database"]
     if stated != record and not early:
         raise OpcostError(f"{path} has opcost.record {stated}, not {record}: {remedy}")
@@ -92,7 +100,7 @@ def _version_of(file: pa.Schema, record: str, path: Path, remedy: str) -> int:
     if oldest <= number <= SCHEMA_VERSION:
         return number
     if number > SCHEMA_VERSION:
-        remedy = "it is of a newer opcost, so upgrade opcost"
+        remedy = "a newer opcost wrote it: upgrade opcost"
     raise OpcostError(
         f"{path} has opcost.schema_version {version}; this opcost reads {oldest} to "
         f"{SCHEMA_VERSION} of {record}: {remedy}"

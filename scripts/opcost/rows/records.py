@@ -1,4 +1,4 @@
-"""Rows: their columns, and reading and writing them as Parquet, with checks."""
+"""Write and read rows as Parquet, with checks."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
 
 _REMEDY = "delete {path} and run again to make it again"
-# Raw values make a row some kilobytes: a row group, and a reader's batch, are a few megabytes.
+# With raw values, a row has some kilobytes: row groups and batches have a few megabytes.
 _ROWS = 500
-# A file of one row is mostly its description of a hundred columns, which compression, dictionaries
-# and statistics would make longer to write and to read.
+# A file of one row is mostly metadata of a hundred columns, which compression, dictionaries and
+# statistics would slow down.
 _SMALL = {
     "compression": "none",
     "use_dictionary": False,
@@ -32,11 +32,11 @@ _SMALL = {
 }
 _LARGE = {"compression": "zstd", "write_page_checksum": True}
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What pyarrow raises for a damaged file."""
+"""The exceptions of pyarrow for a damaged file."""
 
 
 def operator_columns(record: TupleRecord) -> dict[str, Any]:
-    """The columns that say which tuple a row is about."""
+    """The columns that identify an operator tuple."""
     operator_tuple = record.operator_tuple
     return {
         "tuple_id": operator_tuple.tuple_id,
@@ -49,12 +49,12 @@ def operator_columns(record: TupleRecord) -> dict[str, Any]:
 
 
 def model_columns(definition: ModelDefinition) -> dict[str, Any]:
-    """The columns that say which model a row is about."""
+    """The columns that identify a model."""
     return {"model": definition.name, "definition_json": definition.to_json()}
 
 
 def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:
-    """The columns that say how a row was to be measured."""
+    """The columns of target and settings."""
     return {
         "target": target,
         "protocol_version": conditions.protocol_version,
@@ -69,10 +69,7 @@ def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:
 
 
 def write(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a few rows, whole or not at all.
-
-    A column that a row lacks is null; an unknown one raises ValueError.
-    """
+    """Write a few rows atomically. Missing columns become null; unknown ones raise ValueError."""
     with replacing(path) as temporary:
         with temporary.open("wb") as file:
             write_to(file, schema, rows)
@@ -91,21 +88,21 @@ def write_to(file: IO[bytes], schema: pa.Schema, rows: Iterable[Mapping[str, Any
 
 
 def _storable(value: Any) -> Any:
-    """A value as a file can hold it: half of a surrogate pair, as errors may quote it, escaped."""
+    """The value, with lone surrogates, which error messages may quote, escaped."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     return value
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write any table, whole or not at all."""
+    """Write any table atomically."""
     with replacing(path) as temporary:
         pq.write_table(table, temporary, **_LARGE)
         seal(temporary)
 
 
 def write_with_csv(path: Path, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows as Parquet, and beside it as CSV."""
+    """Write rows as Parquet, and as CSV beside it."""
     write(path, schema, rows)
     with replacing(path.with_suffix(".csv")) as temporary:
         write_csv(temporary, schema, read(path, schema).to_batches())
@@ -117,9 +114,9 @@ def write_batches(
     batches: Iterable[pa.RecordBatch],
     further_metadata: Callable[[], Mapping[str, str]] = dict,
 ) -> None:
-    """Write batches of that schema as they come, whole or not at all, in bounded memory.
+    """Write batches of a schema atomically, in bounded memory.
 
-    What `further_metadata` returns once all are written is added to the schema's.
+    `further_metadata` is called after the last batch; its result is added to the file's metadata.
     """
     with replacing(path) as temporary:
         with pq.ParquetWriter(temporary, schema, **_LARGE) as writer:
@@ -132,9 +129,9 @@ def write_batches(
 def read(
     path: Path, schema: pa.Schema, columns: Sequence[str] | None = None, remedy: str = _REMEDY
 ) -> pa.Table:
-    """Read a file of that schema, or some of its columns.
+    """Read all or some columns of a file.
 
-    Raises OpcostError for a damaged, foreign or outdated one.
+    Raises OpcostError for a file that is damaged, outdated or of another schema.
     """
     return read_all([path], schema, columns, remedy)
 
@@ -145,7 +142,7 @@ def read_all(
     columns: Sequence[str] | None = None,
     remedy: str = _REMEDY,
 ) -> pa.Table:
-    """The rows of many files of one schema, in the order of the paths, as `stream` reads them."""
+    """Read many files of one schema, in the order of the paths, as `stream` does."""
     batches = itertools.chain.from_iterable(stream(path, schema, columns, remedy) for path in paths)
     chosen = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     return pa.Table.from_batches(batches, chosen)
@@ -157,16 +154,16 @@ def stream(
     columns: Sequence[str] | None = None,
     remedy: str = _REMEDY,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in batches of some hundred, checked as `read` does.
+    """Yield the rows of a file in batches of `_ROWS`, checked. Raises as `read`.
 
-    `remedy` is what the user is told to do about a file that cannot be read.
+    Messages end with `remedy`, in which `{path}` is replaced.
     """
     remedy = remedy.format(path=path)
     check_readable(path)
     count = 0
     try:
         check_seal(path)
-        # pre_buffer would read all row groups ahead, and the whole file would be in memory.
+        # pre_buffer would read the whole file into memory.
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
             reading = Reading(file.schema_arrow, schema, path, remedy)
             wanted = schema.names if columns is None else columns
@@ -184,7 +181,7 @@ def stream(
 
 
 def metadata(path: Path) -> dict[str, str]:
-    """What a Parquet file says of itself; nothing if it cannot be read."""
+    """The key-value metadata of a Parquet file; empty if it cannot be read."""
     try:
         check_readable(path)
         found = pq.read_metadata(path).metadata or {}
@@ -196,14 +193,14 @@ def metadata(path: Path) -> dict[str, str]:
 def measured_under(
     conditions: Conditions, paths: Sequence[Path], schema: pa.Schema, columns: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Some columns of the files' rows that were measured under those conditions."""
+    """Some columns of those rows that were measured under the conditions."""
     table = read_all(paths, schema, [*columns, "conditions_json"])
     wanted = conditions.to_json()
     return [row for row in table.to_pylist() if row.pop("conditions_json") == wanted]
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches joined until they hold `_ROWS` rows: one row group is in memory at a time."""
+    """Join batches into row groups of at least `_ROWS` rows, one in memory at a time."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

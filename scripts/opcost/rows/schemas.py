@@ -17,7 +17,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {}
 """Record -> column -> its meaning."""
 
 _Plain = tuple[str, pa.DataType, str]
-"""A column without a role: tables derived from rows need none."""
+"""A column without a role, of a table derived from rows."""
 
 
 def _schema(record: str, columns: Iterable[Column | _Plain]) -> pa.Schema:

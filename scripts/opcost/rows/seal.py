@@ -1,7 +1,7 @@
-"""A checksum of a whole Parquet file: Parquet has them of pages only, without their headers.
+"""The seal: a checksum of a whole Parquet file. Parquet itself has checksums of page data only.
 
-It lies between the last page and the footer, where no reader looks. A program that copies the rows
-to another file leaves it out; a file without one, such as an older one, is read all the same.
+It lies between the last page and the footer, which readers ignore. Files without one, such as
+older files and copies by other programs, are read without this check.
 """
 
 import hashlib
@@ -12,15 +12,15 @@ from typing import BinaryIO
 _MARK = b"opcost.file.sha256"
 _SEAL_BYTES = len(_MARK) + hashlib.sha256().digest_size
 _TAIL_BYTES = 8
-"""A Parquet file ends with the length of its footer and "PAR1"."""
+"""The end of a Parquet file: the length of its footer, and "PAR1"."""
 
 
 class BrokenSeal(Exception):
-    """A file is not as it was written; says which part."""
+    """A file has changed since it was written."""
 
 
 def seal(path: Path) -> None:
-    """Put its checksum into a whole Parquet file that has none."""
+    """Insert the checksum into a complete Parquet file without one."""
     with path.open("r+b") as file:
         start = _footer_start(file)
         file.seek(0)
@@ -32,7 +32,7 @@ def seal(path: Path) -> None:
 
 
 def check_seal(path: Path) -> None:
-    """Raises BrokenSeal if the file has such a checksum, and is not as it was written."""
+    """Raise BrokenSeal if the file has a checksum and has changed since it was written."""
     found, expected = _seals(path)
     had_one = found.startswith(_MARK) or found.endswith(expected.removeprefix(_MARK))
     if had_one and found != expected:
@@ -40,13 +40,13 @@ def check_seal(path: Path) -> None:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether the file has its checksum: opcost wrote it, and nothing else since."""
+    """Whether the file has a valid checksum, as opcost wrote it."""
     found, expected = _seals(path)
     return found == expected
 
 
 def _seals(path: Path) -> tuple[bytes, bytes]:
-    """What stands before a file's footer, and the checksum that belongs there."""
+    """The bytes before a file's footer, and the seal that belongs there."""
     with path.open("rb") as file:
         end = max(_footer_start(file) - _SEAL_BYTES, 0)
         digest = hashlib.sha256()
@@ -62,7 +62,7 @@ def _seals(path: Path) -> tuple[bytes, bytes]:
 
 
 def _footer_start(file: BinaryIO) -> int:
-    """Where the footer begins."""
+    """The offset of the footer."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - _TAIL_BYTES, 0))
     length = int.from_bytes(file.read(4), "little") + _TAIL_BYTES

@@ -1,4 +1,4 @@
-"""The versions of the columns: what each changed, and what files of older ones lack.
+"""The schema versions: what each changed, and what older files lack.
 
 A new column needs a new SCHEMA_VERSION, a line in VERSIONS, and its name in ADDED.
 """
@@ -63,9 +63,9 @@ ADDED: dict[str, dict[int, list[str]]] = {
         8: ["told_differences"],
     },
 }
-"""Record -> schema version -> the columns that it added; the others were there from the first.
+"""Record -> schema version -> the columns that it added; all others exist since version 1.
 
-Some came while a version was being worked on: a file may lack those that its own version added.
+A file may lack columns that its own version added, if it was written during development.
 """
 
 DROPPED = {
@@ -76,47 +76,46 @@ DROPPED = {
         4: _OVERHEAD,
     },
 }
-"""Record -> schema version -> columns that only files of that version have. They are not read:
-`between_calls_s` is another quantity than any today, and a database takes what calls cost from
-where it is measured."""
+"""Record -> schema version -> columns that only files of that version have. They are not read: no
+present column means `between_calls_s`, and call overhead is read from `device.json`."""
 
-CAME_WITH = {
-    # The mean of before and after; earlier, what came before.
+REDEFINED_WITH = {
+    # The mean of before and after; earlier, only before.
     "idle_power_w": "idle_power_before_w",
-    # Distinct refreshes; earlier, a reading four times for each.
+    # Distinct refreshes; earlier, four readings of each.
     "power_sample_w": "power_refreshes",
     "power_sample_time_s": "power_refreshes",
     # Between the batches; earlier, before them.
     "sentinel_time_s": "quiet_sentinel_time_s",
-    # Over processes; earlier, within one, which says nothing of others.
+    # Between processes; earlier, within one process.
     **{
         name: "overhead_disturbed"
         for overhead in OVERHEADS.values()
         for name in (overhead.low, overhead.high)
     },
 }
-"""Column -> the one that its present meaning came with: in a file without that it is null."""
+"""Column -> a column that was added when its meaning changed: without that, it is null."""
 
-STOOD_IN = {"idle_power_before_w": "idle_power_w"}
-"""Column -> where the same quantity stood before."""
+FORMER_NAMES = {"idle_power_before_w": "idle_power_w"}
+"""Column -> the older column of the same quantity."""
 
 OLDEST = {"comparison": 5}
-"""Record -> the oldest version whose rows mean the same: earlier sums had other parts."""
+"""Record -> the oldest readable version: earlier sums had other terms."""
 
 FIRST = {
     **{"merged": 4, "extraction": 4},
     **{"database": 5, "modules": 5, "explanation": 5, "difference": 5},
 }
-"""Record -> the version that it came with; the others came with the first."""
+"""Record -> the version that added it; all others exist since version 1."""
 
 
 def since(record: str, column: str) -> int:
-    """The schema version from which on the column has its present meaning."""
-    return added(record).get(CAME_WITH.get(column, column), 1)
+    """The schema version since which the column has its present meaning."""
+    return added(record).get(REDEFINED_WITH.get(column, column), 1)
 
 
 @cache
 def added(record: str) -> dict[str, int]:
-    """Column -> the version that added it, of those that were not there from the first."""
+    """Column -> the version that added it, except columns of version 1."""
     by_version = ADDED.get(record, {}).items()
     return {name: version for version, names in by_version for name in names}

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from opcost.commands import main
 from opcost.databases.merging import merge
-from opcost.rows import alike, records, schemas
+from opcost.rows import comparability, records, schemas
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -69,34 +69,34 @@ def database(path, *rows):
     return path
 
 
-@pytest.mark.parametrize("name", alike.names_in(Role.SETTING, Role.CONDITION))
+@pytest.mark.parametrize("name", comparability.names_in(Role.SETTING, Role.CONDITION))
 def test_rows_under_two_settings_or_conditions_are_not_added_up(name):
     known = ROW if ROW.get(name) is not None else ROW | {name: "before"}
-    reason = alike.conflict([_complete(known), _complete(changed(name))])
+    reason = comparability.conflict([_complete(known), _complete(changed(name))])
     shown = "threads" if name == "conditions_json" else name
     assert shown in reason
     assert "opcost set-aside gpu" in reason
 
 
-@pytest.mark.parametrize("name", alike.COLUMNS)
+@pytest.mark.parametrize("name", comparability.COLUMNS)
 def test_what_is_not_known_is_no_difference(name):
-    assert alike.conflict([_complete(ROW), _complete(ROW | {name: None})]) is None
+    assert comparability.conflict([_complete(ROW), _complete(ROW | {name: None})]) is None
 
 
 @pytest.mark.parametrize("name", ["os", "python_version"])
 def test_provenance_is_added_up_and_told(name):
     rows = [_complete(ROW), _complete(changed(name))]
-    assert alike.conflict(rows) is None
-    assert f"{name} {ROW[name]} (1 row) and other (1 row)" in alike.told_differences(rows)
+    assert comparability.conflict(rows) is None
+    assert f"{name} {ROW[name]} (1 row) and other (1 row)" in comparability.told_differences(rows)
 
 
 @pytest.mark.parametrize("role", [Role.CIRCUMSTANCE, Role.RAW])
 def test_what_differs_from_row_to_row_keeps_none_apart(role):
-    for name in alike.names_in(role):
+    for name in comparability.names_in(role):
         if KINDS[name] in OTHER:
             rows = [_complete(ROW), _complete(changed(name))]
-            assert alike.conflict(rows) is None
-            assert alike.conditions_id(rows[0]) == alike.conditions_id(rows[1])
+            assert comparability.conflict(rows) is None
+            assert comparability.conditions_id(rows[0]) == comparability.conditions_id(rows[1])
 
 
 @pytest.mark.parametrize("name", ["power_limit_w", "driver_version", "threads", "torch_version"])

@@ -1,13 +1,11 @@
-"""Which rows are alike: derived from the roles of their columns, here and nowhere else.
+"""Which rows can be combined or compared, derived from the roles of their columns.
 
-- Rows may be added up if they agree in settings and conditions (`conflict`). A value that is not
-  known (null) agrees with any other.
-- Rows are measurements of the same thing if they agree in these, in target and in provenance
-  (`conditions_id`), and in what was measured.
-- Rows may be compared if they agree in settings; what else they differ in is named.
+- Rows may be added up if they agree in settings and conditions (`conflict`).
+- Rows are replicates if they agree in these, in target and provenance (`conditions_id`), and in
+  what was measured.
+- Rows may be compared if they agree in settings; other differences are listed.
 
-A column that a later version of opcost adds is null in the rows of an earlier one, and so never
-keeps rows apart that belong to one study.
+An unknown value (null), as of a column that a later version added, agrees with any other.
 """
 
 import hashlib
@@ -26,26 +24,26 @@ Row = Mapping[str, Any]
 
 
 def names_in(*roles: Role) -> tuple[str, ...]:
-    """The columns of a measurement that play one of these parts."""
+    """The columns of a measurement with one of these roles."""
     return tuple(column.name for column in MEASUREMENT if column.role in roles)
 
 
 MUST_AGREE = names_in(Role.SETTING, Role.CONDITION)
 """Rows that differ in one of these are not added up."""
 
-TOLD = names_in(Role.PROVENANCE)
-"""Rows that differ in one of these are added up, and it is said."""
+_NOTED = names_in(Role.PROVENANCE)
+"""Rows that differ in one of these are added up, with a note."""
 
-COLUMNS = (*MUST_AGREE, *TOLD)
-"""What must be read of rows to know whether they are alike."""
+COLUMNS = (*MUST_AGREE, *_NOTED)
+"""The columns that determine whether rows can be combined."""
 
 _OF_ONE_DEVICE = ("device_uuid_hash", "machine_id_hash")
 _OF_ONE_STUDY = "quiet_sentinel_time_s"
-"""Differs between two studies on one processor; within a study it tells nothing."""
+"""Differs between studies on one processor; equal within a study."""
 
 
 class Disagreement(NamedTuple):
-    """A column in which rows differ, and how many rows have which value."""
+    """A column in which rows differ, and the number of rows with each value."""
 
     name: str
     values: Mapping[str, int]
@@ -59,7 +57,7 @@ class Disagreement(NamedTuple):
 
 
 def conflict(rows: Iterable[Row]) -> str | None:
-    """What rows with a result differ in that must not be added up, with what to do; or None."""
+    """Why rows with a result must not be added up, with a remedy, or None."""
     ok = [row for row in rows if row["status"] == "ok"]
     found = disagreements(ok, MUST_AGREE)
     if ok and all(_any_of_kind(row["conditions_json"]) for row in ok):
@@ -74,17 +72,14 @@ def conflict(rows: Iterable[Row]) -> str | None:
 
 
 def told_differences(rows: Iterable[Row]) -> str | None:
-    """What rows differ in that are added up all the same, or None."""
+    """The provenance in which rows with a result differ, or None."""
     ok = [row for row in rows if row["status"] == "ok"]
-    names = [name for name in TOLD if name != _OF_ONE_STUDY]
+    names = [name for name in _NOTED if name != _OF_ONE_STUDY]
     return "; ".join(map(str, disagreements(ok, names))) or None
 
 
 def disagreements(rows: Sequence[Row], names: Iterable[str]) -> list[Disagreement]:
-    """The columns among `names` in which rows differ. An unknown value differs from none.
-
-    Of `conditions_json`, the settings that differ are named.
-    """
+    """The columns among `names` in which rows differ; of `conditions_json`, the settings."""
     found = []
     for name in names:
         counts = Counter(row[name] for row in rows if row[name] is not None)
@@ -95,45 +90,44 @@ def disagreements(rows: Sequence[Row], names: Iterable[str]) -> list[Disagreemen
         else:
             found.append(Disagreement(name, _as_texts(counts)))
     listed = {each.name for each in found}
-    # A setting that has a column of its own is named once.
+    # A setting that has its own column is listed once.
     return [each for each in found if each.name.rpartition(".")[2] not in listed - {each.name}]
 
 
 def settings_of(conditions_json: str) -> dict[str, Any]:
-    """Target and settings by name: `measurement.cache_state`."""
+    """Name, such as `measurement.cache_state`, -> value of target and settings."""
     return dict(_settings(conditions_json))
 
 
 def host_sets_pace(row: Row) -> bool:
-    """Whether calls add to the time on the row's target; not known of imported rows and `auto`."""
+    """Whether call overhead adds to the time on the row's target; False if unknown."""
     return kinds.host_sets_pace(_settings(row["conditions_json"]).get("target.device"))
 
 
 def conditions_id(row: Row) -> str | None:
-    """16 hexadecimal digits that rows share if they were measured under the same conditions.
+    """16 hex digits that are equal for rows of equal target, settings, conditions and provenance.
 
-    That is if they agree in target, settings, conditions and provenance. None for a row that does
-    not say on which device it was measured. Imported rows, which have no protocol version, are told
-    apart by the source in their conditions.
+    None for a row without an identified device, unless it was imported: imported rows, which have
+    no protocol version, are distinguished by the source in their conditions.
     """
-    anywhere = row["device_uuid_hash"] is None and row[_OF_ONE_STUDY] is None
-    if anywhere and row["protocol_version"] is not None:
+    unidentified = row["device_uuid_hash"] is None and row[_OF_ONE_STUDY] is None
+    if unidentified and row["protocol_version"] is not None:
         return None
     return _digest(tuple(row[name] for name in ("target", *COLUMNS)))
 
 
 @lru_cache(maxsize=1024)
 def _digest(values: tuple[Any, ...]) -> str:
-    """Of the known values alone: a column that is added later changes no older row's."""
+    """A hash of the known values only, so that columns added later change no older row's."""
     pairs = zip(("target", *COLUMNS), values, strict=True)
     known = sorted((name, value) for name, value in pairs if value is not None)
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
 
 
-def _differing_settings(texts: Mapping[str, int]) -> list[Disagreement]:
+def _differing_settings(documents: Mapping[str, int]) -> list[Disagreement]:
     counts: dict[str, Counter[str]] = {}
-    names = {name for text in texts for name in _settings(text)}
-    for text, count in texts.items():
+    names = {name for text in documents for name in _settings(text)}
+    for text, count in documents.items():
         settings = _settings(text)
         for name in names:
             value = json.dumps(settings[name]) if name in settings else "not set"

@@ -36,7 +36,7 @@ _LOG_W = np.arange(-20.0, 3.0, _STEP)
 
 
 @dataclass(frozen=True)
-class Scatter:
+class NullDistribution:
     """The distribution of a log ratio without a change, excluding errors within the measurements.
 
     `sd` is the standard deviation of the normal distribution with the same quartiles, `tail` the
@@ -48,7 +48,7 @@ class Scatter:
 
     @classmethod
     def of(cls, residuals: Array, errors: Array, tail: float) -> Self:
-        """The scatter of log ratios around the common change.
+        """The null distribution of log ratios around the common change.
 
         `errors` are the standard deviations within the measurements, as log ratios. `sd` is the
         upper limit of the 95 % interval of the median, so that it is not too small by chance. It is

@@ -1,4 +1,4 @@
-"""What calls cost on a target beyond their operators, from what each of several processes found."""
+"""The call overhead of a target, from samples of several processes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,29 +15,28 @@ _FEWEST_PROCESSES = 3
 
 
 def read_samples(path: Path) -> list[Sample]:
-    """What the processes found of which `path` tells; none where calls cost nothing.
+    """The samples in `path`, a target's `device.json` or its replicate; none on a GPU.
 
-    `path` is a target's `device.json`, or beside it what was measured at the end of a study. Raises
-    OpcostError for a file that is not as opcost writes it, or of another device.
+    Raises OpcostError for a file that is invalid or of another device.
     """
     first, again = (overhead_file(path.parent, replicate) for replicate in REPLICATES)
     device = read_device(first)
     samples = device.overhead if path == first else read_overhead_again(path, device)
-    # An older opcost that began a study did not say it; then it is measured when the study ends.
+    # In a study that an older opcost started, only the replicate exists.
     measured_later = path == first and again.exists()
     if host_sets_pace(device.device) and not samples and not measured_later:
         raise OpcostError(
-            f"{path} does not say what calls cost beyond their operators: delete {path} alone, and "
-            "run again to measure it; the rows measured so far are kept"
+            f"{path} has no call overhead: delete only {path}, and run again to measure it; the "
+            "rows measured so far are kept"
         )
     return list(samples or ())
 
 
 def overhead_columns(samples: Sequence[Sample]) -> dict[str, Any]:
-    """The mean over undisturbed processes, with Student's interval: processes differ by more than
-    the repetitions within one. Over all of them, if hardly any was undisturbed.
+    """The mean over undisturbed processes with Student's interval, or over all processes if too few
+    were undisturbed. Empty without samples.
 
-    Without samples there are no columns.
+    Processes differ by more than repetitions within one.
     """
     if not samples:
         return {}
