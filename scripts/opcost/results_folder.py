@@ -30,12 +30,12 @@ REPORT = RESULTS / "report.html"
 
 _TUPLES = "tuples"
 RESERVED = (_TUPLES,)
-"""Folders below the folder of results that are of no target: no target may have such a name."""
+"""Names that a target must not have, because other folders of the results have them."""
 
 OPERATORS, MODELS = KINDS = ("operators", "models")
 """What is measured."""
 REPLICATES = (0, 1)
-"""The first measurement, and the one that shows how well it reproduces."""
+"""The first measurement, and the replicate that shows how well it reproduces."""
 
 SERIES = {
     "operators": (OPERATORS, 0),
@@ -43,18 +43,18 @@ SERIES = {
     "again": (OPERATORS, 1),
     "models_again": (MODELS, 1),
 }
-"""The kind and the replicate of what each folder of measurements holds."""
+"""Folder of measurements -> their kind, their replicate."""
 _FOLDERS = {series: name for name, series in SERIES.items()}
 _OVERHEADS = ("device.json", "overhead_again.json")
 
 
 def target_folder(target: str, results: Path = RESULTS) -> Path:
-    """The folder of all that was measured on a target: the other functions take it."""
+    """The folder of a target's measurements, as the other functions expect it."""
     return results / target
 
 
 def target_folders(results: Path = RESULTS) -> list[Path]:
-    """The folders of all targets that anything was measured on, of this study or another."""
+    """The folders of all targets with measurements, of this study or another."""
     return [folder for folder in sorted(results.glob("*/")) if _is_target(folder)]
 
 
@@ -63,22 +63,22 @@ def _is_target(folder: Path) -> bool:
 
 
 def device_file(folder: Path) -> Path:
-    """What is known of the target's device."""
+    """The file of the target's device."""
     return folder / "device.json"
 
 
 def sensor_file(folder: Path) -> Path:
-    """What the power sensor of the target's device is like."""
+    """The file of the device's power sensor."""
     return folder / "sensor.json"
 
 
 def overhead_file(folder: Path, replicate: int = 0) -> Path:
-    """The file with a replicate of the call overhead: the first is part of the device's file."""
+    """The file with a replicate of the call overhead; replicate 0 is in the device's file."""
     return folder / _OVERHEADS[replicate]
 
 
 def environment_note(folder: Path) -> Path:
-    """Where a job notes that the target's environment has changed."""
+    """The file in which a job notes that the target's environment has changed."""
     return folder / "environment_changed.txt"
 
 
@@ -128,7 +128,7 @@ def series_of(path: Path) -> tuple[str, int]:
 
 
 def extraction(model: str, results: Path = RESULTS) -> Path:
-    """What was extracted of a model: its operator tuples and calls."""
+    """The file of a model's operator tuples and calls."""
     return results / _TUPLES / f"{model}.pkl"
 
 
@@ -138,5 +138,5 @@ def extractions(results: Path = RESULTS) -> list[Path]:
 
 
 def note(rule: str) -> Path:
-    """What a rule made its tables from (`fingerprint`)."""
+    """The note of a rule's tables (`fingerprint`)."""
     return RESULTS / ".made" / f"{rule}.json"

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from opcost.costs.terms import Term, flops_of
@@ -41,7 +42,9 @@ def module_shares(
             {
                 "module_path": path,
                 "module_class": kind,
-                **_costs([by_id[tuple_id].called(count) for tuple_id, count in counts.items()]),
+                **_costs(
+                    [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
+                ),
             }
             for (path, kind), counts in calls.items()
         ]

@@ -1,8 +1,8 @@
 """A model's operator tuples, joined with their measurements."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 from opcost.tuples.tuple_record import TupleRecord
@@ -23,10 +23,6 @@ class Term:
     def measured(self) -> bool:
         """Whether it has a result."""
         return self.row is not None and self.row["status"] == "ok"
-
-    def called(self, calls: int) -> Self:
-        """The same tuple with another number of calls."""
-        return replace(self, calls=calls)
 
 
 def terms_of(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) -> list[Term]:

@@ -108,7 +108,10 @@ class DeviceFile:
 
 def read_device(path: Path) -> DeviceFile:
     """Read the device of a target. Raises OpcostError for an invalid file."""
-    remedy = _remedy(path)
+    remedy = (
+        f"delete only {path}, and run again to identify the device again; the rows measured on it "
+        "are kept"
+    )
     return DeviceFile.from_document(read_json(path, remedy), path, remedy)
 
 
@@ -131,10 +134,3 @@ def read_overhead_again(path: Path, device: DeviceFile) -> tuple[Sample, ...]:
             f"{remedy}"
         )
     return again.overhead or ()
-
-
-def _remedy(path: Path) -> str:
-    return (
-        f"delete only {path}, and run again to identify the device again; the rows measured on it "
-        "are kept"
-    )

@@ -55,11 +55,6 @@ class PowerMeasurement:
         return (self.idle_before_w + self.idle_after_w) / 2
 
     @property
-    def stop_reason(self) -> str:
-        """Why the window ended: "converged", or "power_budget"."""
-        return "converged" if self.window.converged else "power_budget"
-
-    @property
     def other_processes(self) -> int | None:
         """The largest number of other compute processes on the device, or None if unknown."""
         states = (self.began, self.window.start_state, self.window.end_state)
@@ -84,7 +79,7 @@ class PowerMeasurement:
             "idle_power_after_w": self.idle_after_w,
             "counter_power_w": window.counter_w,
             "power_converged": window.converged,
-            "power_stop_reason": self.stop_reason,
+            "power_stop_reason": "converged" if window.converged else "power_budget",
             "power_window_s": window.length_s,
             "power_segments": window.segments,
             "power_refreshes": len(window.refreshes),

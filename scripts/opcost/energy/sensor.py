@@ -63,15 +63,9 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
     reading = document["readings"].get(meter) if document["meter"] else None
     if reading is None:
         return assumed
-    known: dict[str, Any] = {
-        "refresh_s": reading["refresh_s"],
-        "averaging_s": reading["averaging_s"],
-        "lag_s": reading["lag_s"],
-        "rise_s": reading["rise_s"],
-        "correlated_share": reading["correlated_share"],
-        "counter_refresh_s": document["counter"]["refresh_s"],
-        "idle_w": document["idle_power_w"],
-    }
+    known: dict[str, Any] = {name: reading[name] for name in _READING_RULES}
+    known["counter_refresh_s"] = document["counter"]["refresh_s"]
+    known["idle_w"] = document["idle_power_w"]
     measured = all(known[name] is not None for name in ("refresh_s", "averaging_s", "rise_s"))
     found = {name: value for name, value in known.items() if value is not None}
     return replace(assumed, **found, source="measured" if measured else "partly assumed")

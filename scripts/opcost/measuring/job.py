@@ -50,7 +50,8 @@ def subject_job(subject: Subject, files: TargetFiles, replicate: int, output: Pa
         row = row or subject.columns() | _death_columns(files, status, reason)
         records.write(output, subject.schema, [row | {"device_time_s": held_s()}])
 
-    _run(subject.name, measure, record_death, files.device_file, files.timeout_s, checkpoint)
+    timeout_s = files.conditions.measurement.timeout_s
+    _run(subject.name, measure, record_death, files.device_file, timeout_s, checkpoint)
 
 
 def sensor_job(device: str, target: str, device_file: Path, output: Path) -> None:

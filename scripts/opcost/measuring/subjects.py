@@ -1,7 +1,7 @@
-"""What is measured: an operator or a model, each set up in its own way, and measured alike.
+"""The subjects of measurements: operators and models, set up differently and measured alike.
 
-Classes are light: a job describes its subject in a process that outlives the measurement, and only
-the process that measures imports PyTorch.
+This module is light: a job's parent process describes its subject, and only the child process that
+measures it imports PyTorch.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class SetUp:
     """A subject that is ready to be timed.
 
-    `columns` describe it; `find_flags` is asked when it was timed, for each flag whether it holds.
+    `columns` describe it; `find_flags`, called after timing, maps flags to whether they hold.
     """
 
     workload: "Workload"
@@ -38,7 +38,7 @@ class SetUp:
 
 
 class Subject(ABC):
-    """What a row is about. `name` says it to a person, `kind` is the word before its result."""
+    """What a row describes. Messages show `name`; progress lines show `kind` and `description`."""
 
     kind: str
     name: str
@@ -47,26 +47,26 @@ class Subject(ABC):
     @classmethod
     @abstractmethod
     def named(cls, text: str, manifest: Path, search_path: Path) -> Self:
-        """The subject that a rule names: by its tuple id in the manifest of all tuples, or by its
-        definition as JSON, with its code below `search_path`. Raises OpcostError.
+        """The subject that a rule names, by its tuple id in the manifest, or by its definition as
+        JSON with its code below `search_path`. Raises OpcostError.
         """
 
     @property
     @abstractmethod
     def schema(self) -> "pa.Schema":
-        """Of its rows."""
+        """The schema of its rows."""
 
     @abstractmethod
     def columns(self) -> dict[str, Any]:
-        """The columns that say which subject it is."""
+        """The columns that identify it."""
 
     def settings(self, settings: MeasurementSettings) -> MeasurementSettings:
-        """A target's settings, as far as they differ for this subject."""
+        """The target's settings, adapted to this subject."""
         return settings
 
     @abstractmethod
     def set_up(self, station: "Station") -> SetUp:
-        """Make what is timed. Whatever it raises makes a row with that failure."""
+        """Create the workload. An exception becomes a row with that failure."""
 
 
 class OperatorSubject(Subject):
@@ -81,24 +81,24 @@ class OperatorSubject(Subject):
 
     @classmethod
     def named(cls, text: str, manifest: Path, search_path: Path) -> Self:
-        """The tuple of that id."""
+        """The tuple with an id."""
         return cls(read_record(manifest, text))
 
     @property
     def schema(self) -> "pa.Schema":
-        """Of rows of operators."""
+        """The schema of rows of operators."""
         from opcost.rows import schemas
 
         return schemas.OPERATOR
 
     def columns(self) -> dict[str, Any]:
-        """Which tuple it is."""
+        """The columns that identify the tuple."""
         from opcost.rows import records
 
         return records.operator_columns(self.record)
 
     def set_up(self, station: "Station") -> SetUp:
-        """Operands where the cache state has them."""
+        """Creates operand sets for the cache state."""
         from opcost.measuring.operands import degenerate
         from opcost.measuring.workload import caches_bytes, operator_workload
 
@@ -133,24 +133,24 @@ class ModelSubject(Subject):
 
     @classmethod
     def named(cls, text: str, manifest: Path, search_path: Path) -> Self:
-        """The model of that definition."""
+        """The model with a definition."""
         return cls(ModelDefinition.from_json(text), search_path)
 
     @property
     def schema(self) -> "pa.Schema":
-        """Of rows of models."""
+        """The schema of rows of models."""
         from opcost.rows import schemas
 
         return schemas.MODEL
 
     def columns(self) -> dict[str, Any]:
-        """Which model it is."""
+        """The columns that identify the model."""
         from opcost.rows import records
 
         return records.model_columns(self.definition)
 
     def settings(self, settings: MeasurementSettings) -> MeasurementSettings:
-        """Longer: it is one row, which all sums are compared with."""
+        """Timed for longer, because a single row is the reference of a sum."""
         return dataclasses.replace(
             settings,
             min_time_s=settings.model_time_s,
@@ -158,7 +158,7 @@ class ModelSubject(Subject):
         )
 
     def set_up(self, station: "Station") -> SetUp:
-        """The model and copies of it, supervised for what its code does to its measurement."""
+        """Creates copies of the model, under supervision of its code."""
         from opcost.measuring.supervision import Supervision, check_inputs_fit
         from opcost.measuring.workload import model_workload
         from opcost.models import construction
@@ -187,4 +187,4 @@ class ModelSubject(Subject):
 
 
 SUBJECTS: Mapping[str, type[Subject]] = {OPERATORS: OperatorSubject, MODELS: ModelSubject}
-"""What is measured, by the name that the folder of results has for it."""
+"""Kind of measurement in the folder of results -> class of its subjects."""

@@ -17,11 +17,6 @@ class TargetFiles:
     device_file: Path
     sensor_file: Path | None = None
 
-    @property
-    def timeout_s(self) -> float:
-        """Seconds after which a measurement is abandoned."""
-        return self.conditions.measurement.timeout_s
-
     @staticmethod
     def add_arguments(parser: ArgumentParser) -> None:
         """Add the options of each measurement script."""

@@ -118,17 +118,13 @@ def _finite_sum(column: pa.Array) -> bool:
 
 
 def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
-    if name in _RESULTS:
-        low, high = _RESULTS[name]
+    limits = _RESULTS.get(name) or ((0.0, 1.0) if name in _SHARES else None)
+    if "_overhead_" in name and pa.types.is_floating(column.type):
+        limits = _OVERHEAD_S
+    if limits is not None:
+        low, high = limits
         wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
         yield from _where(name, column, wrong, f"{low:g} to {high:g}, or null")
-    elif "_overhead_" in name and pa.types.is_floating(column.type):
-        low, high = _OVERHEAD_S
-        wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
-        yield from _where(name, column, wrong, f"{low:g} to {high:g}, or null")
-    elif name in _SHARES:
-        wrong = pc.or_(pc.less(column, 0.0), pc.greater(column, 1.0))
-        yield from _where(name, column, wrong, "0 to 1, or null")
     elif pa.types.is_integer(column.type) or _NEVER_NEGATIVE.fullmatch(name):
         if pa.types.is_list(column.type):
             if pc.any(pc.less(column.flatten(), 0)).as_py():
