@@ -4,8 +4,10 @@ import json
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.checkout import configure
 from tests.simulated_cuda import gpu
 from tests.simulated_cuda.symbols import undefined
 
@@ -189,3 +191,49 @@ def test_every_process_that_initialises_cuda_is_known(simulated, probes):
     assert sorted(with_gpu) == sorted(
         found["process"] for name, found in probes.items() if name not in without
     )
+
+
+def test_the_tests_of_a_gpu_pass_on_the_simulated_one(simulated):
+    """Except two: it has no caches, and the study below characterises its sensor."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu"]
+    for test in (
+        "a_copy_is_slower_from_memory_than_from_the_cache",
+        "the_power_sensor_is_characterised",
+    ):
+        command += ["--deselect", f"tests/gpu/test_cuda.py::test_{test}"]
+    ran = subprocess.run(command, env=simulated.environment(), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
+    assert "7 passed" in ran.stdout
+
+
+@pytest.mark.slow
+def test_a_study_measures_time_and_energy_of_the_simulated_gpu(simulated, checkout):
+    configure(checkout, targets={"local": {"device": "cuda", "threads": 1}})
+    simulated.forget()
+    ran = subprocess.run(
+        checkout.command(),
+        cwd=checkout.root,
+        env=simulated.environment(kernel_us=30),
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    results = checkout.root / "results"
+    database = pq.read_table(results / "database.parquet").to_pandas()
+    assert set(database.status) == {"ok"}
+    assert set(database.device_name) == {"NVIDIA Simulated GPU"}
+    assert database.energy_reason.isna().all()
+    assert (database.time_s >= 30e-6 * (1 - 1e-4)).all()
+    assert (database.energy_j > 0).all()
+    sensor = json.loads((results / "local/sensor.json").read_text())
+    assert sensor["readings"][sensor["meter"]]["refresh_s"] == pytest.approx(0.1, rel=0.05)
+    assert sensor["idle_power_w"] == pytest.approx(90, rel=0.02)
+    comparison = pq.read_table(results / "comparison.parquet").to_pandas()
+    assert comparison.estimate_energy_j.notna().all()
+    # Each job that measures has a context of its own, and no other process has one.
+    contexts = [
+        process
+        for process in simulated.processes()
+        if "context" in (line.name for line in simulated.ran(process))
+    ]
+    assert len(contexts) == len(database) + len(comparison) + len(("identify", "characterise"))
