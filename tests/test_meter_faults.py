@@ -38,7 +38,7 @@ def faulty_meter(card, monkeypatch):
         card.reset(virtual=0, **faults)
         for module in (station, target_sensor):
             monkeypatch.setattr(module, "open_meter", lambda *_: NvmlMeter(UUID))
-        monkeypatch.setattr(limited_meter, "_LONGEST_S", 0.5)
+        monkeypatch.setattr(limited_meter, "_TIMEOUT_S", 0.5)
 
     return faulty_meter
 

@@ -22,7 +22,7 @@ from opcost.report.page import render, script_json
 from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
-from opcost.report.scatter import MOST_MARKS, scatter
+from opcost.report.scatter import MAX_MARKS, scatter
 from opcost.rows.quantities import TIME
 
 from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
@@ -184,7 +184,7 @@ def test_few_operators_have_a_mark_each_and_many_share_one(results, many):
     assert (few.grid, len(few.marks)) == (None, count)
     joined, count = marks(many)
     assert joined.grid is not None
-    assert len(joined.marks) <= MOST_MARKS
+    assert len(joined.marks) <= MAX_MARKS
     assert sum(mark["operators"] for mark in joined.marks) == count
     assert "cell of a grid" in joined.note
 
@@ -260,7 +260,7 @@ def test_a_row_that_failed_has_no_raw_values_and_keeps_its_error(results):
 
 
 def test_of_a_large_database_raw_values_are_thinned_and_their_count_is_kept(many, monkeypatch):
-    monkeypatch.setattr("opcost.report.row_details._MOST_VALUES", 100 * len(many.database))
+    monkeypatch.setattr("opcost.report.row_details._MAX_VALUES", 100 * len(many.database))
     batches = chunks(many.database)[0]["batches"][0]
     assert batches["count"] == 400
     assert len(batches["values"]) == 100

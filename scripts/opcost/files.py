@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from opcost.errors import OpcostError, refusal
 
-_MOST_LEVELS = 50
+_MAX_LEVELS = 50
 """Nesting of lists and objects; opcost's own files have fewer than ten levels."""
 
 
@@ -120,7 +120,7 @@ def parse_json(text: str, source: object, remedy: str) -> dict[str, Any]:
 def _check_nested(document: Any, source: object, remedy: str) -> None:
     """Raise OpcostError if the document is nested too deeply or holds invalid Unicode."""
     level = [document]
-    for _ in range(_MOST_LEVELS):
+    for _ in range(_MAX_LEVELS):
         objects = [value for value in level if isinstance(value, dict)]
         lists = [value for value in level if isinstance(value, list)]
         texts = [value for value in level if isinstance(value, str)]
@@ -136,7 +136,7 @@ def _check_nested(document: Any, source: object, remedy: str) -> None:
 
 
 def _too_deep(source: object, remedy: str) -> str:
-    return f"{source} nests lists or objects more than {_MOST_LEVELS} levels deep: {remedy}"
+    return f"{source} nests lists or objects more than {_MAX_LEVELS} levels deep: {remedy}"
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -11,20 +11,20 @@ import yaml
 from opcost.errors import OpcostError
 from opcost.values import shown
 
-_MOST_BYTES = 500_000
-_MOST_VALUES = 100_000
-_MOST_LEVELS = 20
+_MAX_BYTES = 500_000
+_MAX_VALUES = 100_000
+_MAX_LEVELS = 20
 
 
 def read_yaml(path: Path) -> Any:
     """Read a YAML file as JSON data. Raises OpcostError."""
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise OpcostError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > _MOST_BYTES:
-        raise OpcostError(f"{path} has more than {_MOST_BYTES} bytes: it is not a configuration")
+    if len(content) > _MAX_BYTES:
+        raise OpcostError(f"{path} has more than {_MAX_BYTES} bytes: it is not a configuration")
     try:
         return plain(_load(content.decode(), str(path)), str(path))
     except UnicodeDecodeError as error:
@@ -41,11 +41,11 @@ def _load(text: str, source: str) -> Any:
     try:
         node = loader.get_single_node()
         level, values = [node] if node else [], 0
-        for _ in range(_MOST_LEVELS):
+        for _ in range(_MAX_LEVELS):
             values += len(level)
-            if values > _MOST_VALUES:
+            if values > _MAX_VALUES:
                 raise OpcostError(_too_many(source))
-            level = list(islice(chain.from_iterable(map(_inside, level)), _MOST_VALUES + 1))
+            level = list(islice(chain.from_iterable(map(_inside, level)), _MAX_VALUES + 1))
         if level:
             raise OpcostError(_too_deep(source))
         return loader.construct_document(node) if node else None
@@ -67,9 +67,9 @@ def plain(document: Any, source: str) -> Any:
     values = count(1)
 
     def copy(value: Any, path: tuple[str, ...]) -> Any:
-        if next(values) > _MOST_VALUES:
+        if next(values) > _MAX_VALUES:
             raise OpcostError(_too_many(source))
-        if len(path) > _MOST_LEVELS:
+        if len(path) > _MAX_LEVELS:
             raise OpcostError(_too_deep(source))
         where = f"{source}: {'.'.join(path) or 'top level'}"
         if isinstance(value, Mapping):
@@ -113,10 +113,10 @@ def _string(value: str, where: str) -> str:
 
 def _too_many(source: str) -> str:
     return (
-        f"{source} holds more than {_MOST_VALUES} values (those of an alias count at each use): it "
+        f"{source} holds more than {_MAX_VALUES} values (those of an alias count at each use): it "
         "is not a configuration; write its values out"
     )
 
 
 def _too_deep(source: str) -> str:
-    return f"{source} nests values more than {_MOST_LEVELS} levels deep: it is not a configuration"
+    return f"{source} nests values more than {_MAX_LEVELS} levels deep: it is not a configuration"

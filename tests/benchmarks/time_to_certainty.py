@@ -56,12 +56,12 @@ OPERATORS = {
 CACHE_STATES = {"opcost, state warm": "warm", "opcost, state model": "model"}
 METHODS = (*CACHE_STATES, "blocked_autorange", "adaptive_autorange")
 RELATIVE_CI = 0.01
-LONGEST_S = 10.0
+MAX_S = 10.0
 SETTINGS = dataclasses.replace(
     default_measurement(),
     time_relative_ci=RELATIVE_CI,
     min_time_s=0.0,
-    max_time_s=LONGEST_S,
+    max_time_s=MAX_S,
 )
 
 
@@ -83,12 +83,12 @@ def by_torch(operator_tuple, method, device):
     operands = operand_sets(operator_tuple, device, Rotation(0), 0)
     timer = Timer("call()", globals={"call": operands.calls[0]}, num_threads=1)
     if method == "adaptive_autorange":
-        return median(timer.adaptive_autorange(threshold=RELATIVE_CI, max_run_time=LONGEST_S).times)
+        return median(timer.adaptive_autorange(threshold=RELATIVE_CI, max_run_time=MAX_S).times)
     run_s = 0.2
     while True:
         estimate = median(timer.blocked_autorange(min_run_time=run_s).times)
         half_width = estimate.relative_half_width
-        if (half_width is not None and half_width <= RELATIVE_CI) or run_s >= LONGEST_S:
+        if (half_width is not None and half_width <= RELATIVE_CI) or run_s >= MAX_S:
             return estimate
         run_s *= 2
 

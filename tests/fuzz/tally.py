@@ -15,7 +15,7 @@ Case = Callable[[random.Random], str | None]
 Kind = Callable[[Path], Case]
 """Prepares a case in a folder of its own."""
 
-MOST_EXAMPLES = 20
+MAX_EXAMPLES = 20
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Tally:
         head = f"{self.kind:16} {self.cases:8} cases, {self.refused} refused, {counts}"
         places = {text.partition(":")[0]: text for text in self.tracebacks}
         examples = [*places.values(), *dict.fromkeys(self.passed)]
-        return [head, *(f"    {example}" for example in examples[:MOST_EXAMPLES])]
+        return [head, *(f"    {example}" for example in examples[:MAX_EXAMPLES])]
 
 
 def fuzz(name: str, kind: Kind, folder: Path, seconds: float, seed: Any = 0) -> Tally:

@@ -15,11 +15,11 @@ from time import perf_counter  # bound here: a model may replace the one in `tim
 import torch
 
 _SLOWER = 1.25
-_MOST_WAITING = 0.005
+_MAX_WAITING = 0.005
 _CALLS = 3
 _BASELINE_S = 3.0
 _BASELINE_QUANTILE = 0.1
-_FEWEST_LOOKS = 10
+_MIN_LOOKS = 10
 
 
 class Watch(ABC):
@@ -72,7 +72,7 @@ class CoreWatch(Watch):
         self._looks_s.append(seconds)
         self._alone = seconds <= self._limit_s
         self._since_last_look()
-        ran = waiting_s <= _MOST_WAITING * elapsed_s
+        ran = waiting_s <= _MAX_WAITING * elapsed_s
         undisturbed = was_alone and self._alone and ran
         if undisturbed:
             self._times_s.append(seconds)
@@ -91,7 +91,7 @@ class CoreWatch(Watch):
 
     def lower_baseline_s(self) -> float | None:
         """The first decile of all looks, if lower than the baseline by the factor of the limit."""
-        if len(self._looks_s) < _FEWEST_LOOKS:
+        if len(self._looks_s) < _MIN_LOOKS:
             return None
         found_s = _first_decile(self._looks_s)
         return found_s if found_s * _SLOWER < self.baseline_s else None

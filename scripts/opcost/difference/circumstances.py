@@ -14,7 +14,7 @@ from opcost.rows.columns import MEASUREMENT
 
 _NAMED = comparability.names_in(Role.SETTING, Role.CONDITION, Role.PROVENANCE, Role.CIRCUMSTANCE)
 _MAY_DIFFER = ("target.device", "target.any_of_kind")
-_LEAST = 0.005  # relative; measured values always differ slightly
+_MIN_CHANGE = 0.005  # relative; measured values always differ slightly
 
 CONDITION_COLUMNS = _NAMED
 """The columns that are compared."""
@@ -84,7 +84,7 @@ def _measured_difference(
     if not all(values):
         return None
     first, second = map(statistics.median, values)
-    if abs(second - first) <= _LEAST * abs(first):
+    if abs(second - first) <= _MIN_CHANGE * abs(first):
         return None
     change = f" ({second / first - 1:+.1%})" if first else ""
     return Condition(name, f"{first:.4g}", f"{second:.4g}{change}", True)

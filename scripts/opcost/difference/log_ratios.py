@@ -12,7 +12,7 @@ from opcost import statistics
 from opcost.costs.terms import Row
 from opcost.difference.null_distribution import (
     DOUBTFUL_TAIL,
-    FEWEST_PAIRS,
+    MIN_PAIRS,
     SOUND_TAIL,
     Array,
     NullDistribution,
@@ -76,7 +76,7 @@ def fit(
     given = {
         kind: NullDistribution(apart, tail) for kind, tail in tails.items() if apart is not None
     }
-    if logs.ratio.size < FEWEST_PAIRS:
+    if logs.ratio.size < MIN_PAIRS:
         return None, given
     weights = np.ones(logs.ratio.size)
     for _ in range(2):  # the weights of the second round are from the nulls of the first
@@ -100,7 +100,7 @@ def _estimated_nulls(logs: LogRatios, centre: float) -> dict[bool, NullDistribut
     result = {}
     for kind, tail in ((False, SOUND_TAIL), (True, DOUBTFUL_TAIL)):
         chosen = logs.where(logs.doubtful == kind)
-        if chosen.ratio.size >= FEWEST_PAIRS:
+        if chosen.ratio.size >= MIN_PAIRS:
             result[kind] = NullDistribution.of(chosen.ratio - centre, chosen.error, tail)
         else:
             result[kind] = NullDistribution.of(logs.ratio - centre, logs.error, DOUBTFUL_TAIL)

@@ -22,7 +22,7 @@ from opcost import statistics
 
 Array: TypeAlias = NDArray[np.float64]
 
-FEWEST_PAIRS = 10
+MIN_PAIRS = 10
 """Fewer pairs do not determine the variation between measurements."""
 
 SOUND_TAIL, DOUBTFUL_TAIL = 5.0, 2.0
@@ -52,10 +52,10 @@ class NullDistribution:
 
         `errors` are the standard deviations within the measurements, as log ratios. `sd` is the
         upper limit of the 95 % interval of the median, so that it is not too small by chance. It is
-        zero if the errors explain the pairs. Raises ValueError for fewer than FEWEST_PAIRS.
+        zero if the errors explain the pairs. Raises ValueError for fewer than MIN_PAIRS.
         """
-        if residuals.size < FEWEST_PAIRS:
-            raise ValueError(f"{residuals.size} pairs; at least {FEWEST_PAIRS} are required")
+        if residuals.size < MIN_PAIRS:
+            raise ValueError(f"{residuals.size} pairs; at least {MIN_PAIRS} are required")
         variances = (residuals / _NORMAL_75) ** 2 - errors**2
         sd = statistics.median(np.sqrt(np.maximum(variances, 0.0)).tolist()).high
         assert sd is not None  # ten values have an interval

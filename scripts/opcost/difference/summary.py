@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from opcost.costs.terms import Row
 from opcost.difference.changes import Change, QuantityChange
 from opcost.difference.databases import Difference, TargetDifference
-from opcost.difference.null_distribution import FEWEST_PAIRS
+from opcost.difference.null_distribution import MIN_PAIRS
 from opcost.statistics import Estimate
 from opcost.text import shortened, table
 
@@ -62,7 +62,7 @@ def _quantity(quantity: QuantityChange, difference: Difference, limit: int) -> I
 def _common(quantity: QuantityChange, level: float) -> str:
     common = quantity.common
     if common is None:
-        return f"Fewer than {FEWEST_PAIRS} operators: no estimate of their common change."
+        return f"Fewer than {MIN_PAIRS} operators: no estimate of their common change."
     text = f"All operators: {_percent(common.value)} {_interval(common)}"
     if quantity.adjusted_p is not None and quantity.adjusted_p <= level:
         text += f": significant (adjusted p {_p(quantity.adjusted_p)})."

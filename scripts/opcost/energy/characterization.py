@@ -27,12 +27,12 @@ from opcost.energy.sensor_fit import (
 
 _IDLE_S = 2.0
 _RANDOM_S = 15.0
-_SHORTEST_S, _LONGEST_S = 0.03, 0.4
+_MIN_SWITCH_S, _MAX_SWITCH_S = 0.03, 0.4
 _STEADY_S = 15.0
 _COUNTER_S = 4.0
 _SETTLE_S = 3.0
 _POLL_S = 0.001
-_LEAST_KELVIN = 3.0
+_MIN_KELVIN = 3.0
 _COUNTER_LOSS = 0.03
 
 Document = dict[str, Any]
@@ -120,10 +120,10 @@ def _random_load(load: Load, clock: Clock, poll: Callable[[], None]) -> list[tup
     generator = random.Random(0)
     busy = []
     end_s = clock.now_s() + _RANDOM_S
-    chunk = max(1, round(_SHORTEST_S / 4 / load.iteration_s))
+    chunk = max(1, round(_MIN_SWITCH_S / 4 / load.iteration_s))
     while clock.now_s() < end_s:
         begin_s = clock.now_s()
-        off_s = begin_s + generator.uniform(_SHORTEST_S, _LONGEST_S)
+        off_s = begin_s + generator.uniform(_MIN_SWITCH_S, _MAX_SWITCH_S)
         pending = [load.start(chunk)]
         while pending:
             pending = [done for done in pending if not done()]
@@ -132,7 +132,7 @@ def _random_load(load: Load, clock: Clock, poll: Callable[[], None]) -> list[tup
             poll()
             clock.sleep(_POLL_S)
         busy.append((begin_s, clock.now_s()))
-        on_s = clock.now_s() + generator.uniform(_SHORTEST_S, _LONGEST_S)
+        on_s = clock.now_s() + generator.uniform(_MIN_SWITCH_S, _MAX_SWITCH_S)
         while clock.now_s() < on_s:
             poll()
             clock.sleep(_POLL_S)
@@ -167,7 +167,7 @@ def _steady(
         )
     known = [(t, p) for t, p in zip(temperatures, powers_w, strict=True) if t is not None and p > 0]
     kelvin = np.ptp([t for t, _ in known]) if known else 0.0
-    if kelvin < _LEAST_KELVIN:
+    if kelvin < _MIN_KELVIN:
         reasons["temperature_slope_w_per_k"] = (
             f"the temperature changed by only {kelvin:.0f} K"
             if known

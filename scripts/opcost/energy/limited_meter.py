@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from opcost.energy.meter import DeviceState, Meter
 
-_LONGEST_S = 20.0
+_TIMEOUT_S = 20.0
 _Result = TypeVar("_Result")
 
 
@@ -45,7 +45,7 @@ class LimitedMeter(Meter):
 
 def _limited(read: Callable[[], _Result]) -> _Result:
     """Call `read`. If it hangs, SIGALRM ends this process, which another process supervises."""
-    signal.setitimer(signal.ITIMER_REAL, _LONGEST_S)
+    signal.setitimer(signal.ITIMER_REAL, _TIMEOUT_S)
     try:
         return read()
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opcost.energy.sensor import Sensor, read_sensor
 
-_MOST_W = 100_000
+_MAX_W = 100_000
 """ASSUME no single device draws more; most random values from a faulty driver do."""
 
 
@@ -72,7 +72,7 @@ class Meter(ABC):
 
 def plausible_w(power_w: float) -> float:
     """The power, unchanged. Raises MeterUnavailable if no device can draw it."""
-    if not 0 <= power_w <= _MOST_W:
+    if not 0 <= power_w <= _MAX_W:
         raise MeterUnavailable(f"the meter reads {power_w:g} W, which no device draws")
     return power_w
 

@@ -15,8 +15,8 @@ _GRID_S = 0.001
 _WIDTHS_S = (0.01, 0.02, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5)
 _LAGS_S = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2)
 _RISES_S = (0.0, 0.005, 0.015, 0.04, 0.1)
-_FEWEST_CHANGES = 10
-_LEAST_EXPLAINED = 0.9
+_MIN_CHANGES = 10
+_MIN_EXPLAINED = 0.9
 _TO_ONE_PERCENT = math.log(100)
 
 
@@ -46,7 +46,7 @@ def refresh_period_s(times_s: Sequence[float], values: Sequence[float]) -> float
     the search starts from the shorter gaps.
     """
     moments = [time_s for time_s, _ in changes(times_s, values)]
-    if len(moments) < _FEWEST_CHANGES:
+    if len(moments) < _MIN_CHANGES:
         return None
     gaps = np.diff(moments)
     period = float(np.quantile(gaps, 0.2))
@@ -83,7 +83,7 @@ def fit_response(
         explained = np.corrcoef((ends - starts) / width, values)[0, 1] ** 2
         return 1.0 - float(explained) if math.isfinite(explained) else 1.0
 
-    if len(values) < _FEWEST_CHANGES or np.std(values) == 0:
+    if len(values) < _MIN_CHANGES or np.std(values) == 0:
         return None
     best = min(
         ((width, lag, tau) for width in _WIDTHS_S for lag in _LAGS_S for tau in _RISES_S),
@@ -97,14 +97,14 @@ def fit_response(
     )
     width, lag, tau = (float(found) for found in refined.x)
     explained = 1.0 - float(refined.fun)
-    if explained < _LEAST_EXPLAINED:
+    if explained < _MIN_EXPLAINED:
         return None
     return Response(width, max(0.0, lag), max(0.0, tau) * _TO_ONE_PERCENT, explained)
 
 
 def noise(values: Sequence[float]) -> tuple[float, float] | None:
     """Relative standard deviation and lag-1 autocorrelation of refreshes without their trend."""
-    if len(values) < _FEWEST_CHANGES:
+    if len(values) < _MIN_CHANGES:
         return None
     rest = signal.detrend(np.array(values))
     square = float(rest @ rest)

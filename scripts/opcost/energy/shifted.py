@@ -30,7 +30,7 @@ _SHORT_ITERATION = 0.05
 mean: such an iteration then moves a reading by 0.05 x 0.5 / pi < 1 % (response of a boxcar)."""
 
 _PHASES = 12
-_FEWEST_PHASES = 4
+_MIN_PHASES = 4
 _SEGMENT_REFRESHES = 2
 
 
@@ -77,7 +77,7 @@ def shifted_windows(setup: PowerSetup) -> Window:
     window.segments = len(found.values)
     window.pause_share = paused_s / window.length_s
     window.pace_s = None
-    if phases < _FEWEST_PHASES:
+    if phases < _MIN_PHASES:
         window.flags.append(PHASES_NOT_COVERED)
     window.converged = narrow(window.estimate, settings)
     return window

@@ -20,7 +20,7 @@ from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 
 _FIRST_STAGE_WINDOWS = 4
-_FEWEST_REFRESHES = 8
+_MIN_REFRESHES = 8
 _DRIFT_P = 0.01
 _UNSTEADY_P = 0.01
 _ABOVE_LIMIT = 2
@@ -112,7 +112,7 @@ def _first_stage(setup: PowerSetup, seconds: float) -> Blocks:
         if now_s < start_s + seconds:
             return False
         seen = setup.sampler.refreshes(start_s, now_s)
-        return len(seen) >= _FEWEST_REFRESHES or now_s >= limit_s
+        return len(seen) >= _MIN_REFRESHES or now_s >= limit_s
 
     setup.sampler.busy_until(enough)
     return blocks(under_load(setup, start_s, setup.now_s()), setup.sensor)
@@ -162,7 +162,7 @@ def end_window(setup: PowerSetup, opening: Opening) -> Window:
         pace_s=setup.sampler.pace_s(start_s, end_s),
         start_state=opening.state,
         end_state=end_state,
-        flags=[TOO_FEW_REFRESHES] if len(seen) < _FEWEST_REFRESHES else [],
+        flags=[TOO_FEW_REFRESHES] if len(seen) < _MIN_REFRESHES else [],
     )
 
 

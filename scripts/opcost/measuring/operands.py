@@ -20,7 +20,7 @@ from opcost.tuples.replay import (
 )
 
 _ALIGNMENT_BYTES = 512  # that of CUDA's allocator, and a multiple of a CPU's cache line
-_MOST_SETS = 2**14
+_MAX_SETS = 2**14
 MEMORY_SHARE = 0.7
 
 
@@ -97,7 +97,7 @@ def _sets(footprint_bytes: int, set_bytes: int, room: int) -> int:
     """The number of sets that fill the footprint, within the available memory."""
     if not footprint_bytes or not set_bytes:
         return 1
-    return max(1, min(math.ceil(footprint_bytes / set_bytes), _MOST_SETS, room // set_bytes))
+    return max(1, min(math.ceil(footprint_bytes / set_bytes), _MAX_SETS, room // set_bytes))
 
 
 def degenerate(call: ReplayCall) -> bool:

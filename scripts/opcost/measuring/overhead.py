@@ -33,7 +33,7 @@ _COPIES = 8
 _CHANNELS = 48
 _SIZE = 28
 _REPETITIONS = 20
-_FEWEST = 3
+_MIN_UNDISTURBED = 3
 _PATIENCE = 2
 
 _SMALL_CHANNELS = 16
@@ -122,7 +122,7 @@ def _undisturbed_median(measure: Callable[[], float], watch: Watch) -> tuple[flo
         values.append(measure())
         undisturbed.append(watch.look())
     counted = list(itertools.compress(values, undisturbed))
-    disturbed = len(counted) < _FEWEST
+    disturbed = len(counted) < _MIN_UNDISTURBED
     return statistics.median(values if disturbed else counted).value, disturbed
 
 

@@ -20,8 +20,8 @@ from opcost.tuples.recorder import CallLog
 _COPIES_OF_INPUTS = 2
 """Inputs are drawn, and then copied to the memory of the workload."""
 
-_MOST_RUNS = 7
-_MOST_S = 0.25
+_MAX_RUNS = 7
+_MAX_S = 0.25
 
 
 def check_inputs_fit(definition: ModelDefinition, device: Device) -> None:
@@ -68,8 +68,8 @@ class Supervision:
                 "therefore not one under the target's settings. Do not change settings in forward"
             )
         flags = [STATE_CHANGED] if self._changed else []
-        deadline = time.monotonic() + _MOST_S
-        for _ in range(_MOST_RUNS):
+        deadline = time.monotonic() + _MAX_S
+        for _ in range(_MAX_RUNS):
             output, calls = _logged(run)
             if calls != self._calls:
                 return output, [*flags, CALLS_VARY]

@@ -23,8 +23,8 @@ CORE_CACHES_PER_ACTIVATION = 2
 model: docs/explanation/context.md describes the experiment."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
-_MOST_INPUT_SETS = 2**12
-_MOST_COPIES = 2**8
+_MAX_INPUT_SETS = 2**12
+_MAX_COPIES = 2**8
 
 
 class OperatorWorkload:
@@ -122,7 +122,7 @@ def _copies(module: nn.Module, device: Device, footprint_bytes: int) -> list[nn.
     if not held_bytes:
         return [module]
     room = int(device.free_memory_bytes() * MEMORY_SHARE) // held_bytes
-    count = min(math.ceil(footprint_bytes / held_bytes), _MOST_COPIES, room + 1)
+    count = min(math.ceil(footprint_bytes / held_bytes), _MAX_COPIES, room + 1)
     return [module, *(copy.deepcopy(module) for _ in range(count - 1))]
 
 
@@ -133,7 +133,7 @@ def _held_bytes(module: nn.Module) -> int:
 def _input_sets(inputs: Sequence[Any], device: Device, footprint_bytes: int) -> list[Sequence[Any]]:
     tensors, structure = tree_flatten(list(inputs))
     set_bytes = sum(tensor.nbytes for tensor in tensors)
-    count = max(1, min(footprint_bytes // set_bytes, _MOST_INPUT_SETS))
+    count = max(1, min(footprint_bytes // set_bytes, _MAX_INPUT_SETS))
     columns = []
     for tensor in tensors:
         block = device.allocate(count * tensor.numel(), tensor.dtype)

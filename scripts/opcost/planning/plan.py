@@ -22,8 +22,8 @@ Row = Mapping[str, Any]
 _GUESSED_RATES = (5e-6, 1e-11, 1e-10)
 """Approximate seconds per call, FLOP and byte on one core; only their ratios affect the order."""
 
-_LEAST_S = 1e-7
-_FEWEST_ROWS = 8
+_MIN_S = 1e-7
+_MIN_ROWS = 8
 _JOB_S = 0.3
 
 
@@ -130,7 +130,7 @@ def predicted_times_s(tuples: Mapping[str, TupleRecord], rows: Iterable[Row]) ->
     }
     return {
         tuple_id: measured.get(tuple_id)
-        or max(_LEAST_S, float(_work(record) @ rates.get(record.operator_tuple.operator, general)))
+        or max(_MIN_S, float(_work(record) @ rates.get(record.operator_tuple.operator, general)))
         for tuple_id, record in tuples.items()
     }
 
@@ -149,7 +149,7 @@ def _fit(
     measured: Mapping[str, float],
     otherwise: np.ndarray,
 ) -> np.ndarray:
-    if len(ids) < _FEWEST_ROWS:
+    if len(ids) < _MIN_ROWS:
         return otherwise
     relative = np.array([_work(tuples[tuple_id]) / measured[tuple_id] for tuple_id in ids])
     scale = relative.max(axis=0)

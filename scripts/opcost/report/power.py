@@ -17,7 +17,7 @@ from opcost.report.roofline import launch_bound
 from opcost.report.scatter import layer, scatter
 from opcost.report.theme import INK, PALETTE, Figure, decades, figure, si_axis
 
-_MOST_OPERATORS = 12
+_MAX_OPERATORS = 12
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def spans(frame: pd.DataFrame, mean_power_w: float) -> list[dict[str, Any]]:
     rows = frame[frame["energy_j"].notna()]
     ratio = rows["energy_j"] / (rows["time_s"] * mean_power_w)
     found = []
-    for name in rows["name"].value_counts().index[:_MOST_OPERATORS]:
+    for name in rows["name"].value_counts().index[:_MAX_OPERATORS]:
         values = ratio[rows["name"] == name]
         quantiles = values.quantile([0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
         names = ("low", "quarter", "median", "three_quarters", "high")

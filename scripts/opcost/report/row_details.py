@@ -19,8 +19,8 @@ CHUNK = 250
 """Rows that are unpacked together."""
 STEP = 1e-4
 """Raw values are whole multiples of it, relative to the row's result."""
-_MOST_VALUES = 3_000_000  # on a page: batches, and as many power samples
-_FEWEST = 24
+_MAX_VALUES = 3_000_000  # on a page: batches, and as many power samples
+_MIN_VALUES = 24
 _DIGITS = 5
 _IN_TABLE = ("target", "operator", "description", "status", "flags")
 _AS_JSON = ("conditions_json",)
@@ -33,7 +33,7 @@ def chunks(database: pa.Table) -> list[dict[str, Any]]:
     and `disturbed` (positions among the values); its `power`, `count`, `values` (from `power_w`)
     and `gaps_ms` (milliseconds since the value before).
     """
-    most = max(_FEWEST, _MOST_VALUES // max(len(database), 1))
+    most = max(_MIN_VALUES, _MAX_VALUES // max(len(database), 1))
     varying = _varying(database)
     return [
         _chunk(database.slice(start, CHUNK), varying, most)

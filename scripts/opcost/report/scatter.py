@@ -9,7 +9,7 @@ import pandas as pd
 
 from opcost.report.theme import OTHERS, PALETTE, SHAPES
 
-MOST_MARKS = 600
+MAX_MARKS = 600
 """More marks are slow to draw and overlap."""
 _GRIDS = (64, 48, 36, 28, 20, 14, 10)
 _OTHERS = "other operators"
@@ -51,11 +51,11 @@ def scatter(frame: pd.DataFrame, x: str, y: str, hollow: pd.Series) -> Scatter:
         names = [*names[: len(PALETTE) - 1], _OTHERS]
         rows["name"] = rows["name"].where(rows["name"].isin(names), _OTHERS)
     rows = rows.rename(columns={"description": "example"})
-    if len(rows) <= MOST_MARKS:
+    if len(rows) <= MAX_MARKS:
         return Scatter(_records(rows), names, None)
     for grid in _GRIDS:
         cells = _joined(rows, grid)
-        if len(cells) <= MOST_MARKS:
+        if len(cells) <= MAX_MARKS:
             break
     return Scatter(_records(cells), names, grid)
 

@@ -15,7 +15,7 @@ from opcost.rows.nested import flat, float_texts
 
 _FORMULA = r"^('*[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}])"  # the last four: full-width
 _TO_QUOTE = r'[",\r\n]'
-_MOST_ROWS = 10_000  # whose text is in memory at a time
+_MAX_ROWS = 10_000  # whose text is in memory at a time
 _QUOTE = '"'
 
 
@@ -31,8 +31,8 @@ def csv_parts(
     """The CSV of batches with columns `names`, header first, in parts."""
     yield f"{','.join(names)}{end}".encode()
     for batch in batches:
-        for start in range(0, len(batch), _MOST_ROWS):
-            yield _lines(batch.slice(start, _MOST_ROWS), end)
+        for start in range(0, len(batch), _MAX_ROWS):
+            yield _lines(batch.slice(start, _MAX_ROWS), end)
 
 
 def _lines(batch: pa.RecordBatch, end: str) -> bytes:

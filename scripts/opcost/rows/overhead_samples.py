@@ -11,7 +11,7 @@ from opcost.errors import OpcostError
 from opcost.results_folder import REPLICATES, overhead_file
 from opcost.rows.quantities import OVERHEADS
 
-_FEWEST_PROCESSES = 3
+_MIN_PROCESSES = 3
 
 
 def read_samples(path: Path) -> list[Sample]:
@@ -41,7 +41,7 @@ def overhead_columns(samples: Sequence[Sample]) -> dict[str, Any]:
     if not samples:
         return {}
     counted = [sample for sample in samples if not sample.disturbed]
-    disturbed = len(counted) < _FEWEST_PROCESSES
+    disturbed = len(counted) < _MIN_PROCESSES
     if disturbed:
         counted = list(samples)
     columns: dict[str, Any] = {"overhead_disturbed": disturbed}

@@ -19,7 +19,7 @@ from opcost.tuples.model_tuples import ModelTuples, read_model_tuples, write_mod
 from opcost.workers.isolation import run_isolated
 
 _SHARE_OF_FREE_MEMORY = 0.9
-_LONGEST_MESSAGE = 10_000
+_MAX_MESSAGE = 10_000
 _SETTING = {"timeout": "extraction.timeout_s", "out_of_memory": "extraction.memory_gib"}
 
 
@@ -56,7 +56,7 @@ def extract_contained(
                 )
             else:
                 return
-            message.write(said[:_LONGEST_MESSAGE])
+            message.write(said[:_MAX_MESSAGE])
             message.flush()
 
         death = run_isolated(work, settings.timeout_s, _memory_bytes(settings))

@@ -18,7 +18,7 @@ from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import Call
 from opcost.tuples.tuple_record import TupleRecord
 
-_MOST_WORK = 2**63
+_MAX_WORK = 2**63
 
 
 def extract_model_tuples(
@@ -101,7 +101,7 @@ def _check_work(tuples: list[TupleRecord], calls: list[tuple[int, str, str]]) ->
     """Raise OpcostError for more FLOPs or bytes than a column of integers can hold."""
     flops = sum(tuples[position].flops or 0 for position, _, _ in calls)
     moved = sum(tuples[position].bytes for position, _, _ in calls)
-    if max(flops, moved) >= _MOST_WORK:
+    if max(flops, moved) >= _MAX_WORK:
         raise OpcostError(
             f"one run takes {flops:.2g} FLOPs on {gib(moved)}, more than opcost can count: use "
             "smaller inputs"

@@ -32,7 +32,7 @@ ELEMENT_BYTES = {
     "complex128": 16,
 }
 
-_MOST = 2**63
+_SIZE_LIMIT = 2**63
 """Exclusive upper bound of sizes, which are 64-bit integers."""
 
 
@@ -217,7 +217,7 @@ def _from_document(document: Any) -> Value:
 
 def _are_sizes(numbers: Any) -> TypeGuard[list[int]]:
     return isinstance(numbers, list) and all(
-        type(number) is int and 0 <= number < _MOST for number in numbers
+        type(number) is int and 0 <= number < _SIZE_LIMIT for number in numbers
     )
 
 

@@ -32,7 +32,7 @@ _WHERE = signal.SIGUSR1
 _NOTE_TIMEOUT_S = 1.0
 _ORPHANS_GRACE_S = 1.0
 _MEMORY_POLL_S = 0.05
-_LONGEST_WAIT_S = 3600.0
+_MAX_WAIT_S = 3600.0
 
 _HINTS: dict[int, str] = {
     signal.SIGKILL: "the system may have run out of memory",
@@ -152,7 +152,7 @@ def _reached_limit(child: int, timeout_s: float, memory_bytes: float | None) -> 
         poll = select.poll()
         poll.register(ended, select.POLLIN)
         while (left_s := deadline - time.monotonic()) > 0:
-            wait_s = min(left_s, _LONGEST_WAIT_S if memory_bytes is None else _MEMORY_POLL_S)
+            wait_s = min(left_s, _MAX_WAIT_S if memory_bytes is None else _MEMORY_POLL_S)
             if poll.poll(1000 * wait_s):
                 return None
             if memory_bytes is not None and resident_bytes(child) > memory_bytes:
