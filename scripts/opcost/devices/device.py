@@ -45,6 +45,11 @@ class Device(ABC):
     def count() -> int:
         """The number of devices of this kind that PyTorch finds."""
 
+    @staticmethod
+    def fault() -> str | None:
+        """Why PyTorch cannot use the devices of this kind in this machine; None if it can."""
+        return None
+
     @abstractmethod
     def baseline_s(self) -> float | None:
         """The sentinel's time on the undisturbed device; None if nothing can disturb it.

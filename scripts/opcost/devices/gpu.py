@@ -1,5 +1,6 @@
 """An NVIDIA GPU as a device."""
 
+import os
 from collections.abc import Callable
 from time import perf_counter  # bound here: a model may replace the one in `time`
 from typing import Any
@@ -8,8 +9,30 @@ import torch
 
 from opcost.devices.device import BatchTime, Device
 from opcost.devices.disturbance import NoWatch, Watch
-from opcost.devices.gpu_state import driver_version, gpu_state
+from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
 from opcost.devices.kinds import KINDS
+from opcost.devices.thread_library import thread_library
+from opcost.errors import OpcostError
+from opcost.text import counted
+
+_REMEDY = "install a PyTorch build that fits, or set `device: cpu` to measure the processor"
+
+_REFUSED = {
+    "CUDA_LAUNCH_BLOCKING": "the host waits for each kernel, and times include launches",
+    "NVIDIA_TF32_OVERRIDE": "it overrides the target's `tf32`",
+}
+_RECORDED = (
+    "CUBLASLT_WORKSPACE_SIZE",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_FORCE_PTX_JIT",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TORCH_BLAS_PREFER_CUBLASLT",
+    "TORCH_CUDNN_SDPA_DEPRIORITIZED",
+    "TORCH_CUDNN_V8_API_DISABLED",
+)
+"""Environment variables that change which kernels run, or how."""
 
 
 class CudaDevice(Device):
@@ -22,13 +45,41 @@ class CudaDevice(Device):
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"
         self.torch_device = torch.device("cuda", index)
+        _refuse_variables()
         torch.cuda.set_device(index)
         self._properties = torch.cuda.get_device_properties(index)
+        try:
+            torch.zeros(1, device=self.torch_device).add_(1).cpu()
+        except RuntimeError as error:
+            raise OpcostError(
+                f"torch {torch.__version__} cannot use {self.name}, {self.model_name} of compute "
+                f"capability {self._properties.major}.{self._properties.minor}: "
+                f"{str(error).splitlines()[0]}. It has kernels for "
+                f"{', '.join(torch.cuda.get_arch_list())}: {_REMEDY}"
+            ) from error
 
     @staticmethod
     def count() -> int:
         """Those that CUDA lists; CUDA_VISIBLE_DEVICES hides some."""
         return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+    @staticmethod
+    def fault() -> str | None:
+        """What PyTorch says of GPUs that NVML finds."""
+        gpus = count_gpus()
+        if not gpus or (found := os.environ.get("CUDA_VISIBLE_DEVICES")) in ("", "-1"):
+            return None
+        hidden = "" if found is None else f" (CUDA_VISIBLE_DEVICES={found})"
+        try:
+            torch.cuda.init()
+            reason = "it finds none"
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0].partition(". Please")[0]
+        return (
+            f"torch {torch.__version__} cannot use the {counted(gpus, 'NVIDIA GPU')} of this "
+            f"machine{hidden} with driver {driver_version()}: {reason}. Update the driver, "
+            f"{_REMEDY}"
+        )
 
     def baseline_s(self) -> None:
         """None: no tenant shares the GPU."""
@@ -50,6 +101,7 @@ class CudaDevice(Device):
     def software(self) -> dict[str, str | None]:
         """The driver, and the CUDA and cuDNN that PyTorch uses."""
         return {
+            "thread_library": thread_library(_RECORDED),
             "driver_version": driver_version(),
             "cuda_version": torch.version.cuda,
             "cudnn_version": str(torch.backends.cudnn.version()),
@@ -100,3 +152,10 @@ class CudaDevice(Device):
         event = torch.cuda.Event()
         event.record()
         return event.query
+
+
+def _refuse_variables() -> None:
+    for name, effect in _REFUSED.items():
+        value = os.environ.get(name, "")
+        if value and (name, value) != ("CUDA_LAUNCH_BLOCKING", "0"):
+            raise OpcostError(f"{name}={value} is set: {effect}. Unset it: unset {name}")

@@ -15,6 +15,15 @@ def driver_version() -> str | None:
         return None
 
 
+def count_gpus() -> int:
+    """The number of GPUs in this machine, visible or not; 0 without NVML."""
+    try:
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError:
+        return 0
+
+
 def gpu_state(uuid: str) -> dict[str, Any]:
     """Columns for modes, requested clocks, and memory in use; None where NVML refuses."""
     try:

@@ -14,29 +14,38 @@ from opcost.study import Target
 def open_device(target: Target) -> Device:
     """Open the target's device, and set this process to its cores and operating point.
 
-    Raises OpcostError if the device does not exist here.
+    Raises OpcostError if the device does not exist here, or if PyTorch cannot use it: `auto` is
+    the processor only where there is no GPU.
     """
     measure_here(target.device)
     torch.set_num_threads(target.threads)
     torch.backends.cuda.matmul.allow_tf32 = target.tf32
     torch.backends.cudnn.allow_tf32 = target.tf32
     kind = kind_of(target.device)
-    if kind is None:
-        classes = map(_class_of, KINDS.values())
-        return next(each for each in classes if each.count())(0)
-    device_class = _class_of(kind)
-    index, count = int(target.device.partition(":")[2] or 0), device_class.count()
-    if not count:
+    kinds = KINDS.values() if kind is None else (kind,)
+    device_class = next(filter(_is_here, map(_class_of, kinds)), None)
+    if device_class is None:
         raise OpcostError(
             f"the target requests device {target.device!r}, but torch {torch.__version__} finds no "
-            f"{kind.name.upper()} device here. Use device cpu or auto, or run on a machine with one"
+            f"{target.device.partition(':')[0].upper()} device here. Use device cpu or auto, or "
+            "run on a machine with one"
         )
-    if index >= count:
+    name, index = device_class.kind.name, int(target.device.partition(":")[2] or 0)
+    if index >= (count := device_class.count()):
         raise OpcostError(
-            f"the target requests device {target.device!r}; there are {count} {kind.name.upper()} "
-            f"devices here, {kind.name}:0 to {kind.name}:{count - 1}"
+            f"the target requests device {target.device!r}; there are {count} {name.upper()} "
+            f"devices here, {name}:0 to {name}:{count - 1}"
         )
     return device_class(index)
+
+
+def _is_here(device_class: type[Device]) -> bool:
+    """Whether there are devices of a kind. Raises OpcostError if PyTorch cannot use them."""
+    if device_class.count():
+        return True
+    if fault := device_class.fault():
+        raise OpcostError(fault)
+    return False
 
 
 def _class_of(kind: Kind) -> type[Device]:

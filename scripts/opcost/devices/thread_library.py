@@ -3,6 +3,7 @@
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -17,12 +18,17 @@ _LIMITS = (
 """Environment variables that limit the instructions used, below PyTorch's reported capability."""
 
 
-def thread_library() -> str:
-    """OpenMP runtimes, MKL and vector instructions, such as `libgomp, MKL 2024.2, AVX512`."""
+def thread_library(variables: Sequence[str] = ()) -> str:
+    """OpenMP runtimes, MKL and vector instructions, such as `libgomp, MKL 2024.2, AVX512`.
+
+    Environment variables that limit them are added, and `variables`, if they are set.
+    """
     info = torch.__config__.parallel_info()
     mkl = re.search(r"Math Kernel Library Version ([\d.]+)", info)
     parts = [*_runtimes(), *([f"MKL {mkl[1]}"] if mkl else [])]
-    limits = [f"{name}={os.environ[name]}" for name in _LIMITS if os.environ.get(name)]
+    limits = [
+        f"{name}={os.environ[name]}" for name in (*_LIMITS, *variables) if os.environ.get(name)
+    ]
     return ", ".join([*parts, torch.backends.cpu.get_cpu_capability(), *limits])
 
 
