@@ -81,7 +81,7 @@ def print_errors(folder: Path, truth: dict[str, list[float]]) -> None:
     """The study's numbers beside the true ones."""
     database = pd.read_parquet(folder / "results/database.parquet")
     database["kind"] = [
-        "launch" if "launch_bound" in flags else "device" for flags in database.flags
+        "launch" if "launch_bound" in flags else "device" for flags in database["flags"]
     ]
     seconds, joules = (database.tuple_id.map(lambda id_, i=i: truth[id_][i]) for i in range(2))
     database["time"] = database.time_s / seconds - 1
