@@ -185,7 +185,7 @@ def test_what_is_told_without_torch_is_what_a_job_finds(tmp_path, cpu, condition
 def test_the_advice_names_the_rows_and_commands(folder):
     now = asdict(replace(CPU, torch_version="2.15.0"))
     text = advice(folder, changes_of(folder, now))
-    assert f"{folder} holds 2 measurements of before" in text
+    assert f"{folder} holds 2 measurements of that environment" in text
     assert "\n    opcost set-aside local\n" in text
     assert f"--target {aside_name(folder)}=local\n" in text
     assert "snakemake --cores 1 --forcerun extract" in text

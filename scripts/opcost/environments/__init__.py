@@ -1,1 +1,1 @@
-"""In which environment a target was measured so far, and what to do when it has changed."""
+"""The environment in which a target was measured, and what to do if it has changed."""

@@ -1,4 +1,4 @@
-"""What changed between the environment in which a target was measured and the one here."""
+"""Differences between the environment in which a target was measured and the present one."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ _LABELS = {
     "machine_id_hash": "machine (hash of its id)",
     "cpu_count": "cores of the machine",
     "last_level_cache_bytes": "bytes of the last-level cache",
-    "core_cache_bytes": "bytes of a core's cache",
+    "core_cache_bytes": "bytes of the private cache",
     "thread_library": "thread library",
     "driver_version": "driver",
     "cuda_version": "CUDA",
@@ -23,7 +23,7 @@ _LABELS = {
 }
 _OF_A_PROCESSOR = {"cpu_count", "thread_library"}
 OF_ONE_DEVICE = {"device_uuid_hash", "machine_id_hash"}
-"""What differs between devices of a kind."""
+"""The columns that differ between devices of a kind."""
 _FOLLOW_FROM_THE_DEVICE = {
     "device",
     "device_uuid_hash",
@@ -34,7 +34,7 @@ _FOLLOW_FROM_THE_DEVICE = {
 
 
 class Change(NamedTuple):
-    """A quantity of the environment that differs from when the target was measured."""
+    """A column of the environment that has changed since the target was measured."""
 
     name: str
     before: str
@@ -47,18 +47,18 @@ class Change(NamedTuple):
 def changes_between(
     before: Mapping[str, Any], now: Mapping[str, Any], any_of_kind: bool = False
 ) -> list[Change]:
-    """What differs, by columns. What is null or missing on one side is unknown: no change.
+    """The columns that differ; a null or missing value is unknown and counts as equal.
 
-    A target for any device of a kind may be measured on another of the same name. Of a GPU's host,
-    cores and thread library may differ.
+    A target for any device of a kind may use another device of the same name. Cores and thread
+    library of a GPU's host may differ.
     """
-    left_out = OF_ONE_DEVICE | {"device"} if any_of_kind else set()
+    ignored = OF_ONE_DEVICE | {"device"} if any_of_kind else set()
     kind = kind_of(before.get("device"))
     if kind is not None and not kind.is_processor:
-        left_out |= _OF_A_PROCESSOR
+        ignored |= _OF_A_PROCESSOR
     if before.get("device_uuid_hash") and now.get("device_uuid_hash"):
-        left_out |= {"device"}
-    pairs = {name: (before.get(name), now.get(name)) for name in _LABELS if name not in left_out}
+        ignored |= {"device"}
+    pairs = {name: (before.get(name), now.get(name)) for name in _LABELS if name not in ignored}
     differing = {
         name: values for name, values in pairs.items() if None not in values and len({*values}) > 1
     }
@@ -69,7 +69,7 @@ def changes_between(
 
 
 def changes_of(folder: Path, now: Mapping[str, Any], any_of_kind: bool = False) -> list[Change]:
-    """What changed since the target of a folder was measured. Raises OpcostError."""
+    """The changes since the target of a folder was measured. Raises OpcostError."""
     device = device_of(folder)
     any_of_kind = any_of_kind or (device is not None and device.lock_key is None)
     return changes_between(recorded_environment(folder), now, any_of_kind)

@@ -1,7 +1,7 @@
-"""What a job tells the run that it belongs to: that a target's environment has changed.
+"""A job's note to its run that a target's environment has changed.
 
-Only a job opens the device, and on a cluster only a job sees the machine. The note lies in the
-target's folder, and stays with its rows when they are set aside.
+Only jobs open the device and, on a cluster, run on its machine. The note is in the target's folder
+and stays with its rows when they are set aside.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from opcost.results_folder import environment_note
 def refuse_and_note_changes(
     folder: Path, now: Mapping[str, Any], any_of_kind: bool = False
 ) -> None:
-    """Raises OpcostError, and leaves a note, if a target was measured in another environment."""
+    """Raise OpcostError, and write a note, if a target was measured in another environment."""
     try:
         refuse_changes(folder, now, any_of_kind)
     except OpcostError as error:
@@ -27,7 +27,7 @@ def refuse_and_note_changes(
 
 
 def is_noted(folder: Path, since_s: float) -> bool:
-    """Whether a job has left a note since a moment, in seconds since 1970."""
+    """Whether a job has written a note since a time in seconds since 1970."""
     try:
         return environment_note(folder).stat().st_mtime >= since_s
     except OSError:

@@ -1,4 +1,4 @@
-"""The environment here, as far as it can be told without importing torch or opening a device."""
+"""The present environment, as far as known without importing torch or opening a device."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from opcost.study import Target
 def changes_here(
     folder: Path, settings: Target, *, torch: bool = True, machine: bool = True
 ) -> list[Change]:
-    """What changed since the target of a folder was measured, as far as it can be told.
+    """The known changes since the target of a folder was measured.
 
-    `torch` and `machine` say whether jobs run with the torch of this Python, and on this machine.
-    Raises OpcostError for a damaged file.
+    `torch`: jobs use the torch of this Python. `machine`: jobs run on this machine. Raises
+    OpcostError for a damaged file.
     """
     kind = kind_of(recorded_environment(folder).get("device", settings.device))
     now = installed_torch() if torch else {}

@@ -1,4 +1,4 @@
-"""The environment in which a target was measured so far, as its files tell."""
+"""The environment in which a target was measured, from its files."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,29 +10,28 @@ from opcost.results_folder import all_measurements, device_file, series_of
 
 
 def device_of(folder: Path) -> DeviceFile | None:
-    """What the target's `device.json` holds, None where there is none. Raises OpcostError."""
+    """The device of a target's `device.json`, or None. Raises OpcostError."""
     path = device_file(folder)
     return read_device(path) if path.exists() else None
 
 
 def recorded_environment(folder: Path) -> dict[str, Any]:
-    """What a target was measured on, by columns: as its `device.json` says.
+    """The environment's columns of a target, from `device.json` or, if it is old, from a row.
 
-    Where there is none, or an older one that does not say it, the first row tells that does. Empty
-    where nothing was measured yet. Raises OpcostError for a damaged file.
+    Empty if nothing was measured yet. Raises OpcostError for a damaged file.
     """
     device = device_of(folder)
-    stated = asdict(device) if device else {}
-    known = {name: stated[name] for name in ENVIRONMENT if name in stated}
+    document = asdict(device) if device else {}
+    known = {name: document[name] for name in ENVIRONMENT if name in document}
     if known.get("torch_version") is not None:
         return known
-    told = next(_rows_that_tell(folder), {})
-    return told | {name: value for name, value in known.items() if value is not None}
+    first = next(_recording_rows(folder), {})
+    return first | {name: value for name, value in known.items() if value is not None}
 
 
-def _rows_that_tell(folder: Path) -> Iterator[dict[str, Any]]:
-    """Of each row that says what it was measured with (one of a crash does not) these columns."""
-    from opcost.rows import records, schemas  # not for a study whose device.json tells
+def _recording_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """The environment's columns of rows that have them; rows of crashes do not."""
+    from opcost.rows import records, schemas  # only needed for an old device.json
 
     for path in all_measurements(folder):
         kind, _ = series_of(path)

@@ -1,7 +1,6 @@
-"""Setting a target's measurements aside: they are kept under another name, as another target.
+"""Set a target's measurements aside: keep them as a target of another name.
 
-A row's target is the folder that it lies in, so one rename of the folder does it: a kill leaves it
-done or not done. The tuples that another PyTorch extracted are deleted before.
+The folder's name is the target of its rows, so that a single, atomic rename is sufficient.
 """
 
 from pathlib import Path
@@ -14,10 +13,10 @@ from opcost.tuples.model_tuples import read_model_tuples
 
 
 def set_aside(target: str, results: Path) -> str:
-    """Rename the folder of a target; returns the name that it has now.
+    """Rename the folder of a target. Returns the new name.
 
-    The tuples that another PyTorch extracted are deleted, so that the next run extracts them.
-    Raises OpcostError if there is no such target.
+    Deletes tuples that another PyTorch extracted, so that the next run extracts them again. Raises
+    OpcostError if there is no such target.
     """
     targets = [folder.name for folder in target_folders(results)]
     if target not in targets:
@@ -31,7 +30,7 @@ def set_aside(target: str, results: Path) -> str:
 
 
 def outdated_tuples(results: Path) -> list[Path]:
-    """The models' tuples that were extracted by another PyTorch than the installed one."""
+    """The files of tuples that another PyTorch than the installed one extracted."""
     version = installed_torch().get("torch_version")
     return [
         path
@@ -43,5 +42,5 @@ def outdated_tuples(results: Path) -> list[Path]:
 def _torch_of(path: Path) -> str | None:
     try:
         return read_model_tuples(path).torch_version
-    except OpcostError:  # the next run says what is wrong with it
+    except OpcostError:  # the next run will report it
         return None

@@ -194,8 +194,8 @@ def _factory(definition: ModelDefinition, search_path: Path | None) -> Any:
         with user_code():
             module = importlib.import_module(module_name)
     except Exception as error:
-        place = f" ({search_path})" if search_path else ""
-        remedy = f". Put its file beside the model config{place} or install it"
+        where = f" ({search_path})" if search_path else ""
+        remedy = f". Put its file beside the model config{where} or install it"
         if module_name.endswith(".py"):
             remedy = (
                 f". Name the module, not its file: {module_name.removesuffix('.py')}:{attribute}"

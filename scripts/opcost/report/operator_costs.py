@@ -65,8 +65,8 @@ def stacks(results: Results, target: str, quantity: Quantity) -> Stacks:
             _, *limits = quantity.of(column).names
             if None not in (row[limit] for limit in limits):
                 low, high = (row[limit] * scale for limit in limits)
-                place = {"model": row["model"], "part": part}
-                found.intervals.append({**place, "low": low, "high": high})
+                keys = {"model": row["model"], "part": part}
+                found.intervals.append({**keys, "low": low, "high": high})
         if known and row["measured_tuples"] < row["tuples"]:
             note = f"{row['measured_tuples']} of {row['tuples']} tuples"
             found.notes.append({**found.bars[-2 if whole else -1], "note": note})
@@ -76,8 +76,8 @@ def stacks(results: Results, target: str, quantity: Quantity) -> Stacks:
 def _add(found: Stacks, row: Row, part: str, amounts: Sequence[tuple[str, float]]) -> None:
     ends = list(accumulate(amount for _, amount in amounts))
     for (what, value), end in zip(amounts, ends, strict=True):
-        place = {"model": row["model"], "part": part, "what": what, "value": value}
-        found.bars.append({**place, "start": end - value, "end": end})
+        keys = {"model": row["model"], "part": part, "what": what, "value": value}
+        found.bars.append({**keys, "start": end - value, "end": end})
 
 
 def _amounts(

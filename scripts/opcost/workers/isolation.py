@@ -194,8 +194,8 @@ def _death(code: int, noted: str, where: str) -> Death | None:
         sys.exit(code)
     copied = re.search("^copied (.*)$", noted, re.MULTILINE)
     if copied:
-        place = f" in {copied[1]}" if copied[1] else ""
-        return "error", f"forked a copy of its process, which went on as well{place}"
+        where = f" in {copied[1]}" if copied[1] else ""
+        return "error", f"forked a copy of its process, which went on as well{where}"
     return None
 
 
