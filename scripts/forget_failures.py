@@ -1,11 +1,15 @@
 """Delete the rows of failed measurements, so that the next run measures them again."""
 
+from contextlib import closing
+
 from opcost.errors import reported
 from opcost.results_folder import all_measurements, series_of, target_folders
 from opcost.rows import records, schemas
+from opcost.run_lock import RunLock
 
 if __name__ == "__main__":
-    with reported():
+    with reported(), closing(RunLock()) as lock:
+        lock.hold("make retry")
         for path in [path for folder in target_folders() for path in all_measurements(folder)]:
             kind, _ = series_of(path)
             rows = records.read(path, schemas.MEASUREMENTS[kind], ["status", "error"]).to_pylist()

@@ -2,12 +2,16 @@
 
 import errno
 import os
+import runpy
 import signal
+import stat
 from contextlib import closing
 
 import pytest
 from opcost.errors import OpcostError
 from opcost.run_lock import RunLock
+
+from tests.documents import ROOT
 
 
 @pytest.fixture
@@ -47,18 +51,71 @@ def test_what_others_wrote_into_the_file_is_not_shown(path):
         assert lock.hold("snakemake") is None
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("elsewhere", path)])
+def test_other_users_can_lock_the_file_whatever_the_umask(path):
+    mask = os.umask(0o077)
+    try:
+        with closing(RunLock(path)) as lock:
+            lock.hold("snakemake")
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666
+
+
+@pytest.mark.parametrize(
+    ("mode", "holder"), [(0o644, r"process 7 on node \(snakemake\)"), (0o600, "a run")]
+)
+def test_the_lock_of_another_user_is_not_to_be_deleted(path, monkeypatch, mode, holder):
+    path.parent.mkdir()
+    path.write_text("process 7 on node (snakemake)")
+    path.chmod(mode)
+    open_ = os.open
+
+    def as_another_user(name, flags, *mode_):
+        if flags & os.O_RDWR or not mode & stat.S_IROTH:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return open_(name, flags, *mode_)
+
+    monkeypatch.setattr("os.open", as_another_user)
+    with pytest.raises(OpcostError, match=f"{holder} of another user may be using") as refused:
+        RunLock(path).hold("snakemake")
+    assert "delete" not in str(refused.value)
+
+
+def hard_link(path):
+    other = path.with_name("precious")
+    other.write_text("process 1 of another program")
+    os.link(other, path)
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: os.symlink("elsewhere", path), hard_link]
+)
 def test_what_is_no_file_of_a_lock_is_refused_at_once(path, make):
     path.parent.mkdir()
     make(path)
     with pytest.raises(OpcostError, match=r"opcost.lock cannot be used .*: delete it"):
         RunLock(path).hold("snakemake")
+    assert not path.is_file() or path.read_text() == "process 1 of another program"
+
+
+def test_failures_are_not_forgotten_while_a_run_holds_the_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with closing(RunLock()) as lock:
+        lock.hold("snakemake")
+        with pytest.raises(SystemExit):
+            runpy.run_path(str(ROOT / "scripts/forget_failures.py"), run_name="__main__")
+    assert "this folder is in use by process" in capsys.readouterr().err
+    runpy.run_path(str(ROOT / "scripts/forget_failures.py"), run_name="__main__")
+    with closing(RunLock()) as lock:
+        assert lock.hold("snakemake") is None
 
 
 def test_a_file_system_without_locks_is_warned_of(path, monkeypatch, capsys):
     def no_locks(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
+    path.parent.mkdir()
+    path.write_text("process 7 on node (snakemake)")  # it may be alive
     monkeypatch.setattr("fcntl.flock", no_locks)
     with closing(RunLock(path)) as lock:
         assert lock.hold("snakemake") is None

@@ -1,8 +1,8 @@
 """One run at a time in a folder, by a lock that the kernel releases when its holder ends.
 
 Snakemake's own lock outlives a kill, after which the next run needs --unlock: the profiles turn it
-off. Anybody who can write to the folder can replace the lock file: links are not followed, and its
-content is shown only if it has opcost's form.
+off. Anybody who can write to the folder can replace the lock file: only a regular file with one
+name is used, and its content is shown only if it has opcost's form.
 """
 
 import fcntl
@@ -12,13 +12,15 @@ import socket
 import stat
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from opcost.errors import OpcostError
 
 LOCK = Path(".snakemake/opcost.lock")
 
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_MODE = 0o666
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SHOWN = 200
 
 
@@ -35,8 +37,10 @@ class RunLock:
         Raises OpcostError, which names the holder, if another process holds it.
         """
         descriptor = self._open()
+        killed = None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            killed = _holder(descriptor)
         except BlockingIOError:
             holder = _holder(descriptor) or "another process"
             os.close(descriptor)
@@ -44,13 +48,12 @@ class RunLock:
                 f"this folder is in use by {holder}. Wait for it or end it, then run again. A dry "
                 "run (snakemake --dry-run) works meanwhile"
             ) from None
-        except OSError as error:  # some network file systems
+        except OSError as error:  # some network file systems; the holder may be alive
             print(
                 f"opcost: {self._path} cannot be locked ({error.strerror}): do not start a second "
                 "run in this folder meanwhile",
                 file=sys.stderr,
             )
-        killed = _holder(descriptor)
         text = f"process {os.getpid()} on {socket.gethostname()} ({purpose}, since {time.ctime()})"
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)
@@ -67,13 +70,41 @@ class RunLock:
     def _open(self) -> int:
         self._path.parent.mkdir(exist_ok=True)
         try:
-            descriptor = os.open(self._path, _FLAGS, 0o666)
+            descriptor = self._open_or_create()
+        except PermissionError as error:
+            raise self._of_another_user(error) from None
         except OSError as error:
             raise self._unusable(os.strerror(error.errno or 0)) from None
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            reason = "a pipe or a device, not a file"
+        elif found.st_nlink > 1:
+            reason = "it has a second name, a hard link"
+        else:
+            return descriptor
+        os.close(descriptor)
+        raise self._unusable(reason)
+
+    def _open_or_create(self) -> int:
+        with suppress(FileNotFoundError):  # O_CREAT may refuse another user's file
+            return os.open(self._path, _FLAGS | os.O_RDWR)
+        mask = os.umask(0)  # other users of the folder must be able to lock the file
+        try:
+            return os.open(self._path, _FLAGS | os.O_RDWR | os.O_CREAT, _MODE)
+        finally:
+            os.umask(mask)
+
+    def _of_another_user(self, error: OSError) -> OpcostError:
+        holder = None
+        with suppress(OSError):
+            descriptor = os.open(self._path, _FLAGS | os.O_RDONLY)
+            holder = _holder(descriptor)
             os.close(descriptor)
-            raise self._unusable("a pipe or a device, not a file")
-        return descriptor
+        return OpcostError(
+            f"{self._path} cannot be opened ({error.strerror}): {holder or 'a run'} of another "
+            "user may be using this folder. Ask its owner whether it runs, or use a folder of "
+            "your own"
+        )
 
     def _unusable(self, reason: str) -> OpcostError:
         return OpcostError(f"{self._path} cannot be used ({reason}): delete it and run again")
