@@ -78,6 +78,8 @@ def test_what_can_be_true_is_read(path, changes):
         ("energy_j", 1e3),
         ("device_name", "\x1b[31mred"),
         ("flags", [None]),
+        ("flags", [""]),
+        ("flags", ["drifting", "disturbed", "drifting"]),
         ("target", None),
         ("operator", "aten.linear.default"),
         ("energy_j", 0.0),

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from opcost import memory
@@ -102,6 +103,14 @@ def write(path, then):
     with replacing(path) as temporary:
         temporary.write_text("later")
         then()
+
+
+@pytest.mark.parametrize("name", [".", "folder/..", "new/..", "/"])
+def test_a_folder_is_not_replaced_by_a_file(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write(Path(name), lambda: None)
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):

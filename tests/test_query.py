@@ -126,6 +126,7 @@ def test_the_largest_come_first_and_what_is_not_known_last(path):
     assert times == [4e-3, 3e-3, 2e-3, 1e-3, None]
     least = query([path], sort="time_s", ascending=True, limit=2, columns=["time_s"])
     assert least["time_s"].to_pylist() == [1e-3, 2e-3]
+    assert len(query([path], limit=10**20)) == 5
 
 
 def test_the_columns_are_those_that_were_asked_for_in_their_order(path):
@@ -229,7 +230,7 @@ def test_no_command_overwrites_the_database_that_it_reads(path, words, name):
     words = words.format(path=path, output=path.parent / name)
     completed = CliRunner().invoke(main, words.split())
     assert completed.exit_code == 1
-    assert "is read: name another file" in completed.stderr
+    assert "is also an input, " in completed.stderr
     assert path.read_bytes() == before
 
 

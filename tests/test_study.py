@@ -40,6 +40,10 @@ def test_defaults_are_filled_in(load):
     assert study.models["net"].inputs[0].shape == (1, 3, 64, 64)
 
 
+def test_torchvision_can_be_switched_off(load):
+    assert set(load({**CONFIG, "torchvision": None}).models) == {"net"}
+
+
 def test_definitions_and_conditions_survive_json(load):
     study = load()
     definition, conditions = study.models["net"], study.conditions["local"]
@@ -58,6 +62,7 @@ def test_the_shipped_configuration_is_valid():
     [
         ({**CONFIG, "modles": []}, "Unknown key 'modles'. Did you mean 'models'?"),
         ({**CONFIG, "models": []}, "neither `models` nor `torchvision` names a model"),
+        ({**CONFIG, "models": [".net"]}, "with no dot at its start"),
         ({"models": ["net"]}, "'targets' is a required property"),
         ({**CONFIG, "models": ["ent"]}, "Did you mean 'net'?"),
         (

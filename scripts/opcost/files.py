@@ -1,6 +1,7 @@
 """Atomic writes, and validated reading of JSON."""
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -24,6 +25,8 @@ def replacing(path: Path) -> Iterator[Path]:
     OSError with the name `path` if it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():  # the parts `..` and the root have no place for a temporary file
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary

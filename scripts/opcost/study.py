@@ -182,7 +182,7 @@ def _models(document: Mapping[str, Any]) -> dict[str, ModelDefinition]:
     """The models that `models` lists, then those that `torchvision` selects, with the seed."""
     directory = Path(document["model_directory"])
     models = {name: load_model(name, directory) for name in document["models"]}
-    chosen = zoo.select(**document["torchvision"]) if "torchvision" in document else {}
+    chosen = zoo.select(**document["torchvision"]) if document["torchvision"] else {}
     if not models and not chosen:
         raise OpcostError(
             "neither `models` nor `torchvision` names a model to study: list configs of "

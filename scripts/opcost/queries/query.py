@@ -64,7 +64,7 @@ def query(
     table = table.filter(matching(table, wanted))
     if order is not None:
         table = table.take(_order(table[order], ascending))
-    return table.slice(0, limit).select(list(dict.fromkeys(chosen)))
+    return table[:limit].select(list(dict.fromkeys(chosen)))
 
 
 def column_named(name: str) -> str:

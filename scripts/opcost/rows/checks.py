@@ -96,6 +96,7 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
     yield from _inconsistent_batches(columns)
     yield from _inconsistent_energy(columns)
     yield from _unprintable(columns)
+    yield from _repeated_flags(columns)
     yield from _inconsistent_settings(columns)
     yield from _inconsistent_tuple(columns)
 
@@ -220,8 +221,21 @@ def _unprintable(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         yield from _where(name, columns[name], found, "text without control characters")
     if "flags" in columns:
         flags = columns["flags"].flatten()
-        if flags.null_count or pc.any(pc.match_substring_regex(flags, _CONTROL)).as_py():
+        if flags.null_count or pc.any(pc.match_substring_regex(flags, f"^$|{_CONTROL}")).as_py():
             yield Problem(0, "flags", "a flag that is null or unprintable", "names of flags")
+
+
+def _repeated_flags(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    """A flag that a row has twice would be counted twice."""
+    if "flags" not in columns:
+        return
+    rows = np.asarray(pc.list_parent_indices(columns["flags"]))
+    names = columns["flags"].flatten().dictionary_encode()
+    numbers = np.asarray(names.indices.fill_null(-1))
+    _, first = np.unique(rows * (len(names.dictionary) + 1) + numbers, return_index=True)
+    for position in np.delete(rows, first)[:1]:
+        found = columns["flags"][int(position)].as_py()
+        yield Problem(int(position), "flags", found, "each flag once")
 
 
 def _inconsistent_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
