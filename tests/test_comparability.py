@@ -130,3 +130,13 @@ def _diff(*arguments):
 
 def _complete(row):
     return dict.fromkeys(KINDS) | row
+
+
+@pytest.mark.parametrize(
+    ("requested", "device", "paces"),
+    [("cpu", "cpu", True), ("auto", "cpu", True), ("auto", "cuda:0", False), (None, None, False)],
+)
+def test_the_host_sets_the_pace_of_a_processor_also_if_auto_chose_it(requested, device, paces):
+    target = {} if requested is None else {"target": {"device": requested}}
+    row = ROW | {"conditions_json": json.dumps(target), "device": device}
+    assert comparability.host_sets_pace(row) is paces

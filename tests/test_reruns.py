@@ -1,7 +1,9 @@
 """What a change of the study, or of its results, makes Snakemake do again, and what not."""
 
+import json
 import os
 import shutil
+import subprocess
 import time
 
 import pyarrow.parquet as pq
@@ -88,6 +90,43 @@ def test_the_text_of_a_measuring_command_measures_nothing_again(done):
     rules.write_text(text.replace("--output {output:q}", "  --output {output:q}"))
     assert rules.read_text() != text
     assert done.started() == []
+
+
+def test_restored_rows_are_kept_if_their_settings_are_those_of_the_study(done):
+    config = done.root / "tests/study/config.yaml"
+    results, earlier = done.root / "results", done.root / "earlier"
+    shutil.copy2(config, done.root / "config_before")
+    subprocess.run(["cp", "-a", results, earlier], check=True)
+    edit(config, lambda config: config["measurement"].update(time_relative_ci=0.4))
+    assert done.started().count("benchmark_operator") == 6
+    shutil.rmtree(results)
+    earlier.rename(results)
+    shutil.copy2(done.root / "config_before", config)
+    before = stamps(done)
+    assert not {"benchmark_operator", "benchmark_model", "extract"} & set(done.started())
+    assert stamps(done) == before
+
+
+def test_only_settings_of_a_target_identify_its_device_again(done):
+    config = done.root / "tests/study/config.yaml"
+    device = done.root / "results/local/device.json"
+    edit(config, lambda config: config["measurement"].update(time_relative_ci=0.4))
+    assert "identify_target" not in done.started()
+    shutil.rmtree(done.root / ".snakemake")
+    configure(done, targets={"local": {"device": "cpu", "tf32": True}})
+    assert "identify_target" in done.started()
+    assert json.loads(json.loads(device.read_text())["settings_json"])["tf32"] is True
+    assert done.started() == []
+
+
+def test_a_dry_run_of_another_study_takes_nothing_from_a_live_run(done):
+    edit(
+        done.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(time_relative_ci=0.4),
+    )
+    notes = {path: path.read_bytes() for path in (done.root / "results/.made").iterdir()}
+    assert "benchmark_operator" in done.run("--dry-run", "--quiet", "host").stdout
+    assert {path: path.read_bytes() for path in (done.root / "results/.made").iterdir()} == notes
 
 
 def test_where_a_cluster_would_send_jobs_measures_nothing_again(done):

@@ -1,11 +1,11 @@
-# Detects outputs that Snakemake believes to be up to date. It compares modification times, and
-# parameters with its own records. Both mislead after a file was copied, moved or restored, while a
-# clock was ahead, and if .snakemake was deleted.
+# Detects outputs that Snakemake believes to be up to date, and keeps those that it believes are not.
+# It compares modification times, and parameters with its own records. Both mislead after a file was
+# copied, moved or restored, while a clock was ahead, and if .snakemake was deleted. Its records are
+# therefore not asked (snakemake_internals.py).
 #
 # A rule that makes tables records their inputs in a note, its last output (`opcost.fingerprint`).
-# The text of a rule's command is in no note, and no reason to run it again (snakemake_internals.py).
-# An invalid note is deleted here, and the rule runs again because an output is missing. Inputs are
-# identified by size, times and inode, outputs by content.
+# The rule runs again if its note is invalid. Inputs are identified by size, times and inode, outputs
+# by content.
 #
 #   Rule                       Runs again if
 #   models, collect            the extracted models, or the study's request, differ
@@ -14,9 +14,11 @@
 #   extract                    the file is of another definition
 #   benchmark_operator         the row was measured under other conditions
 #   benchmark_model            the same, or another definition
-#   identify_target, characterize_sensor, measure_overhead_again
-#                              the file is missing: these describe a device, not the study. Each
-#                              measurement compares the device with device.json.
+#   identify_target, measure_overhead_again
+#                              the file was made with other settings of the target; those of the
+#                              measurement are no reason, nor is the device: each measurement
+#                              compares it with device.json
+#   characterize_sensor        the file is missing: it describes hardware
 #
 # After a failure, Snakemake deletes a rule's outputs, or the note is missing. A kill leaves
 # complete files (`opcost.files`) and no note.
@@ -43,16 +45,27 @@ ASKED = {
 }
 
 
-def forget_old_notes():
-    for name, asked in ASKED.items():
-        inputs = find_measured(RESULTS).files if name == "database" else None
-        if not fingerprint.is_current(note(name), asked, inputs):
-            checked(fingerprint.forget, note(name))
+def with_invalid_note():
+    """The rules whose note does not describe the present study and files."""
+    inputs = {"database": find_measured(RESULTS).files}
+    return {
+        name
+        for name, asked in ASKED.items()
+        if not fingerprint.is_current(note(name), asked, inputs.get(name))
+    }
 
 
+INVALID = set()
 if workflow.is_main_process:
     fingerprint.clamp_future_times(RESULTS)
-    forget_old_notes()
+    INVALID = with_invalid_note()
+
+
+def forget_invalid_notes():
+    """Not before the run holds the folder: another may be about to write them."""
+    for name in INVALID:
+        checked(fingerprint.forget, note(name))
+
 
 known_as_current = set()
 
@@ -63,8 +76,9 @@ def current(name, paths, outdated):
     `outdated` finds them; there are none while the rule's note is valid.
     """
     paths = list(paths)
+    workflow.dag.forcefiles.update(str(note(each)) for each in INVALID)
     new = [Path(path) for path in paths if path not in known_as_current]
-    if new and workflow.is_main_process and not note(name).exists():
+    if new and name in INVALID:
         known_as_current.update(paths)
         workflow.dag.forcefiles.update(map(str, outdated([path for path in new if path.exists()])))
     return paths
@@ -80,6 +94,12 @@ def current_models(paths):
     from opcost.databases.outdated import models_measured_otherwise as outdated
 
     return current("compare", paths, lambda paths: outdated(paths, CONDITIONS, DEFINITIONS))
+
+
+def current_devices(paths):
+    from opcost.databases.outdated import identified_otherwise as outdated
+
+    return current("database", paths, lambda paths: outdated(paths, SETTINGS))
 
 
 def extracted(wildcards):

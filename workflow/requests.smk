@@ -54,18 +54,18 @@ def measurements_again(wildcards):
     )
 
 
-def devices():
+def devices(wildcards):
     """The device file of each target: one that was deleted is written again."""
-    return [str(device_file(folder)) for folder in FOLDERS.values()]
+    return current_devices(str(device_file(folder)) for folder in FOLDERS.values())
 
 
 def overheads_again(wildcards):
     """The second call overhead of each target that has one: not of a GPU, whose host runs ahead.
     Always needed where an older opcost began the study without the first."""
     checkpoints.collect.get()
-    return [
+    return current_devices(
         str(overhead_file(folder, replicate=1)) for folder in FOLDERS.values() if calls_cost(folder)
-    ]
+    )
 
 
 def calls_cost(folder):
@@ -144,7 +144,7 @@ def missing_measurements(wildcards):
     """New and deleted ones: an up-to-date database would not request them. Existing ones are left
     out, because Snakemake's time for a job grows with the square of its inputs."""
     measurements = [
-        *devices(),
+        *devices(wildcards),
         *operator_measurements(wildcards),
         *model_measurements(wildcards),
         *models_again(wildcards),

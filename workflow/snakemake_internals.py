@@ -65,8 +65,9 @@ CHANGED = {
         "a workflow can say how much there is of a resource",
     ),
     "snakemake.workflow:Workflow.rerun_triggers": Change(
-        "what a measurement depends on is compared with its row: the text of its command and the "
-        "file of a conda environment say nothing of it, and rows would be lost",
+        "what a measurement depends on is compared with its row (outdated.smk). Snakemake's "
+        "records of parameters may be of other files, and neither a command's text nor the file of "
+        "a conda environment is a reason to lose rows",
         "not reported",
         "a rule can say which changes make its outputs again",
     ),
@@ -139,11 +140,11 @@ def _remedy() -> str:
 
 
 def keep_what_was_measured() -> None:
-    """Neither the text of a command nor a conda environment's file makes outputs again."""
+    """Snakemake's records make nothing again; its inputs, and outdated.smk, do."""
     from snakemake.workflow import Workflow
 
     asked = Workflow.rerun_triggers.fget
-    without = {RerunTrigger.CODE, RerunTrigger.SOFTWARE_ENV}
+    without = {RerunTrigger.CODE, RerunTrigger.PARAMS, RerunTrigger.SOFTWARE_ENV}
     Workflow.rerun_triggers = property(lambda workflow: asked(workflow) - without)
 
 

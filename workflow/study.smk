@@ -24,6 +24,7 @@ config.update(targets_named_last(config, NAMED))
 
 STUDY = checked(load_study, config)
 CONDITIONS = {target: each.to_json() for target, each in STUDY.conditions.items()}
+SETTINGS = {target: each.target.to_json() for target, each in STUDY.conditions.items()}
 DEFINITIONS = {model: each.to_json() for model, each in STUDY.models.items()}
 
 

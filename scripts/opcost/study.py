@@ -31,6 +31,10 @@ class Target:
     tf32: bool
     any_of_kind: bool = False
 
+    def to_json(self) -> str:
+        """The settings as one line of JSON, without those at a default."""
+        return json.dumps(_stated(self), sort_keys=True)
+
 
 @dataclass(frozen=True)
 class ClusterRequest:
@@ -85,6 +89,15 @@ class MeasurementSettings:
     timeout_s: float
 
 
+def _stated(settings: Target | MeasurementSettings) -> dict[str, Any]:
+    values = asdict(settings)
+    return {
+        field.name: values[field.name]
+        for field in fields(settings)
+        if values[field.name] != field.default
+    }
+
+
 @dataclass(frozen=True)
 class Conditions:
     """All settings that change the meaning of a measured number."""
@@ -99,11 +112,11 @@ class Conditions:
         Settings with a default here were added later. They are omitted at that value, so that
         conditions from before they existed stay equal and nothing is measured again.
         """
-        document = asdict(self)
-        for name in ("target", "measurement"):
-            for field in fields(getattr(self, name)):
-                if document[name][field.name] == field.default:
-                    del document[name][field.name]
+        document = {
+            "target": _stated(self.target),
+            "measurement": _stated(self.measurement),
+            "protocol_version": self.protocol_version,
+        }
         return json.dumps(document, sort_keys=True)
 
     @classmethod

@@ -9,9 +9,9 @@
 #        results/{target}/models_again/{model}.parquet   one row, as before
 #        results/{target}/overhead_again.json            what calls cost, as device.json has it
 #
-# The manifest, the device and the sensor are `ancient`: another model, or the same device found
-# anew, is no reason to measure again. What is one (settings, protocol version) travels as `params`;
-# what Snakemake derives from an output is not one.
+# The manifest, the device and the sensor are `ancient`: another model, or the same device identified
+# again, is no reason to measure again. What is one (settings, protocol version, a model's
+# definition) is compared with each row (outdated.smk).
 
 
 rule identify_target:
@@ -53,7 +53,7 @@ rule benchmark_operator:
         runtime=longest_minutes,
     params:
         conditions=conditions,
-        subject=lambda wildcards, output: wildcards.tuple_id,
+        subject=lambda wildcards: wildcards.tuple_id,
     shell:
         '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark.py --series {wildcards.series}'
         " --subject {params.subject:q} --manifest {input.manifest:q}"

@@ -13,7 +13,7 @@ rule database:
     input:
         operators=operator_measurements,
         again=measurements_again,
-        devices=devices(),
+        devices=devices,
         overheads_again=overheads_again,
     output:
         # `update`: rows of files that have not changed since come from the earlier database.

@@ -53,13 +53,11 @@ rule models:
         "../../scripts/models.py"
 
 
-# The devices are inputs for two reasons: nothing is measured before every target is known to
-# exist; and where a target's conditions changed, Snakemake evaluates all jobs again after the
-# checkpoint. It would overlook changed `params` below an `ancient` input that is being made.
+# The devices are inputs so that nothing is measured before every target is known to exist.
 checkpoint collect:
     input:
         tuples=extracted,
-        devices=devices(),
+        devices=devices,
     output:
         manifest=MANIFEST,
         note=note("collect"),

@@ -30,6 +30,7 @@ from opcost.tuples.model_tuples import ModelTuples
 OPERATOR_COLUMNS = (
     "tuple_id",
     "target",
+    "device",
     *ANSWER,
     "spread",
     *(column.name for column in OVERHEAD),

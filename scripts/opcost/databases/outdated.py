@@ -1,17 +1,19 @@
 """Find measurements of settings or models that differ from the current study.
 
-Snakemake records the parameters of its jobs, but its records may be deleted, and rows may have been
-copied from elsewhere. The rows themselves state their settings.
+Rows and files state their settings. Snakemake's records of parameters are not used: they may be
+deleted, and rows may have been restored or copied from elsewhere.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from opcost.databases.earlier import EarlierRows
+from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
-from opcost.results_folder import target_of
+from opcost.results_folder import OPERATORS, measurements, target_of
 from opcost.rows import records, schemas
 from opcost.tuples.model_tuples import read_model_tuples
 
@@ -47,6 +49,30 @@ def models_measured_otherwise(
         for found in _texts(path, schemas.MODEL, names)
         if found != [conditions[target_of(path)], definitions[path.stem]]
     ]
+
+
+def identified_otherwise(paths: Iterable[Path], settings: Mapping[str, str]) -> list[Path]:
+    """The files of devices and call overhead that were made with other settings of the target.
+
+    `settings` are JSON, by target. A file from before files stated them is current, unless a row of
+    its target states others.
+    """
+    found = []
+    for path in paths:
+        try:
+            stated = read_device(path).settings_json or _settings_of_a_row(path.parent)
+        except OpcostError:
+            continue
+        if stated not in (None, settings[path.parent.name]):
+            found.append(path)
+    return found
+
+
+def _settings_of_a_row(folder: Path) -> str | None:
+    for path in measurements(folder, OPERATORS):
+        for [text] in _texts(path, schemas.OPERATOR, ["conditions_json"]):
+            return json.dumps(json.loads(text)["target"], sort_keys=True) if text else None
+    return None
 
 
 def extracted_otherwise(paths: Iterable[Path], definitions: Mapping[str, str]) -> list[Path]:

@@ -30,6 +30,7 @@ _RULES = {
     "device_name": PRINTABLE,
     "device_uuid_hash": optional(_SAFE),
     "lock_key": optional(_SAFE),
+    "settings_json": optional(PRINTABLE),
     "quiet_s": optional(number(0, 1, above=True)),
     "overhead": optional(list_of(list_like(_OVERHEAD_S, _OVERHEAD_S, _OVERHEAD_S, BOOLEAN))),
     "last_level_cache_bytes": optional(whole_number(0)),
@@ -42,7 +43,8 @@ _RULES = {
     "cudnn_version": optional(PRINTABLE),
     "torch_version": optional(PRINTABLE),
 }
-ENVIRONMENT = tuple(name for name in _RULES if name not in ("lock_key", "quiet_s", "overhead"))
+_OF_OPCOST = ("lock_key", "settings_json", "quiet_s", "overhead")
+ENVIRONMENT = tuple(name for name in _RULES if name not in _OF_OPCOST)
 """The keys of the environment; rows have columns of the same names."""
 
 
@@ -61,7 +63,8 @@ class DeviceFile:
     """A target's device. Keys that an older opcost did not write are None.
 
     `device_uuid_hash`, `lock_key` and `machine_id_hash` are None if any device of a kind may be
-    used. `quiet_s`, the baseline, and `overhead` are None on a GPU.
+    used. `quiet_s`, the baseline, and `overhead` are None on a GPU. `settings_json` holds the
+    target's settings that the file was made with.
     """
 
     device: str
@@ -79,6 +82,7 @@ class DeviceFile:
     cuda_version: str | None = None
     cudnn_version: str | None = None
     torch_version: str | None = None
+    settings_json: str | None = None
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], source: object, remedy: str) -> Self:

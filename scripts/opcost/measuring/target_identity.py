@@ -44,7 +44,7 @@ def identify_target(target: Target, output: Path) -> None:
             )
     if target.any_of_kind:
         found = _of_a_kind(found)
-    write_device(output, found)
+    write_device(output, replace(found, settings_json=target.to_json()))
 
 
 def _refuse_more_threads_than_cores(target: Target) -> None:
@@ -69,7 +69,7 @@ def measure_overhead_again(settings: Target, target: str, device_file: Path, out
             lambda: expected_device(settings, target, device_file)[1].baseline_s, _TIMEOUT_S
         )
         found = _with_overhead(known, settings, baseline_s)
-    write_device(output, found)
+    write_device(output, replace(found, settings_json=settings.to_json()))
     announce(overhead_line(target, overhead_columns(found.overhead or ())))
 
 

@@ -101,7 +101,8 @@ def settings_of(conditions_json: str) -> dict[str, Any]:
 
 def host_sets_pace(row: Row) -> bool:
     """Whether call overhead adds to the time on the row's target; False if unknown."""
-    return kinds.host_sets_pace(_settings(row["conditions_json"]).get("target.device"))
+    requested = _settings(row["conditions_json"]).get("target.device")
+    return kinds.host_sets_pace(row["device"] if requested == "auto" else requested)
 
 
 def conditions_id(row: Row) -> str | None:
