@@ -9,7 +9,9 @@ from opcost.costs.estimate import ModelEstimate
 from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
 from opcost.costs.terms import terms_of
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import comparability
+from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 
 CONDITIONS = dict.fromkeys(comparability.COLUMNS) | {
@@ -240,6 +242,32 @@ def test_a_sum_that_is_not_the_answer_is_null_with_the_reason(compare, arguments
     mixed = "different conditions" in reason
     assert (comparison["partial_time_s"] is None) == mixed
     assert ("opcost set-aside local" in comparison["time_reason"]) == mixed
+
+
+@pytest.mark.parametrize("factory", ["torch.nn:Identity", "torch.nn:Flatten"])
+def test_a_model_without_kernels_has_no_sum_and_keeps_no_other_model_from_theirs(
+    tiny_tuples, tmp_path, factory
+):
+    definition = ModelDefinition("views", (InputSpec((2, 3, 4)),), factory=factory)
+    models = [extract_model_tuples(definition), tiny_tuples[1]]
+    manifest = collect(models, None)
+    rows = [
+        row(**OVERHEAD, core_cache_bytes=0, tuple_id=tuple_id)
+        for tuple_id, entry in manifest.items()
+        if entry["excluded"] is None
+    ]
+    wholes = [row(5e-3, 100.0) | {"model": model.model} for model in models]
+    [views, cnn], shares, _ = compare_study(models, rows, wholes, manifest)
+    nothing = ("estimate_time_s", "estimate_energy_j", "time_relative_error", "overhead_time_s")
+    assert [views[name] for name in nothing] == [None] * 4
+    assert views["time_reason"].startswith("the model launches no kernel")
+    assert views["energy_reason"] == views["time_reason"]
+    assert views["reference_time_s"] == 5e-3
+    assert cnn["time_relative_error"] is not None
+    summary = summarise([views, cnn], shares)
+    assert "No time for views: the model launches no kernel" in summary
+    assert "views: no kernels" in summary
+    draw(tmp_path / "cost.svg", [views, cnn], shares)
 
 
 def test_what_is_missing_is_stated(compare):

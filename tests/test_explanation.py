@@ -153,6 +153,15 @@ def test_people_read_times_with_intervals_and_where_they_go(cnn, tmp_path):
     assert "To measure" not in answer.output
 
 
+def test_a_model_without_kernels_has_no_cost_and_the_reason(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn])
+    answer = run("torch.nn:Flatten", "--input", "2x3x4", "--database", path)
+    assert answer.exit_code == INCOMPLETE
+    assert re.search(r"local +- +- +- +- +- +0/0", answer.output)
+    assert "No time: the model launches no kernel" in answer.output
+    assert "To measure" not in answer.output
+
+
 def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn], without=["relu"])
     answer = run(CNN, "--database", path)

@@ -77,6 +77,8 @@ def _target(explanation: Explanation, top: int, depth: int | None) -> str:
     name = f"{explanation.target} ({explanation.conditions_id})"
     lines = [f"Target {name if explanation.conditions_id else explanation.target}, "]
     lines[0] += f"of {explanation.database}"
+    if not estimate.terms:
+        return "\n".join([*lines, f"  No time: {estimate.time_reason}."])
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
     for note in caveats([explanation.compared]):

@@ -77,4 +77,4 @@ def _costliest(model: str, shares: Sequence[Row]) -> str:
         f"({counted(row['calls'], 'call')})"
         for row in known[:_COSTLIEST]
     ]
-    return ", ".join(parts) or "not measured"
+    return ", ".join(parts) or ("not measured" if rows else "no kernels")

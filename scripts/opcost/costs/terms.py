@@ -38,7 +38,12 @@ def terms_of(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) ->
 
 
 def why_incomplete(terms: Sequence[Term]) -> str | None:
-    """Why the sum is incomplete, or None if every tuple is measured."""
+    """Why there is no complete sum, or None if every tuple is measured."""
+    if not terms:
+        return (
+            "the model launches no kernel: its time is that of calls alone, and a target's call "
+            "overhead is stored in the rows of operators"
+        )
     missing = [term for term in terms if not term.measured]
     if not missing:
         return None
