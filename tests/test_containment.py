@@ -4,6 +4,7 @@ import json
 import os
 import textwrap
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from opcost.measuring.supervision import check_inputs_fit
 from opcost.memory import resident_bytes
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.process_state import ProcessState
+from opcost.models.source import source_digest
 from opcost.study import ExtractionSettings
 from opcost.tuples.calls import model_calls
 from opcost.tuples.containment import tuples_of
@@ -109,6 +111,66 @@ def test_a_module_that_cannot_be_imported_is_reported_with_its_line(
         tuples_of(definition, tmp_path, LIMITS)
     assert message in str(caught.value)
     assert line(definition, 3) in str(caught.value)
+
+
+@pytest.mark.parametrize("edited", ["def build(): return 1", "def build(:", None])
+def test_a_factory_whose_file_changed_since_the_run_began_leaves_no_row(
+    model, measured, tmp_path, edited
+):
+    definition = model("pass")
+    digest = source_digest(definition.factory, tmp_path)
+    definition = replace(definition, source_digest=digest)
+    assert tuples_of(definition, tmp_path, LIMITS).calls
+    [file] = tmp_path.glob("model_*.py")
+    if edited is None:
+        file.unlink()
+    else:
+        file.write_text(edited)
+    for use in (measured, lambda definition: tuples_of(definition, tmp_path, LIMITS)):
+        with pytest.raises(OpcostError, match="has changed since the run began"):
+            use(definition)
+
+
+def test_a_comment_in_the_file_of_a_factory_changes_nothing(model, tmp_path):
+    definition = model("pass")
+    digest = source_digest(definition.factory, tmp_path)
+    [file] = tmp_path.glob("model_*.py")
+    file.write_text(file.read_text() + "# the end")
+    assert tuples_of(replace(definition, source_digest=digest), tmp_path, LIMITS).calls
+
+
+@pytest.mark.parametrize("name", ["statistics", "opcost", "sys"])
+def test_a_file_with_the_name_of_another_module_is_named(tmp_path, name):
+    (tmp_path / f"{name}.py").write_text("from torch.nn import ReLU as build")
+    definition = ModelDefinition("mine", (InputSpec((2,)),), factory=f"{name}:build")
+    with pytest.raises(
+        OpcostError, match=rf"another module is named '{name}' \(.*rename"
+    ) as caught:
+        tuples_of(definition, tmp_path, LIMITS)
+    assert f"instead of {tmp_path / name}.py" in str(caught.value)
+
+
+def test_a_missing_factory_is_reported_with_the_file_that_was_imported():
+    definition = ModelDefinition("mine", (InputSpec((2,)),), factory="statistics:build")
+    with pytest.raises(
+        OpcostError, match=r"module 'statistics' \(.*statistics.py\) has no callable"
+    ):
+        tuples_of(definition, None, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return nn.LazyLinear(4)", "it has lazy parameters: use modules with sizes"),
+        ("return torch.jit.script(nn.Linear(4, 4))", "return the module that was scripted"),
+        ("m = nn.Linear(4, 4); m.eval = lambda: 1 / 0; return m", "division by zero"),
+    ],
+)
+def test_a_module_that_cannot_be_prepared_is_no_bug_of_opcost(model, tmp_path, body, message):
+    with pytest.raises(OpcostError, match="cannot be prepared for inference") as caught:
+        tuples_of(model(body), tmp_path, LIMITS)
+    assert message in str(caught.value)
+    assert "bug" not in str(caught.value)
 
 
 def test_a_forward_that_exits_is_reported_with_its_line(model, tmp_path):

@@ -3,8 +3,6 @@
 Imports no torch: Snakemake reads the study each time it starts.
 """
 
-import ast
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -15,6 +13,7 @@ from opcost.configuration import checked, read_schema
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.source import source_digest
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import RESERVED, target_folder
 
@@ -231,18 +230,5 @@ def load_model(name: str, directory: Path) -> ModelDefinition:
         InputSpec(tuple(spec["shape"]), spec.get("dtype"), spec.get("high"))
         for spec in document.pop("inputs")
     )
-    digest = _source_digest(document.get("factory"), directory)
+    digest = source_digest(document.get("factory"), directory)
     return ModelDefinition(name=name, inputs=inputs, source_digest=digest, **document)
-
-
-def _source_digest(factory: str | None, directory: Path) -> str | None:
-    if factory is None:
-        return None
-    source = directory / (factory.partition(":")[0].replace(".", "/") + ".py")
-    if not source.is_file():
-        return None
-    try:
-        tree = ast.parse(source.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise OpcostError(f"{source} is not valid Python; repair it: {error}") from error
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]

@@ -14,6 +14,7 @@ from opcost.measuring.station import Station
 from opcost.measuring.subjects import Subject
 from opcost.measuring.trial import Trial, run_trial
 from opcost.models import construction
+from opcost.models.source import ChangedSource
 from opcost.models.user_code import location, message, user_code
 from opcost.rows.quantities import ENERGY, POWER
 from opcost.tuples.replay import UnsupportedOperator
@@ -22,12 +23,17 @@ from opcost.tuples.replay import UnsupportedOperator
 def measure(
     subject: Subject, station: Station, checkpoint: Checkpoint | None = None
 ) -> dict[str, Any]:
-    """The row of one subject; a failure is a row, too."""
+    """The row of one subject; a failure is a row, too.
+
+    Raises ChangedSource if a model is no longer the one that its row would describe.
+    """
     row = {**subject.columns(), **station.columns()}
     with station.device.within_free_memory():
         try:
             with construction.inference_conditions(), user_code():
                 return _measured(subject, station, row, checkpoint)
+        except ChangedSource:
+            raise
         except Exception as error:
             where = "" if isinstance(error, OpcostError) else location(error)
             text = f"{type(error).__name__}: {message(error)}{where}"

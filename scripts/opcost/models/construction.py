@@ -1,10 +1,8 @@
 """From a model definition to a module and example inputs."""
 
 import functools
-import importlib
 import inspect
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -13,10 +11,12 @@ from unittest import mock
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from opcost.errors import OpcostError, closest
 from opcost.memory import gib
 from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.factory import import_factory
 from opcost.models.user_code import reason, user_code
 
 _LARGEST_TENSOR_BYTES = 2**63
@@ -43,6 +43,24 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
         raise OpcostError(
             f"model {definition.name}: {definition.factory} returned a {type(module).__name__}; "
             "it must return an nn.Module"
+        )
+    try:
+        with user_code():
+            return _prepared(module, definition)
+    except Exception as error:
+        raise OpcostError(
+            f"model {definition.name}: the {type(module).__name__} that {definition.factory} "
+            f"returned cannot be prepared for inference: {reason(error)}"
+        ) from error
+
+
+def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise OpcostError("TorchScript is not supported: return the module that was scripted")
+    if any(is_lazy(tensor) for tensor in [*module.parameters(), *module.buffers()]):
+        raise OpcostError(
+            "it has lazy parameters: use modules with sizes, such as nn.Linear instead of "
+            "nn.LazyLinear, or run it once in the factory"
         )
     module = module.eval().requires_grad_(False).to(getattr(torch, definition.dtype))
     if definition.memory_format == "channels_last":
@@ -162,7 +180,7 @@ def _weights_left_out() -> Iterator[None]:
 def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple[Any, dict]:
     arguments = dict(definition.arguments or {})
     if definition.factory is not None:
-        return _factory(definition, search_path), arguments
+        return import_factory(definition, search_path), arguments
     name = str(definition.model)
     import torchvision.models  # importing takes seconds, and a factory may not need it
 
@@ -184,32 +202,3 @@ def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple
         if argument in inspect.signature(constructor).parameters:
             arguments.setdefault(argument, None)
     return constructor, arguments
-
-
-def _factory(definition: ModelDefinition, search_path: Path | None) -> Any:
-    module_name, _, attribute = str(definition.factory).partition(":")
-    if search_path is not None and str(search_path.resolve()) not in sys.path:
-        sys.path.insert(0, str(search_path.resolve()))
-    try:
-        with user_code():
-            module = importlib.import_module(module_name)
-    except Exception as error:
-        where = f" ({search_path})" if search_path else ""
-        remedy = f". Put its file beside the model config{where} or install it"
-        if module_name.endswith(".py"):
-            remedy = (
-                f". Name the module, not its file: {module_name.removesuffix('.py')}:{attribute}"
-            )
-        raise OpcostError(
-            f"model {definition.name}: cannot import {module_name!r} for factory "
-            f"{definition.factory!r}: {reason(error)}"
-            f"{remedy if isinstance(error, ImportError) else ''}"
-        ) from error
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        callables = [name for name, value in vars(module).items() if callable(value)]
-        raise OpcostError(
-            f"model {definition.name}: module {module_name!r} has no callable {attribute!r}. "
-            f"{closest(attribute, callables)}"
-        )
-    return factory

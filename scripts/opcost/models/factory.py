@@ -1,0 +1,62 @@
+"""Import the factory of a model definition."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from opcost.errors import OpcostError, closest
+from opcost.models.definition import ModelDefinition
+from opcost.models.source import find_source, unchanged_source
+from opcost.models.user_code import reason, user_code
+
+
+def import_factory(definition: ModelDefinition, search_path: Path | None) -> Any:
+    """The callable that a definition names; its module is first searched in `search_path`.
+
+    Raises OpcostError, and ChangedSource if its file is not the one that the definition describes.
+    """
+    module_name, _, attribute = str(definition.factory).partition(":")
+    with unchanged_source(definition, search_path):
+        module = _imported(definition, module_name, search_path)
+    source = find_source(definition.factory, search_path)
+    file = getattr(module, "__file__", None)
+    taken = file or "part of Python itself"
+    if source is not None and (file is None or os.path.realpath(file) != os.path.realpath(source)):
+        raise OpcostError(
+            f"model {definition.name}: another module is named {module_name!r} ({taken}) and is "
+            f"imported instead of {source}: rename this file, also in `factory`"
+        )
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        callables = [name for name, value in vars(module).items() if callable(value)]
+        raise OpcostError(
+            f"model {definition.name}: module {module_name!r} ({taken}) has no "
+            f"callable {attribute!r}. {closest(attribute, callables)}"
+        )
+    return factory
+
+
+def _imported(
+    definition: ModelDefinition, module_name: str, search_path: Path | None
+) -> ModuleType:
+    if search_path is not None and str(search_path.resolve()) not in sys.path:
+        sys.path.insert(0, str(search_path.resolve()))
+    try:
+        with user_code():
+            return importlib.import_module(module_name)
+    except Exception as error:
+        where = f" ({search_path})" if search_path else ""
+        remedy = f". Put its file beside the model config{where} or install it"
+        if module_name.endswith(".py"):
+            attribute = str(definition.factory).partition(":")[2]
+            remedy = (
+                f". Name the module, not its file: {module_name.removesuffix('.py')}:{attribute}"
+            )
+        raise OpcostError(
+            f"model {definition.name}: cannot import {module_name!r} for factory "
+            f"{definition.factory!r}: {reason(error)}"
+            f"{remedy if isinstance(error, ImportError) else ''}"
+        ) from error

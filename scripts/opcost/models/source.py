@@ -1,0 +1,63 @@
+"""The file of a factory beside its model config, and whether it is still the same.
+
+Imports little: Snakemake reads the study each time it starts.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opcost.errors import OpcostError
+from opcost.models.definition import ModelDefinition
+
+
+class ChangedSource(OpcostError):
+    """The file of a factory is no longer the one that its definition describes.
+
+    Ends a job: a row or an extraction would state another model than the one that it describes.
+    """
+
+
+def find_source(factory: str | None, directory: Path | None) -> Path | None:
+    """The file of a factory in `directory`, or None if it is elsewhere."""
+    if factory is None or directory is None:
+        return None
+    source = directory / (factory.partition(":")[0].replace(".", "/") + ".py")
+    return source if source.is_file() else None
+
+
+def source_digest(factory: str | None, directory: Path) -> str | None:
+    """A digest of the code of a factory in `directory`, or None if it is elsewhere."""
+    source = find_source(factory, directory)
+    if source is None:
+        return None
+    try:
+        tree = ast.parse(source.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise OpcostError(f"{source} is not valid Python; repair it: {error}") from error
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+@contextmanager
+def unchanged_source(definition: ModelDefinition, directory: Path | None) -> Iterator[None]:
+    """Raises ChangedSource if the file is not that of the definition before and after the block."""
+    _check_source(definition, directory)
+    yield
+    _check_source(definition, directory)
+
+
+def _check_source(definition: ModelDefinition, directory: Path | None) -> None:
+    if definition.source_digest is None or directory is None:
+        return
+    try:
+        found = source_digest(definition.factory, directory)
+    except (OpcostError, OSError):  # it is being edited, or was deleted
+        found = None
+    if found != definition.source_digest:
+        raise ChangedSource(
+            f"model {definition.name}: the file of its factory {definition.factory!r} in "
+            f"{directory} has changed since the run began. Run again, to extract and measure the "
+            "model as it is now"
+        )
