@@ -92,6 +92,23 @@ def test_calls_know_their_module():
     assert ("flatten", "", "ResNet") in places
 
 
+def test_an_operator_that_may_not_be_called_is_named_with_its_module_and_the_guide():
+    library = torch.library.Library("mylib", "DEF")
+    library.define("scale(Tensor x) -> Tensor")
+    library.impl("scale", lambda x: x * 2, "CompositeExplicitAutograd")
+
+    class Scale(nn.Module):
+        def forward(self, x):
+            return torch.ops.mylib.scale(x)
+
+    message = (
+        r"in '0' \(Scale\): mylib.scale.default: only operators of aten and torchvision can be "
+        r"replayed. To allow it, see docs/how_to/add_an_operator.md"
+    )
+    with pytest.raises(OpcostError, match=message):
+        extract_module_tuples(nn.Sequential(Scale()), [torch.ones(2)], "model")
+
+
 def test_a_module_used_twice_counts_twice():
     layer = nn.Linear(4, 4)
     assert counts(calls_of(nn.Sequential(layer, layer), (2, 4))) == {"linear": (2, 1)}

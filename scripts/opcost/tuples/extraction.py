@@ -16,6 +16,7 @@ from opcost.tuples.calls import ModelCalls, live_module_calls, model_calls
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import Call
+from opcost.tuples.replay import UnsupportedOperator
 from opcost.tuples.tuple_record import TupleRecord
 
 _MAX_WORK = 2**63
@@ -109,11 +110,20 @@ def _check_work(tuples: list[TupleRecord], calls: list[tuple[int, str, str]]) ->
 
 
 def tuple_record(call: Call, value_dependent: bool = False) -> TupleRecord:
-    """The tuple of a call, with its FLOPs and bytes."""
+    """The tuple of a call, with its FLOPs and bytes.
+
+    Raises UnsupportedOperator, which names the module, for an operator that may not be called.
+    """
     flops: int | None = 0
     moved = 0
     if call.launches_kernel:
-        moved = work.minimal_bytes(call.operator_tuple, call.outputs)
+        try:
+            moved = work.minimal_bytes(call.operator_tuple, call.outputs)
+        except UnsupportedOperator as error:
+            place = f"{call.module_path!r} ({call.module_class})" if call.module_path else "forward"
+            raise UnsupportedOperator(
+                f"in {place}: {error}. To allow it, see docs/how_to/add_an_operator.md"
+            ) from error
         try:
             flops = work.flops(call.operator_tuple)
         except Exception:  # an operator without a meta kernel: its FLOPs are unknown
