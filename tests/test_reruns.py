@@ -119,13 +119,18 @@ def test_only_settings_of_a_target_identify_its_device_again(done):
     assert done.started() == []
 
 
-def test_a_dry_run_of_another_study_takes_nothing_from_a_live_run(done):
+def test_other_settings_are_announced_and_a_dry_run_takes_nothing_from_a_live_run(done):
     edit(
         done.root / "tests/study/config.yaml",
         lambda config: config["measurement"].update(time_relative_ci=0.4),
     )
     notes = {path: path.read_bytes() for path in (done.root / "results/.made").iterdir()}
-    assert "benchmark_operator" in done.run("--dry-run", "--quiet", "host").stdout
+    dry = done.run("--dry-run")
+    assert "benchmark_operator" in dry.stdout
+    assert "6 measured operators of other settings: to be replaced." in dry.stderr
+    assert "2 measured models of other settings: to be replaced." in dry.stderr
+    planned = done.run("--", "plan").stdout
+    assert "8 rows of other settings would be replaced" in planned
     assert {path: path.read_bytes() for path in (done.root / "results/.made").iterdir()} == notes
 
 

@@ -23,9 +23,12 @@
 # After a failure, Snakemake deletes a rule's outputs, or the note is missing. A kill leaves
 # complete files (`opcost.files`) and no note.
 
+import sys
+
 from opcost import fingerprint
 from opcost.databases.measured import find_measured
 from opcost.results_folder import DATABASE, RESULTS, extraction, note
+from opcost.text import counted
 
 CODE = [
     fingerprint.content(path)
@@ -70,30 +73,42 @@ def forget_invalid_notes():
 known_as_current = set()
 
 
-def current(name, paths, outdated):
+def current(name, paths, outdated, kind=None):
     """The paths, inputs of a rule. Snakemake makes those again that are not of today's study.
 
-    `outdated` finds them; there are none while the rule's note is valid.
+    `outdated` finds them; there are none while the rule's note is valid. Those of a `kind` that
+    took time to measure are announced.
     """
     paths = list(paths)
     workflow.dag.forcefiles.update(str(note(each)) for each in INVALID)
     new = [Path(path) for path in paths if path not in known_as_current]
     if new and name in INVALID:
         known_as_current.update(paths)
-        workflow.dag.forcefiles.update(map(str, outdated([path for path in new if path.exists()])))
+        found = outdated([path for path in new if path.exists()])
+        workflow.dag.forcefiles.update(map(str, found))
+        if found and kind:
+            rows = counted(len(found), f"measured {kind}")
+            print(f"{rows} of other settings: to be replaced. {HOW_TO_KEEP}", file=sys.stderr)
     return paths
+
+
+HOW_TO_KEEP = "To keep such rows, run opcost set-aside TARGET before a run"
 
 
 def current_operators(paths):
     from opcost.databases.outdated import operators_measured_otherwise as outdated  # not each start
 
-    return current("database", paths, lambda paths: outdated(paths, CONDITIONS, DATABASE))
+    return current(
+        "database", paths, lambda paths: outdated(paths, CONDITIONS, DATABASE), "operator"
+    )
 
 
 def current_models(paths):
     from opcost.databases.outdated import models_measured_otherwise as outdated
 
-    return current("compare", paths, lambda paths: outdated(paths, CONDITIONS, DEFINITIONS))
+    return current(
+        "compare", paths, lambda paths: outdated(paths, CONDITIONS, DEFINITIONS), "model"
+    )
 
 
 def current_devices(paths):

@@ -1,6 +1,6 @@
 """The plan of a target, from the files of a study, and its text."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -15,12 +15,13 @@ from opcost.results_folder import (
     OPERATORS,
     REPLICATES,
     extraction,
+    measurement,
     measurements,
     target_folder,
 )
 from opcost.rows import records, schemas
 from opcost.study import Conditions, Study, Target
-from opcost.text import duration
+from opcost.text import counted, duration
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.tuple_record import TupleRecord
@@ -47,13 +48,14 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
     parts = []
     for target, conditions in study.conditions.items():
         planned = _plan(study, target, results, models, tuples)
-        new_models = len(models) - len(_measured_models(study, target, results, models))
+        measured = {row["model"] for row in _measured_models(study, target, results, models)}
+        new_models = [model.model for model in models if model.model not in measured]
         lines = [
             f"Target {target}",
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
             f"{len(planned.chosen)} to measure{_beyond(planned)}",
-            f"  models: {len(models)}, {len(models) - new_models} measured, "
-            f"{new_models} to measure",
+            f"  models: {len(models)}, {len(measured)} measured, {len(new_models)} to measure",
+            *_replaced(target, results, planned.chosen, new_models),
             _device_time(planned),
             *_environment(target_folder(target, results), conditions.target),
             *_budget(study.max_device_time_s, planned),
@@ -122,6 +124,21 @@ def _measured_models(
         ("model", "definition_json", "device_time_s"),
     )
     return [row for row in rows if definitions.get(row["model"]) == row["definition_json"]]
+
+
+def _replaced(
+    target: str, results: Path, tuple_ids: Iterable[str], models: Iterable[str]
+) -> list[str]:
+    """What is measured again under other settings, or as another model."""
+    folder = target_folder(target, results)
+    named = [(OPERATORS, name) for name in tuple_ids] + [(MODELS, name) for name in models]
+    number = sum(measurement(folder, kind, name).exists() for kind, name in named)
+    if not number:
+        return []
+    return [
+        f"  {counted(number, 'row')} of other settings would be replaced; to keep them, first run: "
+        f"opcost set-aside {target}"
+    ]
 
 
 def _beyond(planned: Plan) -> str:
