@@ -2,9 +2,12 @@
 
 import json
 import os
+import sys
 import textwrap
 import time
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,11 +22,18 @@ from opcost.models.process_state import ProcessState
 from opcost.models.source import source_digest
 from opcost.study import ExtractionSettings
 from opcost.tuples.calls import model_calls
-from opcost.tuples.containment import tuples_of
+from opcost.tuples.containment import extract_contained, tuples_of
 from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.model_tuples import write_model_tuples
+from torch.utils.flop_counter import FlopCounterMode
 
 from tests.stations import station_of
 from tests.test_isolation import alive, wait_for
+
+
+def ignore(*_):
+    """A trace function."""
+
 
 LIMITS = ExtractionSettings(timeout_s=60)
 
@@ -243,6 +253,10 @@ def test_settings_travel_to_jobs_as_text():
             "float32 precision of CUDA matmul",
         ),
         (lambda: setattr(torch.backends.mkldnn, "enabled", False), "oneDNN"),
+        (lambda: os.chdir("/"), "the working directory from"),
+        (lambda: sys.settrace(ignore), "Python's trace function from None to ignore"),
+        (lambda: sys.setprofile(ignore), "Python's profile function from None to ignore"),
+        (lambda: torch.profiler.profile().start(), "PyTorch's profiler"),
         (lambda: setattr(torch.backends.cudnn, "benchmark", True), "cudnn.benchmark"),
         pytest.param(
             lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
@@ -251,7 +265,10 @@ def test_settings_travel_to_jobs_as_text():
         ),
     ],
 )
-def test_a_changed_setting_of_the_process_is_named_and_set_back(change, said):
+def test_a_changed_setting_of_the_process_is_named_and_set_back(
+    change, said, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     state = ProcessState()
     change()
     assert any(said in text for text in state.restore("mine"))
@@ -264,6 +281,7 @@ def test_a_changed_setting_of_the_process_is_named_and_set_back(change, said):
         lambda: torch.set_default_dtype(torch.float64),
         lambda: torch.set_default_device("meta"),
         lambda: torch.set_autocast_enabled("cpu", True),
+        lambda: FlopCounterMode(display=False).__enter__(),
     ],
 )
 def test_a_setting_that_decides_the_operators_is_an_error(change):
@@ -272,6 +290,43 @@ def test_a_setting_that_decides_the_operators_is_an_error(change):
     with pytest.raises(OpcostError, match=r"model mine: its code changed .* from .* to "):
         state.restore("mine")
     assert state.restore("mine") == []
+
+
+def test_a_forward_that_leaves_a_dispatch_mode_active_is_refused(model, tmp_path):
+    body = """
+    from torch.utils.flop_counter import FlopCounterMode
+    class Counting(nn.Linear):
+        def forward(self, x):
+            FlopCounterMode(display=False).__enter__()
+            return super().forward(x)
+    return Counting(4, 4)
+    """
+    with pytest.raises(OpcostError, match="changed the active TorchDispatchModes from"):
+        tuples_of(model(body), tmp_path, LIMITS)
+
+
+def test_a_factory_that_changes_the_working_directory_leaves_files_where_they_belong(
+    model, measured, tmp_path
+):
+    finish = partial(write_model_tuples, Path("tuples.pkl"))
+    extract_contained(model("os.chdir('/')"), tmp_path, LIMITS, finish)
+    assert (tmp_path / "tuples.pkl").is_file()
+    row = measured(model("os.chdir('/')"))
+    assert row["flags"].count("state_changed") == 1
+    assert Path.cwd() == tmp_path
+
+
+def test_a_forward_on_real_tensors_may_change_the_working_directory(model, tmp_path):
+    body = """
+    class Moving(nn.Linear):
+        def forward(self, x):
+            os.chdir("/")
+            return super().forward(x) if x.sum() > 0 else x.relu()
+    return Moving(4, 4)
+    """
+    definition = model(body)
+    digest = source_digest(definition.factory, tmp_path)
+    assert tuples_of(replace(definition, source_digest=digest), Path("."), LIMITS).calls
 
 
 def test_another_default_type_is_refused_at_extraction(model, tmp_path):

@@ -31,6 +31,7 @@ HeldSeconds = Callable[[], float]
 def subject_job(subject: Subject, files: TargetFiles, replicate: int, output: Path) -> None:
     """Measure a subject on a target for the `replicate`-th time, from 0 on, and write its row."""
     checkpoint = Checkpoint()
+    output = output.absolute()  # a model's code may change the working directory
 
     def measure(held_s: HeldSeconds) -> None:
         from opcost.measuring import benchmark

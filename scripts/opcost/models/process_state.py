@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.backends import cuda, cudnn, mkldnn
+from torch.utils import _python_dispatch as dispatch
 
 from opcost.errors import OpcostError
 
@@ -45,6 +46,22 @@ def _flushes_subnormals() -> bool:
     return sys.float_info.min / 4 == 0.0
 
 
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "one that was deleted"
+
+
+def _dispatch_modes() -> list[str]:
+    return [type(mode).__name__ for mode in dispatch._get_current_dispatch_mode_stack()]
+
+
+def _leave_dispatch_modes(outer: list[str]) -> None:
+    for mode in reversed(dispatch._get_current_dispatch_mode_stack()[len(outer) :]):
+        mode.__exit__(None, None, None)
+
+
 def _use_deterministic(mode: int) -> None:
     torch.set_deterministic_debug_mode(mode)
 
@@ -60,6 +77,7 @@ _DECIDE_CALLS: Mapping[str, _Setting] = {
     "autocast on CUDA": _Setting(
         lambda: torch.is_autocast_enabled("cuda"), lambda on: torch.set_autocast_enabled("cuda", on)
     ),
+    "the active TorchDispatchModes": _Setting(_dispatch_modes, _leave_dispatch_modes),
 }
 """Settings that determine which operators a model executes."""
 
@@ -93,8 +111,14 @@ _DECIDE_COST: Mapping[str, _Setting] = {
     ),
     "attention by matrix products": _Setting(cuda.math_sdp_enabled, cuda.enable_math_sdp),
     "attention of cuDNN": _Setting(cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
+    "Python's trace function": _Setting(sys.gettrace, sys.settrace),
+    "Python's profile function": _Setting(sys.getprofile, sys.setprofile),
+    "PyTorch's profiler": _Setting(
+        torch.autograd._profiler_enabled, lambda _: torch.autograd._disable_profiler()
+    ),
+    "the working directory": _Setting(_working_directory, os.chdir),
 }
-"""Settings that affect the time of operators."""
+"""Settings that affect the time of operators, and where files go."""
 
 
 class ProcessState:
@@ -130,8 +154,13 @@ class ProcessState:
         for name, setting in _settings().items():
             before, now = self._values[name], setting.read()
             if now != before:
-                found[name] = f"changed {name} from {before} to {now}"
+                found[name] = f"changed {name} from {_shown(before)} to {_shown(now)}"
         return found
+
+
+def _shown(value: Any) -> str:
+    """A value; a function by its name."""
+    return str(getattr(value, "__qualname__", value))
 
 
 def _settings() -> dict[str, _Setting]:

@@ -73,6 +73,7 @@ def model_calls(definition: ModelDefinition, search_path: Path | None = None) ->
         try:
             found = _fake_calls(module, definition)
         except SizesDependOnValues:
+            state.reset()
             found = _real_calls(definition, search_path, needed)
         state.restore(definition.name)
         check_threads(threads, definition.name)
@@ -145,7 +146,9 @@ def _record(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
         recorder = Recorder(where, module)
         try:
             with inference_conditions(), _errors_said_once(), recorder, user_code():
+                state = ProcessState()
                 module(*inputs)
+                state.restore(name)  # a mode that it left active would end instead of the recorder
         except OpcostError:
             raise
         except Exception as error:

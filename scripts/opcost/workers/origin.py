@@ -1,5 +1,6 @@
 """Find the line of user code in a traceback: the last one outside Python, PyTorch and opcost."""
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -51,7 +52,7 @@ def _first_own(frames: Iterable[tuple[str, int]]) -> str | None:
 
 def _text(file: str, line: int) -> str:
     path = Path(file)
-    if path.is_relative_to(Path.cwd()):
+    with contextlib.suppress(FileNotFoundError, ValueError):  # no such folder any more, or another
         path = path.relative_to(Path.cwd())
     return f"{path}:{line}"
 
