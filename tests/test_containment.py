@@ -205,6 +205,45 @@ def test_a_thread_that_waits_may_stay(model, tmp_path):
     assert tuples_of(definition, tmp_path, LIMITS).calls
 
 
+@pytest.mark.parametrize(
+    ("before", "pool"),
+    [
+        ("from concurrent.futures import ThreadPoolExecutor as Pool", "Pool(1)"),
+        ("from multiprocessing.pool import ThreadPool as Pool", "Pool(1)"),
+        ("from multiprocessing.pool import ThreadPool as Pool", "POOL"),
+    ],
+)
+@pytest.mark.parametrize("condition", ["True", "x.sum() < 1e9"])
+def test_a_forward_that_executes_operators_in_other_threads_is_refused(
+    model, tmp_path, before, pool, condition
+):
+    body = f"""
+    POOL = {pool.replace("POOL", "Pool(1)")}
+    class Parallel(nn.Module):
+        def forward(self, x):
+            return [*{pool}.map(torch.relu, [x])][0] if {condition} else x
+    return Parallel()
+    """
+    with pytest.raises(OpcostError, match=r"executes operators in other threads \(aten.relu"):
+        tuples_of(model(body, before), tmp_path, LIMITS)
+
+
+def test_threads_without_operators_may_start_in_forward_and_others_in_the_factory(model, tmp_path):
+    body = """
+    class Waiting(nn.Module):
+        def forward(self, x):
+            thread = threading.Thread(target=time.sleep, args=[0.01])
+            thread.start()
+            thread.join()
+            return x.relu()
+    first = threading.Thread(target=torch.ones, args=[4])
+    first.start()
+    first.join()
+    return Waiting()
+    """
+    assert len(tuples_of(model(body), tmp_path, LIMITS).calls) == 1
+
+
 def test_what_a_hanging_factory_started_ends_with_it(model, tmp_path):
     definition = model(
         """

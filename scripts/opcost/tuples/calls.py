@@ -35,6 +35,7 @@ from opcost.models.user_code import check_threads, location, message, user_code
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.recorder import Call, Recorder, module_path
 from opcost.tuples.replay import tensors_in_tree
+from opcost.tuples.threads import operators_of_threads, threads_noticed
 
 
 class SizesDependOnValues(OpcostError):
@@ -56,6 +57,7 @@ class ModelCalls:
     calls_vary: bool = False
 
 
+@threads_noticed()
 def model_calls(definition: ModelDefinition, search_path: Path | None = None) -> ModelCalls:
     """Run a model on fake tensors, or on real ones if necessary, and record its calls.
 
@@ -142,7 +144,7 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
 
 def _record(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    with module_path(module) as where:
+    with module_path(module) as where, operators_of_threads() as elsewhere:
         recorder = Recorder(where, module)
         try:
             with inference_conditions(), _errors_said_once(), recorder, user_code():
@@ -153,6 +155,11 @@ def _record(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
             raise
         except Exception as error:
             raise _why_not(error, name, tensors_in_tree(inputs), where()) from error
+    if elsewhere:
+        raise OpcostError(
+            f"model {name}: its forward executes operators in other threads ({elsewhere[0]}), "
+            "which opcost cannot record: execute them in the thread that calls forward"
+        )
     return ModelCalls(tuple(recorder.calls), parameters)
 
 

@@ -1,0 +1,58 @@
+"""Notice operators that a model executes in other threads: a recorder sees only its own thread."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_recorded: list[list[str]] = []
+"""The operators of other threads, for each recording in progress."""
+
+
+class _Notice(TorchDispatchMode):
+    """Adds the names of operators to the recording in progress, if any."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        for names in _recorded:
+            names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def threads_noticed() -> Iterator[None]:
+    """Notice the operators of threads that start in this block."""
+    start = threading.Thread.start
+
+    def start_noticed(thread: threading.Thread) -> None:
+        run = thread.run
+
+        def run_noticed() -> None:
+            with _Notice():
+                run()
+
+        thread.run = run_noticed  # type: ignore[method-assign]
+        start(thread)
+
+    with mock.patch.object(threading.Thread, "start", start_noticed):
+        yield
+
+
+@contextmanager
+def operators_of_threads() -> Iterator[list[str]]:
+    """Yields a list of the operators that noticed threads execute during this block."""
+    names: list[str] = []
+    _recorded.append(names)
+    try:
+        with threads_noticed():
+            yield names
+    finally:
+        _recorded.remove(names)
