@@ -16,6 +16,7 @@ from opcost.errors import OpcostError
 from opcost.results_folder import OPERATORS, measurements, target_of
 from opcost.rows import records, schemas
 from opcost.tuples.model_tuples import read_model_tuples
+from opcost.tuples.tuple_record import OlderVersion
 
 
 def operators_measured_otherwise(
@@ -76,11 +77,13 @@ def _settings_of_a_row(folder: Path) -> str | None:
 
 
 def extracted_otherwise(paths: Iterable[Path], definitions: Mapping[str, str]) -> list[Path]:
-    """The files of extracted models whose definition is not the current one."""
+    """The files of extracted models that are of an older opcost, or of another definition."""
     found = []
     for path in paths:
         try:
             definition = read_model_tuples(path).definition
+        except OlderVersion:
+            definition = None
         except OpcostError:
             continue
         if definition is None or definition.to_json() != definitions[path.stem]:
