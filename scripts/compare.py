@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcost.arrow import skip_pandas_import
-from opcost.costs.comparison import compare_study
+from opcost.costs.comparison import check_definitions, compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
@@ -34,6 +34,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         for path in map(Path, [*files.models, *files.models_again])
         for row in records.read(path, schemas.MODEL).to_pylist()
     ]
+    check_definitions(models, wholes)
     comparison, shares, modules = compare_study(models, operators.to_pylist(), wholes, manifest)
     records.write_with_csv(Path(outputs.comparison), schemas.COMPARISON, comparison)
     records.write_with_csv(Path(outputs.shares), schemas.SHARES, shares)

@@ -1,14 +1,16 @@
 """The sum over operators is the sum, or it is null and says why."""
 
+import dataclasses
 import json
 import math
 
 import pytest
-from opcost.costs.comparison import compare_study
+from opcost.costs.comparison import check_definitions, compare_study
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
 from opcost.costs.terms import terms_of
+from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import comparability
 from opcost.tuples.extraction import extract_model_tuples
@@ -146,6 +148,15 @@ def test_a_whole_that_failed_once_is_known_by_the_other_measurement(compare):
     assert comparison["reference_time_s"] == pytest.approx(5e-3)
     assert comparison["reference_measurements"] == 1
     assert comparison["time_reason"] is None
+
+
+def test_a_whole_of_another_definition_than_the_operators_is_refused(tiny_tuples):
+    _, cnn = tiny_tuples
+    whole = row() | {"model": "tiny_cnn", "definition_json": cnn.definition.to_json()}
+    check_definitions([cnn], [whole])
+    edited = dataclasses.replace(cnn.definition, source_digest="0" * 16).to_json()
+    with pytest.raises(OpcostError, match="model tiny_cnn was measured with another definition"):
+        check_definitions([cnn], [whole, whole | {"definition_json": edited}])
 
 
 def test_a_whole_that_was_measured_under_two_conditions_is_not_compared(compare):

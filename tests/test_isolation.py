@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,10 +20,11 @@ from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
 from opcost.measuring import station, target_identity
 from opcost.measuring.job import subject_job
-from opcost.measuring.subjects import OperatorSubject
+from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_files import TargetFiles
 from opcost.measuring.target_identity import identify_target, measure_overhead_again
 from opcost.memory import resident_bytes
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
 from opcost.rows.overhead_samples import read_samples
 from opcost.tuples import manifest
@@ -322,6 +324,27 @@ def test_another_device_than_the_study_began_with_is_refused(files, one_tuple, t
     assert "was measured in another environment" in message
     assert "device: Other before, " in message
     assert not (tmp_path / "row.parquet").exists()
+
+
+def test_a_model_that_is_no_longer_its_definition_fails_the_job(files, tmp_path, capfd):
+    (tmp_path / "edited_model.py").write_text("from torch.nn import ReLU as build")
+    definition = ModelDefinition(
+        "edited", (InputSpec((2,)),), factory="edited_model:build", source_digest="0" * 16
+    )
+    with pytest.raises(SystemExit):
+        subject_job(ModelSubject(definition, tmp_path), files, 0, tmp_path / "row.parquet")
+    assert "has changed since the run began" in capfd.readouterr().err
+    assert not (tmp_path / "row.parquet").exists()
+
+
+def test_the_row_of_a_model_that_moves_and_fails_is_where_it_belongs(files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "moving_model.py").write_text("import os\ndef build(): os.chdir('/'); 1 / 0")
+    definition = ModelDefinition("moving", (InputSpec((2,)),), factory="moving_model:build")
+    subject_job(ModelSubject(definition, tmp_path), files, 0, Path("row.parquet"))
+    [row] = records.read(tmp_path / "row.parquet", schemas.MODEL).to_pylist()
+    assert row["status"] == "error"
+    assert "division by zero" in row["error"]
 
 
 @pytest.fixture

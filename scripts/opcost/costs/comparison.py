@@ -8,6 +8,7 @@ from opcost import statistics
 from opcost.costs.estimate import ModelEstimate, measured_value
 from opcost.costs.shares import module_shares, operator_shares
 from opcost.costs.terms import Row, terms_of
+from opcost.errors import OpcostError
 from opcost.rows import comparability
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
@@ -56,6 +57,22 @@ def compare_study(
         )
         tables.modules.extend(keys | row for row in module_shares(model, estimate.addable))
     return tables
+
+
+def check_definitions(models: Sequence[ModelTuples], model_rows: Sequence[Row]) -> None:
+    """Raise OpcostError for a model that was measured with another definition than extracted with.
+
+    Jobs on a cluster read the study themselves, so a file may change between them.
+    """
+    extracted = {
+        model.model: model.definition.to_json() for model in models if model.definition is not None
+    }
+    for row in model_rows:
+        if row["definition_json"] not in (None, extracted.get(row["model"])):
+            raise OpcostError(
+                f"model {row['model']} was measured with another definition than it was extracted "
+                "with: its config or the file of its factory changed during the run. Run again"
+            )
 
 
 def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any]:
