@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+from opcost.fingerprint import content
+
 from tests.faults import rows
 from tests.faults.environment import measure_one
 from tests.faults.fault import BAD, BY_HAND, POOR, Found, fault
@@ -31,6 +33,10 @@ def from_file(study: Study) -> Found:
     }
     head, _, rest = path.read_text().partition("\n")
     path.write_text(f'{head}\n"{tuple_id}": {json.dumps(entry, sort_keys=True)},\n{rest}')
+    note = study.results / ".made/collect.json"
+    made = json.loads(note.read_text())
+    made["outputs"]["results/operator_tuples.json"] = content(path)  # else it is made again
+    note.write_text(json.dumps(made))
     output = f"results/local/operators/{tuple_id}.parquet"
     outcome = study.snakemake("--", output)
     if trace.exists():

@@ -101,7 +101,10 @@ def read_record(path: Path, tuple_id: str) -> TupleRecord:
     except UnicodeDecodeError as error:
         raise OpcostError(f"{path} is not UTF-8 text ({error}): {remedy}") from error
     if line is None:
-        raise OpcostError(f"{path} has no tuple {tuple_id}: {remedy}")
+        raise OpcostError(
+            f"{path} has no tuple {tuple_id}: no model of the study executes it. Add a model that "
+            "does, or name a tuple that the file lists"
+        )
     entry = parse_json(line.removeprefix(key).rstrip(",\n"), f"{path}: {tuple_id}", remedy)
     _check_entry(tuple_id, entry, path)
     return TupleRecord.from_document(entry, path, remedy)
