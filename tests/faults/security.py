@@ -19,6 +19,7 @@ UNTOUCHED = "refused; the victim's file is as it was"
 
 @fault("45.1", "a tuple of aten.from_file that creates a file", "unsupported; no file is created")
 def from_file(study: Study) -> Found:
+    study.snakemake()  # the tables are of this copy's files
     trace = study.root / "created"
     arguments = {"filename": str(trace), "shared": True, "size": 1000}
     described = {"arguments": arguments, "operator": "aten.from_file.default"}
