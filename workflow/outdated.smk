@@ -18,7 +18,7 @@
 #                              the file was made with other settings of the target; those of the
 #                              measurement are no reason, nor is the device: each measurement
 #                              compares it with device.json
-#   characterize_sensor        the file is missing: it describes hardware
+#   characterize_sensor        the target requests another device
 #
 # After a failure, Snakemake deletes a rule's outputs, or the note is missing. A kill leaves
 # complete files (`opcost.files`) and no note.

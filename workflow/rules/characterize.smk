@@ -3,8 +3,8 @@
 #   in:  results/{target}/device.json
 #   out: results/{target}/sensor.json   refresh, averaging, lag, noise of its readings; idle power
 #
-# Benchmarks read it. It describes hardware, so no setting of the study makes it again: delete it to
-# characterise once more, after a new driver for instance.
+# Benchmarks read it. It describes hardware, so only another device of the target makes it again:
+# delete it to characterise again, after a new driver for instance.
 
 
 rule characterize_sensor:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from opcost.databases.earlier import EarlierRows
 from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
-from opcost.results_folder import OPERATORS, measurements, target_of
+from opcost.results_folder import OPERATORS, measurements, sensor_file, target_of
 from opcost.rows import records, schemas
 from opcost.tuples.model_tuples import read_model_tuples
 from opcost.tuples.tuple_record import OlderVersion
@@ -56,16 +56,20 @@ def identified_otherwise(paths: Iterable[Path], settings: Mapping[str, str]) -> 
     """The files of devices and call overhead that were made with other settings of the target.
 
     `settings` are JSON, by target. A file from before files stated them is current, unless a row of
-    its target states others.
+    its target states others. The sensor's file is outdated if another device is requested.
     """
     found = []
     for path in paths:
+        folder = path.parent
         try:
-            stated = read_device(path).settings_json or _settings_of_a_row(path.parent)
+            stated = read_device(path).settings_json or _settings_of_a_row(folder)
         except OpcostError:
             continue
-        if stated not in (None, settings[path.parent.name]):
-            found.append(path)
+        if stated is None or stated == settings[folder.name]:
+            continue
+        found.append(path)
+        if json.loads(stated)["device"] != json.loads(settings[folder.name])["device"]:
+            found.append(sensor_file(folder))
     return found
 
 
