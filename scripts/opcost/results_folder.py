@@ -99,7 +99,7 @@ def measurement_in(folder: Path, series: str, name: str) -> Path:
 
 def measurement(folder: Path, kind: str, name: str, replicate: int = 0) -> Path:
     """The file of one measurement; `name` is a tuple id or a model."""
-    return measurement_folder(folder, kind, replicate) / f"{name}.parquet"
+    return measurement_in(folder, _FOLDERS[kind, replicate], name)
 
 
 def measurements(folder: Path, kind: str, replicate: int = 0) -> list[Path]:
