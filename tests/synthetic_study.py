@@ -143,7 +143,7 @@ class Measurements:
             "stop_reason": "converged",
             "flags": [],
             "repeats": 0,
-            "enqueue_time_s": time_s / 2,
+            "host_time_s": time_s / 2,
             **self._energy(target, time_s, busy),
         }
 

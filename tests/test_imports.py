@@ -12,12 +12,12 @@ from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.terms import Term
 from opcost.databases.database import read_database
 from opcost.databases.merging import merge
+from opcost.devices.kinds import protocol_version
 from opcost.errors import OpcostError
 from opcost.imports.importer import import_records
 from opcost.imports.operator_profiling import module_of
 from opcost.imports.published import Undetermined
 from opcost.rows import comparability, records, schemas
-from opcost.study import PROTOCOL_VERSION
 from opcost.tuples.calls import module_calls
 from torch import empty, nn
 
@@ -210,7 +210,7 @@ def test_imported_rows_are_never_added_up_with_measured_ones(imported):
     first, second, *_ = imported(LOG, device_name="X").values()
     measured = {
         **second,
-        "protocol_version": PROTOCOL_VERSION,
+        "protocol_version": protocol_version("cpu"),
         "conditions_json": '{"target": {"any_of_kind": true}}',
     }
     assert estimate(first, second).time.value == first["time_s"] + second["time_s"]

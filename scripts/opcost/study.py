@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from opcost.configuration import checked, read_schema
+from opcost.devices.kinds import protocol_version
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.source import source_digest
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import RESERVED, target_folder
-
-PROTOCOL_VERSION = 4
-"""Incremented when the same settings define a different measurement; all is then measured again."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class Conditions:
 
     target: Target
     measurement: MeasurementSettings
-    protocol_version: int = PROTOCOL_VERSION
+    protocol_version: int = protocol_version("cpu")
 
     def to_json(self) -> str:
         """The conditions as one line of JSON, the same for equal conditions.
@@ -168,7 +166,8 @@ def load_study(config: Mapping[str, Any]) -> Study:
         measured_again=document["measured_again"],
         environment_changes=document["environment_changes"],
         conditions={
-            name: Conditions(Target(**target), measurement) for name, target in targets.items()
+            name: Conditions(Target(**target), measurement, protocol_version(target["device"]))
+            for name, target in targets.items()
         },
         cluster_requests=requests,
     )

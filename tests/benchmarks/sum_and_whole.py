@@ -27,7 +27,7 @@ from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
 from opcost.measuring import workload
 from opcost.measuring.overhead import sample_overhead
-from opcost.measuring.timing import calibrate, measure_time, warm_up
+from opcost.measuring.timing import calibrate, measure_time, timer_of, warm_up
 from opcost.models import construction
 from opcost.rows.overhead_samples import overhead_columns
 from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
@@ -86,11 +86,11 @@ class OneBlock(CpuDevice):
 
 def seconds(iterated, device, watch, settings):
     """Seconds per iteration by opcost's protocol, and whether enough batches were undisturbed."""
-    iteration_s = calibrate(iterated, device, settings.batch_s)
-    iterations = max(1, round(settings.batch_s / iteration_s))
+    timer = timer_of(iterated, device)
+    iterations = calibrate(timer, settings.batch_s)
     warm_up(iterated, device, iterations, settings.warm_up_s)
     for _ in range(TRIES):
-        timing = measure_time(iterated, device, watch, iterations, settings)
+        timing = measure_time(timer, watch, iterations, settings)
         if not timing.counts_disturbed:
             break
     return timing.estimate.value, not timing.counts_disturbed

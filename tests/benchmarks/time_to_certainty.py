@@ -72,10 +72,10 @@ def by_opcost(operator_tuple, cache_state, device, watch):
     moved = minimal_bytes(operator_tuple, outputs)
     record = TupleRecord(operator_tuple, outputs, True, None, moved, parameters=("weight",))
     workload = operator_workload(record, device, cache_state, SETTINGS.seed)
-    iteration_s = timing.calibrate(workload, device, SETTINGS.batch_s)
-    iterations = max(1, round(SETTINGS.batch_s / iteration_s))
+    timer = timing.timer_of(workload, device)
+    iterations = timing.calibrate(timer, SETTINGS.batch_s)
     timing.warm_up(workload, device, iterations, SETTINGS.warm_up_s)
-    return timing.measure_time(workload, device, watch, iterations, SETTINGS).estimate
+    return timing.measure_time(timer, watch, iterations, SETTINGS).estimate
 
 
 def by_torch(operator_tuple, method, device):

@@ -16,7 +16,7 @@ from tests.fuzz.tally import Case
 
 FLOATS = (
     "time_s", "time_ci_low_s", "time_ci_high_s", "energy_j", "energy_ci_low_j", "energy_ci_high_j",
-    "power_w", "idle_power_w", "enqueue_time_s", "sentinel_time_s", "quiet_sentinel_time_s",
+    "power_w", "idle_power_w", "host_time_s", "sentinel_time_s", "quiet_sentinel_time_s",
     "sensor_refresh_s", "sensor_averaging_s", "sm_clock_mhz", "power_limit_w", "device_time_s",
     "temperature_end_c", "load_average", "utilisation",
 )  # fmt: skip

@@ -17,15 +17,20 @@ class OutOfMemory(Exception):
     """An allocation does not fit into the device's memory."""
 
 
+class NotCapturable(Exception):
+    """Work cannot be repeated without its host."""
+
+
 @dataclass(frozen=True)
 class BatchTime:
     """Seconds of one batch: the device's time, and the host's time to launch it.
 
-    Both are equal on a processor.
+    Both are equal on a processor. If the device `waited` for its host, its time contains the wait.
     """
 
     device_s: float
-    enqueue_s: float
+    host_s: float
+    waited: bool = False
 
 
 class Device(ABC):
@@ -112,7 +117,19 @@ class Device(ABC):
 
     @abstractmethod
     def time(self, work: Callable[[], None]) -> BatchTime:
-        """Run `work` and time it between two synchronised clock readings."""
+        """Run `work` and time it, so that the device does not wait for its host if avoidable."""
+
+    def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BatchTime:
+        """Run `lead`, then `work`, and time `work` as the host launches it."""
+        lead()
+        return self.time(work)
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """A function that repeats `work` without the host's part of it.
+
+        Raises NotCapturable with the reason.
+        """
+        raise NotCapturable(f"{self.name} has no graphs")
 
     @abstractmethod
     def start(self, work: Callable[[], None]) -> Callable[[], bool]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opcost.devices.device import BatchTime, Device
+from opcost.devices.device import BatchTime, Device, NotCapturable
 from opcost.devices.disturbance import NoWatch, Watch
 from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
 from opcost.devices.kinds import KINDS
@@ -21,6 +21,13 @@ _REFUSED = {
     "CUDA_LAUNCH_BLOCKING": "the host waits for each kernel, and times include launches",
     "NVIDIA_TF32_OVERRIDE": "it overrides the target's `tf32`",
 }
+_HOLDS, _PATIENT_HOLDS = 1.5, 4.0
+"""The device is held back for this many times the launching time of the last batch; if that was too
+short, of this batch."""
+
+_SHORTEST_HOLD_S, _LONGEST_HOLD_S = 1e-4, 0.5
+_MOST_CYCLES = 2**31 - 1
+
 _RECORDED = (
     "CUBLASLT_WORKSPACE_SIZE",
     "CUBLAS_WORKSPACE_CONFIG",
@@ -47,6 +54,7 @@ class CudaDevice(Device):
         self.torch_device = torch.device("cuda", index)
         _refuse_variables()
         torch.cuda.set_device(index)
+        self._hold_s, self._cycles_per_s = _SHORTEST_HOLD_S, 1e9
         self._properties = torch.cuda.get_device_properties(index)
         try:
             torch.zeros(1, device=self.torch_device).add_(1).cpu()
@@ -134,17 +142,64 @@ class CudaDevice(Device):
         torch.cuda.synchronize(self.torch_device)
 
     def time(self, work: Callable[[], None]) -> BatchTime:
-        """Seconds between two CUDA events around the work."""
-        begin = torch.cuda.Event(enable_timing=True)
-        end = torch.cuda.Event(enable_timing=True)
+        """Seconds between two CUDA events around the work, which a spinning kernel holds back until
+        all of it is launched.
+
+        The device waits if work blocks its host: by waiting for the device, or by launching more
+        than the queue holds. (The method is that of nvbench's blocking kernel.)
+        """
+        batch = self._behind(work, self._hold_s)
+        if batch.waited:
+            batch = self._behind(work, min(_PATIENT_HOLDS * batch.host_s, _LONGEST_HOLD_S))
+        if not batch.waited:
+            self._hold_s = max(_SHORTEST_HOLD_S, _HOLDS * batch.host_s)
+        return batch
+
+    def _behind(self, work: Callable[[], None], hold_s: float) -> BatchTime:
+        held, begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
+        cycles = min(int(hold_s * self._cycles_per_s), _MOST_CYCLES)
         self.synchronise()
-        start = perf_counter()
+        held.record()
+        torch.cuda._sleep(cycles)
         begin.record()
+        start = perf_counter()
         work()
+        host_s = perf_counter() - start
+        waited = begin.query()
         end.record()
-        enqueue_s = perf_counter() - start
         end.synchronize()
-        return BatchTime(begin.elapsed_time(end) / 1e3, enqueue_s)
+        self._cycles_per_s = cycles / (held.elapsed_time(begin) / 1e3)
+        return BatchTime(begin.elapsed_time(end) / 1e3, host_s, waited)
+
+    def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BatchTime:
+        """Seconds between two CUDA events around the work; the lead fills the queue before it."""
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.synchronise()
+        lead()
+        begin.record()
+        start = perf_counter()
+        work()
+        host_s = perf_counter() - start
+        end.record()
+        end.synchronize()
+        return BatchTime(begin.elapsed_time(end) / 1e3, host_s)
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """The replay of a CUDA graph of work that has run before."""
+        stream, graph = torch.cuda.Stream(self.torch_device), torch.cuda.CUDAGraph()
+        self.synchronise()
+        try:
+            with torch.cuda.stream(stream):
+                graph.capture_begin()
+                try:
+                    work()
+                finally:
+                    graph.capture_end()
+            graph.replay()
+            self.synchronise()
+        except Exception as error:
+            raise NotCapturable(f"not captured: {str(error).splitlines()[0]}") from error
+        return graph.replay
 
     def start(self, work: Callable[[], None]) -> Callable[[], bool]:
         """Enqueue it. Blocks while the device's queue (about a thousand launches) is full."""

@@ -20,6 +20,9 @@ class Kind:
     `host_sets_pace`: operators are synchronous, so that call overhead adds to their time; otherwise
     the host runs ahead of the device. `is_processor`: nothing else may use the processor during
     measurements. `recorded` returns the environment's columns without opening a device.
+
+    `protocol_version` is incremented when the same settings define a different measurement on
+    devices of this kind; all is then measured again on these.
     """
 
     name: str
@@ -27,6 +30,7 @@ class Kind:
     host_sets_pace: bool
     is_processor: bool
     recorded: Callable[[], Mapping[str, Any]]
+    protocol_version: int
 
 
 def _of_processor() -> dict[str, Any]:
@@ -44,8 +48,8 @@ def _of_nvidia() -> dict[str, Any]:
     return {"driver_version": loaded_driver(), "machine_id_hash": machine_id_hash()}
 
 
-_CPU = Kind("cpu", "opcost.devices.processor:CpuDevice", True, True, _of_processor)
-_CUDA = Kind("cuda", "opcost.devices.gpu:CudaDevice", False, False, _of_nvidia)
+_CPU = Kind("cpu", "opcost.devices.processor:CpuDevice", True, True, _of_processor, 4)
+_CUDA = Kind("cuda", "opcost.devices.gpu:CudaDevice", False, False, _of_nvidia, 5)
 
 KINDS = {kind.name: kind for kind in (_CUDA, _CPU)}
 """Name -> kind; `device: auto` is the first that this machine has."""
@@ -60,3 +64,8 @@ def host_sets_pace(device: str | None) -> bool:
     """Whether call overhead adds to the time on a device; False for `auto`, where it is unknown."""
     kind = kind_of(device)
     return kind is not None and kind.host_sets_pace
+
+
+def protocol_version(device: str) -> int:
+    """The version of the measurement protocol on a device; of `auto`, that of a processor."""
+    return (kind_of(device) or _CPU).protocol_version

@@ -19,7 +19,7 @@ from opcost.energy.meters import open_meter, untouched_uuid
 from opcost.energy.sensor import SCHEMA_VERSION, check_document
 from opcost.errors import OpcostError
 from opcost.files import parse_json, write_json
-from opcost.measuring.timing import calibrate
+from opcost.measuring.timing import calibrate, timer_of
 from opcost.measuring.trial import WorkloadLoad
 
 
@@ -68,13 +68,16 @@ def _matrix_product(device: Device) -> WorkloadLoad:
 
     class Products:
         rotation = 1
+        in_use = False
 
         def run(self, iterations: int) -> None:
             for _ in range(iterations):
                 torch.mm(matrix, matrix, out=product)
 
     workload = Products()
-    return WorkloadLoad(workload, device, calibrate(workload, device, batch_s=0.1))
+    timer = timer_of(workload, device)
+    iterations = calibrate(timer, batch_s=0.1)
+    return WorkloadLoad(workload, device, timer.batch(iterations).device_s / iterations)
 
 
 def _idle_without_context_w(device: str) -> tuple[str | None, float | None]:

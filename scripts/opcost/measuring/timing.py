@@ -1,28 +1,49 @@
-"""Measure a workload's time: calibrate, warm up, time batches until the median is converged."""
+"""Measure a workload's time: calibrate, warm up, time batches until the median is converged.
+
+An operator's time is that of the device alone: each batch is launched while the device is held
+back, so that it never waits for its host. The time that the host needs to launch it is a quantity
+of its own. A workload that is timed in use, such as a whole model, runs with its host instead.
+"""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from opcost import statistics
-from opcost.devices.device import Device
+from opcost.devices.device import BatchTime, Device
 from opcost.devices.disturbance import Watch
 from opcost.energy.load import SYSTEM_CLOCK, Clock
-from opcost.rows.flags import DISTURBED, DRIFTING, LAUNCH_BOUND, SENTINEL_QUICKER
-from opcost.rows.quantities import TIME
+from opcost.rows.flags import (
+    DISTURBED,
+    DRIFTING,
+    LAUNCH_BOUND,
+    SENTINEL_QUICKER,
+    WAITS_FOR_DEVICE,
+)
+from opcost.rows.quantities import HOST_TIME, TIME
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 
-_LAUNCH_BOUND_SHARE = 0.95
 _FIRST_USE_S = 1.0
+_LEAD_SHARE = 0.25
+"""Iterations before a batch of a workload in use, as a share of the batch."""
+
+NO_HOST = "a processor runs its operators itself"
+WAITS = "the operator waits for the device, or launches more kernels than its queue holds"
+IN_USE = "a whole model is timed together with its host"
 
 
 class Workload(Protocol):
-    """Something to iterate; each iteration uses the next operand set."""
+    """Something to iterate; each iteration uses the next operand set.
+
+    `rotation` is the number of iterations until the first operands are used again. A workload
+    `in_use` is timed with its host, one that is not without.
+    """
 
     rotation: int
-    """Iterations until the first operands are used again."""
+    in_use: bool
 
     def run(self, iterations: int) -> None:
         """Start that many iterations, without waiting for the device."""
@@ -33,7 +54,7 @@ class TimeMeasurement:
     """Seconds per iteration, and the batches.
 
     The estimate is that of the undisturbed batches or, with `counts_disturbed`, of all batches,
-    because fewer than `min_batches` were undisturbed.
+    because fewer than `min_batches` were undisturbed. `host` is None for `host_reason`.
     """
 
     estimate: Estimate
@@ -41,7 +62,8 @@ class TimeMeasurement:
     undisturbed: tuple[bool, ...]
     counts_disturbed: bool
     batch_iterations: int
-    enqueue_s: float
+    host: Estimate | None
+    host_reason: str | None
     stop_reason: str
 
     @property
@@ -49,17 +71,50 @@ class TimeMeasurement:
         """Whether the confidence interval is as narrow as requested."""
         return self.stop_reason == "converged"
 
+    @property
+    def launch_bound(self) -> bool:
+        """Whether the host is slower than the device."""
+        return self.host is not None and self.host.value >= self.estimate.value
+
     def columns(self) -> dict[str, Any]:
         """The columns of time and its measurement."""
         return {
             **TIME.columns(self.estimate),
-            "enqueue_time_s": self.enqueue_s,
+            **HOST_TIME.columns(self.host),
+            "host_time_reason": self.host_reason,
             "batch_time_s": list(self.batch_times_s),
             "batch_undisturbed": list(self.undisturbed),
             "batch_iterations": self.batch_iterations,
             "converged": self.converged,
             "stop_reason": self.stop_reason,
         }
+
+
+@dataclass(frozen=True)
+class Timer:
+    """How batches of a workload are timed, and why its host's time cannot be had, or None."""
+
+    batch: Callable[[int], BatchTime]
+    host_reason: str | None
+
+
+def timer_of(workload: Workload, device: Device) -> Timer:
+    """The timer that fits a workload. Runs it: the first call also loads and selects kernels."""
+
+    def alone(iterations: int) -> BatchTime:
+        return device.time(partial(workload.run, iterations))
+
+    def with_host(iterations: int) -> BatchTime:
+        lead = max(1, round(_LEAD_SHARE * iterations))
+        return device.time_in_use(partial(workload.run, lead), partial(workload.run, iterations))
+
+    workload.run(1)
+    device.synchronise()
+    if device.kind.host_sets_pace:
+        return Timer(alone, NO_HOST)
+    if workload.in_use:
+        return Timer(with_host, IN_USE)
+    return Timer(with_host, WAITS) if alone(1).waited else Timer(alone, None)
 
 
 def time_workload(
@@ -70,21 +125,27 @@ def time_workload(
     clock: Clock = SYSTEM_CLOCK,
 ) -> TimeMeasurement:
     """Calibrate, warm up and time a workload."""
-    iteration_s = calibrate(workload, device, settings.batch_s)
-    iterations = max(1, round(settings.batch_s / iteration_s))
+    timer = timer_of(workload, device)
+    iterations = calibrate(timer, settings.batch_s)
     warm_up(workload, device, iterations, settings.warm_up_s, clock)
-    return measure_time(workload, device, watch, iterations, settings, clock)
+    return measure_time(timer, watch, iterations, settings, clock)
 
 
-def calibrate(workload: Workload, device: Device, batch_s: float) -> float:
-    """Seconds per iteration, roughly: double the iterations until they last half a batch."""
-    device.time(lambda: workload.run(1))  # the first call also loads and selects kernels
+def calibrate(timer: Timer, batch_s: float) -> int:
+    """The iterations of a batch: double them until they last half of `batch_s`, and scale up.
+
+    A device's queue may hold fewer; then, the most that it was seen to hold.
+    """
     iterations = 1
     while True:
-        seconds = device.time(partial(workload.run, iterations)).device_s
-        if seconds >= batch_s / 2:
-            return seconds / iterations
+        batch = timer.batch(iterations)
+        if batch.waited:
+            return max(1, iterations // 2)
+        if batch.device_s >= batch_s / 2:
+            break
         iterations *= 2
+    scaled = max(1, round(batch_s / (batch.device_s / iterations)))
+    return iterations if scaled > iterations and timer.batch(scaled).waited else scaled
 
 
 def warm_up(
@@ -100,14 +161,14 @@ def warm_up(
     """
     start_s, elapsed_s, done = clock.now_s(), 0.0, 0
     while elapsed_s < warm_up_s or (done < workload.rotation and elapsed_s < _FIRST_USE_S):
-        device.time(lambda: workload.run(iterations))
+        workload.run(iterations)
+        device.synchronise()
         done += iterations
         elapsed_s = clock.now_s() - start_s
 
 
 def measure_time(
-    workload: Workload,
-    device: Device,
+    timer: Timer,
     watch: Watch,
     iterations: int,
     settings: MeasurementSettings,
@@ -115,21 +176,25 @@ def measure_time(
 ) -> TimeMeasurement:
     """Time batches until the median has converged or the time budget is spent.
 
-    Batches during which the watch noticed interference are recorded but do not count.
+    Batches during which the watch noticed interference, or the device waited for its host, are
+    recorded but do not count.
     """
     times_s: list[float] = []
-    enqueue_s: list[float] = []
+    hosts_s: list[float] = []
     undisturbed: list[bool] = []
     watch.look()
     start_s = clock.now_s()
     stop_reason = ""
     while not stop_reason:
-        batch = device.time(lambda: workload.run(iterations))
+        batch = timer.batch(iterations)
         times_s.append(batch.device_s / iterations)
-        enqueue_s.append(batch.enqueue_s / iterations)
-        undisturbed.append(watch.look())
+        hosts_s.append(batch.host_s / iterations)
+        undisturbed.append(watch.look() and not batch.waited)
         counted = list(itertools.compress(times_s, undisturbed))
         stop_reason = _why_stop(counted, len(times_s), clock.now_s() - start_s, settings)
+    host = None
+    if timer.host_reason is None:
+        host = statistics.median(list(itertools.compress(hosts_s, undisturbed)) or hosts_s)
     if len(counted) < settings.min_batches:
         counted = times_s
     return TimeMeasurement(
@@ -138,7 +203,8 @@ def measure_time(
         tuple(undisturbed),
         len(counted) > sum(undisturbed),
         iterations,
-        statistics.median(enqueue_s).value,
+        host,
+        timer.host_reason,
         stop_reason,
     )
 
@@ -155,7 +221,7 @@ def _why_stop(
     return "time_budget" if spent else ""
 
 
-def find_flags(timing: TimeMeasurement, device: Device, watch: Watch) -> list[str]:
+def find_flags(timing: TimeMeasurement, watch: Watch) -> list[str]:
     """The flags of a time measurement."""
     flags = []
     counted = list(itertools.compress(timing.batch_times_s, timing.undisturbed))
@@ -166,7 +232,8 @@ def find_flags(timing: TimeMeasurement, device: Device, watch: Watch) -> list[st
         flags.append(SENTINEL_QUICKER)
     if statistics.drifts(counted):
         flags.append(DRIFTING)
-    host_ahead = not device.kind.host_sets_pace
-    if host_ahead and timing.enqueue_s >= _LAUNCH_BOUND_SHARE * timing.estimate.value:
+    if timing.launch_bound:
         flags.append(LAUNCH_BOUND)
+    if timing.host_reason == WAITS:
+        flags.append(WAITS_FOR_DEVICE)
     return flags

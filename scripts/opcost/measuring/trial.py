@@ -68,7 +68,7 @@ def run_trial(
             opened = _open(station, listener)
             timing = time_workload(workload, device, watch, settings, clock)
             trial = Trial(timing, None, opened.fault)
-            trial.flags = find_flags(trial.time, device, watch)
+            trial.flags = find_flags(trial.time, watch)
             trial.repeats, trial.started_at, trial.ended_at = repeats, started_at, datetime.now(UTC)
             if opened.meter is not None:
                 listener.timed(trial)

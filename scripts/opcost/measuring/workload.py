@@ -30,6 +30,8 @@ _MAX_COPIES = 2**8
 class OperatorWorkload:
     """A replayed operator, iterated over its operand sets."""
 
+    in_use = False
+
     def __init__(self, operands: OperandSets) -> None:
         self.operands = operands
         self.rotation = len(operands.calls)
@@ -46,6 +48,8 @@ class OperatorWorkload:
 
 class ModelWorkload:
     """A whole model, iterated over copies of itself and of its inputs."""
+
+    in_use = True
 
     def __init__(self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[Any]]) -> None:
         self.rotation = len(modules)

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from opcost.rows.column import Column, Role, in_role
-from opcost.rows.quantities import ENERGY, OVERHEADS, POWER, TIME
+from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, POWER, TIME
 
 _SAMPLES = pa.list_(pa.float64())
 _TIME = pa.timestamp("us", tz="UTC")
@@ -26,6 +26,8 @@ RESULT = in_role(
         *POWER.described("watts under load: the mean over distinct sensor refreshes"),
         *ENERGY.described("gross joules per iteration: `time_s` x `power_w`"),
         ("energy_reason", pa.string(), "why energy is null"),
+        *HOST_TIME.described("seconds in which the host of a GPU launches an iteration"),
+        ("host_time_reason", pa.string(), "why host time is null"),
         ("idle_power_w", pa.float64(), "watts of the idle device: mean of before and after load"),
         (
             "power_converged",
@@ -150,11 +152,6 @@ CIRCUMSTANCES = in_role(
 RAW = in_role(
     Role.RAW,
     [
-        (
-            "enqueue_time_s",
-            pa.float64(),
-            "seconds in which the host issued an iteration; a GPU may still be running it",
-        ),
         ("batch_time_s", _SAMPLES, "seconds per iteration in each batch, in order"),
         (
             "batch_undisturbed",

@@ -75,8 +75,16 @@ DRIFTING = _flag(
 )
 LAUNCH_BOUND = _flag(
     "launch_bound",
-    "the GPU waited for its host: the time is that of launching",
-    "use larger inputs, if your application does",
+    "the host needs longer to launch the operator than the GPU to run it (host_time_s, time_s): a "
+    "model that runs many of them in a row waits for its host",
+    "use larger batches or a CUDA graph, if your application can",
+    reproduces=True,
+)
+WAITS_FOR_DEVICE = _flag(
+    "waits_for_device",
+    "the operator waits for the GPU, or one call launches more kernels than its queue holds: its "
+    "time contains launching",
+    "read the time as an upper limit of the GPU's",
     reproduces=True,
 )
 FOOTPRINT_WITHIN_CACHE = _flag(

@@ -97,6 +97,9 @@ class Quantity:
 
 TIME, POWER, ENERGY = Quantity("time", "s"), Quantity("power", "w"), Quantity("energy", "j")
 
+HOST_TIME = Quantity("host_time", "s")
+"""The host's time to launch what a device takes `TIME` to run."""
+
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""
 

@@ -5,9 +5,9 @@ A new column needs a new SCHEMA_VERSION, a line in VERSIONS, and its name in ADD
 
 from functools import cache
 
-from opcost.rows.quantities import OVERHEADS, Quantity
+from opcost.rows.quantities import HOST_TIME, OVERHEADS, Quantity
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 VERSIONS = {
     1: "The first.",
@@ -25,6 +25,8 @@ VERSIONS = {
     8: "Each column has a role; columns are ordered by role. New: `schema_version`, "
     "`workflow_commit`, `machine_id_hash`, `thread_library`, `ecc_enabled`, `persistence_mode`, "
     "`performance_state`, `memory_used_bytes`, `sm_clock_target_mhz`, `memory_clock_target_mhz`.",
+    9: "`host_time_s` with its interval replaces `enqueue_time_s`, which contained the wait for a "
+    "full queue; `host_time_reason`.",
 }
 """Schema version -> its changes."""
 
@@ -47,6 +49,7 @@ _MEASUREMENT = {
         *("persistence_mode", "performance_state", "memory_used_bytes", "sm_clock_target_mhz"),
         "memory_clock_target_mhz",
     ],
+    9: [*HOST_TIME.names, "host_time_reason"],
 }
 _OPERATOR = _MEASUREMENT | {2: [*_MEASUREMENT[2], "parameters"]}
 _DATABASE = _OPERATOR | {5: [*_OVERHEAD, "spread"], 6: ["overhead_disturbed"]}
@@ -68,16 +71,26 @@ ADDED: dict[str, dict[int, list[str]]] = {
 A file may lack columns that its own version added, if it was written during development.
 """
 
-DROPPED = {
-    "operator": {5: _OVERHEAD, 6: [*_OVERHEAD, "overhead_disturbed"]},
-    "model": {
-        2: list(Quantity("between_calls", "s").names),
-        3: _OVERHEAD,
-        4: _OVERHEAD,
+_ENQUEUE = {version: ["enqueue_time_s"] for version in range(1, 9)}
+
+DROPPED: dict[str, dict[int, list[str]]] = {
+    "operator": _ENQUEUE
+    | {
+        5: ["enqueue_time_s", *_OVERHEAD],
+        6: ["enqueue_time_s", *_OVERHEAD, "overhead_disturbed"],
     },
+    "model": _ENQUEUE
+    | {
+        2: ["enqueue_time_s", *Quantity("between_calls", "s").names],
+        3: ["enqueue_time_s", *_OVERHEAD],
+        4: ["enqueue_time_s", *_OVERHEAD],
+    },
+    "database": _ENQUEUE,
+    "merged": _ENQUEUE,
 }
 """Record -> schema version -> columns that only files of that version have. They are not read: no
-present column means `between_calls_s`, and call overhead is read from `device.json`."""
+present column means `between_calls_s` or `enqueue_time_s`, and call overhead is read from
+`device.json`."""
 
 REDEFINED_WITH = {
     # The mean of before and after; earlier, only before.
