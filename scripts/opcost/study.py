@@ -101,7 +101,7 @@ class Conditions:
 
     target: Target
     measurement: MeasurementSettings
-    protocol_version: int = protocol_version("cpu")
+    protocol_version: int = protocol_version(None)
 
     def to_json(self) -> str:
         """The conditions as one line of JSON, the same for equal conditions.

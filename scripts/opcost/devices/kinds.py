@@ -66,6 +66,6 @@ def host_sets_pace(device: str | None) -> bool:
     return kind is not None and kind.host_sets_pace
 
 
-def protocol_version(device: str) -> int:
-    """The version of the measurement protocol on a device; of `auto`, that of a processor."""
+def protocol_version(device: str | None) -> int:
+    """The version of the measurement protocol on a device; of `auto` or None, a processor's."""
     return (kind_of(device) or _CPU).protocol_version

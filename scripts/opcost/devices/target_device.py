@@ -1,6 +1,7 @@
 """Open the device of a target on this machine."""
 
 import importlib
+from typing import Protocol
 
 import torch
 
@@ -8,10 +9,25 @@ from opcost.devices.cores import measure_here
 from opcost.devices.device import Device
 from opcost.devices.kinds import KINDS, Kind, kind_of
 from opcost.errors import OpcostError
-from opcost.study import Target
 
 
-def open_device(target: Target) -> Device:
+class Settings(Protocol):
+    """What opens a device and sets its operating point: `opcost.study.Target` has it."""
+
+    @property
+    def device(self) -> str:
+        """PyTorch's name, or `auto`."""
+
+    @property
+    def threads(self) -> int:
+        """PyTorch's threads on the processor."""
+
+    @property
+    def tf32(self) -> bool:
+        """Whether matrix products may use TF32."""
+
+
+def open_device(target: Settings) -> Device:
     """Open the target's device, and set this process to its cores and operating point.
 
     Raises OpcostError if the device does not exist here, or if PyTorch cannot use it: `auto` is
