@@ -1,4 +1,4 @@
-"""Rule measure_overhead_again: what calls cost on a target's processor, at the end of the study."""
+"""Rule measure_overhead_again: what calls cost on a target's host, at the end of the study."""
 
 from opcost.workers.client import run
 

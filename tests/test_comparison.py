@@ -47,6 +47,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "flags": [],
         "sentinel_time_s": 1e-4,
         "call_overhead_s": None,
+        "displaced_call_overhead_s": None,
         "spread": None,
         **changes,
     }

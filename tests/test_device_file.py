@@ -127,7 +127,12 @@ def test_any_value_is_either_allowed_or_an_error_of_ours(path, key, value):
     except OpcostError:
         return
     assert 0 < (device.quiet_s or 1) <= 1
-    assert all(0 <= seconds <= 1 for sample in device.overhead or () for seconds in sample[:3])
+    assert all(
+        0 <= seconds <= 1
+        for sample in device.overhead or ()
+        for seconds in sample[:3]
+        if seconds is not None
+    )
 
 
 @given(st.binary(max_size=200))

@@ -351,6 +351,8 @@ def test_the_row_of_a_model_that_moves_and_fails_is_where_it_belongs(files, tmp_
 def card_of(monkeypatch):
     """Makes the processor pass for a card with that identifier."""
 
+    monkeypatch.setattr(target_identity, "_PROCESSES", 0)
+
     def pretend(uuid, name="Card"):
         monkeypatch.setattr(CpuDevice, "name", "card")
         monkeypatch.setattr(CpuDevice, "uuid", uuid)

@@ -1,4 +1,4 @@
-"""What a call costs beyond its operator: measured where the host sets the pace, nowhere else."""
+"""What a call costs its host beyond its operator's benchmark."""
 
 import math
 from contextlib import contextmanager
@@ -8,13 +8,12 @@ import pytest
 from opcost.devices.device import BatchTime
 from opcost.devices.device_file import DeviceFile, Sample, write_device
 from opcost.devices.disturbance import NoWatch
+from opcost.devices.kinds import KINDS
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
 from opcost.measuring.overhead import sample_overhead
 from opcost.rows.overhead_samples import overhead_columns, read_samples
 from torch import nn
-
-KINDS = ["call_s", "displaced_call_s", "view_call_s"]
 
 
 class Restless(NoWatch):
@@ -34,19 +33,21 @@ def sample(cpu):
 
 
 class Simulated(CpuDevice):
-    """A processor on which a module takes as long as a call of its operator and 5 us more."""
+    """A host on which a module takes as long as a call of its operator and 5 us more."""
 
     MODULE_S = 5e-6
 
-    def __init__(self):
+    def __init__(self, kind="cpu"):
         super().__init__()
+        self.kind = KINDS[kind]
         self._now_s = 0.0
 
     def time(self, work):
         start_s = self._now_s
         with modules_that(self.take_time):
             work()
-        return BatchTime(self._now_s - start_s, 0.0)
+        seconds = self._now_s - start_s
+        return BatchTime(seconds, seconds)
 
     def take_time(self, module, _arguments):
         self._now_s += 0 if isinstance(module, nn.Sequential) else self.MODULE_S
@@ -64,6 +65,14 @@ def modules_that(hook):
 def test_the_time_of_modules_beyond_that_of_their_operators_is_the_overhead(cpu):
     found = sample_overhead(Simulated(), NoWatch())
     assert found == (pytest.approx(5e-6), pytest.approx(5e-6), 0.0, False)
+
+
+def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_evicted_code(cpu):
+    found = sample_overhead(Simulated("cuda"), NoWatch())
+    assert found == (pytest.approx(5e-6), None, 0.0, False)
+    columns = overhead_columns([found] * 3)
+    assert columns["call_overhead_s"] == pytest.approx(5e-6)
+    assert columns["displaced_call_overhead_s"] is None
 
 
 def test_on_a_real_processor_a_view_takes_time(sample):
@@ -104,7 +113,7 @@ def test_a_file_tells_what_each_process_found(sample, tmp_path):
     assert columns["overhead_disturbed"] is False
 
 
-def test_where_calls_cost_nothing_there_are_no_columns(tmp_path):
+def test_a_gpu_of_an_older_opcost_has_no_columns(tmp_path):
     write_device(tmp_path / "device.json", DeviceFile("cuda:0", "H100"))
     assert overhead_columns(read_samples(tmp_path / "device.json")) == {}
 

@@ -239,4 +239,7 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(simulated, checko
         for process in simulated.processes()
         if "context" in (line.name for line in simulated.ran(process))
     ]
-    assert len(contexts) == len(database) + len(comparison) + len(("identify", "characterise"))
+    overhead = json.loads((results / "local/device.json").read_text())["overhead"]
+    assert all(0 < call_s < 1e-3 > view_s > 0 for call_s, _, view_s, _ in overhead)
+    jobs = len(database) + len(comparison) + len(("identify", "characterise"))
+    assert len(contexts) == jobs + len(overhead)

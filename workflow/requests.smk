@@ -3,7 +3,6 @@
 from functools import cache
 
 from opcost.devices.device_file import read_device
-from opcost.devices.kinds import host_sets_pace
 from opcost.results_folder import (  # the rules use them, too
     COMPARISON,
     DATABASE,
@@ -60,21 +59,22 @@ def devices(wildcards):
 
 
 def overheads_again(wildcards):
-    """The second call overhead of each target that has one: not of a GPU, whose host runs ahead.
-    Always needed where an older opcost began the study without the first."""
+    """The second call overhead of each target. Always needed where an older opcost began the study
+    without the first."""
     checkpoints.collect.get()
     return current_devices(
-        str(overhead_file(folder, replicate=1)) for folder in FOLDERS.values() if calls_cost(folder)
+        str(overhead_file(folder, replicate=1))
+        for folder in FOLDERS.values()
+        if needed_again(folder)
     )
 
 
-def calls_cost(folder):
-    """According to the device file; if it was deleted, whether it did before."""
+def needed_again(folder):
+    """According to the device file; if it was deleted, whether it was before."""
     path = device_file(folder)
     if not path.exists():
         return overhead_file(folder, replicate=1).exists()
-    device = checked(read_device, path)
-    return host_sets_pace(device.device) and (STUDY.measured_again or not device.overhead)
+    return STUDY.measured_again or not checked(read_device, path).overhead
 
 
 def benchmarked():

@@ -108,7 +108,7 @@ class ModelEstimate:
     def overhead(self) -> dict[str, tuple[int, Estimate]]:
         """Kind of call -> number of calls, overhead of each; empty if the host runs ahead."""
         row = next(iter(self.rows), None)
-        if row is None or row["call_overhead_s"] is None:
+        if row is None or row["displaced_call_overhead_s"] is None:
             return {}
         evicted = evicted_calls(self.model, row["core_cache_bytes"])
         views = len(self.model.calls) - self.calls

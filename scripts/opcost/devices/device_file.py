@@ -32,7 +32,9 @@ _RULES = {
     "lock_key": optional(_SAFE),
     "settings_json": optional(PRINTABLE),
     "quiet_s": optional(number(0, 1, above=True)),
-    "overhead": optional(list_of(list_like(_OVERHEAD_S, _OVERHEAD_S, _OVERHEAD_S, BOOLEAN))),
+    "overhead": optional(
+        list_of(list_like(_OVERHEAD_S, optional(_OVERHEAD_S), _OVERHEAD_S, BOOLEAN))
+    ),
     "last_level_cache_bytes": optional(whole_number(0)),
     "core_cache_bytes": optional(whole_number(0)),
     "cpu_count": optional(whole_number(1)),
@@ -49,10 +51,10 @@ ENVIRONMENT = tuple(name for name in _RULES if name not in _OF_OPCOST)
 
 
 class Sample(NamedTuple):
-    """Call overhead in seconds, as measured by one process."""
+    """Call overhead in seconds, as measured by one process. `displaced_call_s` is None on a GPU."""
 
     call_s: float
-    displaced_call_s: float
+    displaced_call_s: float | None
     view_call_s: float
     disturbed: bool
     """Whether too few values were undisturbed, so that all counted."""
@@ -63,8 +65,8 @@ class DeviceFile:
     """A target's device. Keys that an older opcost did not write are None.
 
     `device_uuid_hash`, `lock_key` and `machine_id_hash` are None if any device of a kind may be
-    used. `quiet_s`, the baseline, and `overhead` are None on a GPU. `settings_json` holds the
-    target's settings that the file was made with.
+    used. `quiet_s`, the baseline, is None on a GPU. `settings_json` holds the target's settings
+    that the file was made with.
     """
 
     device: str

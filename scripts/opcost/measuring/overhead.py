@@ -1,16 +1,18 @@
-"""Call overhead on a processor: the time of a call beyond its operator.
+"""Call overhead: the host's time for a call in a model beyond that of its operator's benchmark.
 
 Models contain it, benchmarks of operators do not. It is measured at the start and the end of a
 study, each time in several processes, because it depends on the memory layout of the process:
 
-- `call_s`: Python and dispatch, with all code in the private cache; the difference between running
-  a small network as modules and as a sequence of operator calls.
+- `call_s`: Python and dispatch; the difference between running a small network as modules and its
+  operators. On a processor, these run in the network's order, and all code is in the private cache.
+  On the host of a GPU, each runs in a loop of its own, as in its benchmark: the difference contains
+  the code that the others displaced, for which there is no quantity of its own.
 - `displaced_call_s`: the code of Python and of the operator was evicted from the private cache
-  (costs/evicted_code.py finds such calls).
+  (costs/evicted_code.py finds such calls). None on a GPU, where evictions depend on what the host
+  moves.
 - `view_call_s`: a view, which launches no kernel and is not benchmarked.
 
-On a GPU the host runs ahead of the device: its overhead costs nothing, or makes the model
-launch-bound.
+On a GPU the host runs ahead of the device: costs/race.py uses its overhead.
 """
 
 import copy
@@ -40,6 +42,8 @@ _SMALL_CHANNELS = 16
 _SMALL_SIZE = 8
 _REPEATS = 20
 
+_Values = Callable[[], float]
+
 Call = tuple[Any, tuple[Any, ...]]
 """An operator, and its arguments after the first."""
 
@@ -53,34 +57,51 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
     with inference_conditions():
         torch.manual_seed(0)
         call_s, call_disturbed = _undisturbed_median(_between_calls_s(device), watch)
-        displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
         view_s, view_disturbed = _undisturbed_median(_view_call_s(device), watch)
-    disturbed = call_disturbed or displaced_disturbed or view_disturbed
-    impossible = call_s < 0 or displaced_s < 0
-    return Sample(max(0.0, call_s), max(0.0, displaced_s), view_s, disturbed or impossible)
+        disturbed = call_disturbed or view_disturbed or call_s < 0
+        if not device.kind.host_sets_pace:
+            return Sample(max(0.0, call_s), None, view_s, disturbed)
+        displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
+    disturbed |= displaced_disturbed or displaced_s < 0
+    return Sample(max(0.0, call_s), max(0.0, displaced_s), view_s, disturbed)
 
 
-def _between_calls_s(device: Device) -> Callable[[], float]:
-    """The difference per call between modules and a sequence of operators, in seconds.
+def _between_calls_s(device: Device) -> _Values:
+    """The difference per call between modules and their operators, in seconds.
 
     Both rotate through copies of a network, as whole models do, so that weights make no difference.
     """
     network = nn.Sequential(*(_block(_CHANNELS) for _ in range(_BLOCKS))).eval()
+    network = network.to(device.torch_device)
     networks = [network, *(copy.deepcopy(network) for _ in range(_COPIES - 1))]
     calls = [[call for block in network for call in _calls(block)] for network in networks]
-    image = torch.randn(1, _CHANNELS, _SIZE, _SIZE)
+    image = torch.randn(1, _CHANNELS, _SIZE, _SIZE).to(device.torch_device)
     turn = itertools.cycle(range(_COPIES))
+    operators_s = _in_sequence_s if device.kind.host_sets_pace else _in_loops_s
 
     def difference_s() -> float:
         modules, sequence = networks[next(turn)], calls[next(turn)]
-        modules_s = device.time(lambda: modules(image)).device_s
-        sequence_s = device.time(lambda: _run_sequence(sequence, image)).device_s
-        return (modules_s - sequence_s) / len(sequence)
+        modules_s = device.time(lambda: modules(image)).host_s
+        return (modules_s - operators_s(device, sequence, image)) / len(sequence)
 
     return difference_s
 
 
-def _displaced_call_s(device: Device) -> Callable[[], float]:
+def _in_sequence_s(device: Device, calls: Sequence[Call], image: torch.Tensor) -> float:
+    return device.time(lambda: _run_sequence(calls, image)).host_s
+
+
+def _in_loops_s(device: Device, calls: Sequence[Call], image: torch.Tensor) -> float:
+    """Seconds of the calls, those of each operator in a loop that has run before."""
+    total_s = 0.0
+    for operator in {operator for operator, _ in calls}:
+        loop = [call for call in calls if call[0] is operator]
+        _run_sequence(loop, image)
+        total_s += device.time(partial(_run_sequence, loop, image)).host_s
+    return total_s
+
+
+def _displaced_call_s(device: Device) -> _Values:
     """The overhead of a module call after copying as much data as the private cache holds.
 
     The mean over a convolution, a normalisation and an activation, on very little data. ASSUME that
@@ -95,23 +116,23 @@ def _displaced_call_s(device: Device) -> Callable[[], float]:
     def overhead_s() -> float:
         total_s = 0.0
         for module, (operator, arguments) in modules:
-            own_s = device.time(partial(_repeat, operator, image, arguments)).device_s / _REPEATS
+            own_s = device.time(partial(_repeat, operator, image, arguments)).host_s / _REPEATS
             target.copy_(source)
-            total_s += device.time(partial(module, image)).device_s - own_s
+            total_s += device.time(partial(module, image)).host_s - own_s
         return total_s / len(modules)
 
     return overhead_s
 
 
-def _view_call_s(device: Device) -> Callable[[], float]:
-    image = torch.randn(1, _SMALL_CHANNELS, _SMALL_SIZE, _SMALL_SIZE)
+def _view_call_s(device: Device) -> _Values:
+    image = torch.randn(1, _SMALL_CHANNELS, _SMALL_SIZE, _SMALL_SIZE).to(device.torch_device)
     shape = ([1, _SMALL_CHANNELS, _SMALL_SIZE**2],)
     view = torch.ops.aten.view.default
 
-    return lambda: device.time(lambda: _repeat(view, image, shape)).device_s / _REPEATS
+    return lambda: device.time(lambda: _repeat(view, image, shape)).host_s / _REPEATS
 
 
-def _undisturbed_median(measure: Callable[[], float], watch: Watch) -> tuple[float, bool]:
+def _undisturbed_median(measure: _Values, watch: Watch) -> tuple[float, bool]:
     """The median of the undisturbed values and False; of all and True if too few are undisturbed.
 
     Measures up to twice as many values as needed.

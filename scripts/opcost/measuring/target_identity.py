@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
-from opcost.devices.kinds import host_sets_pace
+from opcost.devices.kinds import kind_of
 from opcost.devices.lock import exclusive
 from opcost.environments.noticed import refuse_and_note_changes
 from opcost.errors import OpcostError
@@ -38,10 +38,10 @@ def identify_target(target: Target, output: Path) -> None:
     found = _identified(target)
     refuse_and_note_changes(output.parent, asdict(found), target.any_of_kind)
     with exclusive(found.own_key, f"the identity of {found.device}"):
-        if host_sets_pace(found.device):
-            found = _with_overhead(
-                found, target, answer_of(partial(_baseline_s, target), _TIMEOUT_S)
-            )
+        baseline_s = None
+        if (kind := kind_of(found.device)) and kind.is_processor:
+            baseline_s = answer_of(partial(_baseline_s, target), _TIMEOUT_S)
+        found = _with_overhead(found, target, baseline_s)
     if target.any_of_kind:
         found = _of_a_kind(found)
     write_device(output, replace(found, settings_json=target.to_json()))
@@ -120,7 +120,7 @@ def _baseline_s(target: Target) -> Any:
     return _open_identified(target)[0].baseline_s()
 
 
-def _with_overhead(device: DeviceFile, target: Target, baseline_s: float) -> DeviceFile:
+def _with_overhead(device: DeviceFile, target: Target, baseline_s: float | None) -> DeviceFile:
     """The device with the call overhead of several processes, and the baseline that they used.
 
     Starts again with a lower baseline if the given one turns out to be that of a disturbed core.
@@ -134,7 +134,7 @@ def _with_overhead(device: DeviceFile, target: Target, baseline_s: float) -> Dev
     return replace(device, quiet_s=baseline_s, overhead=tuple(samples))
 
 
-def _sample(target: Target, baseline_s: float) -> dict[str, Any]:
+def _sample(target: Target, baseline_s: float | None) -> dict[str, Any]:
     from opcost.measuring.overhead import sample_overhead
 
     device, _ = _open_identified(target)

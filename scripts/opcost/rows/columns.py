@@ -226,13 +226,11 @@ OVERHEAD: list[Column] = [
     *(
         Column(*column)
         for kind, where in (
-            ("call", "call whose code is in the private cache"),
-            ("displaced_call", "call whose code was evicted from the private cache"),
+            ("call", "call whose code is in the private cache; on a GPU, of any call on its host"),
+            ("displaced_call", "call whose code was evicted from the private cache; null on a GPU"),
             ("view_call", "call of a view, the view included"),
         )
-        for column in OVERHEADS[kind].described(
-            f"call overhead in seconds of a {where}; null on a GPU, whose host runs ahead"
-        )
+        for column in OVERHEADS[kind].described(f"call overhead in seconds of a {where}")
     ),
     Column(
         "overhead_disturbed",

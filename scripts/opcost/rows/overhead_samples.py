@@ -15,14 +15,14 @@ _MIN_PROCESSES = 3
 
 
 def read_samples(path: Path) -> list[Sample]:
-    """The samples in `path`, a target's `device.json` or its replicate; none on a GPU.
+    """The samples in `path`, a target's `device.json` or its replicate.
 
     Raises OpcostError for a file that is invalid or of another device.
     """
     first, again = (overhead_file(path.parent, replicate) for replicate in REPLICATES)
     device = read_device(first)
     samples = device.overhead if path == first else read_overhead_again(path, device)
-    # In a study that an older opcost started, only the replicate exists.
+    # Older versions measured none on a GPU, and at first only the replicate on a processor.
     measured_later = path == first and again.exists()
     if host_sets_pace(device.device) and not samples and not measured_later:
         raise OpcostError(
@@ -47,5 +47,6 @@ def overhead_columns(samples: Sequence[Sample]) -> dict[str, Any]:
     columns: dict[str, Any] = {"overhead_disturbed": disturbed}
     for kind, overhead in OVERHEADS.items():
         values = [getattr(sample, f"{kind}_s") for sample in counted]
-        columns |= overhead.columns(statistics.mean(values))
+        known = [value for value in values if value is not None]
+        columns |= overhead.columns(statistics.mean(known) if known else None)
     return columns
