@@ -229,9 +229,26 @@ def test_an_iteration_too_long_for_all_phases_is_flagged(trial):
 def test_a_load_at_another_pace_than_the_timing_is_flagged(card):
     card.reset(noise=0.003)
     load = CardLoad(card, 1e-4, WATTS)
-    slow = SimpleNamespace(iteration_s=1e-4, start=lambda n: load.start(round(1.2 * n)))
+    slow = SimpleNamespace(
+        iteration_s=1e-4, may_wait=False, start=lambda n: load.start(round(1.2 * n))
+    )
     power = measure_power(slow, NvmlMeter(UUID), KNOWN, SETTINGS, card)
     assert power.flags == ("pace_differs",)
+    assert power.estimate == power.window.estimate
+
+
+@pytest.mark.parametrize("waited", [0.03, 0.5, 4.0])
+def test_power_of_a_device_that_waited_in_the_window_is_that_of_the_timed_pace(card, waited):
+    card.reset(noise=0.003)
+    profile = [(1 / (1 + waited), WATTS), (waited / (1 + waited), 60)]
+    starving = CardLoad(card, 1e-4 * (1 + waited), profile)
+    load = SimpleNamespace(iteration_s=1e-4, may_wait=True, start=starving.start)
+    settings = dataclasses.replace(SETTINGS, power_max_s=3.0)
+    power = measure_power(load, NvmlMeter(UUID), KNOWN, settings, card)
+    assert power.estimate.value == pytest.approx(WATTS, rel=0.02)
+    doubtful = (power.estimate.value + power.window.estimate.value) / 2
+    assert power.estimate.low <= doubtful * 1.001
+    assert ("pace_differs" in power.flags) == (waited > 0.05)
 
 
 def test_intervals_hold_the_truth_over_drawn_sensors(card):

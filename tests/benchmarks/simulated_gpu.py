@@ -30,6 +30,7 @@ from tests.checkout import Checkout
 from tests.simulated_cuda.gpu import SimulatedGpu
 from tests.stations import station_of
 
+MODULE = "tests.benchmarks.simulated_gpu"
 MODELS = ["resnet34:1:56", "resnet18:1:224", "resnet18:32:112"]
 ITERATIONS = 4
 CONTEXT_W = 90.0
@@ -49,7 +50,7 @@ def make_study(folder: Path, models: list[str], targets: list[str]) -> None:
     (root / "config/simulated.yaml").write_text(json.dumps(config))
 
 
-def print_truth(folder: Path) -> None:
+def print_truth(folder: Path, code: Path) -> None:
     """Seconds and joules of an iteration of each tuple and model, as JSON: on the simulated GPU."""
     card = ctypes.CDLL(None)
     for name in ("seconds", "joules"):
@@ -73,8 +74,21 @@ def print_truth(folder: Path) -> None:
             add(tuple_id, OperatorSubject.named(tuple_id, manifest, folder))
         for path in sorted(folder.glob("results/*/models/*.parquet")):
             row = pd.read_parquet(path).iloc[0]
-            add(row.model, ModelSubject.named(row.definition_json, manifest, folder))
+            add(row.model, ModelSubject.named(row.definition_json, manifest, code))
     json.dump(truth, sys.stdout)
+
+
+def true_costs(
+    folder: Path, environment: dict[str, str], code: Path | None = None
+) -> dict[str, list[float]]:
+    """True seconds and joules of each tuple and model of a study, on the simulated GPU.
+
+    `code` is the folder of the models' factories.
+    """
+    command = [sys.executable, "-W", "ignore", "-m", MODULE, str(folder), "--truth"]
+    command += ["--code", str(code or folder)]
+    ran = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(ran.stdout)
 
 
 def print_errors(folder: Path, truth: dict[str, list[float]]) -> None:
@@ -118,9 +132,10 @@ def main() -> None:
     parser.add_argument("--target", nargs="+", default=["gpu"])
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--truth", action="store_true", help="in a process on the simulated GPU")
+    parser.add_argument("--code", type=Path, help="the folder of the models' factories")
     given = parser.parse_args()
     if given.truth:
-        print_truth(given.folder)
+        print_truth(given.folder, given.code)
         return
     if not given.folder.exists():
         make_study(given.folder, given.model, given.target)
@@ -131,9 +146,7 @@ def main() -> None:
         config = ["--cores", "1", "--configfile", "config/simulated.yaml"]
         command = [sys.executable, "-m", "snakemake", *config]
         subprocess.run(command, cwd=given.folder, env=environment, check=True)
-        command = [sys.executable, "-m", __spec__.name, str(given.folder), "--truth"]
-        ran = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    print_errors(given.folder, json.loads(ran.stdout))
+        print_errors(given.folder, true_costs(given.folder, environment))
 
 
 if __name__ == "__main__":

@@ -72,6 +72,8 @@ class Card:
 class CardLoad:
     """Iterations of `iteration_s`, each a sequence of (share of it, watts)."""
 
+    may_wait = False
+
     def __init__(self, card: Card, iteration_s: float, profile) -> None:
         self.iteration_s = iteration_s
         self._card = card
@@ -109,6 +111,7 @@ class CardDevice:
     kind = KINDS["cuda"]
     uuid = UUID
     rotation = 1
+    in_use = False
 
     def __init__(self, card: Card, load: CardLoad, time_noise=0.002, generator=None) -> None:
         self._card, self._load = card, load
@@ -118,6 +121,10 @@ class CardDevice:
     def run(self, iterations: int) -> None:
         """Ask for iterations; `time` or `start` has them done."""
         self._queued += iterations
+
+    def synchronise(self) -> None:
+        """Do what was asked for."""
+        self.time(lambda: None)
 
     def time(self, work) -> BatchTime:
         """Do the work, and time it."""

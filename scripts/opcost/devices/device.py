@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -124,10 +124,11 @@ class Device(ABC):
         lead()
         return self.time(work)
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """A function that repeats `work` without the host's part of it.
+    def capture(self, works: Sequence[Callable[[], None]]) -> list[Callable[[], None]]:
+        """Functions that repeat each piece of work without the host's part of it.
 
-        Raises NotCapturable with the reason.
+        The work has run before, and the pieces are never repeated at the same time. Raises
+        NotCapturable with the reason.
         """
         raise NotCapturable(f"{self.name} has no graphs")
 

@@ -1,7 +1,7 @@
 """An NVIDIA GPU as a device."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter  # bound here: a model may replace the one in `time`
 from typing import Any
 
@@ -184,22 +184,27 @@ class CudaDevice(Device):
         end.synchronize()
         return BatchTime(begin.elapsed_time(end) / 1e3, host_s)
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """The replay of a CUDA graph of work that has run before."""
-        stream, graph = torch.cuda.Stream(self.torch_device), torch.cuda.CUDAGraph()
+    def capture(self, works: Sequence[Callable[[], None]]) -> list[Callable[[], None]]:
+        """CUDA graphs of the work, which share the memory of their results."""
+        stream = torch.cuda.Stream(self.torch_device)
+        graphs: list[torch.cuda.CUDAGraph] = []
         self.synchronise()
         try:
-            with torch.cuda.stream(stream):
-                graph.capture_begin()
-                try:
-                    work()
-                finally:
-                    graph.capture_end()
-            graph.replay()
+            for work in works:
+                graph = torch.cuda.CUDAGraph()
+                pool = graphs[0].pool() if graphs else None
+                with torch.cuda.stream(stream):
+                    graph.capture_begin(pool)
+                    try:
+                        work()
+                    finally:
+                        graph.capture_end()
+                graph.replay()
+                graphs.append(graph)
             self.synchronise()
         except Exception as error:
             raise NotCapturable(f"not captured: {str(error).splitlines()[0]}") from error
-        return graph.replay
+        return [graph.replay for graph in graphs]
 
     def start(self, work: Callable[[], None]) -> Callable[[], bool]:
         """Enqueue it. Blocks while the device's queue (about a thousand launches) is full."""

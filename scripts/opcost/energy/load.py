@@ -41,5 +41,9 @@ class Load(Protocol):
     def iteration_s(self) -> float:
         """Seconds per iteration."""
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether a slower pace means that the device waits, rather than works more slowly."""
+
     def start(self, iterations: int) -> Done:
         """Start that many iterations, without waiting for them if the device is asynchronous."""

@@ -5,7 +5,7 @@
     idle_before_w    estimate, counter_w         idle_after_w
 
 Energy per iteration is this power times the time from another phase, so both phases run the same
-load at the same pace.
+load. If a device waited longer for its host in this one, power is converted to the timed pace.
 """
 
 from collections.abc import Mapping
@@ -24,6 +24,7 @@ from opcost.study import MeasurementSettings
 
 _COUNTER_TOLERANCE = 0.02
 _PACE_TOLERANCE = 0.05
+_SAME_PACE = 0.01
 _CAPPED_SHARE = 0.01
 _NEAR_LIMIT = 0.97
 _BUSY_IDLE = 1.5
@@ -31,7 +32,11 @@ _BUSY_IDLE = 1.5
 
 @dataclass(frozen=True)
 class PowerMeasurement:
-    """Mean power under load in watts. `began` is the device's state before the trial."""
+    """Mean power under load in watts. `began` is the device's state before the trial.
+
+    `pace` is the time of an iteration in the window as a multiple of the timed one, for a device
+    that may have waited; else None.
+    """
 
     window: Window
     idle_before_w: float | None
@@ -41,11 +46,14 @@ class PowerMeasurement:
     sensor: Sensor
     flags: tuple[str, ...]
     missing: Mapping[str, str]
+    pace: float | None
 
     @property
     def estimate(self) -> Estimate:
-        """Mean power under load with its 95 % interval, without the error of the sensor's gain."""
-        return self.window.estimate
+        """Mean power at the timed pace with its 95 % interval, without the error of the gain."""
+        if self.pace is None or self.idle_w is None or abs(self.pace - 1) < _SAME_PACE:
+            return self.window.estimate
+        return _at_timed_pace(self.window.estimate, self.idle_w, self.pace)
 
     @property
     def idle_w(self) -> float | None:
@@ -125,10 +133,31 @@ def measure_power(
     sampler.drain()
     idle_after_w = _idle_w(sampler, sensor, settings)
     missing = {**meter.missing, **window.end_state.missing}
+    waits = load.may_wait and window.pace_s is not None
+    pace = window.pace_s / load.iteration_s if waits and window.pace_s else None
     power = PowerMeasurement(
-        window, idle_before_w, idle_after_w, began, meter.name, sensor, (), missing
+        window, idle_before_w, idle_after_w, began, meter.name, sensor, (), missing, pace
     )
     return replace(power, flags=(*window.flags, *_found_flags(power, load.iteration_s)))
+
+
+def _at_timed_pace(mean: Estimate, idle_w: float, pace: float) -> Estimate:
+    """Mean power if an iteration took its timed time, `1 / pace` of what it took in the window.
+
+    The device did the same work in both, and waited for the rest. ASSUME that it drew its idle
+    power while it waited; the interval reaches to half of what it draws above that.
+    """
+
+    def rescaled(power_w: float, waiting_w: float) -> float:
+        return waiting_w + (power_w - waiting_w) * pace
+
+    value = rescaled(mean.value, idle_w)
+    if mean.low is None or mean.high is None:
+        return Estimate(value, None, None)
+    between_w = (idle_w + mean.value) / 2
+    limits = [rescaled(mean.low, idle_w), rescaled(mean.high, idle_w)]
+    doubtful = rescaled(mean.value, between_w)
+    return Estimate(value, min(*limits, doubtful), max(*limits, doubtful))
 
 
 def _idle_w(sampler: Sampler, sensor: Sensor, settings: MeasurementSettings) -> float | None:

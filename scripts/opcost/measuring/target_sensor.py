@@ -19,8 +19,8 @@ from opcost.energy.meters import open_meter, untouched_uuid
 from opcost.energy.sensor import SCHEMA_VERSION, check_document
 from opcost.errors import OpcostError
 from opcost.files import parse_json, write_json
+from opcost.measuring.power_load import WorkloadLoad
 from opcost.measuring.timing import calibrate, timer_of
-from opcost.measuring.trial import WorkloadLoad
 
 
 def characterise_target(name: str, open_device: Callable[[], Device], output: Path) -> None:

@@ -3,8 +3,8 @@
     calibrate -> warm up -> time (batches) -> idle -> lead-in -> window -> idle
                             |  time_s     |  |    without a meter: none       |
 
-Time and power are measured in separate phases of the same steady loop, so that reading the sensor
-does not slow the timed phase. Energy per iteration is time per iteration x mean power
+Time and power are measured in separate phases, so that reading the sensor does not slow the timed
+one (power_load.py). Energy per iteration is time per iteration x mean power
 (energy/phase.py). A trial that a transient cause has spoilt is retried.
 """
 
@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from opcost import statistics
-from opcost.devices.device import Device
-from opcost.energy.load import Done
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
 from opcost.energy.phase import PowerMeasurement, measure_power
 from opcost.measuring.checkpoint import Listener
+from opcost.measuring.power_load import load_of
 from opcost.measuring.station import Station
 from opcost.measuring.timing import TimeMeasurement, Workload, find_flags, time_workload
 from opcost.rows.flags import spoiled
@@ -72,8 +71,7 @@ def run_trial(
             trial.repeats, trial.started_at, trial.ended_at = repeats, started_at, datetime.now(UTC)
             if opened.meter is not None:
                 listener.timed(trial)
-                load = WorkloadLoad(workload, device, trial.time.estimate.value)
-                _add_power(trial, load, station, opened.meter, opened.began, settings)
+                _add_power(trial, workload, station, opened, settings)
             spoilt = trial.time.counts_disturbed or spoiled(trial.flags)
             trial.ended_at = datetime.now(UTC)
             if repeats == settings.max_repeats or not spoilt:
@@ -104,15 +102,17 @@ def _open(station: Station, listener: Listener) -> _Opened:
 
 def _add_power(
     trial: Trial,
-    load: "WorkloadLoad",
+    workload: Workload,
     station: Station,
-    meter: Meter,
-    began: DeviceState,
+    opened: _Opened,
     settings: MeasurementSettings,
 ) -> None:
     """Measure power; a failure leaves the time valid and becomes the reason."""
+    assert opened.meter is not None
+    meter, began = opened.meter, opened.began
     try:
         sensor = station.find_sensor(meter)
+        load = load_of(workload, station.device, trial.time)
         trial.power = measure_power(load, meter, sensor, settings, station.clock, began)
         trial.flags += trial.power.flags
     except Exception as error:
@@ -124,19 +124,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MeterUnavailable):
         return str(error)
     return f"power could not be measured: {type(error).__name__}: {error}"
-
-
-@dataclass(frozen=True)
-class WorkloadLoad:
-    """A workload as the load of a power measurement."""
-
-    workload: Workload
-    device: Device
-    iteration_s: float
-
-    def start(self, iterations: int) -> Done:
-        """Start that many iterations on the device."""
-        return self.device.start(lambda: self.workload.run(iterations))
 
 
 @contextmanager

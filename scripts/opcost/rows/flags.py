@@ -163,7 +163,8 @@ BUSY_WHEN_IDLE = _flag(
 )
 PACE_DIFFERS = _flag(
     "pace_differs",
-    "time per iteration in the power phase differs from the timing phase by 5 % or more",
+    "time per iteration in the power phase differs from the timing phase by 5 % or more; a GPU's "
+    "power is converted to the timed pace, which widens its interval",
     "use larger inputs: reading the sensor delays the launches of launch-bound work",
 )
 ASSUMED_SENSOR = _flag(

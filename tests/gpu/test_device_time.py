@@ -1,0 +1,110 @@
+"""Device time is that of the device alone, and the host's time is told beside it: on a GPU.
+
+These tests pass on a simulated GPU, too, whose values mean nothing.
+"""
+
+import dataclasses
+
+import pytest
+import torch
+from opcost.devices.device import NotCapturable
+from opcost.devices.disturbance import NoWatch
+from opcost.devices.target_device import open_device
+from opcost.measuring.power_load import Replays, load_of
+from opcost.measuring.timing import WAITS, time_workload
+from opcost.study import Target, default_measurement
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+SETTINGS = dataclasses.replace(default_measurement(), warm_up_s=0.02, min_time_s=0.05)
+
+
+class Calls:
+    """A function as a workload."""
+
+    def __init__(self, function, rotation=1, in_use=False):
+        self.rotation, self.in_use = rotation, in_use
+        self._function = function
+
+    def run(self, iterations):
+        for _ in range(iterations):
+            self._function()
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return open_device(Target("cuda", 1, False))
+
+
+@pytest.fixture
+def timed(gpu):
+    def timed(function, **options):
+        with torch.inference_mode():
+            return time_workload(Calls(function, **options), gpu, NoWatch(), SETTINGS)
+
+    return timed
+
+
+@pytest.fixture(scope="module")
+def small(gpu):
+    """An operator of a microsecond or two, for which most hosts need more."""
+    tensor = torch.zeros(16, device=gpu.torch_device)
+    return lambda: [tensor.add_(1) for _ in range(3)]
+
+
+def test_the_time_of_a_small_operator_does_not_contain_its_launch(gpu, timed, small):
+    alone, with_host = timed(small), timed(small, in_use=True)
+    assert alone.host is not None
+    assert with_host.host is None
+    pace_s = max(alone.estimate.value, alone.host.value)
+    assert with_host.estimate.value > 0.9 * pace_s
+    assert alone.launch_bound == (alone.host.value >= alone.estimate.value)
+
+
+def test_a_graph_takes_as_long_as_operators_that_are_held_back(gpu, timed, small):
+    calls = 200
+    (replay,) = gpu.capture([lambda: [small() for _ in range(calls)]])
+    assert timed(replay).estimate.value / calls == pytest.approx(
+        timed(small).estimate.value, rel=0.35
+    )
+
+
+def test_batches_hold_no_more_than_the_queue(gpu, timed):
+    tensor = torch.zeros(16, device=gpu.torch_device)
+    found = timed(lambda: [tensor.add_(1) for _ in range(100)])
+    assert 1 <= found.batch_iterations <= 10
+    assert found.host is not None
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [lambda tensor: tensor[0].item(), lambda tensor: [tensor.add_(0) for _ in range(1500)]],
+    ids=["for a value", "for room in the queue"],
+)
+def test_an_operator_that_waits_for_the_gpu_has_no_host_time(gpu, timed, waiting):
+    tensor = torch.ones(16, device=gpu.torch_device)
+    found = timed(lambda: waiting(tensor))
+    assert (found.host, found.host_reason) == (None, WAITS)
+    assert found.estimate.value > 0
+
+
+def test_a_slow_host_is_taken_out_of_the_power_phase(gpu, timed, small):
+    timing = timed(small)
+    slow = dataclasses.replace(timing, host=timing.estimate)
+    load = load_of(Calls(small, rotation=1000), gpu, slow)
+    assert isinstance(load, Replays)
+    for _ in range(20):
+        done = load.start(100)
+    gpu.synchronise()
+    assert done()
+
+
+def test_an_operator_that_waits_for_the_gpu_cannot_be_captured(gpu):
+    tensor = torch.ones(16, device=gpu.torch_device)
+    with pytest.raises(NotCapturable, match="not captured"):
+        gpu.capture([lambda: tensor[0].item()])
+    torch.ones(16, device=gpu.torch_device).add_(1)  # the GPU is still of use
+    gpu.synchronise()
