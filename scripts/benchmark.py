@@ -17,13 +17,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--series", choices=SERIES, required=True)
     parser.add_argument("--subject", required=True, help="a tuple id, or a model's definition")
-    parser.add_argument("--manifest", type=Path, required=True, help="of all operator tuples")
+    parser.add_argument(
+        "--tuples", type=Path, required=True, help="the manifest, or the model's extraction"
+    )
     parser.add_argument("--search-path", type=Path, required=True, help="the folder of models")
     TargetFiles.add_arguments(parser)
     arguments = parser.parse_args()
     with reported():
         kind, replicate = SERIES[arguments.series]
-        subject = SUBJECTS[kind].named(arguments.subject, arguments.manifest, arguments.search_path)
+        subject = SUBJECTS[kind].named(arguments.subject, arguments.tuples, arguments.search_path)
         files = TargetFiles.from_arguments(arguments)
         subject_job(subject, files, replicate, arguments.output)
 

@@ -49,6 +49,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "call_overhead_s": None,
         "displaced_call_overhead_s": None,
         "spread": None,
+        "differing_calls": None,
         **changes,
     }
 
@@ -149,6 +150,35 @@ def test_a_whole_that_failed_once_is_known_by_the_other_measurement(compare):
     assert comparison["reference_time_s"] == pytest.approx(5e-3)
     assert comparison["reference_measurements"] == 1
     assert comparison["time_reason"] is None
+
+
+def test_kernels_that_differ_on_the_device_leave_no_sum_and_are_named(compare):
+    differing = {"flags": ["calls_differ"], "differing_calls": ["-1 relu(4)", "+2 reshape(4x4)"]}
+    comparison, _ = compare(reference=differing, again=[{"differing_calls": []}])
+    assert comparison["estimate_time_s"] is None
+    assert comparison["differing_calls"] == differing["differing_calls"]
+    assert comparison["reference_time_s"] == pytest.approx(5e-3)
+    text = summarise([comparison], [])
+    assert "No time: on this device, the model launches other kernels than were extracted" in text
+    assert "(+), or the reverse (-): -1 relu(4), +2 reshape(4x4)." in text
+    assert "Whole models flagged calls_differ: tiny_cnn" in text
+
+
+def test_calls_that_were_compared_and_are_equal_leave_a_sum_and_no_caveat(compare):
+    comparison, _ = compare(reference={"differing_calls": []})
+    assert comparison["estimate_time_s"] is not None
+    assert "on the device" not in summarise([comparison], [])
+
+
+def test_where_sizes_depend_on_values_the_sum_is_for_the_extractions(tiny_tuples):
+    _, cnn = tiny_tuples
+    dependent = [dataclasses.replace(record, value_dependent=True) for record in cnn.tuples]
+    cnn = dataclasses.replace(cnn, tuples=tuple(dependent))
+    rows = [row(tuple_id=tuple_id) for tuple_id in cnn.by_id]
+    whole = row(5e-3) | {"model": "tiny_cnn", "differing_calls": ["+1 topk(8)"]}
+    [comparison], _, _ = compare_study([cnn], rows, [whole], collect([cnn], None))
+    assert comparison["estimate_time_s"] is not None
+    assert "+1 topk(8)" in summarise([comparison], [])
 
 
 def test_a_whole_of_another_definition_than_the_operators_is_refused(tiny_tuples):

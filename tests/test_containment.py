@@ -381,8 +381,9 @@ def measured(cpu, watch, conditions, tmp_path):
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
 
-    def row(definition):
-        return measure(ModelSubject(definition, tmp_path), station_of(cpu, conditions, watch))
+    def row(definition, extracted=None):
+        subject = ModelSubject(definition, tmp_path, extracted)
+        return measure(subject, station_of(cpu, conditions, watch))
 
     return row
 
@@ -424,6 +425,29 @@ def test_a_model_whose_forward_grows_is_flagged(model, measured, tmp_path, capsy
     assert "calls_vary" in measured(definition)["flags"]
     extract_model_tuples(definition, tmp_path)
     assert "executes different calls from run to run" in capsys.readouterr().err
+
+
+def test_kernels_that_were_not_extracted_are_named(model, measured, tmp_path):
+    """Here the device differs because the model looks for fake tensors."""
+    body = """
+    class Wary(nn.Module):
+        def forward(self, x):
+            fake = type(x).__name__ == "FakeTensor"
+            return x.flatten().exp().log() if fake else x.flatten().exp().exp().reshape(1, -1)
+    return Wary()
+    """
+    definition = model(body)
+    extracted = extract_model_tuples(definition, tmp_path)
+    row = measured(definition, extracted)
+    assert "calls_differ" in row["flags"]
+    assert row["differing_calls"] == ["+1 exp(8)", "-1 log(8)"]
+
+
+def test_a_model_that_makes_the_calls_that_were_extracted_is_not_flagged(model, measured, tmp_path):
+    definition = model("return nn.TransformerEncoderLayer(4, 2, 8)")
+    row = measured(definition, extract_model_tuples(definition, tmp_path))
+    assert row["status"] == "ok"
+    assert (row["differing_calls"], row["flags"]) == ([], [])
 
 
 @pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit(3)", "os._exit(0)"])

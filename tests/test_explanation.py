@@ -1,5 +1,6 @@
 """A database answers what a model costs; what it does not hold is said, and how to measure it."""
 
+import dataclasses
 import json
 import re
 
@@ -9,13 +10,16 @@ from click.testing import CliRunner
 from opcost.commands import INCOMPLETE, main
 from opcost.costs.comparison import compare_study
 from opcost.costs.explanation import explain
+from opcost.costs.explanation_text import as_text
 from opcost.costs.model_argument import find_model, study_lines
 from opcost.databases.database import read_database
 from opcost.databases.merging import merge
 from opcost.errors import OpcostError
 from opcost.models.construction import build
 from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.results_folder import MODELS, measurement, target_folder
 from opcost.rows import records, schemas
+from opcost.study import Conditions, Target, default_measurement
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 
@@ -74,6 +78,30 @@ def test_a_model_costs_what_the_workflow_says_it_costs(cnn, tiny_tuples, tmp_pat
     for found, expected in ((explanation.operators(), shares), (explanation.modules(), modules)):
         for row, in_the_table in zip(found, expected, strict=True):
             assert in_the_table.items() >= row.items()
+
+
+def test_kernels_that_the_study_saw_differ_on_the_device_leave_no_sum(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn])
+    row = records.model_columns(cnn.definition) | {"differing_calls": ["+2 reshape(4x4)"]}
+    whole = measurement(target_folder("local", tmp_path), MODELS, "tiny_cnn")
+    whole.parent.mkdir(parents=True)
+    records.write(whole, schemas.MODEL, [row])
+    [explanation] = explain(cnn, [path])
+    assert explanation.estimate.time is None
+    assert explanation.to_document()["differing_calls"] == ["+2 reshape(4x4)"]
+    assert "(+), or the reverse (-): +2 reshape(4x4)." in as_text(cnn, [explanation], 5, None)
+    edited = dataclasses.replace(cnn.definition, seed=1).to_json()
+    records.write(whole, schemas.MODEL, [row | {"definition_json": edited}])
+    assert explain(cnn, [path])[0].estimate.time is not None
+
+
+@pytest.mark.parametrize(("device", "said"), [("cuda", True), ("cpu", False)])
+def test_calls_that_nobody_compared_with_those_of_a_gpu_are_said_to_be(cnn, tmp_path, device, said):
+    conditions = Conditions(Target(device, 1, False), default_measurement())
+    columns = records.condition_columns(conditions, "local")
+    path = database(tmp_path / "d.parquet", [cnn], **columns, device=device)
+    text = as_text(cnn, explain(cnn, [path]), 5, None)
+    assert ("The calls are those on a processor." in text) == said
 
 
 def test_each_call_is_counted_in_the_module_it_happens_in(cnn, tmp_path):

@@ -45,6 +45,7 @@ def test_the_results_say_what_the_models_cost(finished):
     cnn = comparison.loc["tiny_cnn"]
     assert (cnn.calls, cnn.view_calls, cnn.tuples, cnn.measured_tuples) == (4, 1, 3, 3)
     assert (cnn.coverage_calls, cnn.coverage_flops) == (1, 1)
+    assert list(cnn.differing_calls) == []
     assert cnn.flops == 2 * (2 * 8 * 8 * 3 * 27 + 192 * 8)
     times = database.set_index("operator").time_s
     conv = times["aten.conv2d.default"]

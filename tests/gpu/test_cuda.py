@@ -18,6 +18,7 @@ from opcost.measuring.benchmark import measure
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_sensor import characterise_target
 from opcost.study import Conditions, InputSpec, ModelDefinition, Target
+from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -115,6 +116,19 @@ def test_a_whole_model_is_measured(gpu, on_gpu):
     assert row["status"] == "ok", row["error"]
     assert row["device_uuid_hash"] == gpu.uuid_hash
     assert row["driver_version"]
+
+
+def test_kernels_that_only_the_gpu_launches_are_named(gpu, on_gpu):
+    """In float32, the layout after attention is such that reshape copies."""
+    sizes = {"d_model": 64, "nhead": 4, "dim_feedforward": 128, "batch_first": True}
+    factory = "torch.nn:TransformerEncoderLayer"
+    inputs = (InputSpec((2, 8, 64)),)
+    definition = ModelDefinition("attention", inputs, factory=factory, arguments=sizes)
+    extracted = extract_model_tuples(definition)
+    row = measure(ModelSubject(definition, extracted=extracted), station_of(gpu, on_gpu, QUIET))
+    assert row["status"] == "ok", row["error"]
+    assert "calls_differ" in row["flags"]
+    assert row["differing_calls"] == ["+1 reshape(8x2x4x16@(64,512,16,1), shape=[16,64])"]
 
 
 def test_the_power_sensor_is_characterised(gpu, tmp_path):

@@ -1,6 +1,7 @@
 # Measurements: one job for each unique operator tuple and for each model, on each target.
 #
 #   in:  results/operator_tuples.json
+#        results/tuples/{model}.pkl                      the calls that a model is expected to make
 #        results/{target}/sensor.json                    what its power sensor is like
 #   out: results/{target}/device.json                    the device that the target stands for
 #        results/{target}/operators/{tuple_id}.parquet   one row
@@ -9,7 +10,7 @@
 #        results/{target}/models_again/{model}.parquet   one row, as before
 #        results/{target}/overhead_again.json            what calls cost, as device.json has it
 #
-# The manifest, the device and the sensor are `ancient`: another model, or the same device identified
+# The manifest, extractions, the device and the sensor are `ancient`: another model, or the same device identified
 # again, is no reason to measure again. What is one (settings, protocol version, a model's
 # definition) is compared with each row (outdated.smk).
 
@@ -35,7 +36,7 @@ rule identify_target:
 
 rule benchmark_operator:
     input:
-        manifest=ancient(MANIFEST),
+        tuples=ancient(MANIFEST),
         device=ancient(device_file(EACH_TARGET)),
         sensor=ancient(sensor_file(EACH_TARGET)),
     output:
@@ -56,13 +57,17 @@ rule benchmark_operator:
         subject=lambda wildcards: wildcards.tuple_id,
     shell:
         '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark.py --series {wildcards.series}'
-        " --subject {params.subject:q} --manifest {input.manifest:q}"
+        " --subject {params.subject:q} --tuples {input.tuples:q}"
         ' --search-path "$OPCOST_MODELS" --target {wildcards.target} --device {input.device:q}'
         " --sensor {input.sensor:q} --conditions {params.conditions:q} --output {output:q}"
         " 2> >(tee {log:q} >&2)"
 
 
 use rule benchmark_operator as benchmark_model with:
+    input:
+        tuples=ancient(extraction("{model}")),
+        device=ancient(device_file(EACH_TARGET)),
+        sensor=ancient(sensor_file(EACH_TARGET)),
     output:
         measurement_in(EACH_TARGET, all_series(MODELS), "{model}"),
     log:

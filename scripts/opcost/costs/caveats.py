@@ -33,6 +33,7 @@ def caveats(rows: Sequence[Row], most: int = _NAMED) -> list[str]:
         *_overhead(rows, most),
         *(text for quantity in COMPARED for text in _missing(rows, quantity, most)),
         *_partial(rows, most),
+        *_differing_calls(rows, most),
         *_mixed_provenance(rows, most),
         *([f"Tuples with {WIDE}: {_of_models(wide, most)}."] if any(wide.values()) else []),
         *_flags(rows, most),
@@ -90,6 +91,15 @@ def _partial(rows: Sequence[Row], most: int) -> list[str]:
         return []
     shown = _of_models(partial, most, seconds)
     return [f"The measured operators alone take {shown}, which is not an estimate."]
+
+
+def _differing_calls(rows: Sequence[Row], most: int) -> list[str]:
+    found = [(_some(row["differing_calls"] or (), most), row["model"]) for row in rows]
+    return [
+        f"Kernels on the device and not extracted (+), or the reverse (-)"
+        f"{_for_models(models, rows, most)}: {calls}."
+        for calls, models in names_by_text(pair for pair in found if pair[0]).items()
+    ]
 
 
 def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:

@@ -1,7 +1,8 @@
 """Compare sums over operators with whole models, for each model and target."""
 
+import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost import statistics
@@ -48,7 +49,7 @@ def compare_study(
         model = by_name[name]
         terms = terms_of(model, rows[target], filtered)
         keys = {"model": model.model, "target": target}
-        estimate = ModelEstimate(model, terms)
+        estimate = ModelEstimate(model, terms, differing_calls(measurements))
         comparison = keys | compare(estimate, measurements)
         tables.comparison.append(comparison)
         tables.shares.extend(
@@ -117,6 +118,12 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
         else None,
         **{name: reference[name] for name in _CONDITIONS},
     }
+
+
+def differing_calls(references: Iterable[Row]) -> list[str] | None:
+    """The calls by which measurements of a model differ from its extraction; None if unknown."""
+    known = [row["differing_calls"] for row in references if row["differing_calls"] is not None]
+    return list(dict.fromkeys(itertools.chain(*known))) if known else None
 
 
 def _no_energy(rows: Sequence[Row]) -> str | None:

@@ -41,10 +41,14 @@ OPERATOR_COLUMNS = (
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """The sum over `terms`: a model's kernel-launching tuples, with their rows on one target."""
+    """The sum over `terms`: a model's kernel-launching tuples, with their rows on one target.
+
+    `differing_calls` are those by which the device differs from the extraction; None if unknown.
+    """
 
     model: ModelTuples
     terms: Sequence[Term]
+    differing_calls: Sequence[str] | None = None
 
     @cached_property
     def measured(self) -> list[Term]:
@@ -79,7 +83,12 @@ class ModelEstimate:
     @cached_property
     def time_reason(self) -> str | None:
         """Why time is null, or None."""
-        return self.conflict or why_incomplete(self.terms) or self._unknown_overhead
+        return (
+            self.conflict
+            or why_incomplete(self.terms)
+            or self._other_calls
+            or self._unknown_overhead
+        )
 
     @cached_property
     def energy_reason(self) -> str | None:
@@ -87,6 +96,16 @@ class ModelEstimate:
         return self.time_reason or next(
             (row["energy_reason"] for row in self.rows if row["energy_reason"] is not None), None
         )
+
+    @cached_property
+    def _other_calls(self) -> str | None:
+        """Why the sum is not that of the calls on the device, or None.
+
+        Where sizes depend on values, the sum is for those of the extraction, as its flags say.
+        """
+        if not self.differing_calls or any(term.record.value_dependent for term in self.terms):
+            return None
+        return "on this device, the model launches other kernels than were extracted"
 
     @cached_property
     def _unknown_overhead(self) -> str | None:
@@ -177,6 +196,7 @@ class ModelEstimate:
             "parameters": self.model.parameters,
             "spread": self.spread,
             "told_differences": comparability.told_differences(self.rows),
+            "differing_calls": self.differing_calls,
         }
 
     def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:

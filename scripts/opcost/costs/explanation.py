@@ -9,11 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opcost.costs.comparison import differing_calls
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.shares import module_shares, operator_shares
 from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
+from opcost.results_folder import MODELS, REPLICATES, measurement, target_folder
+from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -40,6 +43,13 @@ class Explanation:
         """The tuples without a result, the most often called first."""
         terms = [term for term in self.estimate.terms if not term.measured]
         return sorted(terms, key=lambda term: -term.calls)
+
+    @property
+    def calls_unverified(self) -> bool:
+        """Whether nobody knows if the device, a GPU, executes the model's calls."""
+        rows = self.estimate.rows
+        known = self.estimate.differing_calls is not None
+        return bool(rows) and not known and not comparability.host_sets_pace(rows[0])
 
     @cached_property
     def compared(self) -> dict[str, Any]:
@@ -107,7 +117,9 @@ def explain(
             table = table.filter(pc.is_in(table["target"], pa.array(targets, pa.string())))
         for target, conditions_id in _groups(table):
             rows = _rows(table, target, conditions_id, model)
-            estimate = ModelEstimate(model, terms_of(model, rows, set()))
+            whole = [] if conditions_id else _whole(model, target, path.parent)
+            differing = differing_calls(whole)
+            estimate = ModelEstimate(model, terms_of(model, rows, set()), differing)
             found.append(Explanation(path, target, conditions_id, estimate))
     for target in sorted(set(targets) - known):
         raise OpcostError(f"no database has a target {target!r}. {closest(target, known)}")
@@ -134,6 +146,15 @@ def _rows(
     if conditions_id is not None:
         wanted = pc.and_(wanted, pc.equal(table["conditions_id"], conditions_id))
     return {row["tuple_id"]: row for row in table.filter(wanted).to_pylist()}
+
+
+def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
+    """The measurements of the whole model in the results folder of a study's database, if any."""
+    folder, columns = target_folder(target, results), ("definition_json", "differing_calls")
+    paths = [measurement(folder, MODELS, model.model, replicate) for replicate in REPLICATES]
+    table = records.read_all([path for path in paths if path.is_file()], schemas.MODEL, columns)
+    wanted = model.definition and model.definition.to_json()
+    return [row for row in table.to_pylist() if row["definition_json"] == wanted]
 
 
 def _tuple_row(term: Term) -> dict[str, Any]:

@@ -15,6 +15,10 @@ from opcost.tuples.model_tuples import ModelTuples, total_flops
 from opcost.tuples.operator_tuple import short_name
 
 _MISSING = 10
+_UNVERIFIED = (
+    "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
+    "a study with the whole model there finds out."
+)
 _WIDTH = 100
 
 
@@ -81,7 +85,8 @@ def _target(explanation: Explanation, top: int, depth: int | None) -> str:
         return "\n".join([*lines, f"  No time: {estimate.time_reason}."])
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
-    for note in caveats([explanation.compared]):
+    unverified = [_UNVERIFIED] if explanation.calls_unverified else []
+    for note in [*caveats([explanation.compared]), *unverified]:
         lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     partial_s = explanation.compared["partial_time_s"] or 0.0
     total_s = estimate.time.value if estimate.time else partial_s

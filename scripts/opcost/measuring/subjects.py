@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from opcost.errors import OpcostError
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import MODELS, OPERATORS
-from opcost.rows.flags import DEGENERATE_VALUES, FOOTPRINT_WITHIN_CACHE, VALUE_DEPENDENT
+from opcost.rows.flags import (
+    CALLS_DIFFER,
+    DEGENERATE_VALUES,
+    FOOTPRINT_WITHIN_CACHE,
+    VALUE_DEPENDENT,
+)
 from opcost.study import MeasurementSettings
 from opcost.tuples.manifest import read_record
+from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.tuple_record import TupleRecord
 
 if TYPE_CHECKING:
@@ -46,9 +53,11 @@ class Subject(ABC):
 
     @classmethod
     @abstractmethod
-    def named(cls, text: str, manifest: Path, search_path: Path) -> Self:
-        """The subject that a rule names, by its tuple id in the manifest, or by its definition as
-        JSON with its code below `search_path`. Raises OpcostError.
+    def named(cls, text: str, tuples: Path, search_path: Path) -> Self:
+        """The subject that a rule names, by its tuple id in the manifest `tuples`, or by its
+        definition as JSON, with its extraction `tuples` and its code below `search_path`.
+
+        Raises OpcostError.
         """
 
     @property
@@ -80,9 +89,9 @@ class OperatorSubject(Subject):
         self.description = str(record.operator_tuple)
 
     @classmethod
-    def named(cls, text: str, manifest: Path, search_path: Path) -> Self:
+    def named(cls, text: str, tuples: Path, search_path: Path) -> Self:
         """The tuple with an id."""
-        return cls(read_record(manifest, text))
+        return cls(read_record(tuples, text))
 
     @property
     def schema(self) -> "pa.Schema":
@@ -122,19 +131,34 @@ class OperatorSubject(Subject):
 
 
 class ModelSubject(Subject):
-    """One whole model; `search_path` is the folder of its code."""
+    """One whole model; `search_path` is the folder of its code.
+
+    Its calls on the device are compared with those `extracted`.
+    """
 
     kind = "model"
 
-    def __init__(self, definition: ModelDefinition, search_path: Path | None = None) -> None:
-        self.definition, self.search_path = definition, search_path
+    def __init__(
+        self,
+        definition: ModelDefinition,
+        search_path: Path | None = None,
+        extracted: ModelTuples | None = None,
+    ) -> None:
+        self.definition, self.search_path, self.extracted = definition, search_path, extracted
         self.name = f"model {definition.name}"
         self.description = definition.name
 
     @classmethod
-    def named(cls, text: str, manifest: Path, search_path: Path) -> Self:
-        """The model with a definition."""
-        return cls(ModelDefinition.from_json(text), search_path)
+    def named(cls, text: str, tuples: Path, search_path: Path) -> Self:
+        """The model with a definition. Raises OpcostError if another was extracted."""
+        definition = ModelDefinition.from_json(text)
+        [extracted] = read_extractions([tuples])
+        if extracted.definition != definition:
+            raise OpcostError(
+                f"{tuples} is of another definition of model {definition.name}: its config or the "
+                "file of its factory changed during the run. Run again"
+            )
+        return cls(definition, search_path, extracted)
 
     @property
     def schema(self) -> "pa.Schema":
@@ -172,16 +196,19 @@ class ModelSubject(Subject):
         inputs = construction.example_inputs(self.definition)
         cache_state = station.conditions.measurement.cache_state
         workload = model_workload(module, inputs, device, cache_state)
-        supervision.before_timing(workload.output)
+        launched = supervision.before_timing(workload.output)
+        differing = None if self.extracted is None else self.extracted.differing_calls(launched)
 
         def find_flags() -> dict[str, bool]:
             output, flags = supervision.after_timing(workload.output)
             finite = all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(output))
-            return {**dict.fromkeys(flags, True), DEGENERATE_VALUES: not finite}
+            found = {CALLS_DIFFER: bool(differing), DEGENERATE_VALUES: not finite}
+            return {**dict.fromkeys(flags, True), **found}
 
         columns = {
             "footprint_bytes": workload.footprint_bytes,
             "operand_sets": workload.rotation,
+            "differing_calls": differing,
         }
         return SetUp(workload, columns, find_flags)
 

@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opcost.devices.device import Device, OutOfMemory
@@ -40,7 +40,7 @@ class Supervision:
         self._state = ProcessState()
         self._threads = set(threading.enumerate())
         self._changed: list[str] = []
-        self._calls: list[OperatorTuple] = []
+        self._calls = CallLog()
 
     def settle(self) -> None:
         """Restore PyTorch's settings after the model's code has run.
@@ -52,10 +52,14 @@ class Supervision:
             self._changed.append(change)
             print(f"opcost: model {self._model}: its code {change}: restored", file=sys.stderr)
 
-    def before_timing(self, run: Callable[[], Any]) -> None:
-        """Run the model once and record its calls. Raises as `settle`."""
+    def before_timing(self, run: Callable[[], Any]) -> Mapping[OperatorTuple, int]:
+        """Run the model once and record its calls: how many of each tuple launch kernels.
+
+        Raises as `settle`.
+        """
         _, self._calls = _logged(run)
         self.settle()
+        return self._calls.kernels
 
     def after_timing(self, run: Callable[[], Any]) -> tuple[Any, list[str]]:
         """The model's output, and the flags of its row.
@@ -71,14 +75,14 @@ class Supervision:
         deadline = time.monotonic() + _MAX_S
         for _ in range(_MAX_RUNS):
             output, calls = _logged(run)
-            if calls != self._calls:
+            if calls.operator_tuples != self._calls.operator_tuples:
                 return output, [*flags, CALLS_VARY]
             if time.monotonic() > deadline:
                 break
         return output, flags
 
 
-def _logged(run: Callable[[], Any]) -> tuple[Any, list[OperatorTuple]]:
+def _logged(run: Callable[[], Any]) -> tuple[Any, CallLog]:
     with CallLog() as log:
         output = run()
-    return output, log.operator_tuples
+    return output, log

@@ -111,6 +111,13 @@ CALLS_VARY = _flag(
     "operators is for the first run",
     "measure a model without that branch or counter",
 )
+CALLS_DIFFER = _flag(
+    "calls_differ",
+    "the model launches other kernels on this device than were extracted (differing_calls: + more, "
+    "- fewer calls), so its sum would be another model's",
+    "see docs/explanation/calls_on_a_device.md",
+    reproduces=True,
+)
 TOO_FEW_REFRESHES = _flag(
     "too_few_refreshes",
     "the power sensor gave fewer than 8 different readings: it is stuck, too slow or too coarse",

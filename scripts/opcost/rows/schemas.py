@@ -90,6 +90,12 @@ MODEL = _schema(
         ("model", pa.string(), "the model's name in the study"),
         ("definition_json", pa.string(), "definition of the model as JSON"),
         *MEASUREMENT,
+        (
+            "differing_calls",
+            pa.list_(pa.string()),
+            "kernels that the model launches more (+) or less (-) often on the device than in its "
+            "extraction, such as `+12 reshape(...)`; null if not compared",
+        ),
     ],
 )
 
@@ -113,6 +119,11 @@ COMPARISON = _schema(
         ),
         ("reference_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
         ("reference_flags", pa.list_(pa.string()), "flags of the reference"),
+        (
+            "differing_calls",
+            pa.list_(pa.string()),
+            "`differing_calls` of the reference: if any, its operators are not the estimate's",
+        ),
         *TIME.error.described("estimate / reference - 1"),
         ("time_reason", pa.string(), "why there is no estimate or no reference"),
         ("operators_time_s", pa.float64(), "the operators' part of the estimate"),

@@ -26,7 +26,7 @@ VERSIONS = {
     "`workflow_commit`, `machine_id_hash`, `thread_library`, `ecc_enabled`, `persistence_mode`, "
     "`performance_state`, `memory_used_bytes`, `sm_clock_target_mhz`, `memory_clock_target_mhz`.",
     9: "`host_time_s` with its interval replaces `enqueue_time_s`, which contained the wait for a "
-    "full queue; `host_time_reason`.",
+    "full queue; `host_time_reason`; `differing_calls` of models and of the comparison.",
 }
 """Schema version -> its changes."""
 
@@ -56,7 +56,7 @@ _DATABASE = _OPERATOR | {5: [*_OVERHEAD, "spread"], 6: ["overhead_disturbed"]}
 
 ADDED: dict[str, dict[int, list[str]]] = {
     "operator": _OPERATOR,
-    "model": _MEASUREMENT,
+    "model": _MEASUREMENT | {9: [*_MEASUREMENT[9], "differing_calls"]},
     "database": _DATABASE,
     "merged": _DATABASE,
     "comparison": {
@@ -64,6 +64,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
         5: ["reference_converged", "reference_flags"],
         6: ["overhead_disturbed", "reference_measurements"],
         8: ["told_differences"],
+        9: ["differing_calls"],
     },
 }
 """Record -> schema version -> the columns that it added; all others exist since version 1.

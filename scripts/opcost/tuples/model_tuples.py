@@ -6,7 +6,7 @@ The unpickler refuses every global, so that an untrusted file cannot run code.
 import io
 import pickle
 import pickletools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.models.definition import ModelDefinition
+from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_version
 from opcost.values import (
     OBJECT,
@@ -74,6 +75,17 @@ class ModelTuples:
         """The tuples that launch kernels, each with how often the model calls it."""
         counts = self.call_counts().values()
         return [pair for pair in zip(self.tuples, counts, strict=True) if pair[0].launches_kernel]
+
+    def differing_calls(self, launched: Mapping[OperatorTuple, int]) -> list[str]:
+        """The calls by which a device that launched these kernels differs: +more, -fewer of each.
+
+        Views are left out: they move no data, and their strides differ without consequence.
+        """
+        extracted = {record.operator_tuple: count for record, count in self.kernels()}
+        more = {
+            each: launched.get(each, 0) - extracted.get(each, 0) for each in [*extracted, *launched]
+        }
+        return [f"{count:+} {each}" for each, count in more.items() if count]
 
 
 def total_flops(calls: Iterable[tuple[TupleRecord, int]]) -> int | None:

@@ -1,5 +1,6 @@
 """Record every operator call of a running model, with the module that makes it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -84,11 +85,12 @@ class Recorder(TorchDispatchMode):
 
 
 class CallLog(TorchDispatchMode):
-    """The operator tuples of all calls, in their order, and nothing else about them."""
+    """The operator tuples of all calls, in order, and how many calls of each launch kernels."""
 
     def __init__(self) -> None:
         super().__init__()
         self.operator_tuples: list[OperatorTuple] = []
+        self.kernels: Counter[OperatorTuple] = Counter()
 
     def __torch_dispatch__(
         self,
@@ -98,8 +100,13 @@ class CallLog(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        self.operator_tuples.append(describe(func, args, kwargs))
-        return func(*args, **kwargs)
+        operator_tuple = describe(func, args, kwargs)
+        inputs = tensors_in_tree((args, kwargs))
+        result = func(*args, **kwargs)
+        self.operator_tuples.append(operator_tuple)
+        if _launches_kernel(func, operator_tuple, inputs, tensors_in_tree(result)):
+            self.kernels[operator_tuple] += 1
+        return result
 
 
 def storage(tensor: torch.Tensor) -> int:
@@ -109,6 +116,8 @@ def storage(tensor: torch.Tensor) -> int:
 
 _DROPOUT = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
 _ALLOCATE = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty"}
+_ALIAS = "lift_fresh"
+"""It returns its argument, of which fake tensors make a copy."""
 
 
 def _launches_kernel(
@@ -121,7 +130,7 @@ def _launches_kernel(
     name = operator_tuple.name
     if name.removesuffix("_") in _DROPOUT and not dict(operator_tuple.arguments)["train"]:
         return False
-    if name in _ALLOCATE or torch.Tag.inplace_view in operator.tags:
+    if name in _ALLOCATE or name == _ALIAS or torch.Tag.inplace_view in operator.tags:
         return False
     if all(tensor.numel() == 0 for tensor in outputs):
         # Searching a mask is work even if the result is empty.
