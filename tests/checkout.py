@@ -15,7 +15,7 @@ from typing import Self
 import yaml
 from opcost.fingerprint import identity
 
-from tests import warm_snakemake
+from tests import warm_python
 
 REPOSITORY = Path(__file__).parent.parent
 STUDY = REPOSITORY / "tests" / "study"
@@ -25,10 +25,12 @@ MEASUREMENTS = "results/local/operators/*.parquet"
 
 
 class Checkout:
-    """A copy of the repository, to run Snakemake in."""
+    """A copy of the repository, to run Snakemake in: the one in that folder, or a new one."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        if root.exists():
+            return
         for name in (
             "Snakefile",
             "workflow",
@@ -48,9 +50,15 @@ class Checkout:
     def command(self) -> list[str]:
         return [sys.executable, "-m", "snakemake", *ARGUMENTS]
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess:
+    def run(self, *arguments: str, fresh: bool = False) -> subprocess.CompletedProcess:
+        """Run Snakemake; `fresh`: each process imports all that it needs, as it does for a user."""
         environment = os.environ | {"PYTHONPATH": str(self.other_package())}
-        return warm_snakemake.run([*ARGUMENTS, *arguments], self.root, environment)
+        if fresh:
+            command = [*self.command(), *arguments]
+            return subprocess.run(
+                command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=300
+            )
+        return warm_python.run([*ARGUMENTS, *arguments], self.root, environment)
 
     def copied(self, root: Path) -> Self:
         """Another, equal to this one, file times and Snakemake's records included."""
@@ -74,9 +82,9 @@ class Checkout:
         (package / "__init__.py").write_text("raise ImportError('another opcost')\n")
         return package.parent
 
-    def started(self, *arguments: str) -> list[str]:
+    def started(self, *arguments: str, fresh: bool = False) -> list[str]:
         """Run, and name the rule of each job."""
-        completed = self.run(*arguments)
+        completed = self.run(*arguments, fresh=fresh)
         assert completed.returncode == 0, completed.stdout + completed.stderr
         rules = re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", completed.stderr, re.MULTILINE)
         return sorted(rule for rule in rules if rule not in ("all", "default", "characterize"))

@@ -1,6 +1,8 @@
 """What several test files share: a CPU device, a quick protocol, and copies of the repository."""
 
 import dataclasses
+import fcntl
+import json
 import os
 
 import pynvml
@@ -97,9 +99,17 @@ def checkout(tmp_path):
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """A checkout with the tiny study done; tests copy it."""
-    checkout = Checkout(tmp_path_factory.mktemp("finished") / "checkout")
-    checkout.first_run = checkout.started()
+    """A checkout with the tiny study done, for all workers of pytest-xdist; tests copy it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    note = folder / "finished.json"
+    with (folder / "finished.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        checkout = Checkout(folder / "finished")
+        if not note.exists():
+            note.write_text(json.dumps(checkout.started(fresh=True)))
+    checkout.first_run = json.loads(note.read_text())
     return checkout
 
 
