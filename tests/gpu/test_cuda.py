@@ -1,5 +1,7 @@
 """On a real NVIDIA GPU: time, energy, cache state and failures are what they should be.
 
+Thresholds hold for any GPU in good order, of a data centre or a desktop.
+
 pytest -m gpu
 """
 
@@ -54,9 +56,10 @@ def matmul(size, dtype="bfloat16"):
     return TupleRecord(operator_tuple, (spec,), True, 2 * size**3, 3 * spec.bytes)
 
 
-def relu(elements):
+def relu_in_place(elements):
+    """Reads and writes the same memory, so that nothing but the operand takes part of a cache."""
     spec = TensorSpec((elements,), "float32")
-    operator_tuple = OperatorTuple("aten.relu.default", (("self", spec),))
+    operator_tuple = OperatorTuple("aten.relu_.default", (("self", spec),))
     return TupleRecord(operator_tuple, (spec,), True, 0, 2 * spec.bytes)
 
 
@@ -71,8 +74,16 @@ def test_the_device_knows_itself(gpu, on_gpu, tmp_path):
     assert (identity["quiet_s"], identity["overhead"]) == (None, None)
 
 
-def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, on_gpu):
-    row = measured(matmul(8192), gpu, on_gpu)
+@pytest.fixture
+def settled(on_gpu):
+    """Large matrix products reach the power limit: clocks fall for seconds until it is kept."""
+    return dataclasses.replace(
+        on_gpu, measurement=dataclasses.replace(on_gpu.measurement, warm_up_s=4.0)
+    )
+
+
+def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, settled):
+    row = measured(matmul(8192), gpu, settled)
     assert row["status"] == "ok", row["error"]
     assert "launch_bound" not in row["flags"]
     assert row["host_time_s"] < row["time_s"]
@@ -86,28 +97,63 @@ def test_a_large_matrix_product_keeps_the_gpu_busy_and_draws_power(gpu, on_gpu):
             assert row["counter_power_w"] == pytest.approx(row["power_w"], rel=0.12)
 
 
-def test_time_grows_with_work(gpu, on_gpu):
-    small, large = (measured(matmul(size), gpu, on_gpu)["time_s"] for size in (4096, 8192))
+def test_time_grows_with_work(gpu, settled):
+    small, large = (measured(matmul(size), gpu, settled)["time_s"] for size in (4096, 8192))
     assert 5 < large / small < 12
 
 
 def test_a_tiny_operator_is_bound_by_its_launch(gpu, on_gpu):
-    assert "launch_bound" in measured(relu(16), gpu, on_gpu)["flags"]
+    row = measured(relu_in_place(16), gpu, on_gpu)
+    assert "launch_bound" in row["flags"]
+    assert row["time_s"] < row["host_time_s"] < 1e-3
 
 
-def test_a_copy_is_slower_from_memory_than_from_the_cache(gpu, on_gpu):
-    fits = relu(gpu.last_level_cache_bytes // 4 // 4)
+def test_the_time_of_an_operator_is_that_in_a_cuda_graph(gpu, on_gpu):
+    """Some microseconds of work, which the host launches as fast at best."""
+    iterations, replays = 200, 20
+    tensor = torch.zeros(2**20, device=gpu.torch_device)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.relu_(tensor)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(iterations):
+            torch.relu_(tensor)
+    graph.replay()
+    start.record()
+    for _ in range(replays):
+        graph.replay()
+    end.record()
+    gpu.synchronise()
+    in_graph_s = start.elapsed_time(end) / 1e3 / iterations / replays
+    row = measured(relu_in_place(2**20), gpu, on_gpu)
+    # Launched one by one, kernels begin up to about a microsecond later than in a graph.
+    assert 0.95 * in_graph_s < row["time_s"] < 1.1 * in_graph_s + 1e-6
+
+
+def test_memory_is_as_fast_as_it_can_be(gpu, on_gpu):
+    memory = torch.cuda.get_device_properties(gpu.torch_device)
+    peak = 2 * 1e3 * getattr(memory, "memory_clock_rate", 0) * memory.memory_bus_width / 8
+    if not peak:
+        pytest.skip("PyTorch does not say how fast the memory is")
+    record = relu_in_place(max(2**26, 2 * gpu.last_level_cache_bytes))
+    share = record.bytes / measured(record, gpu, on_gpu)["time_s"] / peak
+    assert 0.5 < share < 1
+
+
+def test_operands_are_slower_from_memory_than_from_the_cache(gpu, on_gpu):
+    # A quarter: large caches have two halves, and each part of the GPU is near one of them.
+    fits = relu_in_place(gpu.last_level_cache_bytes // 4 // 4)
     times = {}
     for state in ("warm", "cold"):
         settings = dataclasses.replace(on_gpu.measurement, cache_state=state)
         row = measured(fits, gpu, Conditions(TARGET, settings))
         times[state] = row["time_s"]
-    assert times["cold"] > times["warm"]
+    assert times["cold"] > 1.1 * times["warm"]
 
 
 def test_too_large_an_operator_is_a_row_and_the_next_one_is_unharmed(gpu, on_gpu):
-    assert measured(relu(2**40), gpu, on_gpu)["status"] == "out_of_memory"
-    assert measured(relu(2**20), gpu, on_gpu)["status"] == "ok"
+    assert measured(relu_in_place(2**40), gpu, on_gpu)["status"] == "out_of_memory"
+    assert measured(relu_in_place(2**20), gpu, on_gpu)["status"] == "ok"
 
 
 def test_a_whole_model_is_measured(gpu, on_gpu):
