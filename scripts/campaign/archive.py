@@ -1,0 +1,58 @@
+"""What a command brings home, and the next one goes on from: an archive in parts.
+
+It holds `results/`, `logs/` and the campaign's own record.
+"""
+
+import io
+import tarfile
+from pathlib import Path
+
+from opcost.errors import OpcostError
+
+from campaign import RECORD
+
+KEPT = ("results", "logs", str(RECORD))
+PARTS = "archive.tar.gz."
+_TABLES = "results/.made"
+"""Notes of the files that tables were made of, which are other files once they have travelled."""
+
+
+def pack(root: Path, there: Path, largest_bytes: int) -> list[Path]:
+    """Write what is kept below `root` into parts of at most that size, instead of earlier ones."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as archive:
+        for name in KEPT:
+            if (root / name).exists():
+                archive.add(root / name, name, filter=_kept)
+    for path in there.glob(f"{PARTS}*"):
+        path.unlink()
+    data = packed.getbuffer()
+    parts = []
+    for number, start in enumerate(range(0, len(data), largest_bytes)):
+        parts.append(there / f"{PARTS}{number:02d}")
+        parts[-1].write_bytes(data[start : start + largest_bytes])
+    return parts
+
+
+def unpack(there: Path, root: Path) -> None:
+    """Put what a command has brought home below `root`.
+
+    Raises OpcostError if a target there is another device.
+    """
+    data = b"".join(path.read_bytes() for path in sorted(there.glob(f"{PARTS}*")))
+    if not data:
+        raise OpcostError(f"{there} has no {PARTS}00: copy there what the last command wrote")
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+        for member in archive:
+            if Path(member.name).name == "device.json" and (root / member.name).exists():
+                packed = archive.extractfile(member)
+                if packed is None or packed.read() != (root / member.name).read_bytes():
+                    raise OpcostError(
+                        f"{root / member.name} is of another device or study than {there}. Rename "
+                        f"{root / 'results'}, or unpack in another copy of the repository"
+                    )
+        archive.extractall(root, filter="data")
+
+
+def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if member.name == _TABLES else member

@@ -1,0 +1,168 @@
+"""A campaign on an offline host: what it takes along, how it keeps to its time, what comes home."""
+
+import ast
+import importlib.metadata
+import re
+import signal
+import sys
+import time
+
+import pytest
+from campaign.archive import PARTS, pack, unpack
+from campaign.piece import Piece, Step, run_steps
+from campaign.steps import python
+from opcost.errors import OpcostError
+
+from campaign.wheels import AT_HOME, describe, lacking
+from tests.checkout import ARGUMENTS, REPOSITORY, edit, stamps
+from tests.documents import ROOT
+
+PINS = re.findall(r"^[\w.-]+==[^\s#]+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+GPU_IMAGE = ("torch", "torchvision", "nvidia-ml-py", "pandas", "pyarrow", "numpy", "scipy")
+GPU_IMAGE += ("matplotlib", "jinja2", "pytest", "hypothesis", "PyYAML", "click", "psutil")
+
+
+def host(*packages, python="3.12.3", **versions):
+    return {
+        "python": python,
+        "machine": "x86_64",
+        "glibc": "2.39",
+        "packages": {**dict.fromkeys(packages), **versions},
+    }
+
+
+def imported(paths):
+    """Distributions that the files import."""
+    found = set()
+    for node in (node for path in paths for node in ast.walk(ast.parse(path.read_text()))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module.partition(".")[0])
+    distributions = importlib.metadata.packages_distributions()
+    return {each.lower() for name in found for each in distributions.get(name, [])}
+
+
+def test_what_a_host_lacks_is_brought_and_what_it_has_is_not():
+    brought = lacking(PINS, host(*GPU_IMAGE))
+    assert brought["snakemake"] == importlib.metadata.version("snakemake")
+    assert {"jsonschema", "rpds-py", "snakemake-interface-common"} <= brought.keys()
+    assert not brought.keys() & {each.lower() for each in GPU_IMAGE}
+
+
+def test_a_version_that_a_brought_package_refuses_is_brought_as_well():
+    assert "pyyaml" not in lacking(PINS, host(*GPU_IMAGE, PyYAML="6.0.1"))
+    assert "pyyaml" in lacking(PINS, host(*GPU_IMAGE, PyYAML="5.1"))
+
+
+def test_requirements_are_those_of_the_hosts_python():
+    assert "exceptiongroup" not in lacking(PINS, host(python="3.13.0"))
+    assert describe()["packages"]["torch"] == importlib.metadata.version("torch")
+    assert lacking(PINS, describe()) == {}
+
+
+def test_all_that_is_imported_there_is_brought_or_belongs_to_pytorch():
+    files = {*ROOT.glob("scripts/**/*.py"), *ROOT.glob("workflow/*.py")}
+    files -= {*ROOT.glob("scripts/opcost/report/*.py")}
+    there = imported(files)
+    optional = {"opcost", "duckdb", "triton"}
+    assert there - optional <= lacking(PINS, host()).keys()
+    assert not there & set(AT_HOME)
+
+
+def step(name, said, least_s=1.0, finished=True, most_s=1e9):
+    def run(piece, seconds):
+        said.append((name, round(seconds)))
+        return "", finished
+
+    return Step(name, least_s, run, most_s)
+
+
+def piece(root, seconds, **changes):
+    return Piece(time.monotonic() + seconds, root, **changes)
+
+
+def test_steps_are_done_once_and_in_order(tmp_path):
+    kept, ran = [], []
+    first = piece(tmp_path, 100, keep=lambda: kept.append(len(ran)))
+    assert not run_steps(first, [step("a", ran), step("b", ran, finished=False)])
+    assert [name for name, _ in ran] == ["a", "b"]
+    assert kept == [1, 2]
+    ran.clear()
+    assert run_steps(piece(tmp_path, 100), [step("a", ran), step("b", ran)])
+    assert ran == [("b", 100)]
+
+
+def test_a_step_for_which_too_little_time_is_left_is_for_the_next_piece(tmp_path):
+    ran = []
+    assert not run_steps(piece(tmp_path, 50), [step("a", ran, least_s=60), step("b", ran)])
+    assert ran == []
+    assert "a: needs 60 s; 50 s are left" in (tmp_path / "campaign/record/log.txt").read_text()
+
+
+def test_a_step_may_take_no_longer_in_all_pieces_together(tmp_path):
+    ran = []
+    steps = [step("a", ran, finished=False, most_s=40, least_s=5)]
+    limited = piece(tmp_path, 100, taken_s={"a": 30.0})
+    run_steps(limited, steps)
+    assert ran == [("a", 10)]
+    limited.taken_s["a"] = 36.0
+    assert run_steps(limited, steps)
+
+
+@pytest.mark.parametrize("answer", ["sys.exit(0)", "None"])
+def test_what_does_not_end_is_stopped_in_time(tmp_path, answer):
+    code = f"import signal, sys, time; signal.signal({int(signal.SIGTERM)}, lambda *_: {answer})"
+    code += "; print('began', flush=True); time.sleep(60)"
+    start_s = time.monotonic()
+    stopped = piece(tmp_path, 60, job_s=1.0)
+    assert stopped.run([sys.executable, "-c", code], 3, tmp_path / "output") is None
+    assert time.monotonic() - start_s < 10
+    assert (tmp_path / "output").read_text().startswith("began")
+
+
+def test_a_piece_that_is_stopped_keeps_its_rows_and_the_next_goes_on_from_them(
+    finished, prepared, tmp_path
+):
+    edit(
+        prepared.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(warm_up_s=1.0),
+    )
+    stopped = piece(prepared.root, 60, job_s=30.0)
+    for before_it_is_asked_s in (5, 8, 12, 18, 25):
+        command = python("snakemake", *ARGUMENTS)
+        assert stopped.run(command, before_it_is_asked_s + stopped.job_s) is None
+        if brought := stamps(prepared):
+            break
+    assert 1 <= len(brought) < 6
+    parts = pack(prepared.root, tmp_path, 10_000)
+    assert max(path.stat().st_size for path in parts) <= 10_000
+    assert len(parts) > 1
+    bare = prepared.copied(tmp_path / "bare")
+    for name in ("results", "logs", ".snakemake"):
+        (bare.root / name).rename(tmp_path / name.strip("."))
+    unpack(tmp_path, bare.root)
+    unpacked = stamps(bare)
+    assert unpacked.keys() == brought.keys()
+    missing = min(stamps(finished).keys() - brought.keys())
+    wanted = [f"results/local/operators/{name}" for name in (*brought, missing)]
+    assert bare.started("--", *wanted).count("benchmark_operator") == 1
+    assert unpacked.items() <= stamps(bare).items()
+
+
+def test_results_of_another_device_are_not_mixed(tmp_path):
+    roots = [tmp_path / name for name in ("a", "b")]
+    for root in roots:
+        device = root / "results/local/device.json"
+        device.parent.mkdir(parents=True)
+        device.write_text(root.name)
+    pack(roots[0], tmp_path, 2**20)
+    unpack(tmp_path, roots[0])
+    with pytest.raises(OpcostError, match="of another device"):
+        unpack(tmp_path, roots[1])
+    assert (roots[1] / "results/local/device.json").read_text() == "b"
+
+
+def test_an_empty_folder_brings_nothing_home(tmp_path):
+    with pytest.raises(OpcostError, match=re.escape(f"{PARTS}00")):
+        unpack(tmp_path, REPOSITORY)
