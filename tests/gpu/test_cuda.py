@@ -70,8 +70,9 @@ def test_the_device_knows_itself(gpu, on_gpu, tmp_path):
     subprocess.run([*script, "--output", tmp_path / "device.json"], check=True)
     identity = json.loads((tmp_path / "device.json").read_text())
     assert identity["device_uuid_hash"] == gpu.uuid_hash
-    # The host runs ahead: what it does between two calls costs nothing.
-    assert (identity["quiet_s"], identity["overhead"]) == (None, None)
+    assert identity["quiet_s"] is None
+    # What the host does between two calls.
+    assert all(0 < call_s < 1e-3 for call_s, *_ in identity["overhead"])
 
 
 @pytest.fixture
