@@ -143,7 +143,7 @@ class Measurements:
             "stop_reason": "converged",
             "flags": [],
             "repeats": 0,
-            "host_time_s": time_s / 2,
+            **(_interval("host_time", "s", target.launch_s, 0.02) if target.idle_power_w else {}),
             **self._energy(target, time_s, busy),
         }
 
@@ -169,7 +169,7 @@ class Measurements:
         kind = "cpu" if target.idle_power_w is None else "cuda"
         conditions = {"target": {"device": kind}, "measurement": {"batch_s": 0.01, "seed": 0}}
         return {
-            **(_overheads() if kind == "cpu" else {}),
+            **_overheads(kind),
             "target": target.name,
             "protocol_version": 1,
             "conditions_json": json.dumps(conditions),
@@ -232,9 +232,9 @@ def _numbered(
         yield number, target, subject
 
 
-def _overheads() -> dict[str, float]:
-    """What calls cost on a processor beyond their operators."""
-    costs = {"call": 2e-7, "displaced_call": 4e-7, "view_call": 1e-7}
+def _overheads(kind: str) -> dict[str, float]:
+    """What calls cost their host beyond their operators."""
+    costs = {"call": 2e-7, "view_call": 1e-7} | ({"displaced_call": 4e-7} if kind == "cpu" else {})
     intervals = [_interval(f"{name}_overhead", "s", cost, 0.1) for name, cost in costs.items()]
     return {name: value for interval in intervals for name, value in interval.items()}
 

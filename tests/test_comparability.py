@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 from opcost.commands import main
 from opcost.databases.merging import merge
+from opcost.devices.kinds import KINDS as DEVICES
 from opcost.rows import comparability, records, schemas
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
@@ -133,10 +134,10 @@ def _complete(row):
 
 
 @pytest.mark.parametrize(
-    ("requested", "device", "paces"),
-    [("cpu", "cpu", True), ("auto", "cpu", True), ("auto", "cuda:0", False), (None, None, False)],
+    ("requested", "device", "kind"),
+    [("cpu", "cpu", "cpu"), ("auto", "cpu", "cpu"), ("auto", "cuda:0", "cuda"), (None, None, None)],
 )
-def test_the_host_sets_the_pace_of_a_processor_also_if_auto_chose_it(requested, device, paces):
+def test_a_device_has_its_kind_also_if_auto_chose_it(requested, device, kind):
     target = {} if requested is None else {"target": {"device": requested}}
     row = ROW | {"conditions_json": json.dumps(target), "device": device}
-    assert comparability.host_sets_pace(row) is paces
+    assert comparability.kind_of(row) is DEVICES.get(kind)

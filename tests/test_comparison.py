@@ -409,3 +409,99 @@ def test_the_figure_shows_the_overhead_of_calls_where_there_is_one(compare, tmp_
     comparison, shares = compare(**OVERHEAD, core_cache_bytes=2**20)
     draw(tmp_path / "figure.svg", [comparison], shares)
     assert "call overhead" in (tmp_path / "figure.svg").read_text()
+
+
+OF_A_GPU = {"conditions_json": '{"target": {"device": "cuda"}}'}
+ON_A_GPU = {
+    **OF_A_GPU,
+    **{name: value for name, value in OVERHEAD.items() if not name.startswith("displaced")},
+    "core_cache_bytes": 0,
+    "host_spread": None,
+}
+"""A call takes the host 10 us more than its operator, a view 1 us."""
+
+
+def launched_in(seconds, **changes):
+    """A GPU's row, 2 % either side in the host's time."""
+    host = {"host_time_s": seconds}
+    if seconds is not None:
+        host |= {"host_time_ci_low_s": 0.98 * seconds, "host_time_ci_high_s": 1.02 * seconds}
+    return ON_A_GPU | host | changes
+
+
+@pytest.fixture
+def on_a_gpu(compare):
+    """Compare tiny_cnn on a GPU, without its costs by operator."""
+    return lambda **given: compare(reference=OF_A_GPU, **given)[0]
+
+
+def test_a_gpu_that_is_slower_than_its_host_takes_what_its_operators_take(on_a_gpu):
+    comparison = on_a_gpu(power_w=100.0, **launched_in(1e-4))
+    assert comparison["estimate_time_s"] == pytest.approx(4e-3)
+    assert comparison["operators_time_s"] == pytest.approx(4e-3)
+    assert (comparison["idle_time_s"], comparison["host_bound_share"]) == (0, 0)
+    assert comparison["host_time_s"] == pytest.approx(4 * 1.1e-4 + 1e-6)
+    assert (comparison["overhead_time_s"], comparison["displaced_calls"]) == (None, None)
+    assert comparison["estimate_energy_j"] == pytest.approx(4e-3 * 100)
+    half_width = comparison["estimate_time_ci_high_s"] - comparison["estimate_time_s"]
+    assert half_width == pytest.approx(1e-5 * (2**2 + 1 + 1) ** 0.5, rel=0.15)
+
+
+def test_a_gpu_that_is_faster_than_its_host_waits_for_it_at_the_power_of_an_idle_one(on_a_gpu):
+    comparison = on_a_gpu(power_w=100.0, **launched_in(2e-3))
+    host_s = 4 * 2.01e-3 + 1e-6
+    idle_s = host_s - 4e-3
+    assert comparison["estimate_time_s"] == pytest.approx(host_s)
+    assert comparison["operators_time_s"] == pytest.approx(4e-3)
+    assert comparison["idle_time_s"] == pytest.approx(idle_s)
+    assert comparison["host_bound_share"] == pytest.approx(idle_s / host_s)
+    assert comparison["estimate_energy_j"] == pytest.approx(4e-3 * 100 + idle_s * 20)
+    half_width = comparison["estimate_time_ci_high_s"] - host_s
+    assert half_width == pytest.approx(4e-5 * (2**2 + 1 + 1) ** 0.5, rel=0.15)
+
+
+def test_a_hosts_time_has_a_spread_of_its_own(on_a_gpu):
+    exact = on_a_gpu(**launched_in(2e-3))
+    noisy = on_a_gpu(**launched_in(2e-3, host_spread=0.1))
+    other = on_a_gpu(**launched_in(2e-3, spread=0.1))
+    wider = noisy["estimate_time_ci_high_s"] - exact["estimate_time_ci_high_s"]
+    assert wider > 5e-4
+    assert other["estimate_time_ci_high_s"] == pytest.approx(exact["estimate_time_ci_high_s"])
+
+
+def test_a_host_that_waits_for_its_device_does_nothing_meanwhile(on_a_gpu):
+    waiting = {"flags": ["waits_for_device"], **launched_in(None)}
+    comparison = on_a_gpu(operators={"linear": waiting}, **launched_in(2e-4))
+    assert comparison["time_reason"] is None
+    assert comparison["estimate_time_s"] == pytest.approx(4e-3 + 2.1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (launched_in(None), "3 of 3 rows do not say what the host needs to launch the operator"),
+        (launched_in(1e-4, call_overhead_s=None), "the database has no call overhead of target"),
+    ],
+)
+def test_without_its_host_there_is_no_estimate_for_a_gpu(on_a_gpu, changes, reason):
+    comparison = on_a_gpu(**changes)
+    assert comparison["time_reason"].startswith(reason)
+    nothing = ("estimate_time_s", "operators_time_s", "host_time_s", "idle_time_s")
+    assert [comparison[name] for name in nothing] == [None] * 4
+    assert comparison["partial_time_s"] == pytest.approx(4e-3)
+
+
+def test_waiting_without_the_power_of_an_idle_gpu_has_no_energy(on_a_gpu):
+    comparison = on_a_gpu(power_w=100.0, idle_power_w=None, **launched_in(2e-3))
+    assert comparison["estimate_time_s"] is not None
+    assert comparison["estimate_energy_j"] is None
+    assert comparison["energy_reason"].startswith("the device waits for its host, and no row has")
+
+
+def test_each_module_has_the_time_that_the_gpu_waits_for_its_calls(tiny_tuples):
+    _, cnn = tiny_tuples
+    rows = {key: row(**launched_in(2e-3)) for key in cnn.by_id}
+    estimate = ModelEstimate(cnn, terms_of(cnn, rows, set()))
+    waits_s = [module["idle_time_s"] for module in estimate.modules()]
+    assert sum(waits_s) == pytest.approx(estimate.columns()["idle_time_s"])
+    assert min(waits_s) > 0

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 _NORMAL_75 = statistics.NormalDist().inv_cdf(0.75)
-_NORMAL_97_5 = statistics.NormalDist().inv_cdf(0.975)
+NORMAL_97_5 = statistics.NormalDist().inv_cdf(0.975)
+"""Half of a 95 % interval of a normal variable, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Estimate:
         """The estimate with an independent relative error added to its interval in quadrature."""
         if self.low is None or self.high is None:
             return self
-        margin = _NORMAL_97_5 * relative_sd * self.value
+        margin = NORMAL_97_5 * relative_sd * self.value
         return Estimate(
             self.value,
             self.value - math.hypot(self.value - self.low, margin),
@@ -149,7 +150,7 @@ def weighted_median(values: Sequence[float], weights: Sequence[float]) -> Estima
     value = float(ordered[middle])
     if math.isclose(below[middle], 0.5) and middle + 1 < len(ordered):
         value = float(ordered[middle] + ordered[middle + 1]) / 2
-    margin = _NORMAL_97_5 * math.sqrt((share**2).sum()) / share.sum() / 2
+    margin = NORMAL_97_5 * math.sqrt((share**2).sum()) / share.sum() / 2
     if margin >= 0.5:
         return Estimate(value, None, None)
     low, high = np.searchsorted(below, [0.5 - margin, 0.5 + margin])

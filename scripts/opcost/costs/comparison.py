@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost import statistics
-from opcost.costs.estimate import ModelEstimate, measured_value
-from opcost.costs.shares import module_shares, operator_shares
+from opcost.costs.estimate import PARTS, ModelEstimate, measured_value
+from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, terms_of
 from opcost.errors import OpcostError
 from opcost.rows import comparability
@@ -56,7 +56,7 @@ def compare_study(
             keys | row | {"share_of_reference_time": _share(row["time_s"], comparison)}
             for row in operator_shares(model, estimate.addable)
         )
-        tables.modules.extend(keys | row for row in module_shares(model, estimate.addable))
+        tables.modules.extend(keys | row for row in estimate.modules())
     return tables
 
 
@@ -91,7 +91,7 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
     columns["told_differences"] = comparability.told_differences(rows)
     if mixed is not None:
         columns |= TIME.of("estimate").columns(None) | ENERGY.of("estimate").columns(None)
-        columns |= {"operators_time_s": None, "overhead_time_s": None, "partial_time_s": None}
+        columns |= dict.fromkeys(PARTS)
         time_reason = energy_reason = mixed
     if comparability.conflict(references) is not None:
         measured = []

@@ -1,9 +1,13 @@
-"""The cost of a model, estimated as the sum over its operators.
+"""The cost of a model, estimated from its operators.
 
 If a tuple is missing, time and energy are null, with a reason; `partial` columns add up the others.
 
-On a processor, a call takes longer than its operator: the estimate adds the target's call overhead,
-at the mean power of the operators.
+On a processor, the estimate is the sum over the operators. A call takes longer than its operator:
+the estimate adds the target's call overhead, at the mean power of the operators.
+
+On a GPU, the host launches operators while the device runs earlier ones. The estimate is the time
+of this race (host.py). The device's energy is that of the operators, and that of an idle device
+with a context while it waits for its host.
 
 Replicates in other processes differ by more than the interval of one: memory lies elsewhere, the
 machine's speed varies. A study replicates some operators to estimate this `spread`. Intervals
@@ -16,14 +20,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 from opcost import statistics
 from opcost.costs.evicted_code import evicted_calls
+from opcost.costs.host import HostRace, race_of, races, unknown_host
+from opcost.costs.shares import module_shares
 from opcost.costs.terms import Row, Term, flops_of, why_incomplete
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, OVERHEAD
-from opcost.rows.quantities import ENERGY, OVERHEADS, TIME, Quantity
+from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -32,11 +39,18 @@ OPERATOR_COLUMNS = (
     "target",
     "device",
     *ANSWER,
+    *HOST_TIME.names,
+    "idle_power_w",
     "spread",
+    "host_spread",
     *(column.name for column in OVERHEAD),
     *comparability.COLUMNS,
 )
 """The columns of operator rows that an estimate reads."""
+
+_OF_RACE = (HOST_TIME.value, "idle_time_s", "host_bound_share")
+PARTS = ("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_RACE)
+"""The columns of an estimate that are null if it must not be compared."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +101,16 @@ class ModelEstimate:
             self.conflict
             or why_incomplete(self.terms)
             or self._other_calls
-            or self._unknown_overhead
+            or unknown_host(self.rows)
         )
 
     @cached_property
     def energy_reason(self) -> str | None:
         """Why energy is null, or None."""
-        return self.time_reason or next(
-            (row["energy_reason"] for row in self.rows if row["energy_reason"] is not None), None
+        return (
+            self.time_reason
+            or next((row["energy_reason"] for row in self.rows if row["energy_reason"]), None)
+            or self._unknown_idle_power
         )
 
     @cached_property
@@ -108,20 +124,21 @@ class ModelEstimate:
         return "on this device, the model launches other kernels than were extracted"
 
     @cached_property
-    def _unknown_overhead(self) -> str | None:
-        """Why a database of a processor without call overhead gives no sum, or None."""
-        row = next(iter(self.rows), None)
-        if (
-            row is None
-            or row["call_overhead_s"] is not None
-            or not comparability.host_sets_pace(row)
-        ):
+    def _unknown_idle_power(self) -> str | None:
+        if self.race is None or not self.race.idle.value or self._idle_powers_w:
             return None
-        return (
-            f"the database has no call overhead of target {row['target']}, as with "
-            "opcost.schema_version 1 to 4. Run the study again where it was measured: its rows are "
-            "kept, and the call overhead is added"
-        )
+        return "the device waits for its host, and no row has the power of the idle device"
+
+    @property
+    def _idle_powers_w(self) -> list[float]:
+        return [row["idle_power_w"] for row in self.rows if row["idle_power_w"] is not None]
+
+    @cached_property
+    def race(self) -> HostRace | None:
+        """The race between host and device; None if the host sets the pace, or is unknown."""
+        if self.time_reason is not None or not races(self.rows):
+            return None
+        return race_of(self.model, self.terms)
 
     @cached_property
     def overhead(self) -> dict[str, tuple[int, Estimate]]:
@@ -154,6 +171,8 @@ class ModelEstimate:
         """Seconds of one iteration."""
         if self.operators_time is None:
             return None
+        if self.race is not None:
+            return self.race.time
         return statistics.weighted_sum([(1, self.operators_time), *self.overhead.values()])
 
     @cached_property
@@ -162,10 +181,18 @@ class ModelEstimate:
         if self.energy_reason is not None or self.operators_time is None or self.time is None:
             return None
         operators = statistics.weighted_sum(self._weighted(ENERGY))
+        if self.race is not None and self._idle_powers_w:
+            idle_w = fmean(self._idle_powers_w)
+            return statistics.weighted_sum([(1, operators), (idle_w, self.race.idle)])
         if not self.overhead:
             return operators
         stretch = self.time.value / self.operators_time.value
         return statistics.weighted_sum([(stretch, operators)])
+
+    def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
+        """The cost by module path, cut after `depth` names if given, largest first."""
+        idle_s = self.race.idle_by_call_s if self.race else None
+        return module_shares(self.model, self.addable, idle_s, depth)
 
     def columns(self) -> dict[str, Any]:
         """The estimate as columns of the comparison."""
@@ -174,9 +201,12 @@ class ModelEstimate:
             **TIME.of("estimate").columns(self.time),
             "operators_time_s": self.operators_time.value if self.operators_time else None,
             "overhead_time_s": sum(count * each.value for count, each in self.overhead.values())
-            if self.operators_time
+            if self.operators_time and not self.race
             else None,
-            "overhead_disturbed": self.rows[0]["overhead_disturbed"] if self.overhead else None,
+            "overhead_disturbed": self.rows[0]["overhead_disturbed"]
+            if self.overhead or self.race
+            else None,
+            **self._race_columns(),
             **ENERGY.of("estimate").columns(self.energy),
             "partial_time_s": None
             if self.conflict
@@ -197,6 +227,16 @@ class ModelEstimate:
             "spread": self.spread,
             "told_differences": comparability.told_differences(self.rows),
             "differing_calls": self.differing_calls,
+        }
+
+    def _race_columns(self) -> dict[str, float | None]:
+        if self.race is None:
+            return dict.fromkeys(_OF_RACE)
+        idle_s = self.race.idle.value
+        return {
+            HOST_TIME.value: self.race.host_s,
+            "idle_time_s": idle_s,
+            "host_bound_share": idle_s / self.race.time.value,
         }
 
     def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from opcost.costs.comparison import differing_calls
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
-from opcost.costs.shares import module_shares, operator_shares
+from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
@@ -68,7 +68,7 @@ class Explanation:
 
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
         """The cost by module path, cut after `depth` names if given, largest first."""
-        return module_shares(self.estimate.model, self.estimate.addable, depth)
+        return self.estimate.modules(depth)
 
     def tuples(self) -> list[dict[str, Any]]:
         """A row of `schemas.EXPLANATION` for each tuple that launches a kernel."""

@@ -23,20 +23,26 @@ def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str,
 
 
 def module_shares(
-    model: ModelTuples, terms: Sequence[Term], depth: int | None = None
+    model: ModelTuples,
+    terms: Sequence[Term],
+    idle_s: Sequence[float] | None,
+    depth: int | None = None,
 ) -> list[dict[str, Any]]:
     """A model's cost by the module that calls its operators, largest first.
 
+    `idle_s` is for how long the device waits for each of the model's calls, if known.
     With `depth`, paths are cut after that many names, modules of one path are added up, and the
     class is None.
     """
     by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
     ids = list(model.by_id)
     calls: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for index, path, kind in model.calls:
+    waits_s: dict[tuple[str, str | None], float] = defaultdict(float)
+    for number, (index, path, kind) in enumerate(model.calls):
         if ids[index] in by_id:
             module = (path, kind) if depth is None else (".".join(path.split(".")[:depth]), None)
             calls[module][ids[index]] += 1
+            waits_s[module] += idle_s[number] if idle_s else 0.0
     return _costliest_first(
         [
             {
@@ -45,6 +51,7 @@ def module_shares(
                 **_costs(
                     [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
                 ),
+                "idle_time_s": waits_s[path, kind] if idle_s else None,
             }
             for (path, kind), counts in calls.items()
         ]

@@ -99,10 +99,16 @@ def settings_of(conditions_json: str) -> dict[str, Any]:
     return dict(_settings(conditions_json))
 
 
+def kind_of(row: Row) -> kinds.Kind | None:
+    """The kind of the row's device; None if unknown, as of imported rows."""
+    requested = _settings(row["conditions_json"]).get("target.device")
+    return kinds.kind_of(row["device"] if requested == "auto" else requested)
+
+
 def host_sets_pace(row: Row) -> bool:
     """Whether call overhead adds to the time on the row's target; False if unknown."""
-    requested = _settings(row["conditions_json"]).get("target.device")
-    return kinds.host_sets_pace(row["device"] if requested == "auto" else requested)
+    kind = kind_of(row)
+    return kind is not None and kind.host_sets_pace
 
 
 def conditions_id(row: Row) -> str | None:

@@ -64,6 +64,7 @@ _DATABASE: list[Column] = [
         "relative standard deviation between measurements of one operator on this target, from "
         "the study's replicates; null if fewer than 6",
     ),
+    Column("host_spread", pa.float64(), "the same of `host_time_s`; null on a processor"),
 ]
 DATABASE = _schema("database", _DATABASE)
 
@@ -108,8 +109,9 @@ COMPARISON = _schema(
         ("model", pa.string(), "the model's name in the study"),
         TARGET,
         *TIME.of("estimate").described(
-            "estimated seconds of an iteration: the sum over operators plus call overhead; "
-            "null if an operator is missing",
+            "estimated seconds of an iteration: on a processor, the sum over operators plus call "
+            "overhead; on a GPU, the time of the race between host and device; null if an operator "
+            "is missing",
         ),
         *TIME.of("reference").described("measured seconds of the whole model"),
         (
@@ -127,7 +129,23 @@ COMPARISON = _schema(
         *TIME.error.described("estimate / reference - 1"),
         ("time_reason", pa.string(), "why there is no estimate or no reference"),
         ("operators_time_s", pa.float64(), "the operators' part of the estimate"),
-        ("overhead_time_s", pa.float64(), "the call overhead's part of the estimate"),
+        (
+            "overhead_time_s",
+            pa.float64(),
+            "the call overhead's part of the estimate; null where host and device race",
+        ),
+        (
+            "idle_time_s",
+            pa.float64(),
+            "the part of the estimate in which the GPU waits for its host; null on a processor",
+        ),
+        ("host_bound_share", pa.float64(), "`idle_time_s` / `estimate_time_s`"),
+        (
+            "host_time_s",
+            pa.float64(),
+            "estimated seconds in which the host launches an iteration, call overhead included; "
+            "null on a processor",
+        ),
         (
             "overhead_disturbed",
             pa.bool_(),
@@ -207,6 +225,12 @@ MODULES = _schema(
         ("module_path", pa.string(), "path such as `layer1.0.conv1`; empty for the model itself"),
         ("module_class", pa.string(), "class of the module, such as `Conv2d`"),
         *_SHARE,
+        (
+            "idle_time_s",
+            pa.float64(),
+            "seconds in which the GPU waits for its host to launch these calls; null on a "
+            "processor, and without an estimate",
+        ),
     ],
 )
 

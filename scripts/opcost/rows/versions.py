@@ -26,7 +26,10 @@ VERSIONS = {
     "`workflow_commit`, `machine_id_hash`, `thread_library`, `ecc_enabled`, `persistence_mode`, "
     "`performance_state`, `memory_used_bytes`, `sm_clock_target_mhz`, `memory_clock_target_mhz`.",
     9: "`host_time_s` with its interval replaces `enqueue_time_s`, which contained the wait for a "
-    "full queue; `host_time_reason`; `differing_calls` of models and of the comparison.",
+    "full queue; `host_time_reason`; `differing_calls` of models and of the comparison; "
+    "`host_spread` in the database; `idle_time_s`, `host_bound_share` and `host_time_s` in the "
+    "comparison, `idle_time_s` in the modules: estimates for a GPU are those of a race between "
+    "host and device.",
 }
 """Schema version -> its changes."""
 
@@ -52,7 +55,11 @@ _MEASUREMENT = {
     9: [*HOST_TIME.names, "host_time_reason"],
 }
 _OPERATOR = _MEASUREMENT | {2: [*_MEASUREMENT[2], "parameters"]}
-_DATABASE = _OPERATOR | {5: [*_OVERHEAD, "spread"], 6: ["overhead_disturbed"]}
+_DATABASE = _OPERATOR | {
+    5: [*_OVERHEAD, "spread"],
+    6: ["overhead_disturbed"],
+    9: [*_OPERATOR[9], "host_spread"],
+}
 
 ADDED: dict[str, dict[int, list[str]]] = {
     "operator": _OPERATOR,
@@ -64,8 +71,9 @@ ADDED: dict[str, dict[int, list[str]]] = {
         5: ["reference_converged", "reference_flags"],
         6: ["overhead_disturbed", "reference_measurements"],
         8: ["told_differences"],
-        9: ["differing_calls"],
+        9: ["differing_calls", "idle_time_s", "host_bound_share", "host_time_s"],
     },
+    "modules": {9: ["idle_time_s"]},
 }
 """Record -> schema version -> the columns that it added; all others exist since version 1.
 

@@ -1,0 +1,140 @@
+"""What the host of a device does in a model, where it runs ahead of the device.
+
+The clocks of the race (race.py) are those of the rows: the host needs `host_time_s` of an operator
+and the overhead of a call to launch it, the device `time_s` to run it. A view, which is mostly
+called without a module of its own, takes the host the overhead of a view.
+
+Intervals are those of races whose times are drawn from the intervals of the rows; all calls of a
+tuple share its error.
+"""
+
+# ASSUME normal errors, with another standard deviation on each side where an interval is lopsided.
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from opcost.costs.race import Clocks, Race, Seconds, replay
+from opcost.costs.terms import Row, Term
+from opcost.rows import comparability
+from opcost.rows.flags import WAITS_FOR_DEVICE
+from opcost.rows.quantities import HOST_TIME, OVERHEADS, TIME, Quantity
+from opcost.statistics import NORMAL_97_5, Estimate
+from opcost.tuples.model_tuples import ModelTuples
+
+_SAMPLES = 1000
+_NOTHING = Estimate(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class HostRace:
+    """A model's race. Of all arrays, the first sample has the values without their errors."""
+
+    clocks: Clocks
+    race: Race
+    has_interval: bool
+
+    @property
+    def time(self) -> Estimate:
+        """Seconds of an iteration."""
+        return self._estimate(self.race.period_s)
+
+    @cached_property
+    def idle(self) -> Estimate:
+        """Seconds of an iteration in which the device waits for its host."""
+        return self._estimate(self.race.idle_s.sum(axis=0))
+
+    @property
+    def host_s(self) -> float:
+        """Seconds of an iteration in which the host launches."""
+        return float(self.clocks.host_s[:, 0].sum())
+
+    @property
+    def idle_by_call_s(self) -> list[float]:
+        """For how long the device waits for each call of the model, in order."""
+        found: list[float] = self.race.idle_s[:, 0].tolist()
+        return found
+
+    def _estimate(self, seconds: Seconds) -> Estimate:
+        value = float(seconds[0])
+        if not self.has_interval:
+            return Estimate(value, None, None)
+        low, high = np.quantile(seconds[1:], (0.025, 0.975))
+        return Estimate(value, min(float(low), value), max(float(high), value))
+
+
+def races(rows: Sequence[Row]) -> bool:
+    """Whether the rows are of a device whose host runs ahead; False if unknown, as if imported."""
+    kind = comparability.kind_of(rows[0]) if rows else None
+    return kind is not None and not kind.host_sets_pace
+
+
+def unknown_host(rows: Sequence[Row]) -> str | None:
+    """Why rows of one target do not say what the host needs in a model, or None."""
+    if not rows or comparability.kind_of(rows[0]) is None:
+        return None
+    target, ahead = rows[0]["target"], races(rows)
+    if ahead and (
+        unknown := [row for row in rows if row[HOST_TIME.value] is None and not _waits(row)]
+    ):
+        return (
+            f"{len(unknown)} of {len(rows)} rows do not say what the host needs to launch the "
+            "operator (host_time_s), as with opcost.schema_version 1 to 8. To measure all again: "
+            f"opcost set-aside {target}"
+        )
+    if rows[0]["call_overhead_s"] is not None:
+        return None
+    return (
+        f"the database has no call overhead of target {target}, as with opcost.schema_version 1 to "
+        f"{8 if ahead else 4}. Run the study again where it was measured: its rows are kept, and "
+        "the call overhead is added"
+    )
+
+
+def race_of(model: ModelTuples, terms: Sequence[Term]) -> HostRace:
+    """The race of a model whose terms all have results, and host times or wait for the device."""
+    by_id = {term.record.operator_tuple.tuple_id: term.row for term in terms}
+    rows = [by_id.get(tuple_id) for tuple_id in model.by_id]
+    known = [row for row in rows if row is not None]
+    call, view_call = (OVERHEADS[kind].read(known[0]) for kind in ("call", "view_call"))
+    estimates = [
+        *(_read(row, TIME, "spread") for row in rows),
+        *(_read(row, HOST_TIME, "host_spread") for row in rows),
+        call or _NOTHING,
+        view_call or _NOTHING,
+    ]
+    seconds = _drawn(estimates)
+    overheads_s = [seconds[-1] if row is None else seconds[-2] for row in rows]
+    device_s, host_s = seconds[: len(rows)], seconds[len(rows) : -2] + np.array(overheads_s)
+    calls = [index for index, _, _ in model.calls]
+    clocks = Clocks(
+        host_s[calls],
+        device_s[calls],
+        [rows[index] is not None for index in calls],
+        [_waits(rows[index]) for index in calls],
+    )
+    has_interval = all(None not in (each.low, each.high) for each in estimates)
+    return HostRace(clocks, replay(clocks), has_interval)
+
+
+def _waits(row: Row | None) -> bool:
+    return row is not None and WAITS_FOR_DEVICE in row["flags"]
+
+
+def _read(row: Row | None, quantity: Quantity, spread: str) -> Estimate:
+    estimate = None if row is None else quantity.read(row)
+    return _NOTHING if estimate is None else estimate.widened((row or {})[spread] or 0.0)
+
+
+def _drawn(estimates: Sequence[Estimate]) -> Seconds:
+    """A row for each estimate: its value, and samples around it."""
+    limits = [(each.low, each.value, each.high) for each in estimates]
+    values = np.array([value for _, value, _ in limits])[:, None]
+    below = np.array([0.0 if low is None else value - low for low, value, _ in limits])[:, None]
+    above = np.array([0.0 if high is None else high - value for _, value, high in limits])[:, None]
+    errors = np.random.default_rng(0).standard_normal((len(estimates), 1 + _SAMPLES))
+    errors[:, 0] = 0.0
+    drawn = values + errors * np.where(errors < 0, below, above) / NORMAL_97_5
+    return np.maximum(drawn, 0.0)
