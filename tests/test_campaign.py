@@ -11,9 +11,9 @@ import pytest
 from campaign.archive import PARTS, pack, unpack
 from campaign.piece import Piece, Step, run_steps
 from campaign.steps import python
-from campaign.wheels import AT_HOME, describe, lacking
 from opcost.errors import OpcostError
 
+from campaign.wheels import AT_HOME, describe, lacking
 from tests.checkout import ARGUMENTS, REPOSITORY, edit, stamps
 from tests.documents import ROOT
 

@@ -9,15 +9,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from opcost.devices.kinds import kind_of
 from opcost.errors import OpcostError
 from opcost.files import read_json, write_json
 from opcost.values import (
     BOOLEAN,
     PRINTABLE,
+    Rule,
     check_values,
     list_like,
     list_of,
     number,
+    one_of,
     optional,
     text,
     whole_number,
@@ -32,9 +35,7 @@ _RULES = {
     "lock_key": optional(_SAFE),
     "settings_json": optional(PRINTABLE),
     "quiet_s": optional(number(0, 1, above=True)),
-    "overhead": optional(
-        list_of(list_like(_OVERHEAD_S, optional(_OVERHEAD_S), _OVERHEAD_S, BOOLEAN))
-    ),
+    "overhead": optional(list_of(list_like(_OVERHEAD_S, _OVERHEAD_S, _OVERHEAD_S, BOOLEAN))),
     "last_level_cache_bytes": optional(whole_number(0)),
     "core_cache_bytes": optional(whole_number(0)),
     "cpu_count": optional(whole_number(1)),
@@ -45,6 +46,7 @@ _RULES = {
     "cudnn_version": optional(PRINTABLE),
     "torch_version": optional(PRINTABLE),
 }
+_SAMPLE_OF_GPU = list_like(_OVERHEAD_S, one_of(None), _OVERHEAD_S, BOOLEAN)
 _OF_OPCOST = ("lock_key", "settings_json", "quiet_s", "overhead")
 ENVIRONMENT = tuple(name for name in _RULES if name not in _OF_OPCOST)
 """The keys of the environment; rows have columns of the same names."""
@@ -95,7 +97,7 @@ class DeviceFile:
         known: dict[str, Any] = {key: document.get(key) for key in _RULES}
         if isinstance(known["overhead"], dict):  # older versions measured it in one process
             known["overhead"] = None
-        check_values(known, _RULES, source, remedy)
+        check_values(known, _rules(known), source, remedy)
         overhead = known["overhead"]
         samples = None if overhead is None else tuple(Sample(*values) for values in overhead)
         device = cls(**known | {"overhead": samples})
@@ -112,6 +114,13 @@ class DeviceFile:
         return {name: getattr(self, name) for name in ("device", "device_name", "device_uuid_hash")}
 
 
+def _rules(document: Mapping[str, Any]) -> Mapping[str, Rule]:
+    device = document["device"]
+    kind = kind_of(device) if isinstance(device, str) else None
+    ahead = kind is not None and not kind.host_sets_pace
+    return _RULES | ({"overhead": optional(list_of(_SAMPLE_OF_GPU))} if ahead else {})
+
+
 def read_device(path: Path) -> DeviceFile:
     """Read the device of a target. Raises OpcostError for an invalid file."""
     remedy = (
@@ -124,7 +133,7 @@ def read_device(path: Path) -> DeviceFile:
 def write_device(path: Path, device: DeviceFile) -> None:
     """Write a device file. Raises OpcostError for values that `read_device` would refuse."""
     document = asdict(device)
-    check_values(document, _RULES, path, "run again")
+    check_values(document, _rules(document), path, "run again")
     write_json(path, document)
 
 
