@@ -1,14 +1,19 @@
 """A campaign on an offline host: what it takes along, how it keeps to its time, what comes home."""
 
 import ast
+import csv
 import importlib.metadata
+import os
 import re
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from campaign.archive import PARTS, pack, unpack
+from campaign.peers import compared, of_three
 from campaign.piece import Piece, Step, run_steps
 from campaign.steps import python
 from opcost.errors import OpcostError
@@ -115,8 +120,8 @@ def test_what_does_not_end_is_stopped_in_time(tmp_path, answer):
     code = f"import signal, sys, time; signal.signal({int(signal.SIGTERM)}, lambda *_: {answer})"
     code += "; print('began', flush=True); time.sleep(60)"
     start_s = time.monotonic()
-    stopped = piece(tmp_path, 60, job_s=1.0)
-    assert stopped.run([sys.executable, "-c", code], 3, tmp_path / "output") is None
+    command = [sys.executable, "-c", code]
+    assert piece(tmp_path, 60).run(command, 3, tmp_path / "output", ending_s=1) is None
     assert time.monotonic() - start_s < 10
     assert (tmp_path / "output").read_text().startswith("began")
 
@@ -126,12 +131,12 @@ def test_a_piece_that_is_stopped_keeps_its_rows_and_the_next_goes_on_from_them(
 ):
     edit(
         prepared.root / "tests/study/config.yaml",
-        lambda config: config["measurement"].update(warm_up_s=1.0),
+        lambda config: config["measurement"].update(warm_up_s=3.0),
     )
-    stopped = piece(prepared.root, 60, job_s=30.0)
-    for before_it_is_asked_s in (5, 8, 12, 18, 25):
+    for before_it_is_asked_s in (10, 15, 25):
         command = python("snakemake", *ARGUMENTS)
-        assert stopped.run(command, before_it_is_asked_s + stopped.job_s) is None
+        stopped = piece(prepared.root, 60).run(command, before_it_is_asked_s + 30, ending_s=30)
+        assert stopped is None
         if brought := stamps(prepared):
             break
     assert 1 <= len(brought) < 6
@@ -166,3 +171,41 @@ def test_results_of_another_device_are_not_mixed(tmp_path):
 def test_an_empty_folder_brings_nothing_home(tmp_path):
     with pytest.raises(OpcostError, match=re.escape(f"{PARTS}00")):
         unpack(tmp_path, REPOSITORY)
+
+
+@pytest.fixture
+def measured(finished, monkeypatch):
+    """The row of an operator of a study, in whose folder this is."""
+    monkeypatch.chdir(finished.root)
+    return of_three(Path("results/local"))[0]
+
+
+def test_other_procedures_are_compared_with_a_row(measured, cpu, tmp_path, monkeypatch):
+    card = tmp_path / "nvidia-smi"
+    card.write_text("#!/bin/sh\nwhile true; do echo 50.0; sleep 0.01; done\n")
+    card.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    ours, *others = compared(measured, cpu, loop_s=0.3)
+    assert (ours["peer"], ours["time_s"]) == ("opcost", measured["time_s"])
+    by_peer = {each["peer"]: each for each in others}
+    of_torch = by_peer["torch.utils.benchmark"]
+    assert of_torch["time_differs"] == pytest.approx(of_torch["time_s"] / measured["time_s"] - 1)
+    assert of_torch["needed_s"] > 0
+    looped = by_peer["loop beside nvidia-smi"]
+    assert looped["energy_j"] == pytest.approx(50 * looped["time_s"])
+
+
+def test_a_procedure_that_is_not_installed_is_a_row_with_the_reason(measured, cpu, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert "nvidia-smi" in compared(measured, cpu, loop_s=0.1)[-1]["reason"]
+
+
+def test_models_whose_kernels_cannot_be_recorded_are_rows_with_the_reason(measured, tmp_path):
+    command = [sys.executable, "-m", "campaign.kernels", "results/local", tmp_path / "kernels.csv"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "scripts")}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    with (tmp_path / "kernels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    without = {row["model"] for row in rows if "no kernels" in row["reason"]}
+    assert without == {"tiny_mlp", "tiny_cnn"}
+    assert "GPU" not in {row["where"] for row in rows}

@@ -78,9 +78,11 @@ def go_on(given: argparse.Namespace) -> None:
         config = dict(text.split("=", 1) for text in given.config)
         piece.say(f"{piece.left_s():.0f} s are left of {given.minutes:g} minutes")
         wanted = steps(given.configfile, config, 60 * given.study_minutes, given.loop_s)
-        complete = run_steps(piece, wanted)
-        piece.say("Nothing is left to do." if complete else "To be continued.")
-        keep()
+        try:
+            complete = run_steps(piece, wanted)
+            piece.say("Nothing is left to do." if complete else "To be continued.")
+        finally:
+            keep()
 
 
 if __name__ == "__main__":

@@ -18,15 +18,14 @@ _KILL_S = 10.0
 class Piece:
     """One command of a campaign, in the repository's root; `ends_s` is of the monotonic clock.
 
-    `keep` is called after each step. What is asked to stop gets `job_s` to end. `done` names the
-    finished steps; `taken_s` is of each step, in all pieces so far.
+    `keep` is called after each step. `done` names the finished steps; `taken_s` is of each step, in
+    all pieces so far.
     """
 
     ends_s: float
     root: Path = Path()
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     keep: Callable[[], object] = lambda: None
-    job_s: float = 45.0
     done: set[str] = field(default_factory=set)
     taken_s: dict[str, float] = field(default_factory=dict)
 
@@ -55,14 +54,13 @@ class Piece:
         command: Sequence[str],
         seconds: float,
         output: Path | None = None,
-        ending_s: float | None = None,
+        ending_s: float = 0.0,
     ) -> int | None:
         """Run a command for these seconds at most; returns its status, or None if it was stopped.
 
-        SIGTERM asks it first, `ending_s` (default `job_s`) earlier: Snakemake then finishes the
-        jobs that are running, and starts no more.
+        SIGTERM asks it first, `ending_s` earlier: Snakemake then finishes the jobs that are
+        running, and starts no more.
         """
-        ending_s = self.job_s if ending_s is None else ending_s
         with open(output or os.devnull, "wb") as file:
             process = subprocess.Popen(
                 command,

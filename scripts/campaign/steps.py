@@ -1,4 +1,4 @@
-"""The steps of a campaign: sensor, tests, study, peers."""
+"""The steps of a campaign: sensor, tests, study, peers, kernels."""
 
 import os
 import shutil
@@ -14,6 +14,8 @@ TABLES = ("models", "compare")
 """All tables; the report is made at home."""
 TABLES_S = 40.0
 """To make them when the time for measuring is over."""
+JOB_S = 45.0
+"""For the measurement in progress to end."""
 # With a budget, what explains most of the models is measured first, and models before it.
 _BY_IMPORTANCE = {"max_device_time_s": "1000000000"}
 _NOTHING_MORE = {"max_device_time_s": "0.001", "measured_again": "0"}
@@ -43,31 +45,44 @@ def steps(
         return lines[-1].strip("= ") if lines else outcome(status), status in (0, 1)
 
     def study(piece: Piece, seconds: float) -> tuple[str, bool]:
-        status = piece.run(snakemake(TABLES, _BY_IMPORTANCE), seconds - TABLES_S)
+        measure = snakemake(TABLES, _BY_IMPORTANCE)
+        status = piece.run(measure, seconds - TABLES_S, ending_s=JOB_S)
         said = outcome(status)
         if status is None:
-            tables = piece.run(snakemake(TABLES, _NOTHING_MORE), TABLES_S, ending_s=0)
+            tables = piece.run(snakemake(TABLES, _NOTHING_MORE), TABLES_S)
             said += f", tables of what is measured {outcome(tables)}"
         rows = sum(len(all_measurements(folder)) for folder in target_folders(piece.root / RESULTS))
         return f"{said}; {rows} measurements", status == 0
 
     def peers(piece: Piece, seconds: float) -> tuple[str, bool]:
-        folder = target_folders()[0]
-        arguments = [str(folder), str(piece.record / "peers.csv"), "--loop-s", str(loop_s)]
-        status = piece.run(python("campaign.peers", *arguments), seconds)
-        return outcome(status), status == 0
+        return of_target("peers", piece, seconds, "--loop-s", str(loop_s))
+
+    def kernels(piece: Piece, seconds: float) -> tuple[str, bool]:
+        return of_target("kernels", piece, seconds)
 
     return [
         Step("sensor", 120, sensor),
         Step("tests", 90, tests),
-        Step("study", TABLES_S + 75, study, study_s),
+        Step("study", TABLES_S + JOB_S + 30, study, study_s),
         Step("peers", 3 * (loop_s + 15), peers),
+        Step("kernels", 60, kernels),
     ]
 
 
 def python(*arguments: str) -> list[str]:
     """A module of this Python, as a command."""
     return [sys.executable, "-m", *arguments]
+
+
+def of_target(module: str, piece: Piece, seconds: float, *options: str) -> tuple[str, bool]:
+    """Run a module of the campaign on the first target that was measured; a failure is final."""
+    output = piece.record / f"{module}.csv"
+    folders = target_folders(piece.root / RESULTS)
+    if not folders:
+        return "nothing is measured yet", False
+    command = python(f"campaign.{module}", str(folders[0]), str(output), *options)
+    status = piece.run(command, seconds)
+    return outcome(status), status is not None
 
 
 def outcome(status: int | None) -> str:

@@ -67,9 +67,9 @@ def test_the_time_of_a_small_operator_does_not_contain_its_launch(gpu, timed, sm
 def test_a_graph_takes_as_long_as_operators_that_are_held_back(gpu, timed, small):
     calls = 200
     (replay,) = gpu.capture([lambda: [small() for _ in range(calls)]])
-    assert timed(replay).estimate.value / calls == pytest.approx(
-        timed(small).estimate.value, rel=0.35
-    )
+    in_graph_s = timed(replay).estimate.value / calls
+    # One by one, each of the three kernels may begin up to a microsecond later.
+    assert 0.9 * in_graph_s < timed(small).estimate.value < 1.1 * in_graph_s + 3e-6
 
 
 def test_batches_hold_no_more_than_the_queue(gpu, timed):
@@ -81,7 +81,7 @@ def test_batches_hold_no_more_than_the_queue(gpu, timed):
 
 @pytest.mark.parametrize(
     "waiting",
-    [lambda tensor: tensor[0].item(), lambda tensor: [tensor.add_(0) for _ in range(1500)]],
+    [lambda tensor: tensor[0].item(), lambda tensor: [tensor.add_(0) for _ in range(5000)]],
     ids=["for a value", "for room in the queue"],
 )
 def test_an_operator_that_waits_for_the_gpu_has_no_host_time(gpu, timed, waiting):
