@@ -39,7 +39,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     records.write_with_csv(Path(outputs.comparison), schemas.COMPARISON, comparison)
     records.write_with_csv(Path(outputs.shares), schemas.SHARES, shares)
     records.write_with_csv(Path(outputs.modules), schemas.MODULES, modules)
-    summary = summarise(comparison, shares, refusals(models))
+    summary = summarise(comparison, shares, refusals(models), modules)
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")
     draw(Path(outputs.figure), comparison, shares)

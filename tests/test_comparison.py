@@ -505,3 +505,24 @@ def test_each_module_has_the_time_that_the_gpu_waits_for_its_calls(tiny_tuples):
     waits_s = [module["idle_time_s"] for module in estimate.modules()]
     assert sum(waits_s) == pytest.approx(estimate.columns()["idle_time_s"])
     assert min(waits_s) > 0
+
+
+def test_a_summary_says_how_long_a_gpu_waits_for_its_host_and_where(on_a_gpu, compare):
+    waiting, busy = on_a_gpu(**launched_in(2e-3)), on_a_gpu(**launched_in(1e-4))
+    modules = [
+        {"model": "tiny_cnn", "target": "local", "module_path": path, "idle_time_s": idle_s}
+        for path, idle_s in (("layer1.0", 1e-3), ("layer1.1", 2e-3), ("", 1.041e-3))
+    ]
+    text = summarise([waiting], [], modules=modules)
+    assert (
+        "tiny_cnn waits for its host 50% of the time: the host needs 8.041 ms to launch its calls, "
+        "the device 4 ms to run them. It waits in layer1 37%, the model itself 13%."
+    ) in text
+    assert "tiny_cnn does not wait for its host: the host needs 441 us" in summarise([busy], [])
+    assert "waits for its host" not in summarise([compare()[0]], [])
+
+
+def test_the_figure_shows_how_long_a_gpu_waits_for_its_host(compare, tmp_path):
+    comparison, shares = compare(reference=OF_A_GPU, **launched_in(2e-3))
+    draw(tmp_path / "figure.svg", [comparison], shares)
+    assert "wait for the host" in (tmp_path / "figure.svg").read_text()

@@ -24,7 +24,7 @@ from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 
 from tests.checkout import STUDY
-from tests.test_comparison import CONDITIONS, FAILED, OVERHEAD
+from tests.test_comparison import CONDITIONS, FAILED, OVERHEAD, launched_in
 
 ON_A_GPU = {"device_name": "Other GPU", "device_uuid_hash": "a" * 16}
 
@@ -102,6 +102,20 @@ def test_calls_that_nobody_compared_with_those_of_a_gpu_are_said_to_be(cnn, tmp_
     path = database(tmp_path / "d.parquet", [cnn], **columns, device=device)
     text = as_text(cnn, explain(cnn, [path]), 5, None)
     assert ("The calls are those on a processor." in text) == said
+
+
+def test_a_model_that_waits_for_its_host_is_said_to_with_its_modules(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn], **launched_in(2e-3))
+    [explanation] = explain(cnn, [path])
+    document = explanation.to_document()
+    assert document["host_bound_share"] == pytest.approx(0.5, abs=0.01)
+    waits_s = sum(module["idle_time_s"] for module in document["modules"])
+    assert waits_s == pytest.approx(document["idle_time_s"])
+    text = as_text(cnn, [explanation], top=5, depth=1)
+    assert re.search(
+        r"tiny_cnn waits for its host 50% of the time: .* It waits in", text, re.DOTALL
+    )
+    assert re.search(r"module \(of the sum\) .* energy  wait for the host\n", text)
 
 
 def test_each_call_is_counted_in_the_module_it_happens_in(cnn, tmp_path):

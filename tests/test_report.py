@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.report import power, roofline
-from opcost.report.agreement import agreement, all_caveats
+from opcost.report.agreement import agreement, all_caveats, all_waits
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import module_groups
 from opcost.report.operator_costs import stacks
@@ -138,6 +138,12 @@ def test_groups_of_modules_hold_every_call_once_and_all_of_the_time(calls):
         sum(row["time_s"] for row in rows)
     )
     assert len({group["module"] for group in groups}) == len(groups)
+
+
+def test_the_models_of_gpus_say_how_long_they_wait_for_their_host(results):
+    targets = [target for target, _ in all_waits(results)]
+    assert set(targets) == {"large_gpu", "small_gpu"}
+    assert all(" its host" in text for _, text in all_waits(results))
 
 
 def test_a_group_of_modules_with_an_unmeasured_operator_has_no_time():

@@ -8,6 +8,7 @@ from typing import Any
 from opcost.costs.caveats import caveats
 from opcost.costs.explanation import Explanation
 from opcost.costs.model_argument import study_lines
+from opcost.costs.waiting import WAITING, waiting
 from opcost.models.definition import ModelDefinition
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.text import counted, joules, percent, scaled, seconds, table
@@ -88,6 +89,9 @@ def _target(explanation: Explanation, top: int, depth: int | None) -> str:
     unverified = [_UNVERIFIED] if explanation.calls_unverified else []
     for note in [*caveats([explanation.compared]), *unverified]:
         lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    text = waiting(explanation.compared, explanation.modules())
+    if text is not None:
+        lines += textwrap.wrap(f"{text}.", _WIDTH, initial_indent="  ", subsequent_indent="    ")
     partial_s = explanation.compared["partial_time_s"] or 0.0
     total_s = estimate.time.value if estimate.time else partial_s
     known = "of the sum" if estimate.time else "of what is measured"
@@ -119,10 +123,12 @@ def _costs(
             "-" if row["time_s"] is None else seconds(row["time_s"]),
             "-" if row["time_s"] is None or not total_s else f"{row['time_s'] / total_s:.1%}",
             "-" if row["energy_j"] is None else joules(row["energy_j"]),
+            *([seconds(row["idle_time_s"])] if row.get("idle_time_s") is not None else []),
         ]
         for row in rows[:top]
     ]
-    lines = table([title, "calls", "time", "share", "energy"], cells)
+    waits = [WAITING] if any(row.get("idle_time_s") is not None for row in rows) else []
+    lines = table([title, "calls", "time", "share", "energy", *waits], cells)
     more = len(rows) - top
     return [f"  {line}" for line in lines] + ([f"  ... and {more} more"] if more > 0 else [])
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.costs.terms import Row
+from opcost.costs.waiting import WAITING
 from opcost.files import replacing
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.tuples.operator_tuple import short_name
@@ -19,6 +20,7 @@ from opcost.tuples.operator_tuple import short_name
 _PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 _OTHERS = ("other operators", "#BBBBBB")
 _OVERHEAD = (CALL_OVERHEAD, "#E4E4E4")
+_WAITING = (WAITING, "#F4F4F4")
 _REFERENCE = ("whole model", "#444444")
 _BAR = 0.36
 _ERROR_BARS = {"fmt": "none", "ecolor": "black", "capsize": 3, "elinewidth": 1}
@@ -27,8 +29,9 @@ _ERROR_BARS = {"fmt": "none", "ecolor": "black", "capsize": 3, "elinewidth": 1}
 def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
     """Write the figure (SVG): each model's operators, stacked, above the whole model.
 
-    A row of panels for each target: time, with call overhead, and energy if any was measured. Error
-    bars are 95 % intervals. An incomplete stack is labelled with its number of tuples.
+    A row of panels for each target: time, with call overhead or waiting, and energy if any was
+    measured. Error bars are 95 % intervals. An incomplete stack is labelled with its number of
+    tuples.
     """
     targets = list(dict.fromkeys(row["target"] for row in comparison)) or ["nothing measured"]
     quantities = [(TIME, "time per iteration (ms)")]
@@ -52,9 +55,10 @@ def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
 
 def _panel(axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity: Quantity) -> None:
     layers = _layers(shares, quantity.value)
-    overheads = {row["model"]: row["overhead_time_s"] or 0.0 for row in comparison}
-    if quantity == TIME and any(overheads.values()):
-        layers.append((*_OVERHEAD, overheads))
+    for layer, column in ((_OVERHEAD, "overhead_time_s"), (_WAITING, "idle_time_s")):
+        beyond = {row["model"]: row[column] or 0.0 for row in comparison}
+        if quantity == TIME and any(beyond.values()):
+            layers.append((*layer, beyond))
     above = [position - _BAR / 2 - 0.02 for position in range(len(comparison))]
     below = [position + _BAR / 2 + 0.02 for position in range(len(comparison))]
     ends = [0.0] * len(comparison)

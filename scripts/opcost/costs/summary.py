@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from opcost.costs.caveats import caveats
 from opcost.costs.terms import Row
+from opcost.costs.waiting import WAITING_TITLE, waits_of
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.text import counted, difference, percent, table
 from opcost.tuples.model_table import not_extracted
@@ -13,7 +14,10 @@ _COSTLIEST = 5
 
 
 def summarise(
-    comparison: Sequence[Row], shares: Sequence[Row], refused: Mapping[str, str] | None = None
+    comparison: Sequence[Row],
+    shares: Sequence[Row],
+    refused: Mapping[str, str] | None = None,
+    modules: Sequence[Row] = (),
 ) -> str:
     """The comparison of every target as text, followed by the refused models and the reasons."""
     targets = dict.fromkeys(row["target"] for row in comparison)
@@ -21,13 +25,16 @@ def summarise(
         _target_summary(
             [row for row in comparison if row["target"] == target],
             [row for row in shares if row["target"] == target],
+            [row for row in modules if row["target"] == target],
         )
         for target in targets
     ]
     return "\n\n".join([*parts, *(["\n".join(not_extracted(refused))] if refused else [])])
 
 
-def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
+def _target_summary(
+    comparison: Sequence[Row], shares: Sequence[Row], modules: Sequence[Row]
+) -> str:
     first = comparison[0]
     lines = [
         f"Target {first['target']}: {first['device_name']}, torch {first['torch_version']}, "
@@ -45,6 +52,9 @@ def _target_summary(comparison: Sequence[Row], shares: Sequence[Row]) -> str:
     lines += ["", "Where the time goes (share of the whole model's time):"]
     for row in comparison:
         lines.append(f"  {row['model']}: {_costliest(row['model'], shares)}")
+    if waits := waits_of(comparison, modules):
+        lines += ["", f"{WAITING_TITLE} (share of the estimate):"]
+        lines += [f"  {text}." for text in waits]
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 
 from opcost.costs.caveats import caveats
+from opcost.costs.waiting import waits_of
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, Figure, figure, targets_scale
 from opcost.rows.quantities import TIME, Quantity
@@ -75,6 +76,17 @@ def all_caveats(results: Results) -> list[tuple[str, str]]:
         for caveat in caveats(results.compared(target), most=models)
     )
     return [(", ".join(targets), caveat) for caveat, targets in found.items()]
+
+
+def all_waits(results: Results) -> list[tuple[str, str]]:
+    """(target, for how long a model waits for its host) of each model on a GPU."""
+    return [
+        (target, text)
+        for target in results.targets
+        for text in waits_of(
+            results.compared(target), [row for row in results.modules if row["target"] == target]
+        )
+    ]
 
 
 def _cells(row: Row, quantity: Quantity) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 
 from opcost.costs.caveats import CALL_OVERHEAD
+from opcost.costs.waiting import WAITING
 from opcost.report.results import Results, Row
 from opcost.report.theme import (
     EDGE,
@@ -25,7 +26,10 @@ from opcost.report.theme import (
 from opcost.rows.quantities import TIME, Quantity
 from opcost.tuples.operator_tuple import short_name
 
-_OTHERS, _OVERHEAD, _WHOLE = "other operators", CALL_OVERHEAD, "whole model"
+_OTHERS, _WHOLE = "other operators", "whole model"
+_BEYOND = {CALL_OVERHEAD: "overhead_time_s", WAITING: "idle_time_s"}
+"""Parts of an estimate beyond operators: the first on a processor, the second on a GPU."""
+
 _ABSOLUTE = 12  # more models than these do not share an axis of seconds
 _WIDE_ENOUGH = 0.13  # as a share of the axis, for a name to be written into a bar
 _HEIGHT = 40
@@ -83,20 +87,20 @@ def _add(found: Stacks, row: Row, part: str, amounts: Sequence[tuple[str, float]
 def _amounts(
     results: Results, row: Row, quantity: Quantity, names: Sequence[str]
 ) -> Mapping[str, float]:
-    """What each named operator, the others and the overhead take in a model."""
-    amounts = dict.fromkeys([*names, _OTHERS, _OVERHEAD], 0.0)
+    """What each named operator, the others and what is beyond operators take in a model."""
+    amounts = dict.fromkeys([*names, _OTHERS, *_BEYOND], 0.0)
     for share in results.shares:
         if share["model"] == row["model"] and share["target"] == row["target"]:
             name = short_name(share["operator"])
             value = share[quantity.value]
             amounts[name if name in names else _OTHERS] += value or 0.0
     if quantity == TIME:
-        amounts[_OVERHEAD] = row["overhead_time_s"] or 0.0
+        amounts |= {name: row[column] or 0.0 for name, column in _BEYOND.items()}
     return amounts
 
 
 def by_operator(results: Results, target: str, quantity: Quantity) -> Figure | None:
-    """Operators and overhead, stacked, above the measured whole of each model."""
+    """Operators and what is beyond them, stacked, above the measured whole of each model."""
     found = stacks(results, target, quantity)
     if not found.bars:
         return None
@@ -147,8 +151,8 @@ def _layers(x: alt.X, colour: alt.Color, tooltip: alt.Tooltip, notes: bool) -> l
 
 def _colours(found: Stacks) -> alt.Color:
     """Of the parts that there are: names in the order in which they are stacked."""
-    names = [*found.names, _OTHERS, _OVERHEAD, _WHOLE]
-    colours = [*PALETTE[: len(found.names)], OTHERS, OVERHEAD, WHOLE]
+    names = [*found.names, _OTHERS, *_BEYOND, _WHOLE]
+    colours = [*PALETTE[: len(found.names)], OTHERS, OVERHEAD, OVERHEAD, WHOLE]
     shown = {bar["what"] for bar in found.bars}
     pairs = [pair for pair in zip(names, colours, strict=True) if pair[0] in shown]
     scale = alt.Scale(domain=[name for name, _ in pairs], range=[colour for _, colour in pairs])

@@ -16,7 +16,7 @@ from opcost import __version__
 from opcost.costs import caveats
 from opcost.files import replacing
 from opcost.report import power, raw_charts, roofline
-from opcost.report.agreement import agreement, all_caveats
+from opcost.report.agreement import agreement, all_caveats, all_waits
 from opcost.report.chart_library import chart_library
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import by_module
@@ -76,6 +76,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "agreements": [agreement(results, quantity) for quantity in COMPARED],
         "caveats": all_caveats(results),
         "words": caveats,
+        "waits": all_waits(results),
         "by_operator": list(_by_operator(results)),
         "by_module": list(_by_module(results)),
         "rooflines": {target: roofline.drawn(results, target) for target in results.targets},

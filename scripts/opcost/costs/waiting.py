@@ -1,0 +1,50 @@
+"""How long a device waits for its host, in words."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from opcost.costs.terms import Row
+from opcost.rows.quantities import HOST_TIME, TIME
+from opcost.text import seconds
+
+WAITING = "wait for the host"
+WAITING_TITLE = "How long the device waits for its host"
+_NAMED = 4
+_NOTABLE = 0.005
+
+
+def waiting(compared: Row, modules: Sequence[Row]) -> str | None:
+    """For which share of its time a model waits for its host, and where; None on a processor.
+
+    `modules` are the costs by module of the same model and target.
+    """
+    share = compared["host_bound_share"]
+    if share is None:
+        return None
+    host_s, device_s = compared[HOST_TIME.value], compared["operators_time_s"]
+    needs = f"the host needs {seconds(host_s)} to launch its calls, the device {seconds(device_s)}"
+    needs += " to run them"
+    if share < _NOTABLE:
+        return f"{compared['model']} does not wait for its host: {needs}"
+    text = f"{compared['model']} waits for its host {share:.0%} of the time: {needs}"
+    where = _where(modules, compared[TIME.of("estimate").value])
+    return f"{text}. It waits in {', '.join(where)}" if where else text
+
+
+def waits_of(comparison: Sequence[Row], modules: Sequence[Row]) -> list[str]:
+    """The same for each model of a target."""
+    by_model: dict[str, list[Row]] = defaultdict(list)
+    for row in modules:
+        by_model[row["model"]].append(row)
+    found = (waiting(row, by_model[row["model"]]) for row in comparison)
+    return [text for text in found if text is not None]
+
+
+def _where(modules: Sequence[Row], whole_s: float) -> list[str]:
+    """The modules, by the first name of their paths, in which a model waits longest."""
+    waits_s: dict[str, float] = defaultdict(float)
+    for row in modules:
+        waits_s[row["module_path"].split(".")[0] or "the model itself"] += row["idle_time_s"] or 0.0
+    longest = sorted(waits_s, key=lambda path: -waits_s[path])[:_NAMED]
+    shares = {path: waits_s[path] / whole_s for path in longest}
+    return [f"{path} {share:.0%}" for path, share in shares.items() if share >= _NOTABLE]
