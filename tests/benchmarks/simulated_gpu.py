@@ -24,6 +24,7 @@ import yaml
 from opcost.devices.target_device import open_device
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.models import construction
+from opcost.results_folder import extraction
 from opcost.study import Conditions, Target, default_measurement
 
 from tests.checkout import Checkout
@@ -74,7 +75,12 @@ def print_truth(folder: Path, code: Path) -> None:
             add(tuple_id, OperatorSubject.named(tuple_id, manifest, folder))
         for path in sorted(folder.glob("results/*/models/*.parquet")):
             row = pd.read_parquet(path).iloc[0]
-            add(row.model, ModelSubject.named(row.definition_json, manifest, code))
+            add(
+                row.model,
+                ModelSubject.named(
+                    row.definition_json, extraction(row.model, folder / "results"), code
+                ),
+            )
     json.dump(truth, sys.stdout)
 
 

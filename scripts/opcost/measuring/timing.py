@@ -27,6 +27,7 @@ from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 
 _FIRST_USE_S = 1.0
+_TRIES = 3
 _LEAD_SHARE = 0.25
 """Iterations before a batch of a workload in use, as a share of the batch."""
 
@@ -114,7 +115,9 @@ def timer_of(workload: Workload, device: Device) -> Timer:
         return Timer(alone, NO_HOST)
     if workload.in_use:
         return Timer(with_host, IN_USE)
-    return Timer(with_host, WAITS) if alone(1).waited else Timer(alone, None)
+    # A host that was interrupted just then lets its device wait, too, but not each time.
+    waits = all(alone(1).waited for _ in range(_TRIES))
+    return Timer(with_host, WAITS) if waits else Timer(alone, None)
 
 
 def time_workload(
