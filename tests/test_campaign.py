@@ -201,8 +201,9 @@ def test_a_procedure_that_is_not_installed_is_a_row_with_the_reason(measured, cp
 
 
 def test_models_whose_kernels_cannot_be_recorded_are_rows_with_the_reason(measured, tmp_path):
-    command = [sys.executable, "-m", "campaign.kernels", "results/local", tmp_path / "kernels.csv"]
+    command = python("campaign.kernels", "results/local", str(tmp_path / "kernels.csv"))
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "scripts")}
+    command += ["--models", "tests/study/models"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     with (tmp_path / "kernels.csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -24,15 +24,14 @@ from torch.profiler import ProfilerActivity, profile
 
 COLUMNS = ("model", "where", "name", "calls", "mean_us", "reason")
 _ITERATIONS = 5
-_FACTORIES = Path("config/models")
 
 
 def times(
-    definition: ModelDefinition, conditions: Conditions, device: Device
+    definition: ModelDefinition, models: Path, conditions: Conditions, device: Device
 ) -> Iterator[dict[str, Any]]:
     """Calls in an iteration and mean microseconds: of each kernel, of each function of CUDA."""
     with construction.inference_conditions():
-        module = construction.build(definition, _FACTORIES).to(device.torch_device)
+        module = construction.build(definition, models).to(device.torch_device)
         inputs = construction.example_inputs(definition)
         workload = model_workload(module, inputs, device, conditions.measurement.cache_state)
         workload.run(workload.rotation)
@@ -57,6 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("target", type=Path, help="the folder of a target's measurements")
     parser.add_argument("output", type=Path)
+    parser.add_argument("--models", type=Path, default=Path("config/models"), help="their code")
     given = parser.parse_args()
     with given.output.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -68,7 +68,7 @@ def main() -> None:
             same = {"model": definition.name}
             try:
                 device = open_device(conditions.target)
-                found = list(times(definition, conditions, device))
+                found = list(times(definition, given.models, conditions, device))
                 if not any(each["where"] == "GPU" for each in found):
                     writer.writerow({**same, "reason": "the profiler has recorded no kernels"})
                 writer.writerows({**same, **each} for each in found)
