@@ -24,10 +24,12 @@ def main() -> None:
     TargetFiles.add_arguments(parser)
     arguments = parser.parse_args()
     with reported():
-        kind, replicate = SERIES[arguments.series]
-        subject = SUBJECTS[kind].named(arguments.subject, arguments.tuples, arguments.search_path)
+        series = SERIES[arguments.series]
+        named = SUBJECTS[series.kind].named
+        subject = named(arguments.subject, arguments.tuples, arguments.search_path)
+        subject.launch_mode = series.launch_mode
         files = TargetFiles.from_arguments(arguments)
-        subject_job(subject, files, replicate, arguments.output)
+        subject_job(subject, files, series.replicate, arguments.output)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from opcost.arrow import skip_pandas_import
 from opcost.costs.comparison import check_definitions, compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.figure import draw
+from opcost.costs.launches import launch_lines
 from opcost.costs.summary import summarise
 from opcost.databases.selection import asked_for
 from opcost.errors import reported
@@ -31,15 +32,20 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     operators = asked_for(database, params.conditions, to_benchmark(manifest))
     wholes = [
         row | {"target": target_of(path)}
-        for path in map(Path, [*files.models, *files.models_again])
+        for path in map(Path, [*files.models, *files.models_again, *files.models_launched])
         for row in records.read(path, schemas.MODEL).to_pylist()
     ]
     check_definitions(models, wholes)
-    comparison, shares, modules = compare_study(models, operators.to_pylist(), wholes, manifest)
+    comparison, shares, modules, launches = compare_study(
+        models, operators.to_pylist(), wholes, manifest
+    )
     records.write_with_csv(Path(outputs.comparison), schemas.COMPARISON, comparison)
     records.write_with_csv(Path(outputs.shares), schemas.SHARES, shares)
     records.write_with_csv(Path(outputs.modules), schemas.MODULES, modules)
-    summary = summarise(comparison, shares, refusals(models), modules)
+    records.write_with_csv(Path(outputs.launches), schemas.LAUNCHES, launches)
+    page = summarise(comparison, shares, refusals(models), modules)
+    summary = "
+".join([page, "", *launch_lines(launches)]).rstrip()
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")
     draw(Path(outputs.figure), comparison, shares)

@@ -11,7 +11,7 @@ if __name__ == "__main__":
     with reported(), closing(RunLock()) as lock:
         lock.hold("make retry")
         for path in [path for folder in target_folders() for path in all_measurements(folder)]:
-            kind, _ = series_of(path)
+            kind = series_of(path).kind
             rows = records.read(path, schemas.MEASUREMENTS[kind], ["status", "error"]).to_pylist()
             failures = [row for row in rows if row["status"] != "ok"]
             for row in failures:

@@ -221,6 +221,7 @@ def make_study(
     records.write(folder / "comparison.parquet", schemas.COMPARISON, tables.comparison)
     records.write(folder / "shares.parquet", schemas.SHARES, tables.shares)
     records.write(folder / "modules.parquet", schemas.MODULES, tables.modules)
+    records.write(folder / "launches.parquet", schemas.LAUNCHES, tables.launches)
     records.write(folder / "models.parquet", schemas.EXTRACTION, model_table.rows_of(parts))
     return folder
 

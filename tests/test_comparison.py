@@ -24,6 +24,7 @@ CONDITIONS = dict.fromkeys(comparability.COLUMNS) | {
     "protocol_version": 1,
     "conditions_json": "{}",
     "cache_state": "cold",
+    "launch_mode": "eager",
 }
 
 
@@ -74,7 +75,7 @@ def compare(tiny_tuples):
         ]
         whole = row(5e-3, power_w) | {"model": "tiny_cnn"} | (reference or {})
         wholes = [whole, *(whole | changes for changes in again)]
-        [comparison], shares, _ = compare_study([cnn], rows, wholes, manifest)
+        [comparison], shares, *_ = compare_study([cnn], rows, wholes, manifest)
         return comparison, shares
 
     return compare
@@ -176,7 +177,7 @@ def test_where_sizes_depend_on_values_the_sum_is_for_the_extractions(tiny_tuples
     cnn = dataclasses.replace(cnn, tuples=tuple(dependent))
     rows = [row(tuple_id=tuple_id) for tuple_id in cnn.by_id]
     whole = row(5e-3) | {"model": "tiny_cnn", "differing_calls": ["+1 topk(8)"]}
-    [comparison], _, _ = compare_study([cnn], rows, [whole], collect([cnn], None))
+    [comparison], *_ = compare_study([cnn], rows, [whole], collect([cnn], None))
     assert comparison["estimate_time_s"] is not None
     assert "+1 topk(8)" in summarise([comparison], [])
 
@@ -299,7 +300,7 @@ def test_a_model_without_kernels_has_no_sum_and_keeps_no_other_model_from_theirs
         if entry["excluded"] is None
     ]
     wholes = [row(5e-3, 100.0) | {"model": model.model} for model in models]
-    [views, cnn], shares, _ = compare_study(models, rows, wholes, manifest)
+    [views, cnn], shares, *_ = compare_study(models, rows, wholes, manifest)
     nothing = ("estimate_time_s", "estimate_energy_j", "time_relative_error", "overhead_time_s")
     assert [views[name] for name in nothing] == [None] * 4
     assert views["time_reason"].startswith("the model launches no kernel")

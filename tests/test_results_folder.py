@@ -4,6 +4,7 @@ import pytest
 from opcost.results_folder import (
     MODELS,
     OPERATORS,
+    Series,
     all_measurements,
     extraction,
     measurement,
@@ -20,14 +21,16 @@ PATHS = {
     (OPERATORS, 1): "results/local/again/name.parquet",
     (MODELS, 0): "results/local/models/name.parquet",
     (MODELS, 1): "results/local/models_again/name.parquet",
+    (MODELS, 0, "graph"): "results/local/models_graph/name.parquet",
 }
 
 
-@pytest.mark.parametrize(("kind", "replicate"), PATHS)
-def test_a_measurements_path_says_what_it_is_of(kind, replicate):
-    path = measurement(target_folder("local"), kind, "name", replicate)
-    assert str(path) == PATHS[kind, replicate]
-    assert (target_of(path), series_of(path)) == ("local", (kind, replicate))
+@pytest.mark.parametrize("series", PATHS)
+def test_a_measurements_path_says_what_it_is_of(series):
+    kind, *others = series
+    path = measurement(target_folder("local"), kind, "name", *others)
+    assert str(path) == PATHS[series]
+    assert (target_of(path), series_of(path)) == ("local", Series(*series))
 
 
 def test_paths_of_existing_results_do_not_change():

@@ -213,7 +213,7 @@ def test_the_tests_of_a_gpu_pass_on_the_simulated_one(simulated):
 
 @pytest.mark.slow
 def test_a_study_measures_time_and_energy_of_the_simulated_gpu(simulated, checkout):
-    configure(checkout, targets={"local": {"device": "cuda", "threads": 1}})
+    configure(checkout, targets={"local": {"device": "cuda", "threads": 1}}, launch_modes=["graph"])
     simulated.forget()
     ran = subprocess.run(
         checkout.command(),
@@ -247,5 +247,9 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(simulated, checko
     assert comparison.estimate_energy_j.notna().all()
     overhead = json.loads((results / "local/device.json").read_text())["overhead"]
     assert all(0 < call_s < 1e-3 > view_s > 0 for call_s, _, view_s, _ in overhead)
-    jobs = len(database) + len(comparison) + len(("identify", "characterise"))
+    launches = pq.read_table(results / "launches.parquet").to_pandas()
+    graphs = launches[launches.launch_mode == "graph"]
+    assert (graphs.time_relative_error.abs() < 0.03).all()
+    assert (graphs.energy_relative_error.abs() < 0.03).all()
+    jobs = len(database) + len(launches) + len(("identify", "characterise"))
     assert len(contexts) == jobs + len(overhead)

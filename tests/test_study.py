@@ -60,7 +60,7 @@ def test_the_shipped_configuration_is_valid():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({**CONFIG, "modles": []}, "Unknown key 'modles'. Did you mean 'models'?"),
+        ({**CONFIG, "modles": []}, "Unknown key 'modles'. Did you mean 'models' or"),
         ({**CONFIG, "models": []}, "neither `models` nor `torchvision` names a model"),
         ({**CONFIG, "models": [".net"]}, "with no dot at its start"),
         ({"models": ["net"]}, "'targets' is a required property"),

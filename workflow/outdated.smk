@@ -42,8 +42,8 @@ ASKED = {
         ("models", [DEFINITIONS]),
         ("collect", [DEFINITIONS, STUDY.operators]),
         ("database", [CONDITIONS]),
-        ("compare", [CONDITIONS, DEFINITIONS]),
-        ("report", [CONDITIONS, DEFINITIONS]),
+        ("compare", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
+        ("report", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
     )
 }
 

@@ -7,6 +7,7 @@ from opcost.results_folder import (  # the rules use them, too
     COMPARISON,
     DATABASE,
     FIGURE,
+    LAUNCHES,
     MANIFEST,
     MODELS,
     MODEL_TABLE,
@@ -125,11 +126,11 @@ def extracted_models():
     return [model for model in STUDY.models if model not in refused]
 
 
-def model_measurements(wildcards, replicate=0):
-    """One file for each target and each of these models."""
+def model_measurements(wildcards, *series):
+    """One file for each target and each of these models, of a replicate or a launch mode."""
     models = extracted_models()
     return current_models(
-        str(measurement(folder, MODELS, model, replicate))
+        str(measurement(folder, MODELS, model, *series))
         for folder in FOLDERS.values()
         for model in models
     )
@@ -137,7 +138,12 @@ def model_measurements(wildcards, replicate=0):
 
 def models_again(wildcards):
     """The same once more, if anything is measured again."""
-    return model_measurements(wildcards, replicate=1) if STUDY.measured_again else []
+    return model_measurements(wildcards, 1) if STUDY.measured_again else []
+
+
+def models_launched(wildcards):
+    """Each in the further launch modes that the study asks for."""
+    return [path for mode in STUDY.launch_modes for path in model_measurements(wildcards, 0, mode)]
 
 
 def missing_measurements(wildcards):
@@ -148,6 +154,7 @@ def missing_measurements(wildcards):
         *operator_measurements(wildcards),
         *model_measurements(wildcards),
         *models_again(wildcards),
+        *models_launched(wildcards),
         *overheads_again(wildcards),
     ]
     return [path for path in measurements if not Path(path).exists()]

@@ -9,12 +9,14 @@
     results/TARGET/again/TUPLE_ID.parquet     replicate 1
     results/TARGET/models/MODEL.parquet       replicate 0 of a whole model, one row
     results/TARGET/models_again/MODEL.parquet replicate 1
+    results/TARGET/models_MODE/MODEL.parquet  a whole model in another launch mode
     results/TARGET/overhead_again.json        replicate 1 of the call overhead
 
 Names may be patterns of Snakemake: `extraction("{model}")`.
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 RESULTS = Path("results")
 
@@ -24,6 +26,7 @@ DATABASE = RESULTS / "database.parquet"
 COMPARISON = RESULTS / "comparison.parquet"
 SHARES = RESULTS / "shares.parquet"
 MODULES = RESULTS / "modules.parquet"
+LAUNCHES = RESULTS / "launches.parquet"
 SUMMARY = RESULTS / "summary.txt"
 FIGURE = RESULTS / "cost.svg"
 REPORT = RESULTS / "report.html"
@@ -37,13 +40,26 @@ OPERATORS, MODELS = KINDS = ("operators", "models")
 REPLICATES = (0, 1)
 """The first measurement, and the replicate that shows how well it reproduces."""
 
+EAGER, *FURTHER_MODES = LAUNCH_MODES = ("eager", "graph", "compiled")
+"""How whole models are run (opcost.measuring.launch); operators are called one by one."""
+
+
+class Series(NamedTuple):
+    """Measurements of one kind: which replicate, in which launch mode."""
+
+    kind: str
+    replicate: int = 0
+    launch_mode: str = EAGER
+
+
 SERIES = {
-    "operators": (OPERATORS, 0),
-    "models": (MODELS, 0),
-    "again": (OPERATORS, 1),
-    "models_again": (MODELS, 1),
+    "operators": Series(OPERATORS),
+    "models": Series(MODELS),
+    "again": Series(OPERATORS, 1),
+    "models_again": Series(MODELS, 1),
+    **{f"models_{mode}": Series(MODELS, 0, mode) for mode in FURTHER_MODES},
 }
-"""Folder of measurements -> their kind, their replicate."""
+"""Folder of measurements -> which they are."""
 _FOLDERS = {series: name for name, series in SERIES.items()}
 _OVERHEADS = ("device.json", "overhead_again.json")
 
@@ -82,13 +98,15 @@ def environment_note(folder: Path) -> Path:
     return folder / "environment_changed.txt"
 
 
-def measurement_folder(folder: Path, kind: str, replicate: int = 0) -> Path:
-    """The folder of all measurements of a kind."""
-    return folder / _FOLDERS[kind, replicate]
+def measurement_folder(
+    folder: Path, kind: str, replicate: int = 0, launch_mode: str = EAGER
+) -> Path:
+    """The folder of all measurements of a series."""
+    return folder / _FOLDERS[Series(kind, replicate, launch_mode)]
 
 
 def all_series(kind: str) -> str:
-    """Snakemake's wildcard `series`: the folders of all replicates of a kind."""
+    """Snakemake's wildcard `series`: the folders of all measurements of a kind."""
     return f"{{series,{'|'.join(name for name, series in SERIES.items() if series[0] == kind)}}}"
 
 
@@ -97,14 +115,18 @@ def measurement_in(folder: Path, series: str, name: str) -> Path:
     return folder / series / f"{name}.parquet"
 
 
-def measurement(folder: Path, kind: str, name: str, replicate: int = 0) -> Path:
+def measurement(
+    folder: Path, kind: str, name: str, replicate: int = 0, launch_mode: str = EAGER
+) -> Path:
     """The file of one measurement; `name` is a tuple id or a model."""
-    return measurement_in(folder, _FOLDERS[kind, replicate], name)
+    return measurement_in(folder, _FOLDERS[Series(kind, replicate, launch_mode)], name)
 
 
-def measurements(folder: Path, kind: str, replicate: int = 0) -> list[Path]:
-    """The files of all measurements of a kind on a target, by name."""
-    return sorted(measurement_folder(folder, kind, replicate).glob("[!.]*.parquet"))
+def measurements(
+    folder: Path, kind: str, replicate: int = 0, launch_mode: str = EAGER
+) -> list[Path]:
+    """The files of all measurements of a series on a target, by name."""
+    return sorted(measurement_folder(folder, kind, replicate, launch_mode).glob("[!.]*.parquet"))
 
 
 def all_measurements(folder: Path) -> list[Path]:
@@ -122,8 +144,8 @@ def key_of(path: Path) -> tuple[str, str]:
     return target_of(path), path.stem
 
 
-def series_of(path: Path) -> tuple[str, int]:
-    """The kind of a measurement's file, and the number of its replicate."""
+def series_of(path: Path) -> Series:
+    """The series of a measurement's file."""
     return SERIES[path.parent.name]
 
 

@@ -138,6 +138,7 @@ class Study:
     extraction: ExtractionSettings
     workers: str
     measured_again: int
+    launch_modes: tuple[str, ...]
     environment_changes: str
     conditions: Mapping[str, Conditions]
     cluster_requests: Mapping[str, ClusterRequest]
@@ -164,6 +165,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
         extraction=ExtractionSettings(**document["extraction"]),
         workers=document["workers"],
         measured_again=document["measured_again"],
+        launch_modes=tuple(document["launch_modes"]),
         environment_changes=document["environment_changes"],
         conditions={
             name: Conditions(Target(**target), measurement, protocol_version(target["device"]))

@@ -8,6 +8,8 @@
 #        results/{target}/again/{tuple_id}.parquet       one row, as before: how well it reproduces
 #        results/{target}/models/{model}.parquet         one row
 #        results/{target}/models_again/{model}.parquet   one row, as before
+#        results/{target}/models_graph/{model}.parquet   one row: run as a CUDA graph
+#        results/{target}/models_compiled/...            one row: run by torch.compile
 #        results/{target}/overhead_again.json            what calls cost, as device.json has it
 #
 # The manifest, extractions, the device and the sensor are `ancient`: another model, or the same device identified

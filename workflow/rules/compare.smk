@@ -5,6 +5,7 @@
 #        results/comparison.parquet   sum over operators against whole model (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
 #        results/modules.parquet      each model's cost by module (+ .csv)
+#        results/launches.parquet     whole models in other launch modes (+ .csv)
 #        results/summary.txt          the comparison as text
 #        results/cost.svg             operators, stacked, above the whole model
 
@@ -44,6 +45,7 @@ rule compare:
         tuples=extracted,
         models=model_measurements,
         models_again=models_again,
+        models_launched=models_launched,
     output:
         comparison=COMPARISON,
         comparison_csv=report(
@@ -58,6 +60,10 @@ rule compare:
         modules=MODULES,
         modules_csv=report(
             MODULES.with_suffix(".csv"), caption="../report/modules.rst", category="Comparison"
+        ),
+        launches=LAUNCHES,
+        launches_csv=report(
+            LAUNCHES.with_suffix(".csv"), caption="../report/launches.rst", category="Comparison"
         ),
         summary=report(SUMMARY, caption="../report/summary.rst", category="Comparison"),
         figure=report(FIGURE, caption="../report/cost.rst", category="Comparison"),

@@ -16,6 +16,7 @@ FILES = {
     "comparison": "`results/comparison.parquet`, `.csv`",
     "shares": "`results/shares.parquet`, `.csv`",
     "modules": "`results/modules.parquet`, `.csv`",
+    "launches": "`results/launches.parquet`, `.csv`",
     "extraction": "`results/models.parquet`, `.csv`",
     "explanation": "what `opcost explain --parquet` writes",
     "difference": "what `opcost diff --parquet` writes",

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from opcost import statistics
 from opcost.costs.estimate import PARTS, ModelEstimate, measured_value
+from opcost.costs.launches import launch_rows
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, terms_of
 from opcost.errors import OpcostError
+from opcost.results_folder import EAGER
 from opcost.rows import comparability
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
@@ -19,11 +21,14 @@ _CONDITIONS = ("cache_state", "device_name", "torch_version", "protocol_version"
 
 
 class Tables(NamedTuple):
-    """Rows of the comparison, of each model's cost by operator, and of its cost by module."""
+    """Rows of the comparison, of each model's cost by operator, of its cost by module, and of its
+    launch modes.
+    """
 
     comparison: list[dict[str, Any]]
     shares: list[dict[str, Any]]
     modules: list[dict[str, Any]]
+    launches: list[dict[str, Any]]
 
 
 def compare_study(
@@ -41,10 +46,12 @@ def compare_study(
     for row in operator_rows:
         rows[row["target"]][row["tuple_id"]] = row
     by_name = {model.model: model for model in models}
-    tables = Tables([], [], [])
+    tables = Tables([], [], [], [])
     references: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    launched: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in model_rows:
-        references[row["model"], row["target"]].append(row)
+        eager = row["launch_mode"] in (EAGER, None)
+        (references if eager else launched)[row["model"], row["target"]].append(row)
     for (name, target), measurements in references.items():
         model = by_name[name]
         terms = terms_of(model, rows[target], filtered)
@@ -52,6 +59,7 @@ def compare_study(
         estimate = ModelEstimate(model, terms, differing_calls(measurements))
         comparison = keys | compare(estimate, measurements)
         tables.comparison.append(comparison)
+        tables.launches.extend(launch_rows(keys, comparison, estimate, launched[name, target]))
         tables.shares.extend(
             keys | row | {"share_of_reference_time": _share(row["time_s"], comparison)}
             for row in operator_shares(model, estimate.addable)

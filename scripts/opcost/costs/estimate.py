@@ -176,11 +176,18 @@ class ModelEstimate:
         return statistics.weighted_sum([(1, self.operators_time), *self.overhead.values()])
 
     @cached_property
+    def operators_energy(self) -> Estimate | None:
+        """Gross joules of the operators in one iteration."""
+        if self.energy_reason is not None:
+            return None
+        return statistics.weighted_sum(self._weighted(ENERGY))
+
+    @cached_property
     def energy(self) -> Estimate | None:
         """Gross joules of one iteration."""
-        if self.energy_reason is not None or self.operators_time is None or self.time is None:
+        operators = self.operators_energy
+        if operators is None or self.operators_time is None or self.time is None:
             return None
-        operators = statistics.weighted_sum(self._weighted(ENERGY))
         if self.race is not None and self._idle_powers_w:
             idle_w = fmean(self._idle_powers_w)
             return statistics.weighted_sum([(1, operators), (idle_w, self.race.idle)])

@@ -34,6 +34,6 @@ def _recording_rows(folder: Path) -> Iterator[dict[str, Any]]:
     from opcost.rows import records, schemas  # only needed for an old device.json
 
     for path in all_measurements(folder):
-        kind, _ = series_of(path)
+        kind = series_of(path).kind
         table = records.read(path, schemas.MEASUREMENTS[kind], ENVIRONMENT)
         yield from (row for row in table.to_pylist() if row["torch_version"] is not None)

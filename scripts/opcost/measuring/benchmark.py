@@ -27,7 +27,7 @@ def measure(
 
     Raises ChangedSource if a model is no longer the one that its row would describe.
     """
-    row = {**subject.columns(), **station.columns()}
+    row = {**station.columns(), **subject.columns()}
     with station.device.within_free_memory():
         try:
             with construction.inference_conditions(), user_code():

@@ -48,7 +48,7 @@ def subject_job(subject: Subject, files: TargetFiles, replicate: int, output: Pa
         from opcost.rows import records
 
         row = checkpoint.row_without_power(status, reason)
-        row = row or subject.columns() | _death_columns(files, status, reason)
+        row = row or _death_columns(files, status, reason) | subject.columns()
         records.write(output, subject.schema, [row | {"device_time_s": held_s()}])
 
     timeout_s = files.conditions.measurement.timeout_s

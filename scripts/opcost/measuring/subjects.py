@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from opcost.errors import OpcostError
 from opcost.models.definition import ModelDefinition
-from opcost.results_folder import MODELS, OPERATORS
+from opcost.results_folder import EAGER, MODELS, OPERATORS
 from opcost.rows.flags import (
     CALLS_DIFFER,
     DEGENERATE_VALUES,
@@ -50,6 +50,7 @@ class Subject(ABC):
     kind: str
     name: str
     description: str
+    launch_mode = EAGER
 
     @classmethod
     @abstractmethod
@@ -146,7 +147,12 @@ class ModelSubject(Subject):
     ) -> None:
         self.definition, self.search_path, self.extracted = definition, search_path, extracted
         self.name = f"model {definition.name}"
-        self.description = definition.name
+
+    @property
+    def description(self) -> str:  # type: ignore[override]  # a plain attribute of operators
+        """Its name, and how it is run unless eager."""
+        mode = "" if self.launch_mode == EAGER else f", {self.launch_mode}"
+        return f"{self.definition.name}{mode}"
 
     @classmethod
     def named(cls, text: str, tuples: Path, search_path: Path) -> Self:
@@ -171,7 +177,7 @@ class ModelSubject(Subject):
         """The columns that identify the model."""
         from opcost.rows import records
 
-        return records.model_columns(self.definition)
+        return records.model_columns(self.definition) | {"launch_mode": self.launch_mode}
 
     def settings(self, settings: MeasurementSettings) -> MeasurementSettings:
         """Timed for longer, because a single row is the reference of a sum."""
@@ -182,7 +188,8 @@ class ModelSubject(Subject):
         )
 
     def set_up(self, station: "Station") -> SetUp:
-        """Creates copies of the model, under supervision of its code."""
+        """Creates copies of the model in its launch mode, under supervision of its code."""
+        from opcost.measuring.launch import launched
         from opcost.measuring.supervision import Supervision, check_inputs_fit
         from opcost.measuring.workload import model_workload
         from opcost.models import construction
@@ -196,8 +203,8 @@ class ModelSubject(Subject):
         inputs = construction.example_inputs(self.definition)
         cache_state = station.conditions.measurement.cache_state
         workload = model_workload(module, inputs, device, cache_state)
-        launched = supervision.before_timing(workload.output)
-        differing = None if self.extracted is None else self.extracted.differing_calls(launched)
+        executed = supervision.before_timing(workload.output)
+        differing = None if self.extracted is None else self.extracted.differing_calls(executed)
 
         def find_flags() -> dict[str, bool]:
             output, flags = supervision.after_timing(workload.output)
@@ -210,7 +217,7 @@ class ModelSubject(Subject):
             "operand_sets": workload.rotation,
             "differing_calls": differing,
         }
-        return SetUp(workload, columns, find_flags)
+        return SetUp(launched(workload, device, self.launch_mode), columns, find_flags)
 
 
 SUBJECTS: Mapping[str, type[Subject]] = {OPERATORS: OperatorSubject, MODELS: ModelSubject}

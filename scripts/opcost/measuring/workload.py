@@ -4,7 +4,7 @@ import copy
 import itertools
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
@@ -51,8 +51,14 @@ class ModelWorkload:
 
     in_use = True
 
-    def __init__(self, modules: Sequence[nn.Module], inputs: Sequence[Sequence[Any]]) -> None:
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        inputs: Sequence[Sequence[Any]],
+        call: Callable[..., Any] = nn.Module.__call__,
+    ) -> None:
         self.rotation = len(modules)
+        self._sets, self._call = (modules, inputs), call
         self._once = modules[0], inputs[0]
         self.footprint_bytes = len(modules) * _held_bytes(modules[0]) + len(inputs) * sum(
             tensor.nbytes for tensor in tensors_in_tree(inputs[0])
@@ -62,7 +68,11 @@ class ModelWorkload:
     def run(self, iterations: int) -> None:
         """Run the next copies of the model on the next inputs."""
         for module, inputs in itertools.islice(self._next, iterations):
-            module(*inputs)
+            self._call(module, *inputs)
+
+    def called_by(self, call: Callable[..., Any]) -> "ModelWorkload":
+        """The same workload, whose modules a function calls."""
+        return ModelWorkload(*self._sets, call)
 
     def output(self) -> Any:
         """The model's output."""

@@ -11,6 +11,7 @@ from opcost.environments.present import changes_here
 from opcost.errors import OpcostError
 from opcost.planning.plan import Plan, Row, memory_bytes, plan
 from opcost.results_folder import (
+    EAGER,
     MODELS,
     OPERATORS,
     REPLICATES,
@@ -87,8 +88,9 @@ def _plan(
     tuples: Mapping[str, TupleRecord],
 ) -> Plan:
     conditions, folder = study.conditions[target], target_folder(target, results)
-    replicates = REPLICATES if study.measured_again else REPLICATES[:1]
-    whole = [_measured_models(study, target, results, models, number) for number in replicates]
+    series = [(number, EAGER) for number in (REPLICATES if study.measured_again else [0])]
+    series += [(0, mode) for mode in study.launch_modes]
+    whole = [_measured_models(study, target, results, models, *each) for each in series]
     again = _measured_tuples(conditions, measurements(folder, OPERATORS, replicate=1))
     again = [row for row in again if row["tuple_id"] in tuples]
     return plan(
@@ -114,12 +116,13 @@ def _measured_models(
     results: Path,
     models: Sequence[ModelTuples],
     replicate: int = 0,
+    launch_mode: str = EAGER,
 ) -> Sequence[Row]:
     """The rows of the study's models whose definition and settings are current."""
     definitions = {model.model: study.models[model.model].to_json() for model in models}
     rows = records.measured_under(
         study.conditions[target],
-        measurements(target_folder(target, results), MODELS, replicate),
+        measurements(target_folder(target, results), MODELS, replicate, launch_mode),
         schemas.MODEL,
         ("model", "definition_json", "device_time_s"),
     )

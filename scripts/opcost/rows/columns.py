@@ -57,7 +57,11 @@ SETTINGS = in_role(
             "target and settings as JSON; the source if the row was imported",
         ),
         ("cache_state", pa.string(), "cache state of the operands: `model`, `cold` or `warm`"),
-        ("launch_mode", pa.string(), "how kernels are launched: always `eager`"),
+        (
+            "launch_mode",
+            pa.string(),
+            "how it is run: `eager`, or of a whole model `graph` or `compiled`",
+        ),
         ("threads", pa.int64(), "number of PyTorch threads on the processor"),
         ("tf32", pa.bool_(), "whether TF32 was allowed"),
     ],

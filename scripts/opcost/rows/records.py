@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from opcost import workers
 from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
+from opcost.results_folder import EAGER
 from opcost.rows.checks import check
 from opcost.rows.comma_separated import write_csv
 from opcost.rows.reading import Reading
@@ -60,7 +61,7 @@ def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:
         "protocol_version": conditions.protocol_version,
         "conditions_json": conditions.to_json(),
         "cache_state": conditions.measurement.cache_state,
-        "launch_mode": "eager",
+        "launch_mode": EAGER,
         "worker": workers.kind,
         "threads": conditions.target.threads,
         "tf32": conditions.target.tf32,

@@ -234,6 +234,29 @@ MODULES = _schema(
     ],
 )
 
+LAUNCHES = _schema(
+    "launches",
+    [
+        ("model", pa.string(), "the model's name in the study"),
+        TARGET,
+        ("launch_mode", pa.string(), "how the whole model is run: `eager`, `graph`, `compiled`"),
+        *(
+            column
+            for quantity, what in ((TIME, "seconds"), (ENERGY, "gross joules"))
+            for column in (
+                *quantity.described(f"measured {what} of an iteration; null if it failed"),
+                *quantity.of("estimate").described(
+                    f"estimated {what}: of `eager` as in the comparison, of others the sum over "
+                    "the operators",
+                ),
+                *quantity.error.described("estimate / measured - 1"),
+            )
+        ),
+        ("reason", pa.string(), "why there is no measurement or no estimate of time"),
+        ("flags", pa.list_(pa.string()), "flags of the measurement"),
+    ],
+)
+
 EXPLANATION = _schema(
     "explanation",
     [

@@ -29,7 +29,7 @@ VERSIONS = {
     "full queue; `host_time_reason`; `differing_calls` of models and of the comparison; "
     "`host_spread` in the database; `idle_time_s`, `host_bound_share` and `host_time_s` in the "
     "comparison, `idle_time_s` in the modules: estimates for a GPU are those of a race between "
-    "host and device.",
+    "host and device. New record `launches`.",
 }
 """Schema version -> its changes."""
 
@@ -126,6 +126,7 @@ OLDEST = {"comparison": 5}
 
 FIRST = {
     **{"merged": 4, "extraction": 4},
+    "launches": 9,
     **{"database": 5, "modules": 5, "explanation": 5, "difference": 5},
 }
 """Record -> the version that added it; all others exist since version 1."""

@@ -1,0 +1,70 @@
+"""Launch modes: how a whole model is run.
+
+- `eager`: as PyTorch runs it, call by call.
+- `graph`: a CUDA graph of all calls, without the host's part of them.
+- `compiled`: by `torch.compile`, which fuses operators.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.devices.device import Device, NotCapturable
+from opcost.measuring.workload import ModelWorkload
+from opcost.results_folder import LAUNCH_MODES
+from opcost.tuples.replay import UnsupportedOperator
+
+
+class GraphWorkload:
+    """Replays of a model's graphs, one for each of its copies."""
+
+    in_use = True
+
+    def __init__(self, replays: Sequence[Callable[[], None]]) -> None:
+        self.rotation = len(replays)
+        self._next = itertools.cycle(replays)
+
+    def run(self, iterations: int) -> None:
+        """Replay the next graphs."""
+        for replay in itertools.islice(self._next, iterations):
+            replay()
+
+
+def _eager(workload: ModelWorkload, device: Device) -> ModelWorkload:
+    return workload
+
+
+def _graph(workload: ModelWorkload, device: Device) -> GraphWorkload:
+    workload.run(1)  # what the first call does cannot be captured
+    try:
+        return GraphWorkload(device.capture([partial(workload.run, 1)] * workload.rotation))
+    except NotCapturable as reason:
+        raise UnsupportedOperator(str(reason)) from reason
+
+
+def _compiled(workload: ModelWorkload, device: Device) -> ModelWorkload:
+    from torch._inductor import config
+
+    def call(module: nn.Module, *inputs: Any) -> Any:
+        return module(*inputs)
+
+    # Other processes would compete with the measurement.
+    with config.patch(compile_threads=1):
+        compiled = workload.called_by(torch.compile(call, dynamic=False))
+        compiled.run(workload.rotation)
+    return compiled
+
+
+_LAUNCHES: Mapping[str, Callable[[ModelWorkload, Device], Any]] = dict(
+    zip(LAUNCH_MODES, (_eager, _graph, _compiled), strict=True)
+)
+
+
+def launched(workload: ModelWorkload, device: Device, mode: str) -> ModelWorkload | GraphWorkload:
+    """A model's workload in a launch mode. Raises UnsupportedOperator if it cannot have it."""
+    found: ModelWorkload | GraphWorkload = _LAUNCHES[mode](workload, device)
+    return found

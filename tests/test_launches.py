@@ -1,0 +1,100 @@
+"""A model's launch modes stand beside the sum over its operators."""
+
+import pytest
+import torch
+from opcost.costs.comparison import compare_study
+from opcost.costs.launches import launch_lines
+from opcost.devices.device import NotCapturable
+from opcost.measuring.launch import launched
+from opcost.measuring.workload import ModelWorkload
+from opcost.results_folder import LAUNCH_MODES
+from opcost.tuples.manifest import collect
+from opcost.tuples.replay import UnsupportedOperator
+
+from tests.test_comparison import FAILED, row
+
+
+@pytest.fixture
+def launches(tiny_tuples):
+    """The rows of tiny_cnn: four calls of operators of 1 ms and 50 mJ, 5 ms eager."""
+    _, cnn = tiny_tuples
+
+    def launches(**modes):
+        rows = [row(power_w=50.0, tuple_id=record.operator_tuple.tuple_id) for record in cnn.tuples]
+        whole = row(5e-3, 50.0) | {"model": "tiny_cnn"}
+        further = [whole | {"launch_mode": mode} | changes for mode, changes in modes.items()]
+        return compare_study([cnn], rows, [whole, *further], collect([cnn], None)).launches
+
+    return launches
+
+
+def test_a_graph_and_a_compiled_model_are_compared_with_the_operators_alone(launches):
+    eager, graph, compiled = launches(graph={"time_s": 4e-3}, compiled={"time_s": 3.2e-3})
+    assert [each["launch_mode"] for each in (eager, graph, compiled)] == list(LAUNCH_MODES)
+    assert eager["time_relative_error"] == pytest.approx(-0.2)
+    assert graph["time_relative_error"] == pytest.approx(0)
+    assert compiled["time_relative_error"] == pytest.approx(0.25)
+    assert graph["estimate_energy_j"] == pytest.approx(4 * 50e-3)
+    assert [each["reason"] for each in (eager, graph, compiled)] == [None] * 3
+
+
+def test_a_model_that_cannot_have_a_mode_says_why(launches):
+    *_, graph = launches(graph=FAILED | {"status": "unsupported", "error": "cpu has no graphs"})
+    assert (graph["time_s"], graph["time_relative_error"]) == (None, None)
+    assert graph["reason"] == "unsupported: cpu has no graphs"
+    assert launch_lines(launches(graph=FAILED))[-1] == "    graph: out_of_memory: too large"
+
+
+def test_rows_of_other_conditions_are_not_compared(launches):
+    *_, graph = launches(graph={"torch_version": "2.16.0"})
+    assert graph["estimate_time_s"] is None
+    assert "torch_version" in graph["reason"]
+
+
+def test_the_text_says_what_each_mode_saves(launches):
+    lines = launch_lines(launches(graph={"time_s": 4e-3}))
+    assert lines[-1].startswith("    graph: 4 ms")
+    assert "20% less; sum +0.0%" in lines[-1]
+
+
+def test_without_further_modes_there_is_nothing_to_say(launches):
+    assert launches() == []
+    assert launch_lines([]) == []
+
+
+class Graphs:
+    """A device that captures work, or cannot."""
+
+    def __init__(self, fault=None):
+        self.fault = fault
+
+    def capture(self, works):
+        if self.fault:
+            raise NotCapturable(self.fault)
+        return list(works)
+
+
+@pytest.fixture
+def workload():
+    modules = [torch.nn.Linear(4, 4) for _ in range(3)]
+    return ModelWorkload(modules, [(torch.ones(1, 4),)])
+
+
+def test_a_graph_has_a_replay_for_each_copy_of_the_model(workload):
+    graph = launched(workload, Graphs(), "graph")
+    graph.run(2)
+    assert (graph.rotation, graph.in_use) == (3, True)
+
+
+def test_a_model_that_cannot_be_captured_is_unsupported(workload):
+    with pytest.raises(UnsupportedOperator, match="not captured: it waits"):
+        launched(workload, Graphs("not captured: it waits"), "graph")
+
+
+@pytest.mark.slow
+def test_a_compiled_model_computes_what_the_model_does(workload):
+    with torch.inference_mode():
+        compiled = launched(workload, Graphs(), "compiled")
+        module, inputs = compiled._once
+        assert torch.allclose(compiled._call(module, *inputs), module(*inputs))
+    assert compiled.rotation == 3
