@@ -118,6 +118,7 @@ def running(checkout, measured: int):
     with subprocess.Popen(
         checkout.command(),
         cwd=checkout.root,
+        env=warm_python.with_warm_jobs(os.environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

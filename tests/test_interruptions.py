@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.checkout import edit, running, stamps, wait_until
+from tests.warm_python import with_warm_jobs
 
 
 def test_the_same_command_resumes_an_interrupted_and_a_killed_run(prepared):
@@ -32,17 +35,34 @@ def test_the_same_command_resumes_an_interrupted_and_a_killed_run(prepared):
     assert len(stamps(prepared)) == 6
 
 
-def test_a_second_run_beside_a_live_one_is_refused(prepared):
-    with running(prepared, measured=1) as run:
+@pytest.fixture(scope="module")
+def beside(finished, tmp_path_factory):
+    """What others do beside a live run; its threads after the first measurement and the last."""
+    checkout = finished.copied(tmp_path_factory.mktemp("beside") / "checkout")
+    with running(checkout.without_measurements(), measured=1) as run:
+        threads = Path(f"/proc/{run.pid}/task")
+        early = len(list(threads.iterdir()))
         os.kill(run.pid, signal.SIGSTOP)  # it lives, and cannot end before the others start
-        assert prepared.run("--dry-run").returncode == 0
-        for _ in range(2):
-            second = prepared.run()
-            assert second.returncode == 1
-            assert f"this folder is in use by process {run.pid} on" in second.stderr
+        dry = checkout.run("--dry-run")
+        others = [checkout.run() for _ in range(2)]
         os.kill(run.pid, signal.SIGCONT)
-        assert run.wait() == 0
-    assert len(stamps(prepared)) == 6
+        wait_until(lambda: len(stamps(checkout)) == 6)
+        late = len(list(threads.iterdir()))
+        code = run.wait()
+    return SimpleNamespace(run=run.pid, code=code, dry=dry, others=others, threads=(early, late))
+
+
+def test_a_second_run_beside_a_live_one_is_refused(beside):
+    assert beside.dry.returncode == 0
+    for second in beside.others:
+        assert second.returncode == 1
+        assert f"this folder is in use by process {beside.run} on" in second.stderr
+    assert beside.code == 0
+
+
+def test_snakemake_has_no_more_threads_after_many_jobs_than_after_one(beside):
+    early, late = beside.threads
+    assert late < early + 3
 
 
 def test_a_link_in_the_folder_of_snakemakes_state_is_not_followed(checkout):
@@ -61,7 +81,11 @@ def test_two_runs_on_one_device_take_turns_and_say_so(prepared, tmp_path):
     checkouts = [prepared, prepared.copied(tmp_path / "there")]
     runs = [
         subprocess.Popen(
-            checkout.command(), cwd=checkout.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+            checkout.command(),
+            cwd=checkout.root,
+            env=with_warm_jobs(os.environ),
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         for checkout in checkouts
     ]

@@ -31,15 +31,10 @@ _OF_ITS_JOBS = (
 
 def run(arguments, folder: Path, environment, timeout_s=300) -> subprocess.CompletedProcess:
     """What `python -m snakemake` with these arguments does and prints; killed after that time."""
-    paths = [str(_FOLDER / "site"), environment.get("PYTHONPATH", "")]
     request = {
         "command": [sys.executable, "-m", "snakemake", *arguments],
         "folder": str(folder),
-        "environment": {
-            **environment,
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            ADDRESS: _address(*_OF_ITS_JOBS),
-        },
+        "environment": with_warm_jobs(environment),
     }
     (out, its_out), (err, its_err) = os.pipe(), os.pipe()
     with open(os.devnull) as nothing:
@@ -54,6 +49,16 @@ def run(arguments, folder: Path, environment, timeout_s=300) -> subprocess.Compl
         code = int(snakemake.recv(8) or -signal.SIGKILL)
     killer.cancel()
     return subprocess.CompletedProcess(request["command"], code, *texts)
+
+
+def with_warm_jobs(environment) -> dict[str, str]:
+    """The environment of a run whose server and scripts are forked, as `site` has it."""
+    paths = [str(_FOLDER / "site"), environment.get("PYTHONPATH", "")]
+    changes = {
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        ADDRESS: _address(*_OF_ITS_JOBS),
+    }
+    return {**environment, **changes}
 
 
 def _read(descriptor: int) -> str:
