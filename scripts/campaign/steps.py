@@ -18,6 +18,8 @@ JOB_S = 45.0
 """For the measurement in progress to end."""
 # With a budget, what explains most of the models is measured first, and models before it.
 _BY_IMPORTANCE = {"max_device_time_s": "1000000000"}
+# The profile has priorities hold within a sample of the jobs that are ready.
+_ALL_READY = "1000000"
 _NOTHING_MORE = {"max_device_time_s": "0.001", "measured_again": "0"}
 
 
@@ -29,7 +31,8 @@ def steps(
     def snakemake(targets: Sequence[str], changes: Mapping[str, str]) -> list[str]:
         settings = [f"{name}={value}" for name, value in {**changes, **config}.items()]
         study = ["--configfile", *configfiles, *(["--config", *settings] if settings else [])]
-        return python("snakemake", "--cores", str(os.cpu_count() or 1), *targets, *study)
+        cores = ["--cores", str(os.cpu_count() or 1), "--scheduler-subsample", _ALL_READY]
+        return python("snakemake", *cores, *targets, *study)
 
     def sensor(piece: Piece, seconds: float) -> tuple[str, bool]:
         settings_of_card(piece)

@@ -7,6 +7,7 @@ pytest -m gpu
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 
@@ -104,7 +105,7 @@ def test_time_grows_with_work(gpu, settled):
 
 
 def test_a_tiny_operator_is_bound_by_its_launch(gpu, on_gpu):
-    row = measured(relu_in_place(16), gpu, on_gpu)
+    row = measured(matmul(16), gpu, on_gpu)
     assert "launch_bound" in row["flags"]
     assert row["time_s"] < row["host_time_s"] < 1e-3
 
@@ -144,7 +145,7 @@ def test_a_whole_model_is_measured(gpu, on_gpu):
 
 
 def test_kernels_that_only_the_gpu_launches_are_named(gpu, on_gpu):
-    """In float32, the layout after attention is such that reshape copies."""
+    """In float32, the layout after attention is such that a reshape copies."""
     sizes = {"d_model": 64, "nhead": 4, "dim_feedforward": 128, "batch_first": True}
     factory = "torch.nn:TransformerEncoderLayer"
     inputs = (InputSpec((2, 8, 64)),)
@@ -153,7 +154,8 @@ def test_kernels_that_only_the_gpu_launches_are_named(gpu, on_gpu):
     row = measure(ModelSubject(definition, extracted=extracted), station_of(gpu, on_gpu, QUIET))
     assert row["status"] == "ok", row["error"]
     assert "calls_differ" in row["flags"]
-    assert row["differing_calls"] == ["+1 reshape(8x2x4x16@(64,512,16,1), shape=[16,64])"]
+    [call] = row["differing_calls"]
+    assert re.match(r"\+1 (reshape|contiguous)\(8x2x4x16@\(64,512,16,1\)", call)  # by version
 
 
 def test_the_power_sensor_is_characterised(gpu, tmp_path):
