@@ -44,8 +44,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     records.write_with_csv(Path(outputs.modules), schemas.MODULES, modules)
     records.write_with_csv(Path(outputs.launches), schemas.LAUNCHES, launches)
     page = summarise(comparison, shares, refusals(models), modules)
-    summary = "
-".join([page, "", *launch_lines(launches)]).rstrip()
+    summary = "\n".join([page, "", *launch_lines(launches)]).rstrip()
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")
     draw(Path(outputs.figure), comparison, shares)
