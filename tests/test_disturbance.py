@@ -5,7 +5,12 @@ import subprocess
 import sys
 
 import pytest
-from opcost.devices.disturbance import CoreWatch, elapsed_and_waited_s, find_baseline_s
+from opcost.devices.disturbance import (
+    CoreWatch,
+    ThreadWatch,
+    elapsed_and_waited_s,
+    find_baseline_s,
+)
 
 BASELINE_S = 1e-3
 
@@ -54,6 +59,12 @@ def test_a_thread_that_has_to_wait_is_disturbed_though_the_core_is_alone():
 
 def test_a_moment_of_waiting_is_no_matter_in_a_long_batch():
     assert looks([BASELINE_S] * 2, waiting_s=[0, 0.002])[0] == [False, True]
+
+
+def test_a_gpus_host_is_disturbed_while_its_thread_has_to_wait():
+    moments = iter([(1.0, 0.5), (2.0, 0.504), (3.0, 0.6)])
+    watch = ThreadWatch(lambda: next(moments))
+    assert [watch.look() for _ in range(3)] == [False, True, False]
 
 
 def test_waiting_is_what_another_busy_process_causes():

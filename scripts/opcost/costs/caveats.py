@@ -55,19 +55,17 @@ def _interval(spread: float | None) -> str:
 
 def _overhead(rows: Sequence[Row], most: int) -> list[str]:
     overheads = {row["model"]: row["overhead_time_s"] for row in rows}
-    if not any(overheads.values()):
-        return []
-    text = (
-        f"The sum contains {CALL_OVERHEAD} ({CALL_OVERHEAD_PARTS}): "
-        f"{_of_models(overheads, most, seconds)}."
-    )
-    if rows[0]["overhead_disturbed"]:
-        text += (
-            f" There was interference throughout the measurement of {CALL_OVERHEAD}, so it is too "
+    parts = []
+    if any(overheads.values()):
+        shown = _of_models(overheads, most, seconds)
+        parts.append(f"The sum contains {CALL_OVERHEAD} ({CALL_OVERHEAD_PARTS}): {shown}.")
+    if any(row["overhead_disturbed"] for row in rows):
+        parts.append(
+            f"There was interference throughout the measurement of {CALL_OVERHEAD}, so it is too "
             "high: delete the target's device.json and overhead_again.json in results and run "
             "again on an idle machine; its rows are kept."
         )
-    return [text]
+    return [" ".join(parts)] if parts else []
 
 
 def _missing(rows: Sequence[Row], quantity: Quantity, most: int) -> list[str]:

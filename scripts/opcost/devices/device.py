@@ -66,6 +66,10 @@ class Device(ABC):
     def watch(self, baseline_s: float | None) -> Watch:
         """A watch for interference, given the baseline."""
 
+    def host_watch(self, baseline_s: float | None) -> Watch:
+        """A watch for what interferes with the host that launches work on it."""
+        return self.watch(baseline_s)
+
     @property
     @abstractmethod
     def model_name(self) -> str:

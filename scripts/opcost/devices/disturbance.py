@@ -114,6 +114,21 @@ class NoWatch(Watch):
         """No baseline."""
 
 
+class ThreadWatch(NoWatch):
+    """Watches this thread on the host of a GPU: whether it ran whenever it was ready."""
+
+    def __init__(self, clocks: Callable[[], tuple[float, float]] | None = None) -> None:
+        self._clocks = clocks or elapsed_and_waited_s
+        self._now_s = self._waited_s = 0.0
+
+    def look(self) -> bool:
+        """Whether the thread waited for hardly any time since the last look."""
+        now_s, waited_s = self._clocks()
+        elapsed_s, waiting_s = now_s - self._now_s, waited_s - self._waited_s
+        self._now_s, self._waited_s = now_s, waited_s
+        return waiting_s <= _MAX_WAITING * elapsed_s
+
+
 def elapsed_and_waited_s() -> tuple[float, float]:
     """Seconds of the clock, and seconds for which this thread was ready but not running.
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from opcost.devices.device import BatchTime, Device, NotCapturable
-from opcost.devices.disturbance import NoWatch, Watch
+from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch
 from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
 from opcost.devices.kinds import KINDS
 from opcost.devices.thread_library import thread_library
@@ -95,6 +95,10 @@ class CudaDevice(Device):
     def watch(self, baseline_s: float | None) -> Watch:
         """None is needed."""
         return NoWatch()
+
+    def host_watch(self, baseline_s: float | None) -> Watch:
+        """Watches the thread that launches."""
+        return ThreadWatch()
 
     @property
     def model_name(self) -> str:

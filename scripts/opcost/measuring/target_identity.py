@@ -138,5 +138,5 @@ def _sample(target: Target, baseline_s: float | None) -> dict[str, Any]:
     from opcost.measuring.overhead import sample_overhead
 
     device, _ = _open_identified(target)
-    watch = device.watch(baseline_s)
+    watch = device.host_watch(baseline_s)
     return {"sample": sample_overhead(device, watch), "lower_baseline_s": watch.lower_baseline_s()}
