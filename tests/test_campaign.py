@@ -3,6 +3,7 @@
 import ast
 import csv
 import importlib.metadata
+import json
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ import pytest
 from campaign.archive import PARTS, pack, unpack
 from campaign.peers import compared, of_three
 from campaign.piece import Piece, Step, run_steps
-from campaign.steps import python
+from campaign.steps import python, steps
 from opcost.errors import OpcostError
 
 from campaign.wheels import AT_HOME, describe, lacking
@@ -113,6 +114,39 @@ def test_a_step_may_take_no_longer_in_all_pieces_together(tmp_path):
     assert ran == [("a", 10)]
     limited.taken_s["a"] = 36.0
     assert run_steps(limited, steps)
+
+
+class Commanded(Piece):
+    """Runs nothing: commands end with the given statuses."""
+
+    def run(self, command, seconds, output=None, ending_s=0.0):
+        self.commands.append(command)
+        return self.statuses.pop(0)
+
+
+def study(root, *statuses):
+    """The models of each run of the study, and what was said."""
+    commanded = Commanded(time.monotonic() + 600, root)
+    commanded.commands, commanded.statuses = [], list(statuses)
+    step = next(each for each in steps(["config/gpu.yaml"], {}, 600, 30) if each.name == "study")
+    run_steps(commanded, [step])
+    models = [
+        [json.loads(word[7:]) for word in command if word.startswith("models=[")]
+        for command in commanded.commands
+    ]
+    return models, (root / "campaign/record/log.txt").read_text().splitlines()[-1]
+
+
+def test_one_model_after_the_other_joins_the_study(tmp_path):
+    models, said = study(tmp_path, 0, 0, None)
+    assert models[0] == [["resnet50_b32"]]
+    assert models[1] == [["resnet50_b32", "mobilenet_v2_b32"]]
+    assert "study of vit_b_16_b32 stopped" in said
+    models, said = study(tmp_path, 0, 0, 0, 0, 0)
+    assert [len(each[0]) for each in models[:-1]] == [3, 4, 5, 6]
+    assert models[-1] == []  # as it is configured
+    assert "study complete" in said
+    assert study(tmp_path)[0] == []
 
 
 @pytest.mark.parametrize("answer", ["sys.exit(0)", "None"])

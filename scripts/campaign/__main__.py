@@ -67,6 +67,7 @@ def go_on(given: argparse.Namespace) -> None:
         piece = Piece(_BEGAN_S + 60 * given.minutes - _PACK_S)
         if WHEELS.exists():
             wheels.install(WHEELS, Path(site))
+            sys.path.append(site)
         paths = ["scripts", ".", site, os.environ.get("PYTHONPATH", "")]
         piece.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 

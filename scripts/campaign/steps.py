@@ -1,10 +1,13 @@
 """The steps of a campaign: sensor, tests, study, peers, kernels."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from opcost.results_folder import RESULTS, all_measurements, target_folders
 
@@ -12,15 +15,8 @@ from campaign.piece import Piece, Step
 
 TABLES = ("models", "compare")
 """All tables; the report is made at home."""
-TABLES_S = 40.0
-"""To make them when the time for measuring is over."""
 JOB_S = 45.0
 """For the measurement in progress to end."""
-# With a budget, what explains most of the models is measured first, and models before it.
-_BY_IMPORTANCE = {"max_device_time_s": "1000000000"}
-# The profile has priorities hold within a sample of the jobs that are ready.
-_ALL_READY = "1000000"
-_NOTHING_MORE = {"max_device_time_s": "0.001", "measured_again": "0"}
 
 
 def steps(
@@ -28,15 +24,14 @@ def steps(
 ) -> list[Step]:
     """The steps, in order; `study_s` limits the study, `loop_s` is of each loop of a peer."""
 
-    def snakemake(targets: Sequence[str], changes: Mapping[str, str]) -> list[str]:
-        settings = [f"{name}={value}" for name, value in {**changes, **config}.items()]
+    def snakemake(*targets: str, **changes: str) -> list[str]:
+        settings = [f"{name}={value}" for name, value in {**config, **changes}.items()]
         study = ["--configfile", *configfiles, *(["--config", *settings] if settings else [])]
-        cores = ["--cores", str(os.cpu_count() or 1), "--scheduler-subsample", _ALL_READY]
-        return python("snakemake", *cores, *targets, *study)
+        return python("snakemake", "--cores", str(os.cpu_count() or 1), *targets, *study)
 
     def sensor(piece: Piece, seconds: float) -> tuple[str, bool]:
         settings_of_card(piece)
-        status = piece.run(snakemake(["characterize"], {}), seconds)
+        status = piece.run(snakemake("characterize"), seconds)
         return outcome(status), status == 0
 
     def tests(piece: Piece, seconds: float) -> tuple[str, bool]:
@@ -48,14 +43,22 @@ def steps(
         return lines[-1].strip("= ") if lines else outcome(status), status in (0, 1)
 
     def study(piece: Piece, seconds: float) -> tuple[str, bool]:
-        measure = snakemake(TABLES, _BY_IMPORTANCE)
-        status = piece.run(measure, seconds - TABLES_S, ending_s=JOB_S)
-        said = outcome(status)
-        if status is None:
-            tables = piece.run(snakemake(TABLES, _NOTHING_MORE), TABLES_S)
-            said += f", tables of what is measured {outcome(tables)}"
+        ends_s = time.monotonic() + seconds
+        models, status = named_models(configfiles, config), None
+        runs = {
+            f"study of {model}": snakemake(
+                *TABLES, models=json.dumps(models[: number + 1]), torchvision="", measured_again="0"
+            )
+            for number, model in enumerate(models)
+        }
+        for name, command in {**runs, "study": snakemake(*TABLES)}.items():
+            if name not in piece.done:
+                status = piece.run(command, ends_s - time.monotonic(), ending_s=JOB_S)
+                if status != 0:
+                    break
+                piece.done.add(name)
         rows = sum(len(all_measurements(folder)) for folder in target_folders(piece.root / RESULTS))
-        return f"{said}; {rows} measurements", status == 0
+        return f"{name} {outcome(status)}; {rows} measurements so far", status == 0
 
     def peers(piece: Piece, seconds: float) -> tuple[str, bool]:
         return of_target("peers", piece, seconds, "--loop-s", str(loop_s))
@@ -66,10 +69,22 @@ def steps(
     return [
         Step("sensor", 120, sensor),
         Step("tests", 90, tests),
-        Step("study", TABLES_S + JOB_S + 30, study, study_s),
+        Step("study", JOB_S + 45, study, study_s),
         Step("peers", 3 * (loop_s + 15), peers),
         Step("kernels", 60, kernels),
     ]
+
+
+def named_models(configfiles: Sequence[str], config: Mapping[str, str]) -> list[str]:
+    """The models that the command or the last file names: each makes the study larger by one."""
+    from opcost.plain_yaml import read_yaml
+
+    if "models" in config:
+        return json.loads(config["models"])
+    for path in reversed(configfiles):
+        if models := read_yaml(Path(path)).get("models"):
+            return list(models)
+    return []
 
 
 def python(*arguments: str) -> list[str]:

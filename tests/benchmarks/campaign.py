@@ -28,7 +28,8 @@ def working_tree(folder: Path) -> None:
         if os.path.lexists(REPOSITORY / name):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPOSITORY / name, folder / name, follow_symlinks=False)
-    shutil.copytree(REPOSITORY / "campaign/wheels", folder / "campaign/wheels")
+    if (REPOSITORY / "campaign/wheels").exists():
+        shutil.copytree(REPOSITORY / "campaign/wheels", folder / "campaign/wheels")
 
 
 def main() -> None:
