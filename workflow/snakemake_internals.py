@@ -66,8 +66,8 @@ CHANGED = {
     ),
     "snakemake.workflow:Workflow.rerun_triggers": Change(
         "what a measurement depends on is compared with its row (outdated.smk). Snakemake's "
-        "records of parameters may be of other files, and neither a command's text, nor a rule's "
-        "new input, nor the file of a conda environment is a reason to lose rows",
+        "records of parameters may be of other files, and neither a command's text nor the file of "
+        "a conda environment is a reason to lose rows",
         "not reported",
         "a rule can say which changes make its outputs again",
     ),
@@ -144,7 +144,8 @@ def keep_what_was_measured() -> None:
     from snakemake.workflow import Workflow
 
     asked = Workflow.rerun_triggers.fget
-    Workflow.rerun_triggers = property(lambda workflow: asked(workflow) & {RerunTrigger.MTIME})
+    without = {RerunTrigger.CODE, RerunTrigger.PARAMS, RerunTrigger.SOFTWARE_ENV}
+    Workflow.rerun_triggers = property(lambda workflow: asked(workflow) - without)
 
 
 def disable_rate_limit_timers(workflow: Any) -> None:

@@ -12,7 +12,7 @@
 #        results/{target}/models_compiled/...            one row: run by torch.compile
 #        results/{target}/overhead_again.json            what calls cost, as device.json has it
 #
-# The manifest, extractions, the device and the sensor are `ancient`: another model, or the same device identified
+# The manifest, the device and the sensor are `ancient`: another model, or the same device identified
 # again, is no reason to measure again. What is one (settings, protocol version, a model's
 # definition) is compared with each row (outdated.smk).
 
@@ -38,7 +38,7 @@ rule identify_target:
 
 rule benchmark_operator:
     input:
-        tuples=ancient(MANIFEST),
+        manifest=ancient(MANIFEST),
         device=ancient(device_file(EACH_TARGET)),
         sensor=ancient(sensor_file(EACH_TARGET)),
     output:
@@ -57,19 +57,16 @@ rule benchmark_operator:
     params:
         conditions=conditions,
         subject=lambda wildcards: wildcards.tuple_id,
+        tuples=MANIFEST,
     shell:
         '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark.py --series {wildcards.series}'
-        " --subject {params.subject:q} --tuples {input.tuples:q}"
+        " --subject {params.subject:q} --tuples {params.tuples:q}"
         ' --search-path "$OPCOST_MODELS" --target {wildcards.target} --device {input.device:q}'
         " --sensor {input.sensor:q} --conditions {params.conditions:q} --output {output:q}"
         " 2> >(tee {log:q} >&2)"
 
 
 use rule benchmark_operator as benchmark_model with:
-    input:
-        tuples=ancient(extraction("{model}")),
-        device=ancient(device_file(EACH_TARGET)),
-        sensor=ancient(sensor_file(EACH_TARGET)),
     output:
         measurement_in(EACH_TARGET, all_series(MODELS), "{model}"),
     log:
@@ -80,6 +77,8 @@ use rule benchmark_operator as benchmark_model with:
     params:
         conditions=conditions,
         subject=definition,
+        # The manifest was made from it. As a new input, it would measure old rows again.
+        tuples=lambda wildcards: extraction(wildcards.model),
 
 
 rule measure_overhead_again:
