@@ -178,6 +178,14 @@ def test_models_call_nothing_that_is_not_simulated(launches):
     assert [name for name in launches("models") if name.startswith(gpu.STUB)] == []
 
 
+def test_call_overhead_is_the_hosts_however_slow_the_gpu_is(found, launches):
+    overhead = found("call_overhead")
+    assert 0 < overhead["call"] < 1e-3
+    assert 0 < overhead["view"] < 1e-3
+    assert overhead["displaced"] is None
+    assert "queue full" not in launches("call_overhead")
+
+
 def test_a_call_that_is_not_simulated_is_counted(launches):
     assert launches("solving")[f"{gpu.STUB}cublasStrsmBatched"] == 1
 

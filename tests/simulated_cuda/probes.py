@@ -11,6 +11,10 @@ import time
 import traceback
 
 import torch
+from opcost.devices.disturbance import NoWatch
+from opcost.devices.target_device import open_device
+from opcost.measuring.overhead import sample_overhead
+from opcost.study import Target
 from torch import nn
 
 PROBES = {}
@@ -260,6 +264,13 @@ def models():
             model.eval().cuda()(given)
             model.half()(given.half())
     return {}
+
+
+@probe(kernel_scale=100)
+def call_overhead():
+    device = open_device(Target("cuda", 1, False))
+    call_s, displaced_s, view_s, _ = sample_overhead(device, NoWatch())
+    return {"call": call_s, "displaced": displaced_s, "view": view_s}
 
 
 @probe()
