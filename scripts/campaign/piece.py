@@ -66,7 +66,7 @@ class Piece:
                 command,
                 cwd=self.root,
                 env=self.environment,
-                start_new_session=True,
+                process_group=0,
                 stdout=file if output else None,
                 stderr=subprocess.STDOUT if output else None,
             )
