@@ -17,9 +17,9 @@ from campaign.archive import PARTS, pack, unpack
 from campaign.peers import compared, of_three
 from campaign.piece import Piece, Step, run_steps
 from campaign.steps import python, steps
+from campaign.wheels import AT_HOME, describe, lacking
 from opcost.errors import OpcostError
 
-from campaign.wheels import AT_HOME, describe, lacking
 from tests.checkout import ARGUMENTS, REPOSITORY, edit, stamps
 from tests.documents import ROOT
 

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.rows import schemas
-from opcost.rows.quantities import COMPARED, ENERGY, OVERHEADS, POWER, TIME, Quantity
+from opcost.rows.quantities import (
+    COMPARED,
+    ENERGY,
+    HOST_TIME,
+    OVERHEADS,
+    POWER,
+    TIME,
+    Quantity,
+)
 from opcost.statistics import Estimate
 
 from tests.documents import ROOT
@@ -43,7 +51,7 @@ def test_every_interval_of_a_schema_is_that_of_a_quantity():
         name for names in schemas.DESCRIPTIONS.values() for name in names if "_ci_" in name
     }
     known = [
-        *(TIME, POWER, ENERGY, *OVERHEADS.values()),
+        *(TIME, HOST_TIME, POWER, ENERGY, *OVERHEADS.values()),
         *(each.of(whose) for each in COMPARED for whose in ("estimate", "reference")),
         *(each for quantity in COMPARED for each in (quantity.error, quantity.relative("ratio"))),
     ]
