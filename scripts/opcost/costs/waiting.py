@@ -11,6 +11,7 @@ WAITING = "wait for the host"
 WAITING_TITLE = "How long the device waits for its host"
 _NAMED = 4
 _NOTABLE = 0.005
+_DEEPEST, _MOST = 3, 0.8
 
 
 def waiting(compared: Row, modules: Sequence[Row]) -> str | None:
@@ -41,10 +42,25 @@ def waits_of(comparison: Sequence[Row], modules: Sequence[Row]) -> list[str]:
 
 
 def _where(modules: Sequence[Row], whole_s: float) -> list[str]:
-    """The modules, by the first name of their paths, in which a model waits longest."""
+    """The modules in which a model waits longest, at the first depth at which none has most.
+
+    Not deeper than a few modules account for most of it."""
+    waits_s = _at_depth(modules, 1)
+    for depth in range(2, _DEEPEST + 1):
+        deeper = _at_depth(modules, depth)
+        total_s = sum(waits_s.values())
+        if max(waits_s.values(), default=0.0) <= _MOST * total_s:
+            break
+        if sum(sorted(deeper.values())[-_NAMED:]) < total_s / 2:
+            break
+        waits_s = deeper
+    longest = sorted(waits_s, key=lambda path: -waits_s[path])[:_NAMED]
+    shares = {path or "the model itself": waits_s[path] / whole_s for path in longest}
+    return [f"{path} {share:.0%}" for path, share in shares.items() if share >= _NOTABLE]
+
+
+def _at_depth(modules: Sequence[Row], depth: int) -> dict[str, float]:
     waits_s: dict[str, float] = defaultdict(float)
     for row in modules:
-        waits_s[row["module_path"].split(".")[0] or "the model itself"] += row["idle_time_s"] or 0.0
-    longest = sorted(waits_s, key=lambda path: -waits_s[path])[:_NAMED]
-    shares = {path: waits_s[path] / whole_s for path in longest}
-    return [f"{path} {share:.0%}" for path, share in shares.items() if share >= _NOTABLE]
+        waits_s[".".join(row["module_path"].split(".")[:depth])] += row["idle_time_s"] or 0.0
+    return waits_s
