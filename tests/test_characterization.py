@@ -82,7 +82,7 @@ def test_idle_power_and_the_temperature_slope(characterised):
         noise=0.002, idle_w=70, thermal_w_per_k=0.5, thermal_s=8, kelvin_per_w=0.1
     )
     assert found["idle_power_without_context_w"] == 45
-    assert found["idle_power_w"] == pytest.approx(70, abs=15)  # it has not cooled down yet
+    assert found["idle_power_w"] == pytest.approx(80, abs=20)  # it has not cooled down yet
     assert found["temperature_slope_w_per_k"] == pytest.approx(0.5, rel=0.4)
 
 

@@ -41,8 +41,8 @@ def test_every_flag_is_raised_somewhere(name):
 
 
 def test_a_passing_physical_cause_spoils_a_trial():
-    assert flags.spoiled([flags.DRIFTING, flags.OTHER_PROCESS])
-    assert not flags.spoiled([flags.DRIFTING, flags.POWER_CAPPED])
+    assert flags.spoiling([flags.DRIFTING, flags.THROTTLED]) == {flags.THROTTLED}
+    assert flags.spoiling([flags.DRIFTING, flags.POWER_CAPPED, flags.OTHER_PROCESS]) == set()
 
 
 def test_a_row_is_doubtful_by_each_flag_that_may_hide_a_change():

@@ -206,8 +206,26 @@ def test_a_spoilt_trial_is_repeated_until_it_is_not(trial):
     settings = dataclasses.replace(SETTINGS, max_repeats=2)
     row = trial(settings=settings, sw_thermal_share=0.1, throttle_until_s=5)
     assert (row["repeats"], row["flags"]) == (1, [])
-    row = trial(settings=settings, sw_thermal_share=0.1)
-    assert (row["repeats"], row["flags"]) == (2, ["throttled"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "flag", "repeats"),
+    [
+        ({"sw_thermal_share": 0.1}, "throttled", 1),
+        ({"idle_w": 150}, "busy_when_idle", 1),
+        ({"other_processes": 1}, "other_process", 0),
+    ],
+)
+def test_a_cause_that_lasts_costs_one_retry_at_most(trial, settings, flag, repeats):
+    row = trial(settings=dataclasses.replace(SETTINGS, max_repeats=2), **settings)
+    assert (row["repeats"], row["flags"]) == (repeats, [flag])
+
+
+def test_a_moment_of_throttling_is_no_reason_for_a_retry(trial):
+    settings = dataclasses.replace(SETTINGS, max_repeats=2)
+    row = trial(settings=settings, sw_thermal_share=0.005)
+    assert (row["repeats"], row["flags"]) == (0, [])
+    assert row["thermal_throttle_s"] > 0
 
 
 @pytest.mark.parametrize("iteration_s", [0.005, 0.02, 0.033, 0.1, 0.2, 0.35])

@@ -25,7 +25,7 @@ from opcost.energy.sensor_fit import (
     refresh_period_s,
 )
 
-_IDLE_S = 2.0
+_IDLE_S = 1.0
 _RANDOM_S = 15.0
 _MIN_SWITCH_S, _MAX_SWITCH_S = 0.03, 0.4
 _STEADY_S = 15.0
@@ -61,13 +61,14 @@ def characterise(
     document["readings"] = _responses(meter, load, clock, reasons)
     document["temperature_slope_w_per_k"] = _steady(meter, load, clock, document, reasons)
     document["counter"] = _counter(meter, load, clock, reasons)
-    document["idle_power_w"] = idle_power_w(meter, clock)
+    # As soon after a load as in a trial: a GPU needs tens of seconds to reach its lowest power.
+    document["idle_power_w"] = idle_power_w(meter, clock, meter.assumed.settle_s)
     return {**document, "reasons": reasons}
 
 
-def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK) -> float:
-    """Mean power of the idle device in watts, after some idle seconds."""
-    clock.sleep(_SETTLE_S)
+def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK, settle_s: float = _SETTLE_S) -> float:
+    """Mean power of the idle device in watts over a second, after `settle_s` idle seconds."""
+    clock.sleep(settle_s)
     meter.power_w()  # with `reads_since_last`, the next reading covers idle time only
     powers_w = []
     end_s = clock.now_s() + _IDLE_S

@@ -25,7 +25,7 @@ from opcost.study import MeasurementSettings
 _COUNTER_TOLERANCE = 0.02
 _PACE_TOLERANCE = 0.05
 _SAME_PACE = 0.01
-_CAPPED_SHARE = 0.01
+_CAPPED_SHARE = _THROTTLED_SHARE = 0.01
 _NEAR_LIMIT = 0.97
 _BUSY_IDLE = 1.5
 
@@ -180,7 +180,7 @@ def _found_flags(power: PowerMeasurement, iteration_s: float) -> list[str]:
         flags.COUNTER_DISAGREES: _counter_disagrees(window, sensor),
         flags.POWER_CAPPED: _power_capped(power),
         flags.THROTTLED: any(
-            (power.throttled_s(cause) or 0) > 0
+            (power.throttled_s(cause) or 0) > _THROTTLED_SHARE * window.length_s
             for cause in ("thermal_throttle_s", "brake_throttle_s")
         ),
         flags.OTHER_PROCESS: bool(power.other_processes),

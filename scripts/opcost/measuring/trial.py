@@ -21,7 +21,7 @@ from opcost.measuring.checkpoint import Listener
 from opcost.measuring.power_load import load_of
 from opcost.measuring.station import Station
 from opcost.measuring.timing import TimeMeasurement, Workload, find_flags, time_workload
-from opcost.rows.flags import spoiled
+from opcost.rows.flags import spoiling
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
 
@@ -57,9 +57,11 @@ def run_trial(
 ) -> Trial:
     """Measure a workload's time and, if the station has a meter, its power.
 
-    A spoilt trial is retried up to `max_repeats` times; the last one counts.
+    A spoilt trial is retried up to `max_repeats` times, unless what spoilt it has spoilt the retry,
+    too, and therefore lasts. The last trial counts.
     """
     repeats, started_at = 0, datetime.now(UTC)
+    earlier: set[str] = set()
     listener = listener or Listener()
     device, watch, clock = station.device, station.watch, station.clock
     with _no_garbage_collection():
@@ -72,11 +74,12 @@ def run_trial(
             if opened.meter is not None:
                 listener.timed(trial)
                 _add_power(trial, workload, station, opened, settings)
-            spoilt = trial.time.counts_disturbed or spoiled(trial.flags)
+            causes = spoiling(trial.flags)
             trial.ended_at = datetime.now(UTC)
-            if repeats == settings.max_repeats or not spoilt:
+            may_pass = trial.time.counts_disturbed or not causes <= earlier
+            if repeats == settings.max_repeats or not may_pass:
                 return trial
-            repeats += 1
+            repeats, earlier = repeats + 1, causes
             clock.sleep(settings.repeat_pause_s)
 
 

@@ -24,9 +24,9 @@ FLAGS: dict[str, Flag] = {}
 """Every flag by its name."""
 
 
-def spoiled(names: Iterable[str]) -> bool:
-    """Whether a trial with these flags must be retried."""
-    return any(FLAGS[name].spoils for name in names)
+def spoiling(names: Iterable[str]) -> set[str]:
+    """Those of a trial's flags for which it must be retried."""
+    return {name for name in names if FLAGS[name].spoils}
 
 
 def doubtful(names: Iterable[str]) -> bool:
@@ -155,12 +155,14 @@ POWER_CAPPED = _flag(
 )
 THROTTLED = _flag(
     "throttled",
-    "temperature or the power brake throttled the device",
+    "temperature or the power brake throttled the device for more than 1 % of the window",
     "cool the device",
     spoils=True,
 )
 OTHER_PROCESS = _flag(
-    "other_process", "another process computed on the device", "end that process", spoils=True
+    "other_process",
+    "another process computed on the device",
+    "end that process, delete the row's file in results, and run again",
 )
 BUSY_WHEN_IDLE = _flag(
     "busy_when_idle",
