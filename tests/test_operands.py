@@ -235,3 +235,11 @@ def test_activations_and_results_rotate_through_memory_of_their_own(cpu):
 def test_without_parameters_nothing_rotates(cpu):
     relu = tuple_of(aten.relu.default, torch.empty(64))
     assert len(operand_sets(relu, cpu, Rotation(2**20, ()), 0).calls) == 1
+
+
+def test_sets_that_evict_nothing_are_not_made(cpu):
+    linear = tuple_of(aten.linear.default, torch.empty(2, 64), torch.empty(8, 64), torch.empty(8))
+    all_sets = 2**14 * 2560
+    for least_bytes, count in ((all_sets, 2**14), (all_sets + 1, 1)):
+        rotation = Rotation(2**30, ("weight", "bias"), least_bytes=least_bytes)
+        assert len(operand_sets(linear, cpu, rotation, 0).calls) == count

@@ -145,3 +145,10 @@ def test_a_fit_of_one_operator_leaves_the_others_alone():
 
 def test_memory_is_that_of_arguments_and_results():
     assert memory_bytes(record(1000)) == 8000
+
+
+def test_a_gpus_job_is_expected_to_measure_power(settings):
+    processor = plan([MODEL], ALL, [], settings, None, device="cpu")
+    gpu = plan([MODEL], ALL, [], settings, None, device="cuda:1")
+    longer_s = gpu.job_s - processor.job_s
+    assert longer_s > settings.power_min_s + 2 * settings.idle_s - settings.max_time_s / 2

@@ -6,6 +6,7 @@ import math
 
 from opcost.devices import cores
 from opcost.devices.kinds import kind_of
+from opcost.devices.persistence import keep_driver_loaded
 
 DEVICES = {each.target.device for each in STUDY.conditions.values()}
 GPUS = sorted(name for name in DEVICES if (kind := kind_of(name)) and not kind.is_processor)
@@ -22,6 +23,8 @@ if workflow.is_main_process and workflow.resource_settings.nodes is None:
         device = each.target.device
         threads[device] = max(each.target.threads, threads.get(device, 1))
     cores.reserve(threads)
+    if GPUS and not workflow.dryrun:
+        keep_driver_loaded()
 
 
 def share_of_processor(wildcards):

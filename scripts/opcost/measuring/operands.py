@@ -29,12 +29,14 @@ class Rotation:
     """The memory through which a call's tensors rotate from one iteration to the next, in bytes.
 
     Arguments named in `parameters` (None: all) rotate through `footprint_bytes`, other arguments
-    and results through `activation_bytes`. With 0 bytes, each call uses the same memory.
+    and results through `activation_bytes`. With 0 bytes, each call uses the same memory; so it does
+    if the largest number of sets has less than `least_bytes`, which evicts nothing.
     """
 
     footprint_bytes: int
     parameters: Collection[str] | None = None
     activation_bytes: int = 0
+    least_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def operand_sets(
     result_bytes = 0 if operator_tuple.name.endswith("_") else sum(map(_slot_bytes, outputs))
     activation_bytes = sum(sizes) - held_bytes + result_bytes
     held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
+    if held_sets * held_bytes < rotation.least_bytes:
+        held_sets = 1
     activation_sets = _sets(rotation.activation_bytes, activation_bytes, room)
     counts = [held_sets if is_held else activation_sets for is_held in held]
     generator = torch.Generator(device.torch_device).manual_seed(seed)

@@ -121,12 +121,14 @@ def caches_bytes(device: Device) -> int:
 
 
 def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation:
+    # Without private caches, sets that all fit the last cache are set up in vain.
+    least = 0 if device.core_cache_bytes else caches_bytes(device)
     match cache_state:
         case "cold":
-            return Rotation(footprint(device))
+            return Rotation(footprint(device), least_bytes=least)
         case "model":
             recent = CORE_CACHES_PER_ACTIVATION * device.core_cache_bytes
-            return Rotation(footprint(device), record.parameters, recent)
+            return Rotation(footprint(device), record.parameters, recent, least)
         case _:
             return Rotation(0)
 

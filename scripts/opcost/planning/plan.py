@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
+from opcost.devices.kinds import kind_of
 from opcost.study import MeasurementSettings
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.operator_tuple import tensors_in
@@ -25,6 +26,9 @@ _GUESSED_RATES = (5e-6, 1e-11, 1e-10)
 _MIN_S = 1e-7
 _MIN_ROWS = 8
 _JOB_S = 0.3
+_GPU_START_S = 1.0
+_SETTLING_S = 1.5
+"""What a power sensor needs to settle, three times in a trial."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +65,20 @@ def plan(
     other_spent_s: float = 0.0,
     models_to_measure: int = 0,
     again_to_measure: int = 0,
+    device: str = "auto",
 ) -> Plan:
     """Select the `tuples` to measure on a target with existing `rows`.
 
-    With `max_device_time_s`, those that explain most come first, until the budget is used up by
-    rows of these tuples, other measurements of the study (`other_spent_s`), remaining whole models,
-    and replicates, of which there are at most as many as tuples.
+    `device` is the target's. With `max_device_time_s`, those that explain most come first, until
+    the budget is used up by rows of these tuples, other measurements of the study
+    (`other_spent_s`), remaining whole models, and replicates, of which there are at most as many as
+    tuples.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
     spent_s = other_spent_s + sum(row["device_time_s"] or 0.0 for row in known.values())
     held_s = [row["device_time_s"] for row in rows if row["device_time_s"] is not None]
-    job_s = float(np.mean(held_s)) if held_s else _guessed_job_s(settings)
+    job_s = float(np.mean(held_s)) if held_s else _guessed_job_s(settings, device)
     for_models_s = models_to_measure * (job_s + settings.model_time_s)
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
     count = len(new)
@@ -162,6 +168,12 @@ def _work(record: TupleRecord) -> np.ndarray:
     return np.array([1.0, record.flops or 0, record.bytes])
 
 
-def _guessed_job_s(settings: MeasurementSettings) -> float:
-    """Seconds for which a job holds the device."""
-    return _JOB_S + settings.warm_up_s + (settings.min_time_s + settings.max_time_s) / 2
+def _guessed_job_s(settings: MeasurementSettings, device: str) -> float:
+    """Seconds for which a job holds the device. A GPU gets a narrow interval at once, has a start
+    of its own, and a power meter; a processor is assumed to have none.
+    """
+    kind = kind_of(device)
+    if kind is None or kind.host_sets_pace:
+        return _JOB_S + settings.warm_up_s + (settings.min_time_s + settings.max_time_s) / 2
+    power_s = settings.power_min_s + 2 * settings.idle_s + _SETTLING_S
+    return _GPU_START_S + settings.warm_up_s + settings.min_time_s + power_s

@@ -102,6 +102,7 @@ def _plan(
         sum(row["device_time_s"] or 0.0 for row in chain(again, *whole)),
         sum(len(models) - len(rows) for rows in whole),
         max(0, study.measured_again - len(again)),
+        conditions.target.device,
     )
 
 
