@@ -10,6 +10,7 @@ import torch
 from opcost.devices.device import BatchTime, Device, NotCapturable
 from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch
 from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
+from opcost.devices.host_clock import host_clock
 from opcost.devices.kinds import KINDS
 from opcost.devices.thread_library import thread_library
 from opcost.errors import OpcostError
@@ -55,6 +56,7 @@ class CudaDevice(Device):
         _refuse_variables()
         torch.cuda.set_device(index)
         self._hold_s, self._cycles_per_s = _SHORTEST_HOLD_S, 1e9
+        self._host_clock = host_clock()
         self._properties = torch.cuda.get_device_properties(index)
         try:
             torch.zeros(1, device=self.torch_device).add_(1).cpu()
@@ -150,7 +152,8 @@ class CudaDevice(Device):
         all of it is launched.
 
         The device waits if work blocks its host: by waiting for the device, or by launching more
-        than the queue holds. (The method is that of nvbench's blocking kernel.)
+        than the queue holds. (The method is that of nvbench's blocking kernel.) The host's time is
+        that of its thread, without what other processes take of its core.
         """
         batch = self._behind(work, self._hold_s)
         if batch.waited:
@@ -166,9 +169,9 @@ class CudaDevice(Device):
         held.record()
         torch.cuda._sleep(cycles)
         begin.record()
-        start = perf_counter()
+        start = self._host_clock()
         work()
-        host_s = perf_counter() - start
+        host_s = self._host_clock() - start
         waited = begin.query()
         end.record()
         end.synchronize()

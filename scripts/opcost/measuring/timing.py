@@ -28,6 +28,8 @@ from opcost.study import MeasurementSettings
 
 _FIRST_USE_S = 1.0
 _TRIES = 3
+"""A host that is interrupted lets its device wait, too, but not each time."""
+
 _LEAD_SHARE = 0.25
 """Iterations before a batch of a workload in use, as a share of the batch."""
 
@@ -115,9 +117,8 @@ def timer_of(workload: Workload, device: Device) -> Timer:
         return Timer(alone, NO_HOST)
     if workload.in_use:
         return Timer(with_host, IN_USE)
-    # A host that was interrupted just then lets its device wait, too, but not each time.
-    waits = all(alone(1).waited for _ in range(_TRIES))
-    return Timer(with_host, WAITS) if waits else Timer(alone, None)
+    timer = Timer(alone, None)
+    return Timer(with_host, WAITS) if _patient(timer, 1).waited else timer
 
 
 def time_workload(
@@ -141,14 +142,23 @@ def calibrate(timer: Timer, batch_s: float) -> int:
     """
     iterations = 1
     while True:
-        batch = timer.batch(iterations)
+        batch = _patient(timer, iterations)
         if batch.waited:
             return max(1, iterations // 2)
         if batch.device_s >= batch_s / 2:
             break
         iterations *= 2
     scaled = max(1, round(batch_s / (batch.device_s / iterations)))
-    return iterations if scaled > iterations and timer.batch(scaled).waited else scaled
+    return iterations if scaled > iterations and _patient(timer, scaled).waited else scaled
+
+
+def _patient(timer: Timer, iterations: int) -> BatchTime:
+    """A batch that was not interrupted, if there is one in some."""
+    for _ in range(_TRIES):
+        batch = timer.batch(iterations)
+        if not batch.waited:
+            break
+    return batch
 
 
 def warm_up(
