@@ -1,5 +1,7 @@
 """A model's launch modes stand beside the sum over its operators."""
 
+import re
+
 import pytest
 import torch
 from opcost.costs.comparison import compare_study
@@ -42,7 +44,7 @@ def test_a_model_that_cannot_have_a_mode_says_why(launches):
     *_, graph = launches(graph=FAILED | {"status": "unsupported", "error": "cpu has no graphs"})
     assert (graph["time_s"], graph["time_relative_error"]) == (None, None)
     assert graph["reason"] == "unsupported: cpu has no graphs"
-    assert launch_lines(launches(graph=FAILED))[-1] == "    graph: out_of_memory: too large"
+    assert launch_lines(launches(graph=FAILED))[-1].endswith("out_of_memory: too large")
 
 
 def test_rows_of_other_conditions_are_not_compared(launches):
@@ -53,8 +55,7 @@ def test_rows_of_other_conditions_are_not_compared(launches):
 
 def test_the_text_says_what_each_mode_saves(launches):
     lines = launch_lines(launches(graph={"time_s": 4e-3}))
-    assert lines[-1].startswith("    graph: 4 ms")
-    assert "20% less; sum +0.0%" in lines[-1]
+    assert re.search(r"graph +4 ms ± [0-9.]+% +80% +\+0\.0%", lines[-1])
 
 
 def test_without_further_modes_there_is_nothing_to_say(launches):

@@ -23,12 +23,13 @@ from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MAX_MARKS, scatter
+from opcost.rows import schemas
 from opcost.rows.quantities import TIME
 
 from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
 MANY = [f"model_{number:02}" for number in range(20)]
-FILES = ("database", "comparison", "shares", "modules", "models")
+FILES = ("database", "comparison", "shares", "modules", "models", "launches")
 
 
 def read(folder):
@@ -54,7 +55,7 @@ def many(tmp_path_factory):
 
 def test_a_file_of_another_kind_is_refused(folder):
     with pytest.raises(OpcostError, match="comparison"):
-        Results.read(*[folder / "database.parquet"] * 5)
+        Results.read(*[folder / "database.parquet"] * 6)
 
 
 def test_the_verdict_counts_the_models_that_can_be_compared(results):
@@ -339,3 +340,14 @@ def test_a_study_without_any_operator_measured_makes_a_page(results):
     nothing = results.database.slice(0, 0)
     page = render(Results(nothing, comparison, results.shares, results.modules, results.models))
     assert results.comparison[0]["model"] in page
+
+
+def test_launch_modes_are_a_table_and_without_them_there_is_none(results):
+    assert "Launch modes" not in render(results)
+    empty = dict.fromkeys(schemas.LAUNCHES.names)
+    names = {"model": "first", "target": "gpu"}
+    eager = empty | names | {"launch_mode": "eager", "time_s": 2e-3}
+    graph = empty | names | {"launch_mode": "graph", "reason": "unsupported: <no graphs>"}
+    page = render(replace(results, launches=[eager, graph]))
+    assert "<td>graph</td>" in page
+    assert "unsupported: &lt;no graphs&gt;" in page

@@ -24,7 +24,7 @@ from tests.browser import chromium
 from tests.browser.chromium import Watched
 from tests.synthetic_study import make_study
 
-NAMES = ("database", "comparison", "shares", "modules", "models")
+NAMES = ("database", "comparison", "shares", "modules", "models", "launches")
 BUILD = """
 import sys
 from pathlib import Path

@@ -1,6 +1,7 @@
 # What a person looks at.
 #
-#   in:  results/database.parquet, comparison.parquet, shares.parquet, modules.parquet, models.parquet
+#   in:  results/database.parquet, comparison.parquet, shares.parquet, modules.parquet, models.parquet,
+#        launches.parquet
 #   out: results/report.html   charts and tables of all of it, in one file that opens offline
 
 
@@ -12,6 +13,7 @@ rule report:
         shares=SHARES,
         modules=MODULES,
         models=MODEL_TABLE,
+        launches=LAUNCHES,
     output:
         page=report(REPORT, caption="../report/report.rst", category="Report"),
         note=note("report"),

@@ -11,9 +11,10 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.estimate import ModelEstimate, measured_value
 from opcost.costs.terms import Row
+from opcost.results_folder import EAGER
 from opcost.rows import comparability
-from opcost.rows.quantities import COMPARED, TIME
-from opcost.text import difference, percent, with_interval
+from opcost.rows.quantities import COMPARED, ENERGY, TIME
+from opcost.text import difference, percent, table
 
 
 def launch_rows(
@@ -59,23 +60,40 @@ def _further(estimate: ModelEstimate, row: Row) -> dict[str, Any]:
     return columns
 
 
+def launch_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """The launch modes as a table: title -> text."""
+    eager = {
+        (row["target"], row["model"]): row[TIME.value]
+        for row in rows
+        if row["launch_mode"] == EAGER
+    }
+    cells = []
+    for row in rows:
+        time_s, eager_s = row[TIME.value], eager[row["target"], row["model"]]
+        further = time_s and eager_s and row["launch_mode"] != EAGER
+        cells.append(
+            {
+                "model": row["model"],
+                "target": row["target"],
+                "mode": row["launch_mode"],
+                "whole model": TIME.shown(row),
+                "of eager": percent(time_s / eager_s) if further else "-",
+                "estimate": difference(TIME.error.read(row)),
+                "energy": ENERGY.shown(row),
+                "estimate of energy": difference(ENERGY.error.read(row)),
+                "reason": row["reason"] or "",
+            }
+        )
+    return cells
+
+
 def launch_lines(rows: Sequence[Row]) -> list[str]:
     """The launch modes of all models as text; empty if there are none but eager."""
     if not rows:
         return []
-    lines = ["Launch modes (time of an iteration, and the sum over its operators against it):"]
-    for target, model in dict.fromkeys((row["target"], row["model"]) for row in rows):
-        own = [row for row in rows if (row["target"], row["model"]) == (target, model)]
-        eager = TIME.read(own[0])
-        lines.append(f"  {model} on {target}:")
-        for row in own:
-            measured = TIME.read(row)
-            if measured is None:
-                lines.append(f"    {row['launch_mode']}: {row['reason']}")
-                continue
-            saved = f", {percent(1 - measured.value / eager.value)} less" if eager else ""
-            lines.append(
-                f"    {row['launch_mode']}: {with_interval(measured, TIME.show)}"
-                f"{saved if row is not own[0] else ''}; sum {difference(TIME.error.read(row))}"
-            )
-    return lines
+    cells = launch_cells(rows)
+    return [
+        "Launch modes (the estimate of eager is that above, of others the sum over the operators):",
+        "",
+        *table(list(cells[0]), [list(row.values()) for row in cells]),
+    ]

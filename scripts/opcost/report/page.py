@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from opcost import __version__
 from opcost.costs import caveats
+from opcost.costs.launches import launch_cells
 from opcost.files import replacing
 from opcost.report import power, raw_charts, roofline
 from opcost.report.agreement import agreement, all_caveats, all_waits
@@ -77,6 +78,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "caveats": all_caveats(results),
         "words": caveats,
         "waits": all_waits(results),
+        "launches": launch_cells(results.launches),
         "by_operator": list(_by_operator(results)),
         "by_module": list(_by_module(results)),
         "rooflines": {target: roofline.drawn(results, target) for target in results.targets},

@@ -32,10 +32,17 @@ class Results:
     shares: Sequence[Row]
     modules: Sequence[Row]
     models: Sequence[Row]
+    launches: Sequence[Row] = ()
 
     @classmethod
     def read(
-        cls, database: Path, comparison: Path, shares: Path, modules: Path, models: Path
+        cls,
+        database: Path,
+        comparison: Path,
+        shares: Path,
+        modules: Path,
+        models: Path,
+        launches: Path,
     ) -> "Results":
         """Read the files. Raises OpcostError for one that is damaged or of another version."""
         return cls(
@@ -44,6 +51,7 @@ class Results:
             records.read(shares, schemas.SHARES).to_pylist(),
             records.read(modules, schemas.MODULES).to_pylist(),
             records.read(models, schemas.EXTRACTION).to_pylist(),
+            records.read(launches, schemas.LAUNCHES).to_pylist(),
         )
 
     @cached_property
