@@ -13,8 +13,6 @@ from opcost.results_folder import RESULTS, all_measurements, target_folders
 
 from campaign.piece import Piece, Step
 
-TABLES = ("models", "compare")
-"""All tables; the report is made at home."""
 JOB_S = 45.0
 """For the measurement in progress to end."""
 
@@ -47,11 +45,14 @@ def steps(
         models, status = named_models(configfiles, config), None
         runs = {
             f"study of {model}": snakemake(
-                *TABLES, models=json.dumps(models[: number + 1]), torchvision="", measured_again="0"
+                "tables",
+                models=json.dumps(models[: number + 1]),
+                torchvision="",
+                measured_again="0",
             )
             for number, model in enumerate(models)
         }
-        for name, command in {**runs, "study": snakemake(*TABLES)}.items():
+        for name, command in {**runs, "study": snakemake("tables")}.items():
             if name not in piece.done:
                 status = piece.run(command, ends_s - time.monotonic(), ending_s=JOB_S)
                 if status != 0:
