@@ -9,11 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from opcost.errors import reported
-
 from campaign import HOME, HOST, RECORD, WHEELS, wheels
 from campaign.archive import pack, unpack
 from campaign.piece import Piece, run_steps
+from opcost.errors import reported
 
 _BEGAN_S = time.monotonic()
 _MIB = 2**20

@@ -7,9 +7,8 @@ import io
 import tarfile
 from pathlib import Path
 
-from opcost.errors import OpcostError
-
 from campaign import RECORD
+from opcost.errors import OpcostError
 
 KEPT = ("results", "logs", str(RECORD))
 PARTS = "archive.tar.gz."

@@ -9,9 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from opcost.results_folder import RESULTS, all_measurements, target_folders
-
 from campaign.piece import Piece, Step
+from opcost.results_folder import RESULTS, all_measurements, target_folders
 
 JOB_S = 45.0
 """For the measurement in progress to end."""
