@@ -1,10 +1,8 @@
 """A batch counts if the sentinel before and after it was quick, whatever the batch itself took."""
 
-import itertools
 import os
 import subprocess
 import sys
-from time import perf_counter, thread_time
 
 import pytest
 from opcost.devices.disturbance import (
@@ -13,7 +11,6 @@ from opcost.devices.disturbance import (
     elapsed_and_waited_s,
     find_baseline_s,
 )
-from opcost.devices.host_clock import host_clock
 
 BASELINE_S = 1e-3
 
@@ -68,14 +65,6 @@ def test_a_gpus_host_is_disturbed_while_its_thread_has_to_wait():
     moments = iter([(1.0, 0.5), (2.0, 0.504), (3.0, 0.6)])
     watch = ThreadWatch(lambda: next(moments))
     assert [watch.look() for _ in range(3)] == [False, True, False]
-
-
-def test_a_hosts_clock_is_its_threads_unless_the_system_counts_that_coarsely():
-    assert host_clock() in (thread_time, perf_counter)
-    fine, coarse = itertools.count(0.0, 1e-6), itertools.count()
-    assert host_clock(steps := lambda: next(fine)) is steps
-    assert host_clock(lambda: next(coarse) // 30 * 0.01) is perf_counter
-    assert host_clock(lambda: 0.0) is perf_counter
 
 
 def test_waiting_is_what_another_busy_process_causes():

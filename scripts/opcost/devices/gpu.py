@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from opcost.devices.device import BatchTime, Device, NotCapturable
-from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch
+from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch, elapsed_and_waited_s
 from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
-from opcost.devices.host_clock import host_clock
 from opcost.devices.kinds import KINDS
 from opcost.devices.thread_library import thread_library
 from opcost.errors import OpcostError
@@ -55,8 +54,7 @@ class CudaDevice(Device):
         self.torch_device = torch.device("cuda", index)
         _refuse_variables()
         torch.cuda.set_device(index)
-        self._hold_s, self._cycles_per_s = _SHORTEST_HOLD_S, 1e9
-        self._host_clock = host_clock()
+        self._hold_s, self._launching_s, self._cycles_per_s = _SHORTEST_HOLD_S, 0.0, 1e9
         self._properties = torch.cuda.get_device_properties(index)
         try:
             torch.zeros(1, device=self.torch_device).add_(1).cpu()
@@ -153,13 +151,13 @@ class CudaDevice(Device):
 
         The device waits if work blocks its host: by waiting for the device, or by launching more
         than the queue holds. (The method is that of nvbench's blocking kernel.) The host's time is
-        that of its thread, without what other processes take of its core.
+        without the time in which other processes had its core.
         """
         batch = self._behind(work, self._hold_s)
         if batch.waited:
-            batch = self._behind(work, min(_PATIENT_HOLDS * batch.host_s, _LONGEST_HOLD_S))
+            batch = self._behind(work, min(_PATIENT_HOLDS * self._launching_s, _LONGEST_HOLD_S))
         if not batch.waited:
-            self._hold_s = max(_SHORTEST_HOLD_S, _HOLDS * batch.host_s)
+            self._hold_s = max(_SHORTEST_HOLD_S, _HOLDS * self._launching_s)
         return batch
 
     def _behind(self, work: Callable[[], None], hold_s: float) -> BatchTime:
@@ -169,14 +167,15 @@ class CudaDevice(Device):
         held.record()
         torch.cuda._sleep(cycles)
         begin.record()
-        start = self._host_clock()
+        start, missed_s = elapsed_and_waited_s()
         work()
-        host_s = self._host_clock() - start
+        self._launching_s = perf_counter() - start
         waited = begin.query()
         end.record()
+        host_s = self._launching_s - (elapsed_and_waited_s()[1] - missed_s)
         end.synchronize()
         self._cycles_per_s = cycles / (held.elapsed_time(begin) / 1e3)
-        return BatchTime(begin.elapsed_time(end) / 1e3, host_s, waited)
+        return BatchTime(begin.elapsed_time(end) / 1e3, max(host_s, 0.0), waited)
 
     def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BatchTime:
         """Seconds between two CUDA events around the work; the lead fills the queue before it."""

@@ -56,8 +56,9 @@ class Workload(Protocol):
 class TimeMeasurement:
     """Seconds per iteration, and the batches.
 
-    The estimate is that of the undisturbed batches or, with `counts_disturbed`, of all batches,
-    because fewer than `min_batches` were undisturbed. `host` is None for `host_reason`.
+    The estimate is that of the undisturbed batches or, with `counts_disturbed`, of all batches in
+    which the device did not wait, because fewer than `min_batches` were undisturbed. `host` is None
+    for `host_reason`.
     """
 
     estimate: Estimate
@@ -136,7 +137,8 @@ def time_workload(
 
 
 def calibrate(timer: Timer, batch_s: float) -> int:
-    """The iterations of a batch: double them until they last half of `batch_s`, and scale up.
+    """The iterations of a batch: double them until device or host need half of `batch_s` for them,
+    and scale up.
 
     A device's queue may hold fewer; then, the most that it was seen to hold.
     """
@@ -145,10 +147,11 @@ def calibrate(timer: Timer, batch_s: float) -> int:
         batch = _patient(timer, iterations)
         if batch.waited:
             return max(1, iterations // 2)
-        if batch.device_s >= batch_s / 2:
+        longer_s = max(batch.device_s, batch.host_s)
+        if longer_s >= batch_s / 2:
             break
         iterations *= 2
-    scaled = max(1, round(batch_s / (batch.device_s / iterations)))
+    scaled = max(1, round(batch_s / (longer_s / iterations)))
     return iterations if scaled > iterations and _patient(timer, scaled).waited else scaled
 
 
@@ -194,6 +197,7 @@ def measure_time(
     """
     times_s: list[float] = []
     hosts_s: list[float] = []
+    behind: list[bool] = []
     undisturbed: list[bool] = []
     watch.look()
     start_s = clock.now_s()
@@ -202,6 +206,7 @@ def measure_time(
         batch = timer.batch(iterations)
         times_s.append(batch.device_s / iterations)
         hosts_s.append(batch.host_s / iterations)
+        behind.append(not batch.waited)
         undisturbed.append(watch.look() and not batch.waited)
         counted = list(itertools.compress(times_s, undisturbed))
         stop_reason = _why_stop(counted, len(times_s), clock.now_s() - start_s, settings)
@@ -209,12 +214,12 @@ def measure_time(
     if timer.host_reason is None:
         host = statistics.median(list(itertools.compress(hosts_s, undisturbed)) or hosts_s)
     if len(counted) < settings.min_batches:
-        counted = times_s
+        counted = list(itertools.compress(times_s, behind)) or times_s
     return TimeMeasurement(
         statistics.median(counted),
         tuple(times_s),
         tuple(undisturbed),
-        len(counted) > sum(undisturbed),
+        sum(undisturbed) < settings.min_batches,
         iterations,
         host,
         timer.host_reason,
