@@ -1,4 +1,8 @@
-"""What several test files share: a CPU device, a quick protocol, and copies of the repository."""
+"""What several test files share: a CPU device, a quick protocol, and copies of the repository.
+
+Fixtures alone import PyTorch: the process that steers the workers of pytest-xdist does without, and
+they start when it has imported this file.
+"""
 
 import dataclasses
 import fcntl
@@ -7,25 +11,32 @@ import os
 
 import pynvml
 import pytest
-import torch
-import torchvision  # noqa: F401  once, rather than in each process that a test forks
 from opcost.devices import lock
-from opcost.devices.disturbance import find_baseline_s
-from opcost.devices.target_device import open_device
 from opcost.study import Conditions, Target, load_model
-from opcost.tuples.extraction import extract_model_tuples
 
 from tests.checkout import STUDY, Checkout
 from tests.quick_measurement import QUICK
-from tests.simulated_nvml.card import Card, build
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items):
-    """Tests that start Snakemake are marked `workflow`."""
+    """Tests that start Snakemake are marked `workflow`, and come early in each half of all tests.
+
+    Two workers of pytest-xdist begin with a half each and take from the end of each other's: short
+    tests, so that both end at once. The second starts later, when the first has made `finished`.
+    """
     for item in items:
         if {"checkout", "finished"} & set(item.fixturenames):
             item.add_marker("workflow")
+    yield
+    long = [item for item in items if item.get_closest_marker("workflow")]
+    short = [item for item in items if not item.get_closest_marker("workflow")]
+    half, early = len(long) // 2, len(short) // 8
+    middle = max(0, len(items) // 2 - half)
+    items[:] = [
+        *(*long[:half], *short[:middle]),
+        *(*short[middle : middle + early], *long[half:], *short[middle + early :]),
+    ]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,8 +46,16 @@ def own_locks(tmp_path_factory):
     os.environ["OPCOST_LOCKS"] = str(lock.FOLDER)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def imported_torchvision():
+    """Once, rather than in each process that a test forks."""
+    import torchvision  # noqa: F401
+
+
 @pytest.fixture(scope="session")
 def loaded_card(tmp_path_factory):
+    from tests.simulated_nvml.card import Card, build
+
     library = build(tmp_path_factory.mktemp("simulated_nvml"))
     if library is None:
         pytest.skip("no C compiler (cc) to build the simulated NVML with")
@@ -57,12 +76,16 @@ def card(loaded_card):
 
 @pytest.fixture(scope="session")
 def cpu():
+    from opcost.devices.target_device import open_device
+
     return open_device(Target("cpu", 1, False))
 
 
 @pytest.fixture(scope="session")
 def watch(cpu):
     """A watch that takes the core's present speed for its baseline."""
+    from opcost.devices.disturbance import find_baseline_s
+
     return cpu.watch(find_baseline_s(0.2))
 
 
@@ -79,6 +102,8 @@ def cold_conditions():
 @pytest.fixture(scope="session")
 def tiny_tuples():
     """Tuples of the two models of the tiny study."""
+    from opcost.tuples.extraction import extract_model_tuples
+
     return [
         extract_model_tuples(load_model(name, STUDY / "models"), STUDY / "models")
         for name in ("tiny_mlp", "tiny_cnn")
@@ -88,6 +113,8 @@ def tiny_tuples():
 @pytest.fixture(autouse=True)
 def subnormal_numbers():
     """Measuring on a CPU turns subnormal numbers off for the process; other tests draw some."""
+    import torch
+
     yield
     torch.set_flush_denormal(False)
 
