@@ -8,10 +8,12 @@ import dataclasses
 import fcntl
 import json
 import os
+import textwrap
 
 import pynvml
 import pytest
 from opcost.devices import lock
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.study import Conditions, Target, load_model
 
 from tests.checkout import STUDY, Checkout
@@ -117,6 +119,26 @@ def subnormal_numbers():
 
     yield
     torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch, request):
+    """Writes a factory, of which a body is given, in a module of its own, and defines its model."""
+
+    def write(body, before="", shape=(2, 4)):
+        name = f"model_{abs(hash((request.node.nodeid, body, before)))}"
+        (tmp_path / f"{name}.py").write_text(
+            "import os, signal, sys, threading, time, torch\n"
+            "from torch import nn\n"
+            f"{before}\n"
+            "def build():\n"
+            f"{textwrap.indent(textwrap.dedent(body).strip(), '    ')}\n"
+            "    return nn.Linear(4, 4)\n"
+        )
+        return ModelDefinition("mine", (InputSpec(shape),), factory=f"{name}:build")
+
+    monkeypatch.chdir(tmp_path)
+    return write
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def measure(tmp_path_factory):
 
 
 def test_in_real_time_power_and_energy_are_the_simulated_ones(measure):
-    row = measure(noise=0.003)
+    row = measure(noise=0.003, performance_state=2)
     # Where this machine is busy, the simulated card idles between two calls.
     assert row["power_w"] == pytest.approx(250, rel=0.1)
     assert row["power_ci_low_w"] < row["power_w"] < row["power_ci_high_w"]
@@ -53,6 +53,7 @@ def test_in_real_time_power_and_energy_are_the_simulated_ones(measure):
     assert row["counter_power_w"] == pytest.approx(row["power_w"], rel=0.12)
     assert (row["energy_reason"], row["meter"]) == (None, "nvml_power_instant")
     assert len(row["power_sample_w"]) == len(row["power_sample_time_s"]) >= 8
+    assert row["performance_state"] == "P2"
 
 
 def test_an_older_driver_has_the_plain_reading_only(measure):
@@ -137,10 +138,6 @@ def test_of_its_setup_what_a_gpu_does_not_tell_is_none(card):
     card.reset(fail_modes=NOT_SUPPORTED, fail_memory=NO_PERMISSION, fail_targets=NOT_SUPPORTED)
     assert set(gpu_state(UUID).values()) == {None}
     assert gpu_state("GPU-another") == {}
-
-
-def test_the_performance_state_is_that_under_load(measure):
-    assert measure(performance_state=2)["performance_state"] == "P2"
 
 
 def test_other_processes_are_counted_without_this_one(card):
