@@ -21,6 +21,7 @@ from campaign.wheels import AT_HOME, describe, lacking
 from opcost.errors import OpcostError
 
 from tests.checkout import ARGUMENTS, REPOSITORY, edit, stamps
+from tests.warm_python import with_warm_jobs
 from tests.documents import ROOT
 
 PINS = re.findall(r"^[\w.-]+==[^\s#]+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
@@ -161,8 +162,10 @@ def test_what_does_not_end_is_stopped_in_time(tmp_path, answer):
 
 
 def test_a_piece_that_is_stopped_keeps_its_rows_and_the_next_goes_on_from_them(
-    finished, prepared, tmp_path
+    finished, prepared, tmp_path, monkeypatch
 ):
+    for name, value in with_warm_jobs(os.environ).items():
+        monkeypatch.setenv(name, value)
     edit(
         prepared.root / "tests/study/config.yaml",
         lambda config: config["measurement"].update(warm_up_s=3.0),

@@ -104,18 +104,16 @@ def test_two_runs_on_one_device_take_turns_and_say_so(prepared, tmp_path):
     assert any("waiting for the device, held by process" in output for output in outputs)
 
 
-def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(checkout):
+def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(prepared):
     """Killed in turn: a measurement's process, its job's, and the server that both come from."""
     edit(
-        checkout.root / "tests/study/config.yaml",
+        prepared.root / "tests/study/config.yaml",
         lambda config: config["measurement"].update(warm_up_s=1.0),
     )
-    results = checkout.root / "results"
+    results = prepared.root / "results"
     run = subprocess.Popen(
-        checkout.command(), cwd=checkout.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        prepared.command(), cwd=prepared.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    wait_until(lambda: (results / "local/sensor.json").exists())
-    wait_until(lambda: (results / "operator_tuples.json").exists())
     for kind in ("measurement", "job", "server"):
         killed = wait_until(lambda: processes(run.pid))[kind]
         os.kill(killed, signal.SIGKILL)
@@ -128,7 +126,7 @@ def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(checkout):
     assert sorted(row["status"] for row in rows) == ["crashed"] + ["ok"] * 6
     [crashed] = [row for row in rows if row["status"] == "crashed"]
     assert "SIGKILL" in crashed["error"]
-    again = [rule for rule in checkout.started() if rule.startswith("benchmark")]
+    again = [rule for rule in prepared.started() if rule.startswith("benchmark")]
     assert len(again) == 1, "the job that was killed"
 
 

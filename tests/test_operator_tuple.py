@@ -78,17 +78,16 @@ def test_ids_do_not_depend_on_the_process():
         "x = torch.empty(1, 3, 8, 8); w = torch.empty(4, 3, 3, 3);"
         "print(describe(torch.ops.aten.conv2d.default, (x, w), {'padding': [1, 1]}).tuple_id)"
     )
-    ids = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": "scripts"},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(ids) == 1
+    # In this process, Python has drawn the seed of its hashes.
+    other = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": "scripts"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    own = describe(conv2d, (IMAGE, WEIGHT), {"padding": [1, 1]}).tuple_id
+    assert other.strip() == own
 
 
 def test_an_argument_equal_to_its_default_changes_nothing():
