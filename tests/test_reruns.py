@@ -45,7 +45,7 @@ def test_a_new_model_measures_only_its_new_tuples(done):
 
 def test_a_removed_model_measures_nothing(done):
     configure(done, models=["tiny_cnn"])
-    assert done.started() == ["collect", "compare", "models", "report"]
+    assert done.started() == ["collect", "compare", "database", "models", "report"]
     assert len(pq.read_table(done.root / "results/database.parquet")) == 6
     comparison = pq.read_table(done.root / "results/comparison.parquet")
     assert comparison["model"].to_pylist() == ["tiny_cnn"]
