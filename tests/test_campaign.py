@@ -21,8 +21,8 @@ from campaign.wheels import AT_HOME, describe, lacking
 from opcost.errors import OpcostError
 
 from tests.checkout import ARGUMENTS, REPOSITORY, edit, stamps
-from tests.warm_python import with_warm_jobs
 from tests.documents import ROOT
+from tests.warm_python import with_warm_jobs
 
 PINS = re.findall(r"^[\w.-]+==[^\s#]+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
 GPU_IMAGE = ("torch", "torchvision", "nvidia-ml-py", "pandas", "pyarrow", "numpy", "scipy")
