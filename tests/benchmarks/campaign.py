@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", default="10")
     parser.add_argument("--pieces", type=int, default=3)
+    parser.add_argument("--home", type=Path, help="what an earlier piece has brought home")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     given, further = parser.parse_known_args()
     settings = dict(text.split("=", 1) for text in given.set)
@@ -45,11 +46,11 @@ def main() -> None:
     environment = gpu.environment(**{"context_w": 90, **settings})
     environment["PYTHONPATH"] = "scripts"
     environment["OPCOST_LOCKS"] = str(given.folder.resolve())
-    home = given.folder / "home"
+    home = given.home
     for number in range(given.pieces):
         there = given.folder / "there"
         working_tree(there)
-        if home.exists():
+        if home is not None:
             shutil.copytree(home, there / "campaign/home")
         out = given.folder / f"out_{number}"
         command = [sys.executable, "-m", "campaign", "run", "--minutes", given.minutes]
