@@ -195,3 +195,15 @@ def test_energy_needs_no_pytorch():
     code = f"import sys, {', '.join(modules)}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_the_guide_names_the_tests_that_are_marked_slow():
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    slow = re.compile(r"^@pytest\.mark\.slow\n(?:[@ )].*\n)*def (\w+)", re.MULTILINE)
+    marked = {
+        f"- `tests/{path.name}`: `{name}`"
+        for path in (ROOT / "tests").glob("test_*.py")
+        for name in slow.findall(path.read_text())
+    }
+    assert len(marked) > 1
+    assert {each for each in marked if each not in guide} == set()
