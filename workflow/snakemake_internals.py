@@ -88,6 +88,7 @@ READ = {
     "output_settings.quiet": "whether the terminal shows Snakemake's own lines",
     "executor_settings": "whether Slurm is asked by squeue",
     "is_main_process": "jobs start Snakemake, too",
+    "dryrun": "a dry run loads no driver",
     "local_exec": "whether jobs run on this machine",
     "remote_exec": "whether this is a job of a cluster",
     "rules": "whether any output is a pipe or a service",
