@@ -11,7 +11,7 @@ ifneq ($(shell test -w "$(HOME)" || echo no),)
 export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 endif
 
-.PHONY: help run plan retry lint test test-package test-slurm test-browser check validate wheel format docs clean
+.PHONY: help run plan retry lint test test-package test-gpu test-slurm test-browser check validate wheel format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: $(VENV)/dev ## Set up .venv if needed, and run the tests
 
 test-package: $(VENV)/dev ## The tests that start no workflow, which take a minute: for another Python
 	@$(PYTEST) -m 'not (workflow or gpu or slow or slurm or browser)'
+
+test-gpu: $(VENV)/dev ## Minutes: a study with energy on a simulated GPU; a compiled model
+	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_launches.py
 
 test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this machine; installs Slurm if it may
 	@$(BIN)/python -m pytest -m slurm

@@ -220,9 +220,9 @@ def test_the_tests_of_a_gpu_pass_on_the_simulated_one(simulated):
 
 
 @pytest.mark.slow
-def test_a_study_measures_time_and_energy_of_the_simulated_gpu(simulated, checkout):
+def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkout):
+    simulated = gpu.SimulatedGpu(tmp_path / "gpu")
     configure(checkout, targets={"local": {"device": "cuda", "threads": 1}}, launch_modes=["graph"])
-    simulated.forget()
     ran = subprocess.run(
         checkout.command(),
         cwd=checkout.root,
