@@ -155,7 +155,8 @@ class CudaDevice(Device):
         """
         batch = self._behind(work, self._hold_s)
         if batch.waited:
-            batch = self._behind(work, min(_PATIENT_HOLDS * self._launching_s, _LONGEST_HOLD_S))
+            patient_s = max(_PATIENT_HOLDS * self._launching_s, 2 * self._hold_s)
+            batch = self._behind(work, min(patient_s, _LONGEST_HOLD_S))
         if not batch.waited:
             self._hold_s = max(_SHORTEST_HOLD_S, _HOLDS * self._launching_s)
         return batch
@@ -164,17 +165,20 @@ class CudaDevice(Device):
         held, begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
         cycles = min(int(hold_s * self._cycles_per_s), _MOST_CYCLES)
         self.synchronise()
+        _, missed_s = elapsed_and_waited_s()  # slow, so it is read before the device is held
         held.record()
         torch.cuda._sleep(cycles)
         begin.record()
-        start, missed_s = elapsed_and_waited_s()
+        start = perf_counter()
         work()
         self._launching_s = perf_counter() - start
         waited = begin.query()
         end.record()
         host_s = self._launching_s - (elapsed_and_waited_s()[1] - missed_s)
         end.synchronize()
-        self._cycles_per_s = cycles / (held.elapsed_time(begin) / 1e3)
+        # An interruption between the two events makes the kernel seem to spin for longer.
+        spinning_s = held.elapsed_time(begin) / 1e3
+        self._cycles_per_s = max(self._cycles_per_s, cycles / spinning_s)
         return BatchTime(begin.elapsed_time(end) / 1e3, max(host_s, 0.0), waited)
 
     def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BatchTime:
