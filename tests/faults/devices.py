@@ -77,7 +77,7 @@ def benchmarked(study: Study, kind: str) -> tuple[Outcome, dict | None]:
         "series": "operators",
         "subject": path.stem,
         "search-path": study.root,
-        "manifest": study.results / "operator_tuples.json",
+        "tuples": study.results / "operator_tuples.json",
         "target": "local",
         "device": study.target / "device.json",
         "sensor": study.target / "sensor.json",
