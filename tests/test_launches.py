@@ -7,7 +7,7 @@ import torch
 from opcost.costs.comparison import compare_study
 from opcost.costs.launches import launch_lines
 from opcost.devices.device import NotCapturable
-from opcost.measuring.launch import launched
+from opcost.measuring.launch import LAUNCHES, launched
 from opcost.measuring.workload import ModelWorkload
 from opcost.results_folder import LAUNCH_MODES
 from opcost.tuples.manifest import collect
@@ -61,6 +61,10 @@ def test_the_text_says_what_each_mode_saves(launches):
 def test_without_further_modes_there_is_nothing_to_say(launches):
     assert launches() == []
     assert launch_lines([]) == []
+
+
+def test_every_launch_mode_that_results_have_a_folder_for_can_be_run():
+    assert list(LAUNCHES) == list(LAUNCH_MODES)
 
 
 class Graphs:

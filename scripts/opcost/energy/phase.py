@@ -133,8 +133,7 @@ def measure_power(
     sampler.drain()
     idle_after_w = _idle_w(sampler, sensor, settings)
     missing = {**meter.missing, **window.end_state.missing}
-    waits = load.may_wait and window.pace_s is not None
-    pace = window.pace_s / load.iteration_s if waits and window.pace_s else None
+    pace = window.pace_s / load.iteration_s if load.may_wait and window.pace_s else None
     power = PowerMeasurement(
         window, idle_before_w, idle_after_w, began, meter.name, sensor, (), missing, pace
     )

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from opcost.devices.device import Device, NotCapturable
+from opcost.measuring.timing import Workload
 from opcost.measuring.workload import ModelWorkload
-from opcost.results_folder import LAUNCH_MODES
 from opcost.tuples.replay import UnsupportedOperator
 
 
@@ -59,12 +59,14 @@ def _compiled(workload: ModelWorkload, device: Device) -> ModelWorkload:
     return compiled
 
 
-_LAUNCHES: Mapping[str, Callable[[ModelWorkload, Device], Any]] = dict(
-    zip(LAUNCH_MODES, (_eager, _graph, _compiled), strict=True)
-)
+LAUNCHES: Mapping[str, Callable[[ModelWorkload, Device], Workload]] = {
+    "eager": _eager,
+    "graph": _graph,
+    "compiled": _compiled,
+}
+"""Launch mode -> what makes a model's workload one of it."""
 
 
-def launched(workload: ModelWorkload, device: Device, mode: str) -> ModelWorkload | GraphWorkload:
+def launched(workload: ModelWorkload, device: Device, mode: str) -> Workload:
     """A model's workload in a launch mode. Raises UnsupportedOperator if it cannot have it."""
-    found: ModelWorkload | GraphWorkload = _LAUNCHES[mode](workload, device)
-    return found
+    return LAUNCHES[mode](workload, device)
