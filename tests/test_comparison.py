@@ -13,6 +13,7 @@ from opcost.costs.terms import terms_of
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import comparability
+from opcost.rows.quantities import HOST_TIME, OVERHEADS
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 
@@ -51,6 +52,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "displaced_call_overhead_s": None,
         "spread": None,
         "differing_calls": None,
+        **dict.fromkeys([*HOST_TIME.names, "host_spread"]),
         **changes,
     }
 
@@ -417,7 +419,6 @@ ON_A_GPU = {
     **OF_A_GPU,
     **{name: value for name, value in OVERHEAD.items() if not name.startswith("displaced")},
     "core_cache_bytes": 0,
-    "host_spread": None,
 }
 """A call takes the host 10 us more than its operator, a view 1 us."""
 
@@ -458,7 +459,32 @@ def test_a_gpu_that_is_faster_than_its_host_waits_for_it_at_the_power_of_an_idle
     assert comparison["host_bound_share"] == pytest.approx(idle_s / host_s)
     assert comparison["estimate_energy_j"] == pytest.approx(4e-3 * 100 + idle_s * 20)
     half_width = comparison["estimate_time_ci_high_s"] - host_s
-    assert half_width == pytest.approx(4e-5 * (2**2 + 1 + 1) ** 0.5, rel=0.15)
+    of_operators, of_overhead = 4e-5 * (2**2 + 1 + 1) ** 0.5, 4 * 1.7e-5
+    assert half_width == pytest.approx(math.hypot(of_operators, of_overhead), rel=0.15)
+
+
+def test_the_host_is_as_fast_as_it_was_in_the_whole_model(compare):
+    whole = OF_A_GPU | launched_in(6e-3)
+    comparison, _ = compare(reference=whole, again=[launched_in(7e-3)], **launched_in(2e-3))
+    assert comparison["estimate_time_s"] == pytest.approx(6.5e-3)
+    assert comparison["reference_host_time_s"] == pytest.approx(6.5e-3)
+    assert comparison["host_time_s"] == pytest.approx(4 * 2.01e-3 + 1e-6)
+    assert comparison["idle_time_s"] == pytest.approx(6.5e-3 - 4e-3)
+    half_width = comparison["estimate_time_ci_high_s"] - comparison["estimate_time_s"]
+    assert half_width == pytest.approx(0.02 * 6.5e-3 / 2**0.5, rel=0.15)
+    text = summarise([comparison], [])
+    told = "the host needs 6.5 ms to launch its calls (estimated from its operators: 8.041 ms)"
+    assert told in text
+
+
+def test_without_a_whole_model_the_interval_reaches_over_models(tiny_tuples):
+    _, cnn = tiny_tuples
+    overhead = dict.fromkeys(OVERHEADS["call"].names, 1e-3)
+    rows = {key: row(**launched_in(2e-3, **overhead)) for key in cnn.by_id}
+    columns = ModelEstimate(cnn, terms_of(cnn, rows, set())).columns()
+    limits_s = columns["estimate_time_ci_low_s"], columns["estimate_time_ci_high_s"]
+    # Calls of other models have 0.7 to 2.7 times the overhead.
+    assert limits_s == pytest.approx((4 * 2.7e-3, 4 * 4.7e-3), rel=0.03)
 
 
 def test_a_hosts_time_has_a_spread_of_its_own(on_a_gpu):

@@ -82,7 +82,8 @@ def test_a_model_costs_what_the_workflow_says_it_costs(cnn, tiny_tuples, tmp_pat
 
 def test_kernels_that_the_study_saw_differ_on_the_device_leave_no_sum(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn])
-    row = records.model_columns(cnn.definition) | {"differing_calls": ["+2 reshape(4x4)"]}
+    differing = {"status": "ok", "differing_calls": ["+2 reshape(4x4)"]}
+    row = records.model_columns(cnn.definition) | differing
     whole = measurement(target_folder("local", tmp_path), MODELS, "tiny_cnn")
     whole.parent.mkdir(parents=True)
     records.write(whole, schemas.MODEL, [row])

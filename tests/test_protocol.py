@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from opcost.devices.device import BatchTime
+from opcost.devices.device import BatchTime, nothing
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.energy.meter import MeterUnavailable
@@ -22,8 +22,8 @@ class SimulatedDevice:
     Simulates time only; nothing is computed, and no power is drawn.
     """
 
-    def __init__(self, durations_s, kind="cpu", host_share=1.0, rotation=1):
-        self.rotation, self.in_use = rotation, False
+    def __init__(self, durations_s, kind="cpu", host_share=1.0, rotation=1, in_use=False):
+        self.rotation, self.in_use = rotation, in_use
         self.kind = KINDS[kind]
         self.now_s = 0.0
         self.iterations = 0
@@ -36,7 +36,8 @@ class SimulatedDevice:
         self.iterations += iterations
         self.now_s += sum(next(self._durations_s) for _ in range(iterations))
 
-    def time(self, work):
+    def time(self, work, lead=nothing):
+        lead()
         start_s = self.now_s
         work()
         return BatchTime(self.now_s - start_s, (self.now_s - start_s) * self._host_share)
@@ -70,6 +71,16 @@ def test_a_steady_workload_converges_at_once(trial):
     assert result.time.estimate.value == pytest.approx(2e-6)
     assert len(result.time.batch_times_s) == QUICK.min_batches
     assert result.flags == []
+
+
+def test_a_whole_models_host_is_timed_apart_from_it(trial):
+    of_operator, _ = trial([2e-6], kind="cuda", host_share=1.5)
+    assert of_operator.time.host.value == pytest.approx(3e-6)
+    assert of_operator.flags == ["launch_bound"]
+    of_model, _ = trial([2e-6], kind="cuda", host_share=1.5, in_use=True)
+    assert of_model.time.estimate.value == pytest.approx(2e-6)
+    assert of_model.time.host.value == pytest.approx(3e-6)
+    assert of_model.flags == []
 
 
 def test_a_batch_lasts_as_long_as_was_asked_for(trial):

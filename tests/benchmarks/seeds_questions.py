@@ -127,7 +127,7 @@ def record(operator_tuple, device, watch, seconds):
     footprint = CACHES_PER_FOOTPRINT * (device.last_level_cache_bytes or 2**26)
     with inference_conditions():
         workload = OperatorWorkload(operand_sets(operator_tuple, device, Rotation(footprint), 0))
-        iterations = timing.calibrate(timing.timer_of(workload, device), BATCH_S)
+        iterations = timing.calibrate(timing.timer_of(workload, device, BATCH_S), BATCH_S)
         timing.warm_up(workload, device, iterations, 0.5)
         watch.look()
         found = []
@@ -194,7 +194,7 @@ def input_measurements(operator_tuple, device):
     for tensor in drawn:
         tensor.normal_()
     workloads = [OperatorWorkload(sets) for sets in (one, copies, different)]
-    iterations = timing.calibrate(timing.timer_of(workloads[1], device), BATCH_S)
+    iterations = timing.calibrate(timing.timer_of(workloads[1], device, BATCH_S), BATCH_S)
 
     def in_turn(workload):
         return device.time(partial(workload.run, iterations)).device_s / iterations

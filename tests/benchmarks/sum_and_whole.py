@@ -86,7 +86,7 @@ class OneBlock(CpuDevice):
 
 def seconds(iterated, device, watch, settings):
     """Seconds per iteration by opcost's protocol, and whether enough batches were undisturbed."""
-    timer = timer_of(iterated, device)
+    timer = timer_of(iterated, device, settings.batch_s)
     iterations = calibrate(timer, settings.batch_s)
     warm_up(iterated, device, iterations, settings.warm_up_s)
     for _ in range(TRIES):

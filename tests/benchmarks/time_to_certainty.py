@@ -72,7 +72,7 @@ def by_opcost(operator_tuple, cache_state, device, watch):
     moved = minimal_bytes(operator_tuple, outputs)
     record = TupleRecord(operator_tuple, outputs, True, None, moved, parameters=("weight",))
     workload = operator_workload(record, device, cache_state, SETTINGS.seed)
-    timer = timing.timer_of(workload, device)
+    timer = timing.timer_of(workload, device, SETTINGS.batch_s)
     iterations = timing.calibrate(timer, SETTINGS.batch_s)
     timing.warm_up(workload, device, iterations, SETTINGS.warm_up_s)
     return timing.measure_time(timer, watch, iterations, SETTINGS).estimate

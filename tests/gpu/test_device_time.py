@@ -11,7 +11,7 @@ from opcost.devices.device import NotCapturable
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.target_device import open_device
 from opcost.measuring.power_load import Replays, load_of
-from opcost.measuring.timing import WAITS, time_workload
+from opcost.measuring.timing import MODEL_WAITS, WAITS, time_workload
 from opcost.study import Target, default_measurement
 
 pytestmark = [
@@ -58,9 +58,15 @@ def small(gpu):
 def test_the_time_of_a_small_operator_does_not_contain_its_launch(gpu, timed, small):
     alone, with_host = timed(small), timed(small, in_use=True)
     assert alone.host is not None
-    assert with_host.host is None
     assert with_host.estimate.value > 0.99 * alone.estimate.value
     assert alone.launch_bound == (alone.host.value >= alone.estimate.value)
+
+
+def test_a_loop_takes_as_long_as_the_slower_of_host_and_gpu(gpu, timed, small):
+    found, alone = timed(lambda: [small() for _ in range(30)], in_use=True), timed(small)
+    slower_s = max(found.host.value, 30 * alone.estimate.value)
+    assert 0.8 * slower_s < found.estimate.value < 1.3 * slower_s
+    assert not found.launch_bound
 
 
 def test_a_graph_takes_as_long_as_operators_that_are_held_back(gpu, timed, small):
@@ -83,11 +89,12 @@ def test_batches_hold_no_more_than_the_queue(gpu, timed):
     [lambda tensor: tensor[0].item(), lambda tensor: [tensor.add_(0) for _ in range(5000)]],
     ids=["for a value", "for room in the queue"],
 )
-def test_an_operator_that_waits_for_the_gpu_has_no_host_time(gpu, timed, waiting):
+def test_what_waits_for_the_gpu_has_no_host_time(gpu, timed, waiting):
     tensor = torch.ones(16, device=gpu.torch_device)
-    found = timed(lambda: waiting(tensor))
-    assert (found.host, found.host_reason) == (None, WAITS)
-    assert found.estimate.value > 0
+    for in_use, reason in ((False, WAITS), (True, MODEL_WAITS)):
+        found = timed(lambda: waiting(tensor), in_use=in_use)
+        assert (found.host, found.host_reason) == (None, reason)
+        assert found.estimate.value > 0
 
 
 def test_a_slow_host_is_taken_out_of_the_power_phase(gpu, timed, small):

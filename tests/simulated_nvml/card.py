@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from opcost.devices.device import BatchTime
+from opcost.devices.device import BatchTime, nothing
 from opcost.devices.kinds import KINDS
 
 UUID = "GPU-simulated"
@@ -126,8 +126,9 @@ class CardDevice:
         """Do what was asked for."""
         self.time(lambda: None)
 
-    def time(self, work) -> BatchTime:
+    def time(self, work, lead=nothing) -> BatchTime:
         """Do the work, and time it."""
+        lead()
         pending = self.start(work)
         seconds = self._iterations * self._load.iteration_s
         while not pending():

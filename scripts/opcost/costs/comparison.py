@@ -1,12 +1,11 @@
 """Compare sums over operators with whole models, for each model and target."""
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost import statistics
-from opcost.costs.estimate import PARTS, ModelEstimate, measured_value
+from opcost.costs.estimate import PARTS, ModelEstimate, mean_value
 from opcost.costs.launches import launch_rows
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, terms_of
@@ -56,8 +55,8 @@ def compare_study(
         model = by_name[name]
         terms = terms_of(model, rows[target], filtered)
         keys = {"model": model.model, "target": target}
-        estimate = ModelEstimate(model, terms, differing_calls(measurements))
-        comparison = keys | compare(estimate, measurements)
+        estimate = ModelEstimate(model, terms, measurements)
+        comparison = keys | compare(estimate)
         tables.comparison.append(comparison)
         tables.launches.extend(launch_rows(keys, comparison, estimate, launched[name, target]))
         tables.shares.extend(
@@ -84,12 +83,12 @@ def check_definitions(models: Sequence[ModelTuples], model_rows: Sequence[Row]) 
             )
 
 
-def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any]:
+def compare(estimate: ModelEstimate) -> dict[str, Any]:
     """The comparison row of one model on one target.
 
-    `references` are the rows of the whole model; the reference is the mean of those measured.
+    The reference is the mean over the measurements of the whole model.
     """
-    columns = estimate.columns()
+    columns, references = estimate.columns(), estimate.whole
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
     reference = references[0]
     measured = [row for row in references if row["status"] == "ok"]
@@ -103,8 +102,8 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
         time_reason = energy_reason = mixed
     if comparability.conflict(references) is not None:
         measured = []
-    reference_time = _mean(measured, TIME, estimate.spread)
-    reference_energy = _mean(measured, ENERGY, estimate.spread)
+    reference_time = mean_value(measured, TIME, estimate.spread)
+    reference_energy = mean_value(measured, ENERGY, estimate.spread)
     if reference_time is None and mixed is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure
@@ -128,23 +127,8 @@ def compare(estimate: ModelEstimate, references: Sequence[Row]) -> dict[str, Any
     }
 
 
-def differing_calls(references: Iterable[Row]) -> list[str] | None:
-    """The calls by which measurements of a model differ from its extraction; None if unknown."""
-    known = [row["differing_calls"] for row in references if row["differing_calls"] is not None]
-    return list(dict.fromkeys(itertools.chain(*known))) if known else None
-
-
 def _no_energy(rows: Sequence[Row]) -> str | None:
     return next((row["energy_reason"] for row in rows if row["energy_reason"]), None)
-
-
-def _mean(rows: Sequence[Row], quantity: Quantity, spread: float | None) -> Estimate | None:
-    """The mean over replicates, whose errors are independent."""
-    values = [measured_value(row, quantity, spread) for row in rows]
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return statistics.weighted_sum((1 / len(known), value) for value in known)
 
 
 def _share(part_s: float | None, comparison: Row) -> float | None:

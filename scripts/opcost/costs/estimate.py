@@ -6,8 +6,9 @@ On a processor, the estimate is the sum over the operators. A call takes longer 
 the estimate adds the target's call overhead, at the mean power of the operators.
 
 On a GPU, the host launches operators while the device runs earlier ones. The estimate is the time
-of this race (host.py). The device's energy is that of the operators, and that of an idle device
-with a context while it waits for its host.
+of this race (host.py), at the pace that the host had in the whole model if that was measured. The
+device's energy is that of the operators, and that of an idle device with a context while it waits
+for its host.
 
 Replicates in other processes differ by more than the interval of one: memory lies elsewhere, the
 machine's speed varies. A study replicates some operators to estimate this `spread`. Intervals
@@ -16,6 +17,7 @@ here include it, as an independent error of each measurement.
 
 # ASSUME that all measurements reproduce as well as those with replicates.
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +50,8 @@ OPERATOR_COLUMNS = (
 )
 """The columns of operator rows that an estimate reads."""
 
-_OF_RACE = (HOST_TIME.value, "idle_time_s", "host_bound_share")
+_WHOLE_HOST = HOST_TIME.of("reference").value
+_OF_RACE = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
 PARTS = ("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_RACE)
 """The columns of an estimate that are null if it must not be compared."""
 
@@ -57,12 +60,12 @@ PARTS = ("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_RACE)
 class ModelEstimate:
     """The sum over `terms`: a model's kernel-launching tuples, with their rows on one target.
 
-    `differing_calls` are those by which the device differs from the extraction; None if unknown.
+    `whole` are the measurements of the whole model on that target, if any.
     """
 
     model: ModelTuples
     terms: Sequence[Term]
-    differing_calls: Sequence[str] | None = None
+    whole: Sequence[Row] = ()
 
     @cached_property
     def measured(self) -> list[Term]:
@@ -78,6 +81,22 @@ class ModelEstimate:
     def calls(self) -> int:
         """Calls that launch kernels."""
         return sum(term.calls for term in self.terms)
+
+    @cached_property
+    def differing_calls(self) -> list[str] | None:
+        """The calls by which the device differs from the extraction; None if unknown."""
+        known = [row["differing_calls"] for row in self.whole if row["differing_calls"] is not None]
+        return list(dict.fromkeys(itertools.chain(*known))) if known else None
+
+    @cached_property
+    def whole_host(self) -> Estimate | None:
+        """Seconds in which the host launches the whole model, if measured under the same
+        conditions.
+        """
+        if comparability.conflict([*self.rows, *self.whole]) is not None:
+            return None
+        spread = next((row["host_spread"] for row in self.rows), None)
+        return mean_value(self.whole, HOST_TIME, spread)
 
     @cached_property
     def spread(self) -> float | None:
@@ -138,7 +157,7 @@ class ModelEstimate:
         """The race between host and device; None if the host sets the pace, or is unknown."""
         if self.time_reason is not None or not races(self.rows):
             return None
-        return race_of(self.model, self.terms)
+        return race_of(self.model, self.terms, self.whole_host)
 
     @cached_property
     def overhead(self) -> dict[str, tuple[int, Estimate]]:
@@ -242,6 +261,7 @@ class ModelEstimate:
         idle_s = self.race.idle.value
         return {
             HOST_TIME.value: self.race.host_s,
+            _WHOLE_HOST: self.whole_host.value if self.whole_host else None,
             "idle_time_s": idle_s,
             "host_bound_share": idle_s / self.race.time.value,
         }
@@ -257,6 +277,15 @@ def measured_value(row: Row, quantity: Quantity, spread: float | None) -> Estima
     """A quantity of a row, its interval widened by the spread."""
     estimate = quantity.read(row)
     return estimate and estimate.widened(spread or 0.0)
+
+
+def mean_value(rows: Iterable[Row], quantity: Quantity, spread: float | None) -> Estimate | None:
+    """The mean over replicates, whose errors are independent."""
+    values = [measured_value(row, quantity, spread) for row in rows]
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return statistics.weighted_sum((1 / len(known), value) for value in known)
 
 
 def _flops_coverage(terms: Sequence[Term]) -> float | None:

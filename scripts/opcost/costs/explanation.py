@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from opcost.costs.comparison import differing_calls
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
@@ -18,7 +17,16 @@ from opcost.errors import OpcostError, closest
 from opcost.results_folder import MODELS, REPLICATES, measurement, target_folder
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
+from opcost.rows.quantities import HOST_TIME
 from opcost.tuples.model_tuples import ModelTuples
+
+_OF_WHOLE = (
+    "status",
+    "definition_json",
+    "differing_calls",
+    *HOST_TIME.names,
+    *comparability.COLUMNS,
+)
 
 
 @dataclass(frozen=True)
@@ -118,8 +126,7 @@ def explain(
         for target, conditions_id in _groups(table):
             rows = _rows(table, target, conditions_id, model)
             whole = [] if conditions_id else _whole(model, target, path.parent)
-            differing = differing_calls(whole)
-            estimate = ModelEstimate(model, terms_of(model, rows, set()), differing)
+            estimate = ModelEstimate(model, terms_of(model, rows, set()), whole)
             found.append(Explanation(path, target, conditions_id, estimate))
     for target in sorted(set(targets) - known):
         raise OpcostError(f"no database has a target {target!r}. {closest(target, known)}")
@@ -150,9 +157,9 @@ def _rows(
 
 def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
     """The measurements of the whole model in the results folder of a study's database, if any."""
-    folder, columns = target_folder(target, results), ("definition_json", "differing_calls")
+    folder = target_folder(target, results)
     paths = [measurement(folder, MODELS, model.model, replicate) for replicate in REPLICATES]
-    table = records.read_all([path for path in paths if path.is_file()], schemas.MODEL, columns)
+    table = records.read_all([path for path in paths if path.is_file()], schemas.MODEL, _OF_WHOLE)
     wanted = model.definition and model.definition.to_json()
     return [row for row in table.to_pylist() if row["definition_json"] == wanted]
 

@@ -4,6 +4,10 @@ The clocks of the race (race.py) are those of the rows: the host needs `host_tim
 and the overhead of a call to launch it, the device `time_s` to run it. A view, which is mostly
 called without a module of its own, takes the host the overhead of a view.
 
+What a call costs in Python differs between models. Where the whole model was measured, its calls
+take the host as long as they did there, in proportion; elsewhere, the interval of call overhead
+reaches over models.
+
 Intervals are those of races whose times are drawn from the intervals of the rows; all calls of a
 tuple share its error.
 """
@@ -25,16 +29,25 @@ from opcost.statistics import NORMAL_97_5, Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
 _SAMPLES = 1000
+
+_BETWEEN_MODELS = 0.7, 2.7
+"""The least and the most overhead of a call in a model, as a share of the target's call overhead,
+in 14 models of torchvision on one host (docs/explanation/race.md)."""
+
 _NOTHING = Estimate(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class HostRace:
-    """A model's race. Of all arrays, the first sample has the values without their errors."""
+    """A model's race. Of all arrays, the first sample has the values without their errors.
+
+    `host_s` are the seconds in which the host launches an iteration, as estimated from the calls.
+    """
 
     clocks: Clocks
     race: Race
     has_interval: bool
+    host_s: float
 
     @property
     def time(self) -> Estimate:
@@ -45,11 +58,6 @@ class HostRace:
     def idle(self) -> Estimate:
         """Seconds of an iteration in which the device waits for its host."""
         return self._estimate(self.race.idle_s.sum(axis=0))
-
-    @property
-    def host_s(self) -> float:
-        """Seconds of an iteration in which the host launches."""
-        return float(self.clocks.host_s[:, 0].sum())
 
     @property
     def idle_by_call_s(self) -> list[float]:
@@ -93,8 +101,13 @@ def unknown_host(rows: Sequence[Row]) -> str | None:
     )
 
 
-def race_of(model: ModelTuples, terms: Sequence[Term]) -> HostRace:
-    """The race of a model whose terms all have results, and host times or wait for the device."""
+def race_of(
+    model: ModelTuples, terms: Sequence[Term], whole_host: Estimate | None = None
+) -> HostRace:
+    """The race of a model whose terms all have results, and host times or wait for the device.
+
+    `whole_host` are the seconds in which the host launches the whole model, if measured.
+    """
     by_id = {term.record.operator_tuple.tuple_id: term.row for term in terms}
     rows = [by_id.get(tuple_id) for tuple_id in model.by_id]
     known = [row for row in rows if row is not None]
@@ -102,25 +115,38 @@ def race_of(model: ModelTuples, terms: Sequence[Term]) -> HostRace:
     estimates = [
         *(_read(row, TIME, "spread") for row in rows),
         *(_read(row, HOST_TIME, "host_spread") for row in rows),
-        call or _NOTHING,
-        view_call or _NOTHING,
+        _of_any_model(call or _NOTHING),
+        _of_any_model(view_call or _NOTHING),
+        whole_host or _NOTHING,
     ]
     seconds = _drawn(estimates)
-    overheads_s = [seconds[-1] if row is None else seconds[-2] for row in rows]
-    device_s, host_s = seconds[: len(rows)], seconds[len(rows) : -2] + np.array(overheads_s)
+    overheads_s = [seconds[-2] if row is None else seconds[-3] for row in rows]
     calls = [index for index, _, _ in model.calls]
+    device_s = seconds[: len(rows)][calls]
+    host_s = (seconds[len(rows) : -3] + np.array(overheads_s))[calls]
+    sums_s = host_s.sum(axis=0)
+    if whole_host is not None:
+        host_s = host_s * (seconds[-1] / sums_s)
     clocks = Clocks(
-        host_s[calls],
-        device_s[calls],
+        host_s,
+        device_s,
         [rows[index] is not None for index in calls],
         [_waits(rows[index]) for index in calls],
     )
     has_interval = all(None not in (each.low, each.high) for each in estimates)
-    return HostRace(clocks, replay(clocks), has_interval)
+    return HostRace(clocks, replay(clocks), has_interval, float(sums_s[0]))
 
 
 def _waits(row: Row | None) -> bool:
     return row is not None and WAITS_FOR_DEVICE in row["flags"]
+
+
+def _of_any_model(overhead: Estimate) -> Estimate:
+    least, most = _BETWEEN_MODELS
+    low, high = (
+        overhead.value if limit is None else limit for limit in (overhead.low, overhead.high)
+    )
+    return Estimate(overhead.value, least * low, most * high)
 
 
 def _read(row: Row | None, quantity: Quantity, spread: str) -> Estimate:

@@ -9,6 +9,7 @@ from opcost.text import seconds
 
 WAITING = "wait for the host"
 WAITING_TITLE = "How long the device waits for its host"
+_WHOLE_HOST = HOST_TIME.of("reference").value
 _NAMED = 4
 _NOTABLE = 0.005
 _DEEPEST, _MOST = 3, 0.8
@@ -23,8 +24,12 @@ def waiting(compared: Row, modules: Sequence[Row]) -> str | None:
     if share is None:
         return None
     host_s, device_s = compared[HOST_TIME.value], compared["operators_time_s"]
-    needs = f"the host needs {seconds(host_s)} to launch its calls, the device {seconds(device_s)}"
-    needs += " to run them"
+    estimated = ""
+    if compared[_WHOLE_HOST] is not None:
+        estimated = f" (estimated from its operators: {seconds(host_s)})"
+        host_s = compared[_WHOLE_HOST]
+    needs = f"the host needs {seconds(host_s)} to launch its calls{estimated}, the device "
+    needs += f"{seconds(device_s)} to run them"
     if share < _NOTABLE:
         return f"{compared['model']} does not wait for its host: {needs}"
     text = f"{compared['model']} waits for its host {share:.0%} of the time: {needs}"

@@ -13,6 +13,10 @@ from opcost.devices.disturbance import Watch
 from opcost.devices.kinds import Kind
 
 
+def nothing() -> None:
+    """No work."""
+
+
 class OutOfMemory(Exception):
     """An allocation does not fit into the device's memory."""
 
@@ -120,8 +124,11 @@ class Device(ABC):
         """Wait until all work is done."""
 
     @abstractmethod
-    def time(self, work: Callable[[], None]) -> BatchTime:
-        """Run `work` and time it, so that the device does not wait for its host if avoidable."""
+    def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BatchTime:
+        """Run `lead`, then `work`, and time `work`.
+
+        The device does not wait for its host if that can be avoided.
+        """
 
     def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BatchTime:
         """Run `lead`, then `work`, and time `work` as the host launches it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opcost.devices.device import BatchTime, Device, NotCapturable
+from opcost.devices.device import BatchTime, Device, NotCapturable, nothing
 from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch, elapsed_and_waited_s
 from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
 from opcost.devices.kinds import KINDS
@@ -145,7 +145,7 @@ class CudaDevice(Device):
         """Wait for all streams."""
         torch.cuda.synchronize(self.torch_device)
 
-    def time(self, work: Callable[[], None]) -> BatchTime:
+    def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BatchTime:
         """Seconds between two CUDA events around the work, which a spinning kernel holds back until
         all of it is launched.
 
@@ -153,31 +153,37 @@ class CudaDevice(Device):
         than the queue holds. (The method is that of nvbench's blocking kernel.) The host's time is
         without the time in which other processes had its core.
         """
-        batch = self._behind(work, self._hold_s)
+        batch = self._behind(lead, work, self._hold_s)
         if batch.waited:
             patient_s = max(_PATIENT_HOLDS * self._launching_s, 2 * self._hold_s)
-            batch = self._behind(work, min(patient_s, _LONGEST_HOLD_S))
+            batch = self._behind(lead, work, min(patient_s, _LONGEST_HOLD_S))
         if not batch.waited:
             self._hold_s = max(_SHORTEST_HOLD_S, _HOLDS * self._launching_s)
         return batch
 
-    def _behind(self, work: Callable[[], None], hold_s: float) -> BatchTime:
-        held, begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
+    def _behind(
+        self, lead: Callable[[], None], work: Callable[[], None], hold_s: float
+    ) -> BatchTime:
+        held, released, begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(4))
         cycles = min(int(hold_s * self._cycles_per_s), _MOST_CYCLES)
         self.synchronise()
         _, missed_s = elapsed_and_waited_s()  # slow, so it is read before the device is held
         held.record()
         torch.cuda._sleep(cycles)
+        released.record()
+        leads = perf_counter()
+        lead()
         begin.record()
         start = perf_counter()
         work()
-        self._launching_s = perf_counter() - start
-        waited = begin.query()
+        launched = perf_counter()
+        self._launching_s = launched - leads
+        waited = released.query()
         end.record()
-        host_s = self._launching_s - (elapsed_and_waited_s()[1] - missed_s)
+        host_s = launched - start - (elapsed_and_waited_s()[1] - missed_s)
         end.synchronize()
         # An interruption between the two events makes the kernel seem to spin for longer.
-        spinning_s = held.elapsed_time(begin) / 1e3
+        spinning_s = held.elapsed_time(released) / 1e3
         self._cycles_per_s = max(self._cycles_per_s, cycles / spinning_s)
         return BatchTime(begin.elapsed_time(end) / 1e3, max(host_s, 0.0), waited)
 

@@ -9,7 +9,7 @@ from time import perf_counter  # bound here: a model may replace the one in `tim
 import torch
 
 from opcost.devices import cpuinfo
-from opcost.devices.device import BatchTime, Device, OutOfMemory
+from opcost.devices.device import BatchTime, Device, OutOfMemory, nothing
 from opcost.devices.disturbance import CoreWatch, Watch, find_baseline_s
 from opcost.devices.kinds import KINDS
 from opcost.memory import free_bytes, limited_to_free_bytes
@@ -82,8 +82,9 @@ class CpuDevice(Device):
     def synchronise(self) -> None:
         """Does nothing: operators are synchronous."""
 
-    def time(self, work: Callable[[], None]) -> BatchTime:
+    def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BatchTime:
         """Seconds of the monotonic clock."""
+        lead()
         start = perf_counter()
         work()
         seconds = perf_counter() - start

@@ -71,7 +71,8 @@ def load_of(workload: Workload, device: Device, timing: TimeMeasurement) -> Load
     """The workload as the load of the power phase, at the pace at which it was timed."""
     iteration_s = timing.estimate.value
     plain = WorkloadLoad(workload, device, iteration_s)
-    if timing.host is None or timing.host.value < _SLOW_HOST * iteration_s:
+    slow = timing.host is not None and timing.host.value >= _SLOW_HOST * iteration_s
+    if workload.in_use or not slow:
         return plain
     iterations = max(1, round(_REPLAY_S / iteration_s))
     count = math.ceil(min(workload.rotation, _MOST_CALLS) / iterations)

@@ -59,6 +59,9 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
     write_json(output, {**head, **body})
 
 
+_BATCH_S = 0.1
+
+
 def _matrix_product(device: Device) -> WorkloadLoad:
     """A load of matrix products that saturates the device."""
     size = device.busy_matrix
@@ -75,8 +78,8 @@ def _matrix_product(device: Device) -> WorkloadLoad:
                 torch.mm(matrix, matrix, out=product)
 
     workload = Products()
-    timer = timer_of(workload, device)
-    iterations = calibrate(timer, batch_s=0.1)
+    timer = timer_of(workload, device, _BATCH_S)
+    iterations = calibrate(timer, _BATCH_S)
     return WorkloadLoad(workload, device, timer.batch(iterations).device_s / iterations)
 
 

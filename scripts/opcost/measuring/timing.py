@@ -2,9 +2,11 @@
 
 An operator's time is that of the device alone: each batch is launched while the device is held
 back, so that it never waits for its host. The time that the host needs to launch it is a quantity
-of its own. A workload that is timed in use, such as a whole model, runs with its host instead.
+of its own. A workload that is timed in use, such as a whole model, runs with its host instead; what
+the host needs to launch it is timed in batches between those.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +37,7 @@ _LEAD_SHARE = 0.25
 
 NO_HOST = "a processor runs its operators itself"
 WAITS = "the operator waits for the device, or launches more kernels than its queue holds"
-IN_USE = "a whole model is timed together with its host"
+MODEL_WAITS = "the model waits for the device, or launches more kernels than its queue holds"
 
 
 class Workload(Protocol):
@@ -58,7 +60,7 @@ class TimeMeasurement:
 
     The estimate is that of the undisturbed batches or, with `counts_disturbed`, of all batches in
     which the device did not wait, because fewer than `min_batches` were undisturbed. `host` is None
-    for `host_reason`.
+    for `host_reason`. If `in_use`, the estimate is of device and host together.
     """
 
     estimate: Estimate
@@ -69,6 +71,7 @@ class TimeMeasurement:
     host: Estimate | None
     host_reason: str | None
     stop_reason: str
+    in_use: bool = False
 
     @property
     def converged(self) -> bool:
@@ -77,8 +80,10 @@ class TimeMeasurement:
 
     @property
     def launch_bound(self) -> bool:
-        """Whether the host is slower than the device."""
-        return self.host is not None and self.host.value >= self.estimate.value
+        """Whether the host is slower than the device; False if these were timed together."""
+        if self.in_use or self.host is None:
+            return False
+        return self.host.value >= self.estimate.value
 
     def columns(self) -> dict[str, Any]:
         """The columns of time and its measurement."""
@@ -100,26 +105,55 @@ class Timer:
 
     batch: Callable[[int], BatchTime]
     host_reason: str | None
+    in_use: bool = False
 
 
-def timer_of(workload: Workload, device: Device) -> Timer:
+def timer_of(workload: Workload, device: Device, batch_s: float) -> Timer:
     """The timer that fits a workload. Runs it: the first call also loads and selects kernels."""
+    workload.run(1)
+    device.synchronise()
+    alone = Timer(_alone(workload, device), None)
+    if device.kind.host_sets_pace:
+        return dataclasses.replace(alone, host_reason=NO_HOST)
+    if workload.in_use:
+        return _timer_in_use(workload, device, batch_s)
+    return Timer(_with_host(workload, device), WAITS) if _patient(alone, 1).waited else alone
 
-    def alone(iterations: int) -> BatchTime:
-        return device.time(partial(workload.run, iterations))
 
-    def with_host(iterations: int) -> BatchTime:
+def _timer_in_use(workload: Workload, device: Device, batch_s: float) -> Timer:
+    """Times each batch with its host, and then the host in a batch that the device is held behind.
+
+    The first iteration after a pause takes the host longer: one leads that batch if the queue has
+    room for it.
+    """
+    with_host = _with_host(workload, device)
+    for lead in (1, 0):
+        alone = Timer(_alone(workload, device, lead), None)
+        if not _patient(alone, 1).waited:
+            break
+    else:
+        return Timer(with_host, MODEL_WAITS, in_use=True)
+    launched = calibrate(alone, batch_s)
+
+    def both(iterations: int) -> BatchTime:
+        device_s = with_host(iterations).device_s
+        return BatchTime(device_s, _patient(alone, launched).host_s / launched * iterations)
+
+    return Timer(both, None, in_use=True)
+
+
+def _alone(workload: Workload, device: Device, lead: int = 0) -> Callable[[int], BatchTime]:
+    return lambda iterations: device.time(
+        partial(workload.run, iterations), partial(workload.run, lead)
+    )
+
+
+def _with_host(workload: Workload, device: Device) -> Callable[[int], BatchTime]:
+    def batch(iterations: int) -> BatchTime:
         lead = max(1, round(_LEAD_SHARE * iterations))
         return device.time_in_use(partial(workload.run, lead), partial(workload.run, iterations))
 
-    workload.run(1)
-    device.synchronise()
-    if device.kind.host_sets_pace:
-        return Timer(alone, NO_HOST)
-    if workload.in_use:
-        return Timer(with_host, IN_USE)
-    timer = Timer(alone, None)
-    return Timer(with_host, WAITS) if _patient(timer, 1).waited else timer
+    return batch
 
 
 def time_workload(
@@ -130,7 +164,7 @@ def time_workload(
     clock: Clock = SYSTEM_CLOCK,
 ) -> TimeMeasurement:
     """Calibrate, warm up and time a workload."""
-    timer = timer_of(workload, device)
+    timer = timer_of(workload, device, settings.batch_s)
     iterations = calibrate(timer, settings.batch_s)
     warm_up(workload, device, iterations, settings.warm_up_s, clock)
     return measure_time(timer, watch, iterations, settings, clock)
@@ -224,6 +258,7 @@ def measure_time(
         host,
         timer.host_reason,
         stop_reason,
+        timer.in_use,
     )
 
 

@@ -147,6 +147,12 @@ COMPARISON = _schema(
             "null on a processor",
         ),
         (
+            "reference_host_time_s",
+            pa.float64(),
+            "measured seconds in which the host launches the whole model: the host's clock in the "
+            "race, if not null",
+        ),
+        (
             "overhead_disturbed",
             pa.bool_(),
             "whether interference lasted for the whole measurement of call overhead",

@@ -27,9 +27,9 @@ VERSIONS = {
     "`performance_state`, `memory_used_bytes`, `sm_clock_target_mhz`, `memory_clock_target_mhz`.",
     9: "`host_time_s` with its interval replaces `enqueue_time_s`, which contained the wait for a "
     "full queue; `host_time_reason`; `differing_calls` of models and of the comparison; "
-    "`host_spread` in the database; `idle_time_s`, `host_bound_share` and `host_time_s` in the "
-    "comparison, `idle_time_s` in the modules: estimates for a GPU are those of a race between "
-    "host and device. New record `launches`.",
+    "`host_spread` in the database; `idle_time_s`, `host_bound_share`, `host_time_s` and "
+    "`reference_host_time_s` in the comparison, `idle_time_s` in the modules: estimates for a GPU "
+    "are those of a race between host and device. New record `launches`.",
 }
 """Schema version -> its changes."""
 
@@ -71,7 +71,10 @@ ADDED: dict[str, dict[int, list[str]]] = {
         5: ["reference_converged", "reference_flags"],
         6: ["overhead_disturbed", "reference_measurements"],
         8: ["told_differences"],
-        9: ["differing_calls", "idle_time_s", "host_bound_share", "host_time_s"],
+        9: [
+            *("differing_calls", "idle_time_s", "host_bound_share", "host_time_s"),
+            "reference_host_time_s",
+        ],
     },
     "modules": {9: ["idle_time_s"]},
 }
