@@ -24,7 +24,7 @@ def waiting(compared: Row, modules: Sequence[Row]) -> str | None:
     if share is None:
         return None
     host_s, device_s = compared[HOST_TIME.value], compared["operators_time_s"]
-    estimated = ""
+    estimated = " (estimated; not measured in this model)"
     if compared[_WHOLE_HOST] is not None:
         estimated = f" (estimated from its operators: {seconds(host_s)})"
         host_s = compared[_WHOLE_HOST]
