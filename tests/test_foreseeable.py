@@ -12,6 +12,7 @@ from opcost.devices import cpuinfo
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError, reported
 from opcost.files import replacing
+from opcost.models.user_code import message
 from opcost.rows import records, schemas
 from opcost.terminal import announce, show_any_text
 from opcost.workers.isolation import run_isolated
@@ -201,3 +202,10 @@ def test_without_linux_telling_it_free_memory_is_still_known(tmp_path, monkeypat
     monkeypatch.setattr(memory, "_MEMORY", tmp_path / "meminfo")
     monkeypatch.setattr(memory, "_CONTROL_GROUP", tmp_path)
     assert 0 < memory.free_bytes() < memory.UNLIMITED
+
+
+def test_an_error_of_cuda_comes_without_pytorchs_advice_to_set_a_variable_that_is_refused():
+    error = RuntimeError(
+        "CUDA error: unspecified launch failure\nFor debugging consider passing CUDA_"
+    )
+    assert message(error) == "CUDA error: unspecified launch failure"

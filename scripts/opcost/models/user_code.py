@@ -67,6 +67,8 @@ def message(error: BaseException) -> str:
         text = str(error).strip()
     except Exception:  # a user's exception class may fail here
         text = ""
+    if text.startswith("CUDA error:"):  # PyTorch's advice follows: a variable that opcost refuses
+        text = text.splitlines()[0]
     return text or type(error).__name__
 
 
