@@ -543,7 +543,8 @@ def test_a_summary_says_how_long_a_gpu_waits_for_its_host_and_where(on_a_gpu, co
     text = summarise([waiting], [], modules=modules)
     assert (
         "tiny_cnn waits for its host 50% of the time: the host needs 8.041 ms to launch its calls "
-        "(estimated; not measured in this model), the device 4 ms to run them. It waits in layer1 37%, the model itself 13%."
+        "(estimated; not measured in this model), the device 4 ms to run them. It waits in layer1 "
+        "37%, the model itself 13%."
     ) in text
     assert "tiny_cnn does not wait for its host: the host needs 441 us" in summarise([busy], [])
     assert "waits for its host" not in summarise([compare()[0]], [])

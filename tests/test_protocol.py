@@ -22,7 +22,9 @@ class SimulatedDevice:
     Simulates time only; nothing is computed, and no power is drawn.
     """
 
-    def __init__(self, durations_s, kind="cpu", host_share=1.0, rotation=1, in_use=False):
+    def __init__(
+        self, durations_s, kind="cpu", host_share=1.0, rotation=1, in_use=False, busy_host=None
+    ):
         self.rotation, self.in_use = rotation, in_use
         self.kind = KINDS[kind]
         self.now_s = 0.0
@@ -31,6 +33,7 @@ class SimulatedDevice:
             durations_s if isinstance(durations_s, Iterator) else itertools.cycle(durations_s)
         )
         self._host_share = host_share
+        self.busy_host = busy_host or NoWatch()
 
     def run(self, iterations):
         self.iterations += iterations
@@ -41,6 +44,9 @@ class SimulatedDevice:
         start_s = self.now_s
         work()
         return BatchTime(self.now_s - start_s, (self.now_s - start_s) * self._host_share)
+
+    def host_watch(self, baseline_s):
+        return self.busy_host
 
     def time_in_use(self, lead, work):
         lead()
@@ -81,6 +87,15 @@ def test_a_whole_models_host_is_timed_apart_from_it(trial):
     assert of_model.time.estimate.value == pytest.approx(2e-6)
     assert of_model.time.host.value == pytest.approx(3e-6)
     assert of_model.flags == []
+
+
+def test_what_interrupts_the_host_of_a_whole_model_disturbs_the_model(trial):
+    busy = NoWatch()
+    busy.look = itertools.cycle([True, False]).__next__
+    alone, _ = trial([2e-6], kind="cuda", busy_host=busy)
+    with_host, _ = trial([2e-6], kind="cuda", busy_host=busy, in_use=True)
+    assert all(alone.time.undisturbed)
+    assert with_host.time.undisturbed[:4] == (False, True, False, True)
 
 
 def test_a_batch_lasts_as_long_as_was_asked_for(trial):

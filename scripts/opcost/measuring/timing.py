@@ -165,6 +165,8 @@ def time_workload(
 ) -> TimeMeasurement:
     """Calibrate, warm up and time a workload."""
     timer = timer_of(workload, device, settings.batch_s)
+    if timer.in_use:  # the host is part of it
+        watch = device.host_watch(watch.baseline_s)
     iterations = calibrate(timer, settings.batch_s)
     warm_up(workload, device, iterations, settings.warm_up_s, clock)
     return measure_time(timer, watch, iterations, settings, clock)
