@@ -459,7 +459,7 @@ def test_a_gpu_that_is_faster_than_its_host_waits_for_it_at_the_power_of_an_idle
     assert comparison["host_bound_share"] == pytest.approx(idle_s / host_s)
     assert comparison["estimate_energy_j"] == pytest.approx(4e-3 * 100 + idle_s * 20)
     half_width = comparison["estimate_time_ci_high_s"] - host_s
-    of_operators, of_overhead = 4e-5 * (2**2 + 1 + 1) ** 0.5, 4 * 1.7e-5
+    of_operators, of_overhead = 4e-5 * (2**2 + 1 + 1) ** 0.5, 4 * 1.9e-5
     assert half_width == pytest.approx(math.hypot(of_operators, of_overhead), rel=0.15)
 
 
@@ -483,8 +483,8 @@ def test_without_a_whole_model_the_interval_reaches_over_models(tiny_tuples):
     rows = {key: row(**launched_in(2e-3, **overhead)) for key in cnn.by_id}
     columns = ModelEstimate(cnn, terms_of(cnn, rows, set())).columns()
     limits_s = columns["estimate_time_ci_low_s"], columns["estimate_time_ci_high_s"]
-    # Calls of other models have 0.7 to 2.7 times the overhead.
-    assert limits_s == pytest.approx((4 * 2.7e-3, 4 * 4.7e-3), rel=0.03)
+    # Calls of other models have 0.7 to 2.9 times the overhead.
+    assert limits_s == pytest.approx((4 * 2.7e-3, 4 * 4.9e-3), rel=0.03)
 
 
 def test_a_hosts_time_has_a_spread_of_its_own(on_a_gpu):
@@ -494,6 +494,16 @@ def test_a_hosts_time_has_a_spread_of_its_own(on_a_gpu):
     wider = noisy["estimate_time_ci_high_s"] - exact["estimate_time_ci_high_s"]
     assert wider > 5e-4
     assert other["estimate_time_ci_high_s"] == pytest.approx(exact["estimate_time_ci_high_s"])
+
+
+def test_a_model_that_waits_for_its_host_varies_like_its_host(compare):
+    def half_width(**spreads):
+        comparison, _ = compare(reference=OF_A_GPU, **launched_in(40e-3, **spreads))
+        return comparison["reference_time_ci_high_s"] / comparison["reference_time_s"] - 1
+
+    exact = half_width(spread=0.0, host_spread=0.0)
+    assert half_width(spread=0.0, host_spread=0.1) > exact + 0.15
+    assert half_width(spread=0.1, host_spread=0.0) < exact + 0.05
 
 
 def test_a_host_that_waits_for_its_device_does_nothing_meanwhile(on_a_gpu):

@@ -43,12 +43,23 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
+_WIDE = 0.05
+
+
 def with_interval(estimate: Estimate | None, show: Callable[[float], str]) -> str:
-    """A value with half of its 95 % interval in per cent, or a dash."""
+    """A value with half of its 95 % interval in per cent, or a dash.
+
+    With the limits of the interval, if it is wide and lopsided.
+    """
     if estimate is None:
         return "-"
-    half = estimate.relative_half_width
-    return show(estimate.value) if half is None else f"{show(estimate.value)} ± {half:.1%}"
+    half, value = estimate.relative_half_width, show(estimate.value)
+    if half is None or estimate.low is None or estimate.high is None:
+        return value
+    shorter, longer = sorted([estimate.value - estimate.low, estimate.high - estimate.value])
+    if half > _WIDE and longer > 2 * shorter:
+        return f"{value} [{show(estimate.low)}, {show(estimate.high)}]"
+    return f"{value} ± {half:.1%}"
 
 
 def shortened(description: str, width: int = 64) -> str:

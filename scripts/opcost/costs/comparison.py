@@ -102,8 +102,8 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         time_reason = energy_reason = mixed
     if comparability.conflict(references) is not None:
         measured = []
-    reference_time = mean_value(measured, TIME, estimate.spread)
-    reference_energy = mean_value(measured, ENERGY, estimate.spread)
+    reference_time = mean_value(measured, TIME, estimate.whole_spread)
+    reference_energy = mean_value(measured, ENERGY, estimate.whole_spread)
     if reference_time is None and mixed is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure

@@ -18,6 +18,7 @@ here include it, as an independent error of each measurement.
 # ASSUME that all measurements reproduce as well as those with replicates.
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -95,8 +96,19 @@ class ModelEstimate:
         """
         if comparability.conflict([*self.rows, *self.whole]) is not None:
             return None
-        spread = next((row["host_spread"] for row in self.rows), None)
-        return mean_value(self.whole, HOST_TIME, spread)
+        return mean_value(self.whole, HOST_TIME, self._host_spread)
+
+    @property
+    def whole_spread(self) -> float | None:
+        """The spread of the whole model: of its device, or of its host where that is waited for."""
+        if self.race is None or self.spread is None or self._host_spread is None:
+            return self.spread
+        waits = self.race.idle.value / self.race.time.value
+        return math.hypot((1 - waits) * self.spread, waits * self._host_spread)
+
+    @property
+    def _host_spread(self) -> float | None:
+        return next((row["host_spread"] for row in self.rows), None)
 
     @cached_property
     def spread(self) -> float | None:

@@ -1,7 +1,7 @@
 """The comparison as a figure."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,12 @@ def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
 
 def _panel(axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity: Quantity) -> None:
     layers = _layers(shares, quantity.value)
+    operators = [values for _, _, values in layers]
     for layer, column in ((_OVERHEAD, "overhead_time_s"), (_WAITING, "idle_time_s")):
-        beyond = {row["model"]: row[column] or 0.0 for row in comparison}
-        if quantity == TIME and any(beyond.values()):
+        beyond = {
+            row["model"]: _beyond(row, operators, quantity) for row in comparison if row[column]
+        }
+        if beyond:
             layers.append((*layer, beyond))
     above = [position - _BAR / 2 - 0.02 for position in range(len(comparison))]
     below = [position + _BAR / 2 + 0.02 for position in range(len(comparison))]
@@ -79,6 +82,14 @@ def _panel(axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+
+
+def _beyond(row: Row, operators: Sequence[Mapping[str, float]], quantity: Quantity) -> float:
+    """What an estimate has beyond its operators."""
+    estimate = row[quantity.of("estimate").value]
+    if estimate is None:
+        return 0.0
+    return max(0.0, estimate - sum(values.get(row["model"], 0.0) for values in operators))
 
 
 def _layers(shares: Sequence[Row], column: str) -> list[tuple[str, str, dict[str, float]]]:

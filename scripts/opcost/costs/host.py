@@ -30,7 +30,7 @@ from opcost.tuples.model_tuples import ModelTuples
 
 _SAMPLES = 1000
 
-_BETWEEN_MODELS = 0.7, 2.7
+_BETWEEN_MODELS = 0.7, 2.9
 """The least and the most overhead of a call in a model, as a share of the target's call overhead,
 in 14 models of torchvision on one host (docs/explanation/race.md)."""
 

@@ -14,7 +14,9 @@ from opcost.costs.terms import Row
 from opcost.results_folder import EAGER
 from opcost.rows import comparability
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
-from opcost.text import difference, percent, table
+from opcost.text import difference, percent, shortened, table
+
+_LINE = 100
 
 
 def launch_rows(
@@ -81,7 +83,7 @@ def launch_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
                 "estimate": difference(TIME.error.read(row)),
                 "energy": ENERGY.shown(row),
                 "estimate of energy": difference(ENERGY.error.read(row)),
-                "reason": row["reason"] or "",
+                "reason": shortened((row["reason"] or "").partition("\n")[0], _LINE),
             }
         )
     return cells
