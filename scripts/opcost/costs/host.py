@@ -34,6 +34,10 @@ _BETWEEN_MODELS = 0.7, 2.9
 """The least and the most overhead of a call in a model, as a share of the target's call overhead,
 in 14 models of torchvision on one host (docs/explanation/race.md)."""
 
+_WITHOUT_MODULE = -0.4, 2.9
+"""The same of a further call of one module: in a loop over a function, a call may take less than in
+the benchmark of its operator."""
+
 _NOTHING = Estimate(0.0, 0.0, 0.0)
 
 
@@ -111,22 +115,22 @@ def race_of(
     by_id = {term.record.operator_tuple.tuple_id: term.row for term in terms}
     rows = [by_id.get(tuple_id) for tuple_id in model.by_id]
     known = [row for row in rows if row is not None]
-    call, view_call = (OVERHEADS[kind].read(known[0]) for kind in ("call", "view_call"))
+    call, view = (OVERHEADS[kind].read(known[0]) or _NOTHING for kind in ("call", "view_call"))
     estimates = [
         *(_read(row, TIME, "spread") for row in rows),
         *(_read(row, HOST_TIME, "host_spread") for row in rows),
-        _of_any_model(call or _NOTHING),
-        _of_any_model(view_call or _NOTHING),
+        _of_any_model(call, _BETWEEN_MODELS),
+        _of_any_model(call, _WITHOUT_MODULE),
+        _of_any_model(view, _BETWEEN_MODELS),
         whole_host or _NOTHING,
     ]
     seconds = _drawn(estimates)
-    overheads_s = [seconds[-2] if row is None else seconds[-3] for row in rows]
     calls = [index for index, _, _ in model.calls]
-    device_s = seconds[: len(rows)][calls]
-    host_s = (seconds[len(rows) : -3] + np.array(overheads_s))[calls]
+    device_s, host_s = (np.maximum(seconds[part][calls], 0.0) for part in _halves(len(rows)))
+    host_s = np.maximum(host_s + seconds[2 * len(rows) :][_overheads(model, rows)], 0.0)
     sums_s = host_s.sum(axis=0)
     if whole_host is not None:
-        host_s = host_s * (seconds[-1] / sums_s)
+        host_s = host_s * (np.maximum(seconds[-1], 0.0) / sums_s)
     clocks = Clocks(
         host_s,
         device_s,
@@ -137,12 +141,25 @@ def race_of(
     return HostRace(clocks, replay(clocks), has_interval, float(sums_s[0]))
 
 
+def _halves(count: int) -> tuple[slice, slice]:
+    return slice(count), slice(count, 2 * count)
+
+
+def _overheads(model: ModelTuples, rows: Sequence[Row | None]) -> list[int]:
+    """Which overhead each call has: 0 of a module, 1 of a further call of it, 2 of a view."""
+    before = [None, *(path for _, path, _ in model.calls)]
+    return [
+        2 if rows[index] is None else int(path == earlier)
+        for (index, path, _), earlier in zip(model.calls, before, strict=False)
+    ]
+
+
 def _waits(row: Row | None) -> bool:
     return row is not None and WAITS_FOR_DEVICE in row["flags"]
 
 
-def _of_any_model(overhead: Estimate) -> Estimate:
-    least, most = _BETWEEN_MODELS
+def _of_any_model(overhead: Estimate, shares: tuple[float, float]) -> Estimate:
+    least, most = shares
     low, high = (
         overhead.value if limit is None else limit for limit in (overhead.low, overhead.high)
     )
@@ -162,5 +179,4 @@ def _drawn(estimates: Sequence[Estimate]) -> Seconds:
     above = np.array([0.0 if high is None else high - value for _, value, high in limits])[:, None]
     errors = np.random.default_rng(0).standard_normal((len(estimates), 1 + _SAMPLES))
     errors[:, 0] = 0.0
-    drawn = values + errors * np.where(errors < 0, below, above) / NORMAL_97_5
-    return np.maximum(drawn, 0.0)
+    return values + errors * np.where(errors < 0, below, above) / NORMAL_97_5

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from time import perf_counter  # bound here: a model may replace the one in `time`
+from time import perf_counter, thread_time  # bound here: a model may replace those in `time`
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ short, of this batch."""
 
 _SHORTEST_HOLD_S, _LONGEST_HOLD_S = 1e-4, 0.5
 _MOST_CYCLES = 2**31 - 1
+_NONE = "No CUDA GPUs are available"
 
 _RECORDED = (
     "CUBLASLT_WORKSPACE_SIZE",
@@ -53,17 +54,14 @@ class CudaDevice(Device):
         self.name = f"cuda:{index}"
         self.torch_device = torch.device("cuda", index)
         _refuse_variables()
-        torch.cuda.set_device(index)
         self._hold_s, self._launching_s, self._cycles_per_s = _SHORTEST_HOLD_S, 0.0, 1e9
-        self._properties = torch.cuda.get_device_properties(index)
         try:
+            torch.cuda.set_device(index)
+            self._properties = torch.cuda.get_device_properties(index)
             torch.zeros(1, device=self.torch_device).add_(1).cpu()
         except RuntimeError as error:
             raise OpcostError(
-                f"torch {torch.__version__} cannot use {self.name}, {self.model_name} of compute "
-                f"capability {self._properties.major}.{self._properties.minor}: "
-                f"{str(error).splitlines()[0]}. It has kernels for "
-                f"{', '.join(torch.cuda.get_arch_list())}: {_REMEDY}"
+                f"torch {torch.__version__} cannot use {_unusable(index, error)}"
             ) from error
 
     @staticmethod
@@ -77,16 +75,19 @@ class CudaDevice(Device):
         gpus = count_gpus()
         if not gpus or (found := os.environ.get("CUDA_VISIBLE_DEVICES")) in ("", "-1"):
             return None
-        hidden = "" if found is None else f" (CUDA_VISIBLE_DEVICES={found})"
         try:
             torch.cuda.init()
-            reason = "it finds none"
+            reason = _NONE
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0].partition(". Please")[0]
+        if found is not None and reason == _NONE:
+            return (
+                f"CUDA_VISIBLE_DEVICES={found} is set, and torch {torch.__version__} finds none of "
+                f"these GPUs; this machine has {gpus}. Correct it, or unset it"
+            )
         return (
             f"torch {torch.__version__} cannot use the {counted(gpus, 'NVIDIA GPU')} of this "
-            f"machine{hidden} with driver {driver_version()}: {reason}. Update the driver, "
-            f"{_REMEDY}"
+            f"machine with driver {driver_version()}: {reason}. Update the driver, {_REMEDY}"
         )
 
     def baseline_s(self) -> None:
@@ -174,18 +175,21 @@ class CudaDevice(Device):
         leads = perf_counter()
         lead()
         begin.record()
-        start = perf_counter()
+        start, ran = perf_counter(), thread_time()
         work()
         launched = perf_counter()
+        waiting_s = launched - start - (thread_time() - ran)
         self._launching_s = launched - leads
         waited = released.query()
         end.record()
-        host_s = launched - start - (elapsed_and_waited_s()[1] - missed_s)
+        # The thread also waits where its work sleeps; it missed its core outside the work, too.
+        missed_s = min(max(waiting_s, 0.0), elapsed_and_waited_s()[1] - missed_s)
+        host_s = launched - start - missed_s
         end.synchronize()
         # An interruption between the two events makes the kernel seem to spin for longer.
         spinning_s = held.elapsed_time(released) / 1e3
         self._cycles_per_s = max(self._cycles_per_s, cycles / spinning_s)
-        return BatchTime(begin.elapsed_time(end) / 1e3, max(host_s, 0.0), waited)
+        return BatchTime(begin.elapsed_time(end) / 1e3, host_s, waited)
 
     def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BatchTime:
         """Seconds between two CUDA events around the work; the lead fills the queue before it."""
@@ -219,7 +223,11 @@ class CudaDevice(Device):
                 graphs.append(graph)
             self.synchronise()
         except Exception as error:
-            raise NotCapturable(f"not captured: {str(error).splitlines()[0]}") from error
+            # Ending the capture fails in turn, and does not say why.
+            cause = error.__context__ or error
+            if isinstance(cause, torch.OutOfMemoryError):
+                raise cause from None
+            raise NotCapturable(f"not captured: {str(cause).splitlines()[0]}") from error
         return [graph.replay for graph in graphs]
 
     def start(self, work: Callable[[], None]) -> Callable[[], bool]:
@@ -228,6 +236,19 @@ class CudaDevice(Device):
         event = torch.cuda.Event()
         event.record()
         return event.query
+
+
+def _unusable(index: int, error: RuntimeError) -> str:
+    name, reason = f"cuda:{index}", str(error).splitlines()[0]
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"{name}: {reason} End what else uses its memory: nvidia-smi lists it"
+    if "no kernel image" not in reason:
+        return f"{name}: {reason}. See what nvidia-smi says of it"
+    major, minor = torch.cuda.get_device_capability(index)
+    return (
+        f"{name}, {torch.cuda.get_device_name(index)} of compute capability {major}.{minor}: "
+        f"{reason}. It has kernels for {', '.join(torch.cuda.get_arch_list())}: {_REMEDY}"
+    )
 
 
 def _refuse_variables() -> None:

@@ -19,14 +19,19 @@ from opcost.errors import OpcostError
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
 from opcost.rows.comparability import settings_of
-from opcost.rows.quantities import ENERGY, OVERHEADS, POWER, TIME, Quantity
+from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, POWER, TIME, Quantity
 from opcost.tuples.operator_tuple import id_of
 
 STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
 """The outcomes of a measurement."""
 
 _MEASUREMENTS = ("operator", "model", "database", "merged")
-_RESULTS = {TIME.value: (1e-12, 1e7), POWER.value: (1e-6, 1e6), ENERGY.value: (1e-15, 1e12)}
+_RESULTS = {
+    TIME.value: (1e-12, 1e7),
+    POWER.value: (1e-6, 1e6),
+    ENERGY.value: (1e-15, 1e12),
+    HOST_TIME.value: (1e-9, 1e5),
+}
 _SHARES = ("utilisation", "power_gain_uncertainty")
 _MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
 _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|spread|load_average")
@@ -88,7 +93,7 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
         return
     for name, column in known.items():
         yield from _out_of_range(name, column)
-    for quantity in (TIME, POWER, ENERGY, *OVERHEADS.values()):
+    for quantity in (TIME, POWER, ENERGY, HOST_TIME, *OVERHEADS.values()):
         if set(quantity.names) <= known.keys():
             yield from _outside_interval(quantity, known)
     if "status" in columns:
