@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
+from opcost.rows.quantities import HOST_TIME, TIME
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 
 RELU = OperatorTuple("aten.relu.default", (("self", TensorSpec((2,), "float32")),))
@@ -24,6 +25,9 @@ ROW = {
     "time_s": 1e-3,
     "time_ci_low_s": 0.9e-3,
     "time_ci_high_s": 1.1e-3,
+    "host_time_s": 2e-6,
+    "host_time_ci_low_s": 2e-6,
+    "host_time_ci_high_s": 2e-6,
     "power_w": 100.0,
     "energy_j": 0.1,
     "flags": [],
@@ -36,8 +40,8 @@ ROW = {
     "tf32": False,
     "protocol_version": 4,
 }
-FAILED = {"status": "timeout", "time_s": None, "power_w": None, "energy_j": None, "flags": None}
-FAILED |= {"time_ci_low_s": None, "time_ci_high_s": None}
+FAILED = {"status": "timeout", "power_w": None, "energy_j": None, "flags": None}
+FAILED |= dict.fromkeys([*TIME.names, *HOST_TIME.names])
 
 
 def read(path, row):
@@ -68,6 +72,9 @@ def test_what_can_be_true_is_read(path, changes):
         ("time_s", 1e30),
         ("time_s", None),
         ("time_ci_low_s", 2e-3),
+        ("host_time_s", 0.0),
+        ("host_time_s", 1e300),
+        ("host_time_ci_high_s", 1e-6),
         ("time_ci_high_s", 0.5e-3),
         ("power_w", -3.0),
         ("idle_power_w", -1.0),
@@ -114,7 +121,7 @@ def test_energy_with_a_reason_why_there_is_none_is_damage(path):
         read(path, ROW | {"energy_reason": "no sensor"})
 
 
-@pytest.mark.parametrize("column", ["time_s", "energy_j", "power_w"])
+@pytest.mark.parametrize("column", ["time_s", "host_time_s", "energy_j", "power_w"])
 def test_what_failed_has_no_result(path, column):
     with pytest.raises(OpcostError, match=f"damaged: {column}"):
         read(path, ROW | FAILED | {column: 1.0})

@@ -39,6 +39,8 @@ CASES = {
     "old driver": ("auto", {"driver_version": 12040}, {}),
     "old driver, GPU asked for": ("cuda", {"driver_version": 12040}, {}),
     "old architecture": ("auto", {"compute_capability": 61}, {}),
+    "full memory": ("auto", {"other_memory_gb": 79.5}, {}),
+    "lost": ("auto", {"lost_at_s": 0}, {}),
     "no such GPU": ("cuda:1", {}, {}),
     "hidden": ("auto", {}, {"CUDA_VISIBLE_DEVICES": ""}),
     "hidden, GPU asked for": ("cuda", {}, {"CUDA_VISIBLE_DEVICES": ""}),
@@ -88,7 +90,13 @@ def test_gpus_that_the_user_hid_are_none(opened):
 
 
 def test_gpus_hidden_by_mistake_are_no_reason_to_measure_the_processor(opened):
-    assert "CUDA_VISIBLE_DEVICES=7" in opened["hidden by a mistake"]
+    assert opened["hidden by a mistake"].startswith("CUDA_VISIBLE_DEVICES=7 is set")
+
+
+def test_a_gpu_that_cannot_be_used_now_is_no_reason_to_install_another_pytorch(opened):
+    assert "0 bytes is free. End what else uses its memory" in opened["full memory"]
+    assert "unspecified launch failure. See what nvidia-smi says" in opened["lost"]
+    assert "install" not in opened["full memory"] + opened["lost"]
 
 
 def test_the_gpus_there_are_are_named(opened):

@@ -241,7 +241,8 @@ class CudaDevice(Device):
 def _unusable(index: int, error: RuntimeError) -> str:
     name, reason = f"cuda:{index}", str(error).splitlines()[0]
     if isinstance(error, torch.OutOfMemoryError):
-        return f"{name}: {reason} End what else uses its memory: nvidia-smi lists it"
+        free = reason.partition(" Including")[0]
+        return f"{name}: {free} End what else uses its memory: nvidia-smi lists it"
     if "no kernel image" not in reason:
         return f"{name}: {reason}. See what nvidia-smi says of it"
     major, minor = torch.cuda.get_device_capability(index)
