@@ -28,6 +28,7 @@ class Sleep:
         self._card = ctypes.CDLL("libnvidia-ml.so.1")
 
     rotation = 1
+    in_use = False
 
     def run(self, iterations):
         """Sleep for a millisecond each; the card is busy a little longer, as with queued work."""
