@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import textwrap
+from functools import partial
 
 import pynvml
 import pytest
@@ -110,6 +111,14 @@ def tiny_tuples():
         extract_model_tuples(load_model(name, STUDY / "models"), STUDY / "models")
         for name in ("tiny_mlp", "tiny_cnn")
     ]
+
+
+@pytest.fixture
+def compare(tiny_tuples):
+    """Compares tiny_cnn, as `comparisons.compared` does."""
+    from tests.comparisons import compared
+
+    return partial(compared, tiny_tuples[1])
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 
 from tests.checkout import STUDY
-from tests.test_comparison import CONDITIONS, FAILED, OVERHEAD, launched_in
+from tests.comparisons import CONDITIONS, FAILED, OVERHEAD, launched_in
 
 ON_A_GPU = {"device_name": "Other GPU", "device_uuid_hash": "a" * 16}
 

@@ -13,7 +13,7 @@ from opcost.results_folder import LAUNCH_MODES
 from opcost.tuples.manifest import collect
 from opcost.tuples.replay import UnsupportedOperator
 
-from tests.test_comparison import FAILED, row
+from tests.comparisons import FAILED, row
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from opcost.statistics import Estimate
 
 _PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
+_WIDE = 0.05
 
 
 def seconds(value: float) -> str:
@@ -41,9 +42,6 @@ def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def percent(share: float | None) -> str:
     """A share in whole per cent, or a dash."""
     return "-" if share is None else f"{share:.0%}"
-
-
-_WIDE = 0.05
 
 
 def with_interval(estimate: Estimate | None, show: Callable[[float], str]) -> str:

@@ -4,6 +4,7 @@ These tests pass on a simulated GPU, too, whose values mean nothing.
 """
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -75,6 +76,13 @@ def test_a_graph_takes_as_long_as_operators_that_are_held_back(gpu, timed, small
     in_graph_s = timed(replay).estimate.value / calls
     # One by one, each of the three kernels may begin up to a microsecond later.
     assert 0.9 * in_graph_s < timed(small).estimate.value < 1.1 * in_graph_s + 3e-6
+
+
+def test_what_a_host_missed_is_no_more_than_the_time_it_did_not_run(gpu, small, monkeypatch):
+    missed_s = itertools.count(0, 10.0)
+    monkeypatch.setattr("opcost.devices.gpu.elapsed_and_waited_s", lambda: (0, next(missed_s)))
+    batch = gpu.time(lambda: [small() for _ in range(50)])
+    assert batch.host_s > 0
 
 
 def test_batches_hold_no_more_than_the_queue(gpu, timed):

@@ -43,12 +43,11 @@ _NOTHING = Estimate(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class HostRace:
-    """A model's race. Of all arrays, the first sample has the values without their errors.
+    """A model's race, whose first sample has the values without their errors.
 
     `host_s` are the seconds in which the host launches an iteration, as estimated from the calls.
     """
 
-    clocks: Clocks
     race: Race
     has_interval: bool
     host_s: float
@@ -124,25 +123,21 @@ def race_of(
         _of_any_model(view, _BETWEEN_MODELS),
         whole_host or _NOTHING,
     ]
-    seconds = _drawn(estimates)
+    device_s, own_s, others_s = np.split(_drawn(estimates), [len(rows), 2 * len(rows)])
     calls = [index for index, _, _ in model.calls]
-    device_s, host_s = (np.maximum(seconds[part][calls], 0.0) for part in _halves(len(rows)))
-    host_s = np.maximum(host_s + seconds[2 * len(rows) :][_overheads(model, rows)], 0.0)
+    host_s = np.maximum(own_s, 0.0)[calls] + others_s[_overheads(model, rows)]
+    host_s = np.maximum(host_s, 0.0)
     sums_s = host_s.sum(axis=0)
     if whole_host is not None:
-        host_s = host_s * (np.maximum(seconds[-1], 0.0) / sums_s)
+        host_s *= np.maximum(others_s[-1], 0.0) / sums_s
     clocks = Clocks(
         host_s,
-        device_s,
+        np.maximum(device_s, 0.0)[calls],
         [rows[index] is not None for index in calls],
         [_waits(rows[index]) for index in calls],
     )
     has_interval = all(None not in (each.low, each.high) for each in estimates)
-    return HostRace(clocks, replay(clocks), has_interval, float(sums_s[0]))
-
-
-def _halves(count: int) -> tuple[slice, slice]:
-    return slice(count), slice(count, 2 * count)
+    return HostRace(replay(clocks), has_interval, float(sums_s[0]))
 
 
 def _overheads(model: ModelTuples, rows: Sequence[Row | None]) -> list[int]:

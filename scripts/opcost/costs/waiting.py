@@ -9,7 +9,6 @@ from opcost.text import seconds
 
 WAITING = "wait for the host"
 WAITING_TITLE = "How long the device waits for its host"
-_WHOLE_HOST = HOST_TIME.of("reference").value
 _NAMED = 4
 _NOTABLE = 0.005
 _DEEPEST, _MOST = 3, 0.8
@@ -24,10 +23,10 @@ def waiting(compared: Row, modules: Sequence[Row]) -> str | None:
     if share is None:
         return None
     host_s, device_s = compared[HOST_TIME.value], compared["operators_time_s"]
+    whole_s = compared[HOST_TIME.of("reference").value]
     estimated = " (estimated; not measured in this model)"
-    if compared[_WHOLE_HOST] is not None:
-        estimated = f" (estimated from its operators: {seconds(host_s)})"
-        host_s = compared[_WHOLE_HOST]
+    if whole_s is not None:
+        estimated, host_s = f" (estimated from its operators: {seconds(host_s)})", whole_s
     needs = f"the host needs {seconds(host_s)} to launch its calls{estimated}, the device "
     needs += f"{seconds(device_s)} to run them"
     if share < _NOTABLE:

@@ -22,6 +22,8 @@ from opcost.files import parse_json, write_json
 from opcost.measuring.power_load import WorkloadLoad
 from opcost.measuring.timing import calibrate, timer_of
 
+_BATCH_S = 0.1
+
 
 def characterise_target(name: str, open_device: Callable[[], Device], output: Path) -> None:
     """Write the sensor file of a target's device; without a meter, it holds the reason.
@@ -57,9 +59,6 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
             "meter_reason": f"the power meter's readings make no sense: {error}",
         }
     write_json(output, {**head, **body})
-
-
-_BATCH_S = 0.1
 
 
 def _matrix_product(device: Device) -> WorkloadLoad:

@@ -6,7 +6,6 @@ of its own. A workload that is timed in use, such as a whole model, runs with it
 the host needs to launch it is timed in batches between those.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,11 +111,11 @@ def timer_of(workload: Workload, device: Device, batch_s: float) -> Timer:
     """The timer that fits a workload. Runs it: the first call also loads and selects kernels."""
     workload.run(1)
     device.synchronise()
-    alone = Timer(_alone(workload, device), None)
     if device.kind.host_sets_pace:
-        return dataclasses.replace(alone, host_reason=NO_HOST)
+        return Timer(_alone(workload, device), NO_HOST)
     if workload.in_use:
         return _timer_in_use(workload, device, batch_s)
+    alone = Timer(_alone(workload, device), None)
     return Timer(_with_host(workload, device), WAITS) if _patient(alone, 1).waited else alone
 
 

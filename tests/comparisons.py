@@ -1,0 +1,87 @@
+"""Comparisons of tiny_cnn with rows made up, on a processor or a GPU."""
+
+from opcost.costs.comparison import compare_study
+from opcost.rows import comparability
+from opcost.rows.quantities import HOST_TIME
+from opcost.tuples.manifest import collect
+
+CONDITIONS = dict.fromkeys(comparability.COLUMNS) | {
+    "device_name": "Simulated",
+    "device_uuid_hash": None,
+    "driver_version": None,
+    "torch_version": "2.15.0",
+    "protocol_version": 1,
+    "conditions_json": "{}",
+    "cache_state": "cold",
+    "launch_mode": "eager",
+}
+
+
+def row(time_s=1e-3, power_w=None, **changes):
+    """A measured row: 1 % either side in time, 2 % in power, and 20 W when idle."""
+    energy_j = None if power_w is None else time_s * power_w
+    return {
+        **CONDITIONS,
+        "target": "local",
+        "status": "ok",
+        "error": None,
+        "time_s": time_s,
+        "time_ci_low_s": time_s and time_s * 0.99,
+        "time_ci_high_s": time_s and time_s * 1.01,
+        "energy_j": energy_j,
+        "energy_ci_low_j": None if energy_j is None else energy_j * 0.98,
+        "energy_ci_high_j": None if energy_j is None else energy_j * 1.02,
+        "energy_reason": "simulated: no meter" if power_w is None else None,
+        "idle_power_w": None if power_w is None else 20.0,
+        "converged": True,
+        "flags": [],
+        "sentinel_time_s": 1e-4,
+        "call_overhead_s": None,
+        "displaced_call_overhead_s": None,
+        "spread": None,
+        "differing_calls": None,
+        **dict.fromkeys([*HOST_TIME.names, "host_spread"]),
+        **changes,
+    }
+
+
+FAILED = {"status": "out_of_memory", "error": "too large", "time_s": None, "energy_j": None}
+
+OVERHEAD = {
+    f"{name}_overhead{limit}_s": seconds * factor
+    for name, seconds in {"call": 1e-5, "displaced_call": 1e-4, "view_call": 1e-6}.items()
+    for limit, factor in {"": 1.0, "_ci_low": 0.9, "_ci_high": 1.1}.items()
+} | {"overhead_disturbed": False}
+
+OF_A_GPU = {"conditions_json": '{"target": {"device": "cuda"}}'}
+ON_A_GPU = {
+    **OF_A_GPU,
+    **{name: value for name, value in OVERHEAD.items() if not name.startswith("displaced")},
+    "core_cache_bytes": 0,
+}
+"""A call takes the host 10 us more than its operator, a view 1 us."""
+
+
+def launched_in(seconds, **changes):
+    """A GPU's row, 2 % either side in the host's time."""
+    host = {"host_time_s": seconds}
+    if seconds is not None:
+        host |= {"host_time_ci_low_s": 0.98 * seconds, "host_time_ci_high_s": 1.02 * seconds}
+    return ON_A_GPU | host | changes
+
+
+def compared(
+    cnn, operators=None, reference=None, whitelist=None, power_w=None, again=(), **every_operator
+):
+    """The comparison of tiny_cnn: two calls of conv2d, one of relu, one of linear, each 1 ms."""
+    manifest = collect([cnn], whitelist)
+    rows = [
+        row(power_w=power_w, tuple_id=record.operator_tuple.tuple_id, **every_operator)
+        | (operators or {}).get(record.operator_tuple.name, {})
+        for record in cnn.tuples
+        if manifest[record.operator_tuple.tuple_id]["excluded"] is None
+    ]
+    whole = row(5e-3, power_w) | {"model": "tiny_cnn"} | (reference or {})
+    wholes = [whole, *(whole | changes for changes in again)]
+    [comparison], shares, *_ = compare_study([cnn], rows, wholes, manifest)
+    return comparison, shares

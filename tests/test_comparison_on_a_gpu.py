@@ -1,0 +1,148 @@
+"""The estimate of a model on a GPU is a race with its host, at the pace of the host if known."""
+
+import math
+
+import pytest
+from opcost.costs.estimate import ModelEstimate
+from opcost.costs.figure import draw
+from opcost.costs.summary import summarise
+from opcost.costs.terms import terms_of
+from opcost.rows.quantities import OVERHEADS
+
+from tests.comparisons import OF_A_GPU, launched_in, row
+
+
+@pytest.fixture
+def on_a_gpu(compare):
+    """Compare tiny_cnn on a GPU, without its costs by operator."""
+    return lambda **given: compare(reference=OF_A_GPU, **given)[0]
+
+
+def test_a_gpu_that_is_slower_than_its_host_takes_what_its_operators_take(on_a_gpu):
+    comparison = on_a_gpu(power_w=100.0, **launched_in(1e-4))
+    assert comparison["estimate_time_s"] == pytest.approx(4e-3)
+    assert comparison["operators_time_s"] == pytest.approx(4e-3)
+    assert (comparison["idle_time_s"], comparison["host_bound_share"]) == (0, 0)
+    assert comparison["host_time_s"] == pytest.approx(4 * 1.1e-4 + 1e-6)
+    assert (comparison["overhead_time_s"], comparison["displaced_calls"]) == (None, None)
+    assert comparison["estimate_energy_j"] == pytest.approx(4e-3 * 100)
+    half_width = comparison["estimate_time_ci_high_s"] - comparison["estimate_time_s"]
+    assert half_width == pytest.approx(1e-5 * (2**2 + 1 + 1) ** 0.5, rel=0.15)
+
+
+def test_a_gpu_that_is_faster_than_its_host_waits_for_it_at_the_power_of_an_idle_one(on_a_gpu):
+    comparison = on_a_gpu(power_w=100.0, **launched_in(2e-3))
+    host_s = 4 * 2.01e-3 + 1e-6
+    idle_s = host_s - 4e-3
+    assert comparison["estimate_time_s"] == pytest.approx(host_s)
+    assert comparison["operators_time_s"] == pytest.approx(4e-3)
+    assert comparison["idle_time_s"] == pytest.approx(idle_s)
+    assert comparison["host_bound_share"] == pytest.approx(idle_s / host_s)
+    assert comparison["estimate_energy_j"] == pytest.approx(4e-3 * 100 + idle_s * 20)
+    half_width = comparison["estimate_time_ci_high_s"] - host_s
+    of_operators, of_overhead = 4e-5 * (2**2 + 1 + 1) ** 0.5, 4 * 1.9e-5
+    assert half_width == pytest.approx(math.hypot(of_operators, of_overhead), rel=0.15)
+
+
+def test_the_host_is_as_fast_as_it_was_in_the_whole_model(compare):
+    whole = OF_A_GPU | launched_in(6e-3)
+    comparison, _ = compare(reference=whole, again=[launched_in(7e-3)], **launched_in(2e-3))
+    assert comparison["estimate_time_s"] == pytest.approx(6.5e-3)
+    assert comparison["reference_host_time_s"] == pytest.approx(6.5e-3)
+    assert comparison["host_time_s"] == pytest.approx(4 * 2.01e-3 + 1e-6)
+    assert comparison["idle_time_s"] == pytest.approx(6.5e-3 - 4e-3)
+    half_width = comparison["estimate_time_ci_high_s"] - comparison["estimate_time_s"]
+    assert half_width == pytest.approx(0.02 * 6.5e-3 / 2**0.5, rel=0.15)
+    text = summarise([comparison], [])
+    told = "the host needs 6.5 ms to launch its calls (estimated from its operators: 8.041 ms)"
+    assert told in text
+
+
+def test_without_a_whole_model_the_interval_reaches_over_models(tiny_tuples):
+    _, cnn = tiny_tuples
+    overhead = dict.fromkeys(OVERHEADS["call"].names, 1e-3)
+    rows = {key: row(**launched_in(2e-3, **overhead)) for key in cnn.by_id}
+    columns = ModelEstimate(cnn, terms_of(cnn, rows, set())).columns()
+    limits_s = columns["estimate_time_ci_low_s"], columns["estimate_time_ci_high_s"]
+    # Calls of other models have 0.7 to 2.9 times the overhead.
+    assert limits_s == pytest.approx((4 * 2.7e-3, 4 * 4.9e-3), rel=0.03)
+
+
+def test_a_hosts_time_has_a_spread_of_its_own(on_a_gpu):
+    exact = on_a_gpu(**launched_in(2e-3))
+    noisy = on_a_gpu(**launched_in(2e-3, host_spread=0.1))
+    other = on_a_gpu(**launched_in(2e-3, spread=0.1))
+    wider = noisy["estimate_time_ci_high_s"] - exact["estimate_time_ci_high_s"]
+    assert wider > 5e-4
+    assert other["estimate_time_ci_high_s"] == pytest.approx(exact["estimate_time_ci_high_s"])
+
+
+def test_a_model_that_waits_for_its_host_varies_like_its_host(compare):
+    def half_width(**spreads):
+        comparison, _ = compare(reference=OF_A_GPU, **launched_in(40e-3, **spreads))
+        return comparison["reference_time_ci_high_s"] / comparison["reference_time_s"] - 1
+
+    exact = half_width(spread=0.0, host_spread=0.0)
+    assert half_width(spread=0.0, host_spread=0.1) > exact + 0.15
+    assert half_width(spread=0.1, host_spread=0.0) < exact + 0.05
+
+
+def test_a_host_that_waits_for_its_device_does_nothing_meanwhile(on_a_gpu):
+    waiting = {"flags": ["waits_for_device"], **launched_in(None)}
+    comparison = on_a_gpu(operators={"linear": waiting}, **launched_in(2e-4))
+    assert comparison["time_reason"] is None
+    assert comparison["estimate_time_s"] == pytest.approx(4e-3 + 2.1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (launched_in(None), "3 of 3 rows do not say what the host needs to launch the operator"),
+        (launched_in(1e-4, call_overhead_s=None), "the database has no call overhead of target"),
+    ],
+)
+def test_without_its_host_there_is_no_estimate_for_a_gpu(on_a_gpu, changes, reason):
+    comparison = on_a_gpu(**changes)
+    assert comparison["time_reason"].startswith(reason)
+    nothing = ("estimate_time_s", "operators_time_s", "host_time_s", "idle_time_s")
+    assert [comparison[name] for name in nothing] == [None] * 4
+    assert comparison["partial_time_s"] == pytest.approx(4e-3)
+
+
+def test_waiting_without_the_power_of_an_idle_gpu_has_no_energy(on_a_gpu):
+    comparison = on_a_gpu(power_w=100.0, idle_power_w=None, **launched_in(2e-3))
+    assert comparison["estimate_time_s"] is not None
+    assert comparison["estimate_energy_j"] is None
+    assert comparison["energy_reason"].startswith("the device waits for its host, and no row has")
+
+
+def test_each_module_has_the_time_that_the_gpu_waits_for_its_calls(tiny_tuples):
+    _, cnn = tiny_tuples
+    rows = {key: row(**launched_in(2e-3)) for key in cnn.by_id}
+    estimate = ModelEstimate(cnn, terms_of(cnn, rows, set()))
+    waits_s = [module["idle_time_s"] for module in estimate.modules()]
+    assert sum(waits_s) == pytest.approx(estimate.columns()["idle_time_s"])
+    assert min(waits_s) > 0
+
+
+def test_a_summary_says_how_long_a_gpu_waits_for_its_host_and_where(on_a_gpu, compare):
+    waiting, busy = on_a_gpu(**launched_in(2e-3)), on_a_gpu(**launched_in(1e-4))
+    modules = [
+        {"model": "tiny_cnn", "target": "local", "module_path": path, "idle_time_s": idle_s}
+        for path, idle_s in (("layer1.0", 1e-3), ("layer1.1", 2e-3), ("", 1.041e-3))
+    ]
+    text = summarise([waiting], [], modules=modules)
+    assert (
+        "tiny_cnn waits for its host 50% of the time: the host needs 8.041 ms to launch its calls "
+        "(estimated; not measured in this model), the device 4 ms to run them. It waits in layer1 "
+        "37%, the model itself 13%."
+    ) in text
+    assert "tiny_cnn does not wait for its host: the host needs 441 us" in summarise([busy], [])
+    assert "waits for its host" not in summarise([compare()[0]], [])
+
+
+def test_the_figure_shows_how_long_a_gpu_waits_for_its_host(compare, tmp_path):
+    for power_w, panels in ((None, 1), (100.0, 2)):
+        given = compare(power_w=power_w, reference=OF_A_GPU, **launched_in(2e-3))
+        draw(tmp_path / "figure.svg", [given[0]], given[1])
+        assert (tmp_path / "figure.svg").read_text().count(">wait for the host<") == panels
