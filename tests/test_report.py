@@ -24,7 +24,7 @@ from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MAX_MARKS, scatter
 from opcost.rows import schemas
-from opcost.rows.quantities import TIME
+from opcost.rows.quantities import ENERGY, TIME
 
 from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
@@ -87,16 +87,22 @@ def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
     assert caveat.startswith("Whole models flagged disturbed: first, third (interference slowed")
 
 
-def test_a_stack_adds_up_to_the_sum_over_the_operators(results):
-    parts = stacks(results, "large_gpu", TIME).bars
-    for row in results.compared("large_gpu"):
-        if row["estimate_time_s"] is None:
-            continue
+@pytest.mark.parametrize("quantity", [TIME, ENERGY], ids=str)
+def test_a_stack_adds_up_to_the_estimate(quantity, results):
+    estimate, reference = (quantity.of(each).value for each in ("estimate", "reference"))
+    known = [
+        row | {"idle_time_s": 1e-3, estimate: 2 * row[estimate]}
+        for row in results.compared("large_gpu")
+        if row[estimate] is not None
+    ]
+    parts = stacks(replace(results, comparison=known), "large_gpu", quantity).bars
+    assert known
+    for row in known:
         mine = [part for part in parts if part["model"] == row["model"]]
         stacked = sum(part["value"] for part in mine if part["part"] == "sum")
         [whole] = [part["value"] for part in mine if part["part"] == "whole"]
-        assert stacked == pytest.approx(row["estimate_time_s"])
-        assert whole == row["reference_time_s"]
+        assert stacked == pytest.approx(row[estimate])
+        assert whole == row[reference]
 
 
 def test_an_incomplete_stack_says_so_at_its_end(results):

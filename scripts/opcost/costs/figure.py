@@ -1,7 +1,7 @@
 """The comparison as a figure."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.costs.terms import Row
-from opcost.costs.waiting import WAITING
+from opcost.costs.waiting import WAITING, beyond_operators
 from opcost.files import replacing
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.tuples.operator_tuple import short_name
@@ -19,8 +19,7 @@ from opcost.tuples.operator_tuple import short_name
 # The palette of Okabe and Ito (2008), which colour-blind readers can distinguish.
 _PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 _OTHERS = ("other operators", "#BBBBBB")
-_OVERHEAD = (CALL_OVERHEAD, "#E4E4E4")
-_WAITING = (WAITING, "#F4F4F4")
+_BEYOND = {CALL_OVERHEAD: "#E4E4E4", WAITING: "#F4F4F4"}
 _REFERENCE = ("whole model", "#444444")
 _BAR = 0.36
 _ERROR_BARS = {"fmt": "none", "ecolor": "black", "capsize": 3, "elinewidth": 1}
@@ -56,12 +55,14 @@ def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
 def _panel(axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity: Quantity) -> None:
     layers = _layers(shares, quantity.value)
     operators = [values for _, _, values in layers]
-    for layer, column in ((_OVERHEAD, "overhead_time_s"), (_WAITING, "idle_time_s")):
-        beyond = {
-            row["model"]: _beyond(row, operators, quantity) for row in comparison if row[column]
-        }
-        if beyond:
-            layers.append((*layer, beyond))
+    beyond = {}
+    for row in comparison:
+        total = sum(values.get(row["model"], 0.0) for values in operators)
+        beyond[row["model"]] = beyond_operators(row, quantity, total)
+    for part, colour in _BEYOND.items():
+        values = {model: parts[part] for model, parts in beyond.items()}
+        if any(values.values()):
+            layers.append((part, colour, values))
     above = [position - _BAR / 2 - 0.02 for position in range(len(comparison))]
     below = [position + _BAR / 2 + 0.02 for position in range(len(comparison))]
     ends = [0.0] * len(comparison)
@@ -82,14 +83,6 @@ def _panel(axes: Any, comparison: Sequence[Row], shares: Sequence[Row], quantity
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
-
-
-def _beyond(row: Row, operators: Sequence[Mapping[str, float]], quantity: Quantity) -> float:
-    """What an estimate has beyond its operators."""
-    estimate = row[quantity.of("estimate").value]
-    if estimate is None:
-        return 0.0
-    return max(0.0, estimate - sum(values.get(row["model"], 0.0) for values in operators))
 
 
 def _layers(shares: Sequence[Row], column: str) -> list[tuple[str, str, dict[str, float]]]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from opcost.costs.caveats import CALL_OVERHEAD
-from opcost.costs.waiting import WAITING
+from opcost.costs.waiting import BEYOND, beyond_operators
 from opcost.report.results import Results, Row
 from opcost.report.theme import (
     EDGE,
@@ -27,9 +26,6 @@ from opcost.rows.quantities import TIME, Quantity
 from opcost.tuples.operator_tuple import short_name
 
 _OTHERS, _WHOLE = "other operators", "whole model"
-_BEYOND = {CALL_OVERHEAD: "overhead_time_s", WAITING: "idle_time_s"}
-"""Parts of an estimate beyond operators: the first on a processor, the second on a GPU."""
-
 _ABSOLUTE = 12  # more models than these do not share an axis of seconds
 _WIDE_ENOUGH = 0.13  # as a share of the axis, for a name to be written into a bar
 _HEIGHT = 40
@@ -88,15 +84,13 @@ def _amounts(
     results: Results, row: Row, quantity: Quantity, names: Sequence[str]
 ) -> Mapping[str, float]:
     """What each named operator, the others and what is beyond operators take in a model."""
-    amounts = dict.fromkeys([*names, _OTHERS, *_BEYOND], 0.0)
+    amounts = dict.fromkeys([*names, _OTHERS], 0.0)
     for share in results.shares:
         if share["model"] == row["model"] and share["target"] == row["target"]:
             name = short_name(share["operator"])
             value = share[quantity.value]
             amounts[name if name in names else _OTHERS] += value or 0.0
-    if quantity == TIME:
-        amounts |= {name: row[column] or 0.0 for name, column in _BEYOND.items()}
-    return amounts
+    return amounts | beyond_operators(row, quantity, sum(amounts.values()))
 
 
 def by_operator(results: Results, target: str, quantity: Quantity) -> Figure | None:
@@ -151,7 +145,7 @@ def _layers(x: alt.X, colour: alt.Color, tooltip: alt.Tooltip, notes: bool) -> l
 
 def _colours(found: Stacks) -> alt.Color:
     """Of the parts that there are: names in the order in which they are stacked."""
-    names = [*found.names, _OTHERS, *_BEYOND, _WHOLE]
+    names = [*found.names, _OTHERS, *BEYOND, _WHOLE]
     colours = [*PALETTE[: len(found.names)], OTHERS, OVERHEAD, OVERHEAD, WHOLE]
     shown = {bar["what"] for bar in found.bars}
     pairs = [pair for pair in zip(names, colours, strict=True) if pair[0] in shown]
