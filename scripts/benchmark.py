@@ -18,7 +18,10 @@ def main() -> None:
     parser.add_argument("--series", choices=SERIES, required=True)
     parser.add_argument("--subject", required=True, help="a tuple id, or a model's definition")
     parser.add_argument(
-        "--tuples", type=Path, required=True, help="the manifest, or the model's extraction"
+        "--tuples",
+        type=Path,
+        required=True,
+        help="the manifest, or the calls expected of the model",
     )
     parser.add_argument("--search-path", type=Path, required=True, help="the folder of models")
     TargetFiles.add_arguments(parser)

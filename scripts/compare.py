@@ -18,6 +18,7 @@ from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 from opcost.tuples.manifest import read_manifest, to_benchmark
 from opcost.tuples.model_tuples import read_extractions, refusals
+from opcost.tuples.recordings import calls_on
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -36,8 +37,9 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         for row in records.read(path, schemas.MODEL).to_pylist()
     ]
     check_definitions(models, wholes)
+    on_targets = {target: calls_on(folder, models) for target, folder in params.folders.items()}
     comparison, shares, modules, launches = compare_study(
-        models, operators.to_pylist(), wholes, manifest
+        on_targets, operators.to_pylist(), wholes, manifest
     )
     records.write_with_csv(Path(outputs.comparison), schemas.COMPARISON, comparison)
     records.write_with_csv(Path(outputs.shares), schemas.SHARES, shares)

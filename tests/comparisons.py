@@ -83,5 +83,5 @@ def compared(
     ]
     whole = row(5e-3, power_w) | {"model": "tiny_cnn"} | (reference or {})
     wholes = [whole, *(whole | changes for changes in again)]
-    [comparison], shares, *_ = compare_study([cnn], rows, wholes, manifest)
+    [comparison], shares, *_ = compare_study({"local": [cnn]}, rows, wholes, manifest)
     return comparison, shares

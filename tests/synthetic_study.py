@@ -217,7 +217,8 @@ def make_study(
 
     records.write_batches(folder / "database.parquet", schemas.DATABASE, batches_of_rows())
     complete = [{**dict.fromkeys(schemas.MODEL.names), **row} for row in wholes]
-    tables = comparison.compare_study(parts, kept, complete, manifest.collect(parts, None))
+    on_targets = {target.name: parts for target in targets}
+    tables = comparison.compare_study(on_targets, kept, complete, manifest.collect(parts, None))
     records.write(folder / "comparison.parquet", schemas.COMPARISON, tables.comparison)
     records.write(folder / "shares.parquet", schemas.SHARES, tables.shares)
     records.write(folder / "modules.parquet", schemas.MODULES, tables.modules)

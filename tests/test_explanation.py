@@ -71,7 +71,9 @@ def test_a_model_costs_what_the_workflow_says_it_costs(cnn, tiny_tuples, tmp_pat
     whole = dict.fromkeys(schemas.MODEL.names) | CONDITIONS
     whole |= {"model": "tiny_cnn", "target": "local", "status": "ok", "time_s": 5e-3}
     rows = read_database(path).to_pylist()
-    [compared], shares, modules, _ = compare_study([cnn], rows, [whole], collect([cnn], None))
+    [compared], shares, modules, _ = compare_study(
+        {"local": [cnn]}, rows, [whole], collect([cnn], None)
+    )
     for name, value in explanation.estimate.columns().items():
         assert compared[name] == value, name
     assert compared["estimate_time_s"] > 4e-3

@@ -25,7 +25,9 @@ def launches(tiny_tuples):
         rows = [row(power_w=50.0, tuple_id=record.operator_tuple.tuple_id) for record in cnn.tuples]
         whole = row(5e-3, 50.0) | {"model": "tiny_cnn"}
         further = [whole | {"launch_mode": mode} | changes for mode, changes in modes.items()]
-        return compare_study([cnn], rows, [whole, *further], collect([cnn], None)).launches
+        return compare_study(
+            {"local": [cnn]}, rows, [whole, *further], collect([cnn], None)
+        ).launches
 
     return launches
 

@@ -222,7 +222,12 @@ def test_the_tests_of_a_gpu_pass_on_the_simulated_one(simulated):
 @pytest.mark.slow
 def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkout):
     simulated = gpu.SimulatedGpu(tmp_path / "gpu")
-    configure(checkout, targets={"local": {"device": "cuda", "threads": 1}}, launch_modes=["graph"])
+    configure(
+        checkout,
+        models=["tiny_mlp", "tiny_cnn", "tiny_attention"],
+        targets={"local": {"device": "auto", "threads": 1}},
+        launch_modes=["graph"],
+    )
     ran = subprocess.run(
         checkout.command(),
         cwd=checkout.root,
@@ -259,5 +264,8 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkou
     graphs = launches[launches.launch_mode == "graph"]
     assert (graphs.time_relative_error.abs() < 0.03).all()
     assert (graphs.energy_relative_error.abs() < 0.03).all()
-    jobs = len(database) + len(launches) + len(("identify", "characterise"))
+    assert "[calls] local  tiny_attention: +1 reshape(8x2x4x16@" in ran.stderr + ran.stdout
+    assert {"tiny_mlp", "tiny_cnn", "tiny_attention"} == set(comparison.model)
+    recordings = len(comparison)
+    jobs = len(database) + len(launches) + recordings + len(("identify", "characterise"))
     assert len(contexts) == jobs + len(overhead)

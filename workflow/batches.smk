@@ -17,7 +17,8 @@ if workflow.remote_exec:
 def batch(names):
     """The group of a measurement, as a function of its wildcards: None on a single machine.
 
-    `names()` are all measurements of the kind; missing ones come first.
+    `names()` are all measurements of the kind; missing ones come first. Recordings are a series of
+    their own.
     """
 
     @cache
@@ -30,7 +31,7 @@ def batch(names):
     def group(wildcards):
         if workflow.local_exec:
             return None
-        target, series = wildcards.target, wildcards.series
+        target, series = wildcards.target, wildcards.get("series", CALLS)
         if workflow.remote_exec:
             settings = workflow.group_settings
             workflow.group_settings = dataclasses.replace(

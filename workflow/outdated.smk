@@ -12,6 +12,7 @@
 #   database                   any measured file in results/, of this study or not, differs
 #   compare, report            their inputs, or the study's request, differ
 #   extract                    the file is of another definition
+#   record_calls               the same, or of another device
 #   benchmark_operator         the row was measured under other conditions
 #   benchmark_model            the same, or another definition
 #   identify_target, measure_overhead_again
@@ -40,7 +41,7 @@ ASKED = {
     name: fingerprint.of([CODE, *asked])
     for name, asked in (
         ("models", [DEFINITIONS]),
-        ("collect", [DEFINITIONS, STUDY.operators]),
+        ("collect", [DEFINITIONS, STUDY.operators, list(STUDY.conditions)]),
         ("database", [CONDITIONS]),
         ("compare", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
         ("report", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
@@ -115,6 +116,12 @@ def current_devices(paths):
     from opcost.databases.outdated import identified_otherwise as outdated
 
     return current("database", paths, lambda paths: outdated(paths, SETTINGS))
+
+
+def current_recordings(paths):
+    from opcost.databases.outdated import recorded_otherwise as outdated
+
+    return current("compare", paths, lambda paths: outdated(paths, DEFINITIONS))
 
 
 def extracted(wildcards):

@@ -3,7 +3,9 @@
 from functools import cache
 
 from opcost.devices.device_file import read_device
+from opcost.devices.kinds import kind_of
 from opcost.results_folder import (  # the rules use them, too
+    CALLS,
     COMPARISON,
     DATABASE,
     FIGURE,
@@ -25,6 +27,7 @@ from opcost.results_folder import (  # the rules use them, too
     measurement_in,
     note,
     overhead_file,
+    recording,
     sensor_file,
     target_folder,
 )
@@ -57,6 +60,34 @@ def measurements_again(wildcards):
 def devices(wildcards):
     """The device file of each target: one that was deleted is written again."""
     return current_devices(str(device_file(folder)) for folder in FOLDERS.values())
+
+
+def recorded(wildcards):
+    """One file for each model and each target whose device may make other calls than extracted."""
+    for target in FOLDERS:
+        if kind_of(STUDY.conditions[target].target.device) is None:
+            checkpoints.identify_target.get(target=target)
+    return current_recordings(
+        str(recording(folder, model))
+        for target, folder in FOLDERS.items()
+        if is_recorded(target)
+        for model in STUDY.models
+    )
+
+
+def is_recorded(target):
+    """Not on a processor, where models run as in their extraction."""
+    kind, path = kind_of(STUDY.conditions[target].target.device), device_file(FOLDERS[target])
+    if kind is None and path.exists():
+        kind = kind_of(checked(read_device, path).device)
+    return kind is not None and not kind.is_processor
+
+
+def expected_calls(wildcards):
+    """The file with the calls that a model is expected to make on a target."""
+    if is_recorded(wildcards.target):
+        return recording(FOLDERS[wildcards.target], wildcards.model)
+    return extraction(wildcards.model)
 
 
 def overheads_again(wildcards):

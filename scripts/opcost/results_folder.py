@@ -5,6 +5,7 @@
     results/.made/RULE.json                   what a rule made its tables from
     results/TARGET/device.json                the target's device; replicate 0 of the call overhead
     results/TARGET/sensor.json                its power sensor
+    results/TARGET/calls/MODEL.pkl            a model's tuples and calls, recorded on the device
     results/TARGET/operators/TUPLE_ID.parquet replicate 0 of an operator, one row
     results/TARGET/again/TUPLE_ID.parquet     replicate 1
     results/TARGET/models/MODEL.parquet       replicate 0 of a whole model, one row
@@ -32,6 +33,8 @@ FIGURE = RESULTS / "cost.svg"
 REPORT = RESULTS / "report.html"
 
 _TUPLES = "tuples"
+CALLS = "calls"
+"""The folder of a target's recordings."""
 RESERVED = (_TUPLES,)
 """Names that a target must not have, because other folders of the results have them."""
 
@@ -157,6 +160,16 @@ def extraction(model: str, results: Path = RESULTS) -> Path:
 def extractions(results: Path = RESULTS) -> list[Path]:
     """All extracted models, of this study or another."""
     return sorted((results / _TUPLES).glob("[!.]*.pkl"))
+
+
+def recording(folder: Path, model: str) -> Path:
+    """The file of a model's operator tuples and calls, recorded on the target's device."""
+    return folder / CALLS / f"{model}.pkl"
+
+
+def recordings(folder: Path) -> list[Path]:
+    """All models whose calls were recorded on a target's device."""
+    return sorted((folder / CALLS).glob("[!.]*.pkl"))
 
 
 def note(rule: str) -> Path:

@@ -174,7 +174,8 @@ def tuple_steps(folder: Path, tuples: int) -> dict[str, Callable[[], None]]:
 
     def compare() -> None:
         read = [model_tuples.read_model_tuples(pickle) for pickle in pickles]
-        comparison.compare_study(read, rows, wholes, manifest.read_manifest(path))
+        on_targets = {row["target"]: read for row in wholes}
+        comparison.compare_study(on_targets, rows, wholes, manifest.read_manifest(path))
 
     return {"write extractions": extract, "collect": collect, "compare": compare}
 

@@ -46,7 +46,7 @@ def print_models(definitions: Iterable[ModelDefinition], device: str) -> None:
         )
         try:
             with inference_conditions(), weights():
-                set_up = ModelSubject(definition, extracted=extracted).set_up(station)
+                set_up = ModelSubject(definition, expected=extracted).set_up(station)
             calls = set_up.columns["differing_calls"]
         except Exception as error:
             print(f"{definition.name}: failed: {error}".splitlines()[0], flush=True)

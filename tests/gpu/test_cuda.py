@@ -151,7 +151,7 @@ def test_kernels_that_only_the_gpu_launches_are_named(gpu, on_gpu):
     inputs = (InputSpec((2, 8, 64)),)
     definition = ModelDefinition("attention", inputs, factory=factory, arguments=sizes)
     extracted = extract_model_tuples(definition)
-    row = measure(ModelSubject(definition, extracted=extracted), station_of(gpu, on_gpu, QUIET))
+    row = measure(ModelSubject(definition, expected=extracted), station_of(gpu, on_gpu, QUIET))
     assert row["status"] == "ok", row["error"]
     assert "calls_differ" in row["flags"]
     [call] = row["differing_calls"]

@@ -1,7 +1,8 @@
 # Measurements: one job for each unique operator tuple and for each model, on each target.
 #
 #   in:  results/operator_tuples.json
-#        results/tuples/{model}.pkl                      the calls that a model is expected to make
+#        results/tuples/{model}.pkl or results/{target}/calls/{model}.pkl
+#                                                        the calls that a model is expected to make
 #        results/{target}/sensor.json                    what its power sensor is like
 #   out: results/{target}/device.json                    the device that the target stands for
 #        results/{target}/operators/{tuple_id}.parquet   one row
@@ -17,7 +18,8 @@
 # definition) is compared with each row (outdated.smk).
 
 
-rule identify_target:
+# A checkpoint because it tells what `auto` is, and so whether calls are recorded there.
+checkpoint identify_target:
     output:
         device_file(EACH_TARGET),
     log:
@@ -78,7 +80,7 @@ use rule benchmark_operator as benchmark_model with:
         conditions=conditions,
         subject=definition,
         # The manifest was made from it. As a new input, it would measure old rows again.
-        tuples=lambda wildcards: extraction(wildcards.model),
+        tuples=expected_calls,
 
 
 rule measure_overhead_again:

@@ -43,6 +43,7 @@ rule compare:
         manifest=MANIFEST,
         database=DATABASE,
         tuples=extracted,
+        recorded=recorded,
         models=model_measurements,
         models_again=models_again,
         models_launched=models_launched,
@@ -75,6 +76,7 @@ rule compare:
     params:
         asked=ASKED["compare"],
         conditions=CONDITIONS,
+        folders=FOLDERS,
     message:
         "Comparing sums over operators with whole models"
     script:

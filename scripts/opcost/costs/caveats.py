@@ -94,7 +94,7 @@ def _partial(rows: Sequence[Row], most: int) -> list[str]:
 def _differing_calls(rows: Sequence[Row], most: int) -> list[str]:
     found = [(_some(row["differing_calls"] or (), most), row["model"]) for row in rows]
     return [
-        f"Kernels on the device and not extracted (+), or the reverse (-)"
+        f"Kernels that were launched and not expected (+), or the reverse (-)"
         f"{_for_models(models, rows, most)}: {calls}."
         for calls, models in names_by_text(pair for pair in found if pair[0]).items()
     ]

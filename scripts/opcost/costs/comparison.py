@@ -31,20 +31,21 @@ class Tables(NamedTuple):
 
 
 def compare_study(
-    models: Sequence[ModelTuples],
+    models: Mapping[str, Sequence[ModelTuples]],
     operator_rows: Sequence[Row],
     model_rows: Sequence[Row],
     manifest: Mapping[str, Mapping[str, Any]],
 ) -> Tables:
     """Compare every measured model on every target. A model has one row for each replicate.
 
-    Operator rows need at least the columns `estimate.OPERATOR_COLUMNS`.
+    `models` are those of each target, with the calls that they make there. Operator rows need at
+    least the columns `estimate.OPERATOR_COLUMNS`.
     """
     filtered = {tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] == "filtered"}
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in operator_rows:
         rows[row["target"]][row["tuple_id"]] = row
-    by_name = {model.model: model for model in models}
+    named = {(model.model, target): model for target in models for model in models[target]}
     tables = Tables([], [], [], [])
     references: dict[tuple[str, str], list[Row]] = defaultdict(list)
     launched: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -52,7 +53,7 @@ def compare_study(
         eager = row["launch_mode"] in (EAGER, None)
         (references if eager else launched)[row["model"], row["target"]].append(row)
     for (name, target), measurements in references.items():
-        model = by_name[name]
+        model = named[name, target]
         terms = terms_of(model, rows[target], filtered)
         keys = {"model": model.model, "target": target}
         estimate = ModelEstimate(model, terms, measurements)

@@ -148,11 +148,11 @@ class ModelEstimate:
     def _other_calls(self) -> str | None:
         """Why the sum is not that of the calls on the device, or None.
 
-        Where sizes depend on values, the sum is for those of the extraction, as its flags say.
+        Where sizes depend on values, the sum is for those found before, as its flags say.
         """
         if not self.differing_calls or any(term.record.value_dependent for term in self.terms):
             return None
-        return "on this device, the model launches other kernels than were extracted"
+        return "on this device, the model launched other kernels than were recorded or extracted"
 
     @cached_property
     def _unknown_idle_power(self) -> str | None:

@@ -19,6 +19,7 @@ from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
 from opcost.rows.quantities import HOST_TIME
 from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.recordings import calls_on
 
 _OF_WHOLE = (
     "status",
@@ -56,7 +57,9 @@ class Explanation:
     def calls_unverified(self) -> bool:
         """Whether nobody knows if the device, a GPU, executes the model's calls."""
         rows = self.estimate.rows
-        known = self.estimate.differing_calls is not None
+        model = self.estimate.model
+        recorded = model.device_name is not None and model.not_recorded is None
+        known = recorded or self.estimate.differing_calls is not None
         return bool(rows) and not known and not comparability.host_sets_pace(rows[0])
 
     @cached_property
@@ -124,9 +127,10 @@ def explain(
         if targets:
             table = table.filter(pc.is_in(table["target"], pa.array(targets, pa.string())))
         for target, conditions_id in _groups(table):
-            rows = _rows(table, target, conditions_id, model)
+            here = model if conditions_id else _there(model, target, path.parent)
+            rows = _rows(table, target, conditions_id, here)
             whole = [] if conditions_id else _whole(model, target, path.parent)
-            estimate = ModelEstimate(model, terms_of(model, rows, set()), whole)
+            estimate = ModelEstimate(here, terms_of(here, rows, set()), whole)
             found.append(Explanation(path, target, conditions_id, estimate))
     for target in sorted(set(targets) - known):
         raise OpcostError(f"no database has a target {target!r}. {closest(target, known)}")
@@ -153,6 +157,14 @@ def _rows(
     if conditions_id is not None:
         wanted = pc.and_(wanted, pc.equal(table["conditions_id"], conditions_id))
     return {row["tuple_id"]: row for row in table.filter(wanted).to_pylist()}
+
+
+def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:
+    """The model with its calls on a target of the study, if they were recorded."""
+    if model.definition is None:
+        return model
+    [there] = calls_on(target_folder(target, results), [model])
+    return there
 
 
 def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:

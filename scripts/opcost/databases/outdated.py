@@ -13,7 +13,7 @@ import pyarrow as pa
 from opcost.databases.earlier import EarlierRows
 from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
-from opcost.results_folder import OPERATORS, measurements, sensor_file, target_of
+from opcost.results_folder import OPERATORS, device_file, measurements, sensor_file, target_of
 from opcost.rows import records, schemas
 from opcost.tuples.model_tuples import read_model_tuples
 from opcost.tuples.tuple_record import OlderVersion
@@ -92,6 +92,19 @@ def extracted_otherwise(paths: Iterable[Path], definitions: Mapping[str, str]) -
             continue
         if definition is None or definition.to_json() != definitions[path.stem]:
             found.append(path)
+    return found
+
+
+def recorded_otherwise(paths: Sequence[Path], definitions: Mapping[str, str]) -> list[Path]:
+    """The files of recorded calls that are of another definition, or of another device."""
+    found = extracted_otherwise(paths, definitions)
+    for path in paths:
+        try:
+            present = read_device(device_file(path.parent.parent)).device_name
+            if path not in found and read_model_tuples(path).device_name != present:
+                found.append(path)
+        except OpcostError:
+            continue
     return found
 
 

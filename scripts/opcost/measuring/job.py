@@ -7,6 +7,7 @@ light unless it is a warm worker: heavy modules are imported inside functions.
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.subjects import Subject
 from opcost.measuring.target_files import TargetFiles
 from opcost.measuring.target_identity import expected_device
+from opcost.models.definition import ModelDefinition
 from opcost.study import Target
 from opcost.terminal import announce
+from opcost.tuples.model_tuples import ModelTuples, read_tuples_of, write_model_tuples
 from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
@@ -71,6 +74,37 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
         write_killing_meter(output, read_device(device_file), f"{status}: {reason}")
 
     _run(f"sensor of target {target}", measure, record_death, device_file, _SENSOR_TIMEOUT_S)
+
+
+def recording_job(
+    definition: ModelDefinition,
+    extraction: Path,
+    search_path: Path,
+    files: TargetFiles,
+    output: Path,
+) -> None:
+    """Record the calls that a model makes on a target's device, and write them."""
+    extracted, output = read_tuples_of(definition, extraction), output.absolute()
+
+    def finish(calls: ModelTuples) -> None:
+        from opcost.planning.progress import recording_line
+
+        write_model_tuples(output, calls)
+        announce(recording_line(files.target, calls, extracted))
+
+    def record(_: HeldSeconds) -> None:
+        from opcost.measuring.recording import record_on
+
+        device, _watch = expected_device(files.conditions.target, files.target, files.device_file)
+        finish(record_on(device, definition, search_path, extracted))
+
+    def record_death(status: str, reason: str, _: HeldSeconds) -> None:
+        name = read_device(files.device_file).device_name
+        finish(replace(extracted, device_name=name, not_recorded=f"{status}: {reason}"))
+
+    timeout_s = files.conditions.measurement.timeout_s
+    purpose = f"calls of model {definition.name}"
+    _run(purpose, record, record_death, files.device_file, timeout_s)
 
 
 def _run(

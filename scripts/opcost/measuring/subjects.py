@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from opcost.errors import OpcostError
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import EAGER, MODELS, OPERATORS
 from opcost.rows.flags import (
@@ -22,7 +21,7 @@ from opcost.rows.flags import (
 )
 from opcost.study import MeasurementSettings
 from opcost.tuples.manifest import read_record
-from opcost.tuples.model_tuples import ModelTuples, read_extractions
+from opcost.tuples.model_tuples import ModelTuples, read_tuples_of
 from opcost.tuples.tuple_record import TupleRecord
 
 if TYPE_CHECKING:
@@ -56,7 +55,8 @@ class Subject(ABC):
     @abstractmethod
     def named(cls, text: str, tuples: Path, search_path: Path) -> Self:
         """The subject that a rule names, by its tuple id in the manifest `tuples`, or by its
-        definition as JSON, with its extraction `tuples` and its code below `search_path`.
+        definition as JSON, with its extraction or recording `tuples` and its code below
+        `search_path`.
 
         Raises OpcostError.
         """
@@ -134,7 +134,7 @@ class OperatorSubject(Subject):
 class ModelSubject(Subject):
     """One whole model; `search_path` is the folder of its code.
 
-    Its calls on the device are compared with those `extracted`.
+    Its calls on the device are compared with those `expected`.
     """
 
     kind = "model"
@@ -143,9 +143,9 @@ class ModelSubject(Subject):
         self,
         definition: ModelDefinition,
         search_path: Path | None = None,
-        extracted: ModelTuples | None = None,
+        expected: ModelTuples | None = None,
     ) -> None:
-        self.definition, self.search_path, self.extracted = definition, search_path, extracted
+        self.definition, self.search_path, self.expected = definition, search_path, expected
         self.name = f"model {definition.name}"
 
     @property
@@ -156,15 +156,9 @@ class ModelSubject(Subject):
 
     @classmethod
     def named(cls, text: str, tuples: Path, search_path: Path) -> Self:
-        """The model with a definition. Raises OpcostError if another was extracted."""
+        """The model with a definition. Raises OpcostError if `tuples` are of another."""
         definition = ModelDefinition.from_json(text)
-        [extracted] = read_extractions([tuples])
-        if extracted.definition != definition:
-            raise OpcostError(
-                f"{tuples} is of another definition of model {definition.name}: its config or the "
-                "file of its factory changed during the run. Run again"
-            )
-        return cls(definition, search_path, extracted)
+        return cls(definition, search_path, read_tuples_of(definition, tuples))
 
     @property
     def schema(self) -> "pa.Schema":
@@ -204,7 +198,7 @@ class ModelSubject(Subject):
         cache_state = station.conditions.measurement.cache_state
         workload = model_workload(module, inputs, device, cache_state)
         executed = supervision.before_timing(workload.output)
-        differing = None if self.extracted is None else self.extracted.differing_calls(executed)
+        differing = None if self.expected is None else self.expected.differing_calls(executed)
 
         def find_flags() -> dict[str, bool]:
             output, flags = supervision.after_timing(workload.output)

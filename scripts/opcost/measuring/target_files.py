@@ -22,7 +22,7 @@ class TargetFiles:
         """Add the options of each measurement script."""
         parser.add_argument("--target", required=True)
         parser.add_argument("--device", type=Path, required=True)
-        parser.add_argument("--sensor", type=Path, required=True)
+        parser.add_argument("--sensor", type=Path)
         parser.add_argument("--conditions", type=Conditions.from_json, required=True)
         parser.add_argument("--output", type=Path, required=True)
 

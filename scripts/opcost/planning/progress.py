@@ -53,6 +53,16 @@ def extraction_line(tuples: ModelTuples) -> str:
     )
 
 
+def recording_line(target: str, recorded: ModelTuples, extracted: ModelTuples) -> str:
+    """The line for the calls of a model that were recorded on a target's device."""
+    if recorded.not_recorded is not None:
+        found = f"not recorded, so those extracted count: {recorded.not_recorded}"
+    else:
+        counts = {record.operator_tuple: count for record, count in recorded.kernels()}
+        found = ", ".join(extracted.differing_calls(counts)) or "those extracted"
+    return f"[calls] {target}  {recorded.model}: {found}"
+
+
 def measured_line(kind: str, description: str, row: Mapping[str, Any], replicate: int = 0) -> str:
     """The line for a measured operator or model; replicates begin with `again`."""
     word = "again" if replicate else kind

@@ -25,6 +25,7 @@ from opcost.study import Conditions, Study, Target
 from opcost.text import counted, duration
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
+from opcost.tuples.recordings import calls_on
 from opcost.tuples.tuple_record import TupleRecord
 
 _MIB = 2**20
@@ -35,8 +36,7 @@ def plan_target(study: Study, target: str, results: Path) -> Plan:
 
     Raises OpcostError for a damaged file.
     """
-    models = _extracted(study, results)
-    return _plan(study, target, results, models, _to_benchmark(study, models))
+    return _plan(study, target, results, _models(study, target, results))
 
 
 def describe_plans(study: Study, results: Path, open_device: Callable[[Target], Device]) -> str:
@@ -44,11 +44,11 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
 
     `open_device` raises OpcostError if a target's device is not on this machine.
     """
-    models = _extracted(study, results)
-    tuples = _to_benchmark(study, models)
     parts = []
     for target, conditions in study.conditions.items():
-        planned = _plan(study, target, results, models, tuples)
+        models = _models(study, target, results)
+        tuples = _to_benchmark(study, models)
+        planned = _plan(study, target, results, models)
         measured = {row["model"] for row in _measured_models(study, target, results, models)}
         new_models = [model.model for model in models if model.model not in measured]
         lines = [
@@ -66,9 +66,11 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
     return "\n\n".join(parts)
 
 
-def _extracted(study: Study, results: Path) -> list[ModelTuples]:
+def _models(study: Study, target: str, results: Path) -> list[ModelTuples]:
+    """The models that could be extracted, with the calls that they make on the target."""
     paths = (extraction(name, results) for name in study.models)
-    return [model for model in read_extractions(paths) if model.refusal is None]
+    models = [model for model in read_extractions(paths) if model.refusal is None]
+    return calls_on(target_folder(target, results), models)
 
 
 def _to_benchmark(study: Study, models: Sequence[ModelTuples]) -> dict[str, TupleRecord]:
@@ -85,8 +87,8 @@ def _plan(
     target: str,
     results: Path,
     models: Sequence[ModelTuples],
-    tuples: Mapping[str, TupleRecord],
 ) -> Plan:
+    tuples = _to_benchmark(study, models)
     conditions, folder = study.conditions[target], target_folder(target, results)
     series = [(number, EAGER) for number in (REPLICATES if study.measured_again else [0])]
     series += [(0, mode) for mode in study.launch_modes]

@@ -113,8 +113,8 @@ CALLS_VARY = _flag(
 )
 CALLS_DIFFER = _flag(
     "calls_differ",
-    "the model launches other kernels on this device than were extracted (differing_calls: + more, "
-    "- fewer calls), so its sum would be another model's",
+    "the model launched other kernels than were recorded or extracted before (differing_calls: "
+    "+ more, - fewer calls), so its sum would be another model's",
     "see docs/explanation/calls_on_a_device.md",
     reproduces=True,
 )

@@ -94,8 +94,8 @@ MODEL = _schema(
         (
             "differing_calls",
             pa.list_(pa.string()),
-            "kernels that the model launches more (+) or less (-) often on the device than in its "
-            "extraction, such as `+12 reshape(...)`; null if not compared",
+            "kernels that the model launched more (+) or less (-) often than were recorded or "
+            "extracted before, such as `+12 reshape(...)`; null if not compared",
         ),
     ],
 )

@@ -93,7 +93,7 @@ def module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
     _make_fake(module, fake_mode)
     fake_inputs = tree_map(fake_mode.from_tensor, inputs)
     with fake_mode:
-        return _record(module, fake_inputs, name)
+        return recorded_calls(module, fake_inputs, name)
 
 
 def live_module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
@@ -107,7 +107,7 @@ def live_module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelC
     fake = {id(tensor): fake_mode.from_tensor(tensor.data) for tensor in held}
     copied = copy.deepcopy(module, fake).eval()
     with fake_mode:
-        return _record(copied, tree_map(fake_mode.from_tensor, inputs), name)
+        return recorded_calls(copied, tree_map(fake_mode.from_tensor, inputs), name)
 
 
 def _fake_calls(module: nn.Module, definition: ModelDefinition) -> ModelCalls:
@@ -115,10 +115,10 @@ def _fake_calls(module: nn.Module, definition: ModelDefinition) -> ModelCalls:
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     _make_fake(module, fake_mode)
     with fake_mode:
-        executed = _record(module, empty_inputs(definition), definition.name)
+        executed = recorded_calls(module, empty_inputs(definition), definition.name)
         if definition.factory is None:
             return executed
-        other = _record(module, empty_inputs(definition), definition.name)
+        other = recorded_calls(module, empty_inputs(definition), definition.name)
     return replace(executed, calls_vary=other.calls != executed.calls)
 
 
@@ -131,7 +131,7 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
             "smaller inputs"
         )
     executed, other = (
-        _record(build(seeded, search_path), example_inputs(seeded), seeded.name)
+        recorded_calls(build(seeded, search_path), example_inputs(seeded), seeded.name)
         for seeded in (definition, replace(definition, seed=definition.seed + 1))
     )
     outputs: dict[OperatorTuple, set[tuple[TensorSpec, ...]]] = defaultdict(set)
@@ -142,7 +142,12 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
     return replace(executed, value_dependent=frozenset(dependent))
 
 
-def _record(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
+def recorded_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
+    """Run a module, where it and its inputs are, and record its calls.
+
+    Raises OpcostError if it cannot run on them, and SizesDependOnValues if they have no values and
+    it needs some.
+    """
     parameters = sum(parameter.numel() for parameter in module.parameters())
     with module_path(module) as where, operators_of_threads() as elsewhere:
         recorder = Recorder(where, module)

@@ -47,7 +47,7 @@ def extract_model_tuples(
             "operators are those of one run",
             file=sys.stderr,
         )
-    tuples, calls = _distinct(executed)
+    tuples, calls = distinct_tuples(executed)
     return ModelTuples(
         definition.name,
         tuple(tuples),
@@ -69,7 +69,7 @@ def extract_module_tuples(module: nn.Module, inputs: list[Any], name: str) -> Mo
     """
     started = time.perf_counter()
     executed = live_module_calls(module, inputs, name)
-    tuples, calls = _distinct(executed)
+    tuples, calls = distinct_tuples(executed)
     return ModelTuples(
         name,
         tuple(tuples),
@@ -80,8 +80,13 @@ def extract_module_tuples(module: nn.Module, inputs: list[Any], name: str) -> Mo
     )
 
 
-def _distinct(executed: ModelCalls) -> tuple[list[TupleRecord], list[tuple[int, str, str]]]:
-    """The distinct tuples, and the calls with the index of their tuple."""
+def distinct_tuples(
+    executed: ModelCalls,
+) -> tuple[list[TupleRecord], list[tuple[int, str, str]]]:
+    """The distinct tuples, and the calls with the index of their tuple.
+
+    Raises OpcostError for operators that may not be called, and for too many FLOPs or bytes.
+    """
     positions: dict[OperatorTuple, int] = {}
     tuples: list[TupleRecord] = []
     calls = []

@@ -39,7 +39,10 @@ _RULES = {
     "definition": optional(TEXT),
     "extraction_s": optional(number(0)),
     "refusal": optional(TEXT),
+    "device_name": optional(PRINTABLE),
+    "not_recorded": optional(TEXT),
 }
+_ONLY_IF_RECORDED = {"device_name": None, "not_recorded": None}
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class ModelTuples:
 
     A call is (index into `tuples`, module path, module class). `refusal` is the reason why a model
     of the zoo could not be extracted; it then has no tuples, calls and number of parameters.
+
+    Calls that were recorded on a device have its `device_name`. `not_recorded` is the reason why
+    that failed; the calls are then those extracted.
     """
 
     model: str
@@ -58,6 +64,8 @@ class ModelTuples:
     definition: ModelDefinition | None = None
     extraction_s: float | None = None
     refusal: str | None = None
+    device_name: str | None = None
+    not_recorded: str | None = None
 
     @cached_property
     def by_id(self) -> dict[str, TupleRecord]:
@@ -110,6 +118,8 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "definition": tuples.definition.to_json() if tuples.definition else None,
         "extraction_s": tuples.extraction_s,
         "refusal": tuples.refusal,
+        "device_name": tuples.device_name,
+        "not_recorded": tuples.not_recorded,
     }
     with replacing(path) as temporary:
         temporary.write_bytes(pickle.dumps(document, protocol=4))
@@ -121,6 +131,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
     try:
         document = _load(path.read_bytes())
         check_version(document, path, remedy)
+        document = _ONLY_IF_RECORDED | document
         check_values(document, _RULES, path, remedy)
         tuples = tuple(
             TupleRecord.from_document(record, f"{path}: tuple {number}", remedy)
@@ -138,6 +149,8 @@ def read_model_tuples(path: Path) -> ModelTuples:
             ModelDefinition.from_json(document["definition"]) if document["definition"] else None,
             document["extraction_s"],
             document["refusal"],
+            document["device_name"],
+            document["not_recorded"],
         )
     except OpcostError:
         raise
@@ -164,6 +177,17 @@ def read_extractions(paths: Iterable[Path]) -> list[ModelTuples]:
             raise OpcostError(f"{path} does not say what the model is: {remedy}")
         models.append(model)
     return models
+
+
+def read_tuples_of(definition: ModelDefinition, path: Path) -> ModelTuples:
+    """The tuples of one model. Raises OpcostError for a damaged file, or another definition."""
+    [found] = read_extractions([path])
+    if found.definition != definition:
+        raise OpcostError(
+            f"{path} is of another definition of model {definition.name}: its config or the file "
+            "of its factory changed during the run. Run again"
+        )
+    return found
 
 
 def _check_calls(calls: Any, tuples: int, path: Path, remedy: str) -> None:

@@ -1,0 +1,73 @@
+"""Record the calls that a model makes on a target's device."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch.utils._pytree import tree_map
+
+from opcost.devices.device import Device
+from opcost.measuring.supervision import check_inputs_fit
+from opcost.models import construction
+from opcost.models.definition import ModelDefinition
+from opcost.models.source import ChangedSource
+from opcost.models.user_code import reason, user_code
+from opcost.tuples.calls import ModelCalls, recorded_calls
+from opcost.tuples.extraction import distinct_tuples
+from opcost.tuples.model_tuples import ModelTuples
+
+
+def record_on(
+    device: Device, definition: ModelDefinition, search_path: Path, extracted: ModelTuples
+) -> ModelTuples:
+    """A model's tuples and calls as its first run on a device makes them.
+
+    If it cannot run there, those extracted, with the reason: the model's measurement, which
+    compares them with the calls that it makes, fails for the same reason. Raises ChangedSource if
+    the model is no longer the one that was extracted.
+    """
+    if extracted.refusal is not None:
+        return replace(extracted, device_name=device.model_name)
+    started = time.perf_counter()
+    try:
+        with device.within_free_memory():
+            executed = _executed(device, definition, search_path)
+        tuples, calls = distinct_tuples(_marked(executed, extracted))
+    except ChangedSource:
+        raise
+    except Exception as error:
+        return replace(extracted, device_name=device.model_name, not_recorded=reason(error))
+    return replace(
+        extracted,
+        tuples=tuple(tuples),
+        calls=tuple(calls),
+        torch_version=str(torch.__version__),
+        extraction_s=time.perf_counter() - started,
+        device_name=device.model_name,
+    )
+
+
+def _executed(device: Device, definition: ModelDefinition, search_path: Path) -> ModelCalls:
+    """The calls of the model as it is measured: with the weights and inputs of its definition."""
+    check_inputs_fit(definition, device)
+    with construction.inference_conditions(), user_code():
+        module = construction.build(definition, search_path).to(device.torch_device)
+        inputs = tree_map(
+            lambda tensor: tensor.to(device.torch_device), construction.example_inputs(definition)
+        )
+    return recorded_calls(module, inputs, definition.name)
+
+
+def _marked(executed: ModelCalls, extracted: ModelTuples) -> ModelCalls:
+    """The calls, with the tuples whose sizes depend on values.
+
+    Extraction finds these with a second seed. Where it found some, further tuples of the device
+    are further such sizes.
+    """
+    known = {record.operator_tuple: record.value_dependent for record in extracted.tuples}
+    if not any(known.values()):
+        return executed
+    made = {call.operator_tuple for call in executed.calls}
+    dependent = frozenset(each for each in made if known.get(each, True))
+    return replace(executed, value_dependent=dependent)

@@ -1,0 +1,191 @@
+"""On a GPU, a model's calls are those that the device makes, and not those of its extraction."""
+
+import dataclasses
+import itertools
+import os
+import runpy
+import textwrap
+
+import pytest
+from opcost.databases.outdated import recorded_otherwise
+from opcost.devices.device_file import DeviceFile, read_device, write_device
+from opcost.errors import OpcostError
+from opcost.measuring.job import recording_job
+from opcost.measuring.recording import record_on
+from opcost.measuring.target_files import TargetFiles
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.source import ChangedSource, source_digest
+from opcost.results_folder import device_file, recording, target_folder
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
+from opcost.tuples.recordings import calls_on
+
+from tests.documents import ROOT
+
+
+@pytest.fixture
+def cnn(tiny_tuples):
+    return tiny_tuples[1]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a target on a device of the name `Card`."""
+    folder = target_folder("gpu", tmp_path)
+    folder.mkdir()
+    device_file(folder).write_text('{"device": "cuda:0", "device_name": "Card"}')
+    return folder
+
+
+def record(folder, model, **changes):
+    """Write the recording of a model without its last call."""
+    there = dataclasses.replace(model, calls=model.calls[:-1], device_name="Card")
+    path = recording(folder, model.model)
+    path.parent.mkdir(exist_ok=True)
+    write_model_tuples(path, dataclasses.replace(there, **changes))
+    return path
+
+
+def test_a_model_that_was_not_recorded_makes_the_calls_extracted(folder, tiny_tuples):
+    mlp, cnn = tiny_tuples
+    record(folder, cnn)
+    found = calls_on(folder, [mlp, cnn])
+    assert found[0] == mlp
+    assert found[1].calls == cnn.calls[:-1]
+
+
+@pytest.mark.parametrize("change", ["device_name", "definition"])
+def test_what_was_recorded_on_another_device_or_of_another_model_counts_no_more(
+    folder, cnn, change
+):
+    other = {
+        "device_name": "Other card",
+        "definition": dataclasses.replace(cnn.definition, seed=1),
+    }
+    path = record(folder, cnn, **{change: other[change]})
+    assert calls_on(folder, [cnn]) == [cnn]
+    assert recorded_otherwise([path], {"tiny_cnn": cnn.definition.to_json()}) == [path]
+
+
+def test_a_present_recording_is_not_made_again(folder, cnn):
+    path = record(folder, cnn)
+    assert recorded_otherwise([path], {"tiny_cnn": cnn.definition.to_json()}) == []
+
+
+def test_the_recording_of_a_model_under_another_name_is_refused(folder, cnn):
+    record(folder, dataclasses.replace(cnn, model="other")).rename(recording(folder, "tiny_cnn"))
+    with pytest.raises(OpcostError, match=r"tiny_cnn\.pkl"):
+        calls_on(folder, [cnn])
+
+
+def definition_of(code, folder):
+    module = f"recorded_{next(NUMBERS)}"
+    (folder / f"{module}.py").write_text("import os\nimport torch\n" + textwrap.dedent(code))
+    factory = f"{module}:Net"
+    return ModelDefinition(
+        "net",
+        (InputSpec((2, 3)),),
+        factory=factory,
+        source_digest=source_digest(factory, folder),
+    )
+
+
+NUMBERS = itertools.count()
+"""A process imports a module of one name once."""
+
+NET = """
+class Net(torch.nn.Module):
+    def forward(self, x):
+        {there}
+        return x.relu()
+"""
+ON_FAKES = "isinstance(x, torch._subclasses.FakeTensor)"
+
+
+def recorded(cpu, there, folder):
+    """What was extracted of a network, and recorded on a device where it does something else."""
+    definition = definition_of(NET.format(there=f"if not {ON_FAKES}: {there}"), folder)
+    extracted = extract_model_tuples(definition, folder)
+    return extracted, record_on(cpu, definition, folder, extracted)
+
+
+def test_a_recording_has_the_calls_of_the_device(cpu, tmp_path):
+    extracted, there = recorded(cpu, "x = x.t().contiguous().t()", tmp_path)
+    assert [record.operator_tuple.name for record, _ in extracted.kernels()] == ["relu"]
+    assert [record.operator_tuple.name for record, _ in there.kernels()] == ["contiguous", "relu"]
+    assert (there.device_name, there.not_recorded) == (cpu.model_name, None)
+    assert there.parameters == extracted.parameters
+
+
+def test_a_model_that_fails_on_the_device_keeps_the_calls_extracted_and_the_reason(cpu, tmp_path):
+    extracted, there = recorded(cpu, "raise MemoryError('of the card')", tmp_path)
+    assert there.calls == extracted.calls
+    assert "of the card" in there.not_recorded
+
+
+def test_a_model_that_is_no_longer_its_definition_is_not_recorded(cpu, tmp_path):
+    definition = definition_of(NET.format(there="pass"), tmp_path)
+    extracted = extract_model_tuples(definition, tmp_path)
+    [path] = tmp_path.glob("*.py")
+    path.write_text("changed = True")
+    with pytest.raises(ChangedSource):
+        record_on(cpu, definition, tmp_path, extracted)
+
+
+def test_further_sizes_of_a_model_whose_sizes_depend_on_values_depend_on_them(cpu, tmp_path):
+    definition = definition_of(NET.format(there="x = x[x > 0]"), tmp_path)
+    extracted = extract_model_tuples(definition, tmp_path)
+    tuples = [record for record in extracted.tuples if record.operator_tuple.name != "relu"]
+    assert any(record.value_dependent for record in tuples)
+    without = dataclasses.replace(extracted, tuples=tuple(tuples), calls=())
+    there = record_on(cpu, definition, tmp_path, without)
+    found = {record.operator_tuple.name: record.value_dependent for record in there.tuples}
+    assert found["relu"]
+
+
+@pytest.fixture
+def job(cpu, conditions, folder, tmp_path):
+    """Records a network, of which `there` happens on the device only, by a job."""
+    write_device(
+        device_file(folder), DeviceFile("cpu", cpu.model_name, lock_key="cpu", quiet_s=1e-3)
+    )
+
+    def run(there):
+        definition = definition_of(NET.format(there=f"if not {ON_FAKES}: {there}"), tmp_path)
+        extraction, output = tmp_path / "net.pkl", recording(folder, "net")
+        write_model_tuples(extraction, extract_model_tuples(definition, tmp_path))
+        output.parent.mkdir(exist_ok=True)
+        files = TargetFiles("gpu", conditions, device_file(folder))
+        recording_job(definition, extraction, tmp_path, files, output)
+        return read_model_tuples(output)
+
+    return run
+
+
+def test_the_job_says_what_differs(job, capfd):
+    job("x = x.neg()")
+    assert capfd.readouterr().out == "[calls] gpu  net: +1 neg(2x3)\n"
+
+
+def test_a_death_on_the_device_leaves_the_calls_extracted_and_the_reason(job, folder, capfd):
+    there = job("os.kill(os.getpid(), 9)")
+    assert "killed by SIGKILL" in there.not_recorded
+    assert there.device_name == read_device(device_file(folder)).device_name
+    assert "net: not recorded, so those extracted count: crashed: killed" in capfd.readouterr().out
+
+
+def test_a_failed_recording_is_forgotten_with_the_failed_rows(
+    tmp_path, cnn, capsys, monkeypatch, folder
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    folder.rename("results/gpu")
+    folder = target_folder("gpu")
+    failed, kept = (
+        record(folder, dataclasses.replace(cnn, model=name), not_recorded=reason)
+        for name, reason in (("failed", "out of memory"), ("kept", None))
+    )
+    runpy.run_path(str(ROOT / "scripts/forget_failures.py"), run_name="__main__")
+    assert (failed.exists(), kept.exists()) == (False, True)
+    assert capsys.readouterr().out == f"forgetting {failed}: out of memory\n"
+    assert os.listdir(kept.parent) == ["kept.pkl"]
