@@ -27,11 +27,15 @@ if Quietness.RULES in (workflow.output_settings.quiet or ()):
         LogEvent.RESOURCES_INFO,
         LogEvent.RUN_INFO,
     }
-HIDDEN_TEXT = "Select jobs to execute..."  # is no event
+HIDDEN_TEXTS = {  # which are no events
+    "Select jobs to execute...",
+    "DAG of jobs will be updated after completion.",
+    "Updating checkpoint dependencies.",
+}
 
 
 def is_shown(record):
-    return get_event(record) not in HIDDEN and record.getMessage() != HIDDEN_TEXT
+    return get_event(record) not in HIDDEN and record.getMessage() not in HIDDEN_TEXTS
 
 
 class TimeLeft(logging.Handler):

@@ -152,6 +152,14 @@ static double energy(double t) {
     return state_at(segment_at(t), t).joules + fluctuation(t);
 }
 
+/* Memory is touched in large steps: page faults would slow each launch to a device that idles. */
+static void grow(void) {
+    enum { STEP = 1 << 18 };
+    history = realloc(history, sizeof *history * (size_t)(room + STEP));
+    memset(history + room, 0, sizeof *history * STEP);
+    room += STEP;
+}
+
 static void append(double start, double watts, int busy) {
     double total = watts + GET(other_w), target = fmin(total, GET(power_cap_w));
     while (segments && history[segments - 1].start >= start && segments > 1) segments--;
@@ -162,7 +170,7 @@ static void append(double start, double watts, int busy) {
     next.hot = GET(ambient_c) + GET(kelvin_per_w) * target;
     next.busy = busy;
     next.capped = total > target;
-    if (segments >= room) history = realloc(history, sizeof *history * (size_t)(room = 2 * room + 64));
+    if (segments >= room) grow();
     history[segments++] = next;
 }
 
@@ -170,7 +178,7 @@ static void append(double start, double watts, int busy) {
 
 void simulated_reset(void) {
     for (int key = 0; key < KEY_COUNT; key++) settings[key].value = settings[key].initial;
-    if (!history) history = malloc(sizeof *history * (size_t)(room = 64));
+    if (!history) grow();
     real_start = 0;
     real_start = now();
     virtual_now = busy_until = lost_joules = 0;
