@@ -194,13 +194,16 @@ class CudaDevice(Device):
     def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BatchTime:
         """Seconds between two CUDA events around the work; the lead fills the queue before it."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # Found and created before, because the device may wait for that, too.
+        stream = torch.cuda.current_stream(self.torch_device)
+        end.record(stream)
         self.synchronise()
         lead()
-        begin.record()
+        begin.record(stream)
         start = perf_counter()
         work()
         host_s = perf_counter() - start
-        end.record()
+        end.record(stream)
         end.synchronize()
         return BatchTime(begin.elapsed_time(end) / 1e3, host_s)
 

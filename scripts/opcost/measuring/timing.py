@@ -123,7 +123,8 @@ def _timer_in_use(workload: Workload, device: Device, batch_s: float) -> Timer:
     """Times each batch with its host, and then the host in a batch that the device is held behind.
 
     The first iteration after a pause takes the host longer: one leads that batch if the queue has
-    room for it.
+    room for it. It is slower for some milliseconds after it has waited for that batch: another one
+    is run and does not count.
     """
     with_host = _with_host(workload, device)
     for lead in (1, 0):
@@ -135,6 +136,7 @@ def _timer_in_use(workload: Workload, device: Device, batch_s: float) -> Timer:
     launched = calibrate(alone, batch_s)
 
     def both(iterations: int) -> BatchTime:
+        with_host(iterations)
         device_s = with_host(iterations).device_s
         return BatchTime(device_s, _patient(alone, launched).host_s / launched * iterations)
 
