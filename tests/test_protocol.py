@@ -29,6 +29,8 @@ class SimulatedDevice:
         self.kind = KINDS[kind]
         self.now_s = 0.0
         self.iterations = 0
+        self.paused = True
+        """Whether its host has just waited for it, and is therefore slower."""
         self._durations_s = (
             durations_s if isinstance(durations_s, Iterator) else itertools.cycle(durations_s)
         )
@@ -40,6 +42,10 @@ class SimulatedDevice:
         self.now_s += sum(next(self._durations_s) for _ in range(iterations))
 
     def time(self, work, lead=nothing):
+        self.paused = True
+        return self._timed(work, lead)
+
+    def _timed(self, work, lead):
         lead()
         start_s = self.now_s
         work()
@@ -49,8 +55,9 @@ class SimulatedDevice:
         return self.busy_host
 
     def time_in_use(self, lead, work):
-        lead()
-        return self.time(work)
+        batch = self._timed(work, lead)
+        slower, self.paused = (1.1 if self.paused else 1.0), False
+        return dataclasses.replace(batch, device_s=slower * batch.device_s)
 
     def synchronise(self):
         pass
@@ -87,6 +94,11 @@ def test_a_whole_models_host_is_timed_apart_from_it(trial):
     assert of_model.time.estimate.value == pytest.approx(2e-6)
     assert of_model.time.host.value == pytest.approx(3e-6)
     assert of_model.flags == []
+
+
+def test_a_whole_model_is_not_timed_just_after_a_pause(trial):
+    result, _ = trial([2e-6], kind="cuda", in_use=True)
+    assert max(result.time.batch_times_s) == pytest.approx(2e-6)
 
 
 def test_what_interrupts_the_host_of_a_whole_model_disturbs_the_model(trial):
