@@ -10,6 +10,7 @@ from opcost.devices.device import BatchTime, nothing
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.energy.meter import MeterUnavailable
+from opcost.errors import OpcostError
 from opcost.measuring.trial import run_trial
 
 from tests.quick_measurement import QUICK
@@ -63,14 +64,28 @@ class SimulatedDevice:
         pass
 
 
+class IdleDevice(SimulatedDevice):
+    """A device whose host launches nothing."""
+
+    def _timed(self, work, lead):
+        return dataclasses.replace(super()._timed(work, lead), device_s=0.0)
+
+
 def no_meter():
     raise MeterUnavailable("simulated: no meter")
 
 
 @pytest.fixture
 def trial():
-    def trial(durations_s, settings=QUICK, watch=None, open_meter=no_meter, **device_options):
-        device = SimulatedDevice(durations_s, **device_options)
+    def trial(
+        durations_s,
+        settings=QUICK,
+        watch=None,
+        open_meter=no_meter,
+        device_class=SimulatedDevice,
+        **device_options,
+    ):
+        device = device_class(durations_s, **device_options)
         clock = SimpleNamespace(now_s=lambda: device.now_s, sleep=lambda seconds: None)
         station = station_of(device, settings, watch, open_meter, clock=clock)
         return run_trial(device, station, settings), device
@@ -108,6 +123,11 @@ def test_what_interrupts_the_host_of_a_whole_model_disturbs_the_model(trial):
     with_host, _ = trial([2e-6], kind="cuda", busy_host=busy, in_use=True)
     assert all(alone.time.undisturbed)
     assert with_host.time.undisturbed[:4] == (False, True, False, True)
+
+
+def test_what_gives_the_device_nothing_to_do_has_no_time(trial):
+    with pytest.raises(OpcostError, match="no kernel was launched"):
+        trial([2e-6], kind="cuda", device_class=IdleDevice)
 
 
 def test_a_batch_lasts_as_long_as_was_asked_for(trial):

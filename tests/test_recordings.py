@@ -7,6 +7,8 @@ import runpy
 import textwrap
 
 import pytest
+import torch
+from opcost.costs.comparison import compare_study
 from opcost.databases.outdated import recorded_otherwise
 from opcost.devices.device_file import DeviceFile, read_device, write_device
 from opcost.errors import OpcostError
@@ -16,10 +18,13 @@ from opcost.measuring.target_files import TargetFiles
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.source import ChangedSource, source_digest
 from opcost.results_folder import device_file, recording, target_folder
+from opcost.tuples.calls import recorded_calls
 from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
 from opcost.tuples.recordings import calls_on
 
+from tests.comparisons import row
 from tests.documents import ROOT
 
 
@@ -141,6 +146,33 @@ def test_further_sizes_of_a_model_whose_sizes_depend_on_values_depend_on_them(cp
     there = record_on(cpu, definition, tmp_path, without)
     found = {record.operator_tuple.name: record.value_dependent for record in there.tuples}
     assert found["relu"]
+
+
+def test_what_runs_on_the_host_or_moves_between_it_and_the_device_launches_no_kernel():
+    """Here, meta tensors are on the device, and tensors of the processor on its host."""
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            grid = torch.linspace(0, 1, 3).neg()
+            there = grid.to(x.device)
+            x.copy_(grid)
+            return (x * torch.tensor(2.0) + there).relu()
+
+    calls = recorded_calls(Net(), [torch.zeros(2, 3, device="meta")], "net", torch.device("meta"))
+    launched = [call.operator_tuple.name for call in calls.calls if call.launches_kernel]
+    assert launched == ["mul", "add", "relu"]
+
+
+@pytest.mark.parametrize(("verified", "known"), [([], True), (None, False)])
+def test_there_is_no_sum_of_calls_that_were_neither_recorded_nor_verified(cnn, verified, known):
+    there = dataclasses.replace(cnn, not_recorded="out of memory")
+    rows = [row(tuple_id=tuple_id) for tuple_id in cnn.by_id]
+    whole = row(5e-3) | {"model": "tiny_cnn", "differing_calls": verified}
+    [comparison], *_ = compare_study({"local": [there]}, rows, [whole], collect([there], None))
+    assert (comparison["estimate_time_s"] is not None) == known
+    if not known:
+        reason = "the calls that the device makes were not recorded: out of memory"
+        assert comparison["time_reason"].startswith(reason)
 
 
 @pytest.fixture

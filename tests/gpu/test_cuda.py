@@ -18,6 +18,7 @@ from opcost.devices.target_device import open_device
 from opcost.energy.meter import sensor_of
 from opcost.energy.meters import open_meter
 from opcost.measuring.benchmark import measure
+from opcost.measuring.recording import record_on
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_sensor import characterise_target
 from opcost.study import Conditions, InputSpec, ModelDefinition, Target
@@ -144,14 +145,28 @@ def test_a_whole_model_is_measured(gpu, on_gpu):
     assert row["driver_version"]
 
 
-def test_kernels_that_only_the_gpu_launches_are_named(gpu, on_gpu):
-    """In float32, the layout after attention is such that a reshape copies."""
+@pytest.fixture
+def attention():
+    """In float32, the layout after attention is such that a reshape copies on a GPU."""
     sizes = {"d_model": 64, "nhead": 4, "dim_feedforward": 128, "batch_first": True}
     factory = "torch.nn:TransformerEncoderLayer"
     inputs = (InputSpec((2, 8, 64)),)
-    definition = ModelDefinition("attention", inputs, factory=factory, arguments=sizes)
-    extracted = extract_model_tuples(definition)
-    row = measure(ModelSubject(definition, expected=extracted), station_of(gpu, on_gpu, QUIET))
+    return ModelDefinition("attention", inputs, factory=factory, arguments=sizes)
+
+
+def test_kernels_that_only_the_gpu_launches_are_recorded(gpu, on_gpu, attention, tmp_path):
+    extracted = extract_model_tuples(attention)
+    recorded = record_on(gpu, attention, tmp_path, extracted)
+    [call] = extracted.differing_calls(recorded.launched())
+    assert re.match(r"\+1 (reshape|contiguous)\(", call)  # by version
+    row = measure(ModelSubject(attention, expected=recorded), station_of(gpu, on_gpu, QUIET))
+    assert row["status"] == "ok", row["error"]
+    assert row["differing_calls"] == []
+
+
+def test_kernels_that_were_not_recorded_are_named(gpu, on_gpu, attention):
+    extracted = extract_model_tuples(attention)
+    row = measure(ModelSubject(attention, expected=extracted), station_of(gpu, on_gpu, QUIET))
     assert row["status"] == "ok", row["error"]
     assert "calls_differ" in row["flags"]
     [call] = row["differing_calls"]

@@ -150,6 +150,8 @@ class ModelEstimate:
 
         Where sizes depend on values, the sum is for those found before, as its flags say.
         """
+        if self.differing_calls is None and self.model.not_recorded is not None:
+            return f"the calls that the device makes were not recorded: {self.model.not_recorded}"
         if not self.differing_calls or any(term.record.value_dependent for term in self.terms):
             return None
         return "on this device, the model launched other kernels than were recorded or extracted"

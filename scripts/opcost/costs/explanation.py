@@ -55,12 +55,10 @@ class Explanation:
 
     @property
     def calls_unverified(self) -> bool:
-        """Whether nobody knows if the device, a GPU, executes the model's calls."""
-        rows = self.estimate.rows
-        model = self.estimate.model
+        """Whether the calls are those extracted, and the device, a GPU, may make others."""
+        rows, model = self.estimate.rows, self.estimate.model
         recorded = model.device_name is not None and model.not_recorded is None
-        known = recorded or self.estimate.differing_calls is not None
-        return bool(rows) and not known and not comparability.host_sets_pace(rows[0])
+        return bool(rows) and not recorded and not comparability.host_sets_pace(rows[0])
 
     @cached_property
     def compared(self) -> dict[str, Any]:
@@ -102,6 +100,7 @@ class Explanation:
             **columns,
             "time_reason": self.estimate.time_reason,
             "energy_reason": self.estimate.energy_reason,
+            "calls_unverified": self.calls_unverified,
             "operators": self.operators(),
             "modules": self.modules(),
             "missing": [

@@ -18,7 +18,7 @@ from opcost.tuples.operator_tuple import short_name
 _MISSING = 10
 _UNVERIFIED = (
     "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
-    "a study with the whole model there finds out."
+    "a study of the model there records them."
 )
 _WIDTH = 100
 
@@ -38,7 +38,7 @@ def as_text(
     parts = [_model_line(model)]
     if explanations:
         parts.append(_targets(explanations))
-    parts += [_target(explanation, top, depth) for explanation in explanations]
+    parts += [_target(model, explanation, top, depth) for explanation in explanations]
     incomplete = [explanation for explanation in explanations if explanation.missing]
     if incomplete and model.definition is not None:
         parts.append(_remedy(model.definition, config))
@@ -77,7 +77,7 @@ def _targets(explanations: Sequence[Explanation]) -> str:
     return "\n".join(table(header, rows, left=2))
 
 
-def _target(explanation: Explanation, top: int, depth: int | None) -> str:
+def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int | None) -> str:
     estimate = explanation.estimate
     name = f"{explanation.target} ({explanation.conditions_id})"
     lines = [f"Target {name if explanation.conditions_id else explanation.target}, "]
@@ -87,7 +87,7 @@ def _target(explanation: Explanation, top: int, depth: int | None) -> str:
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
     unverified = [_UNVERIFIED] if explanation.calls_unverified else []
-    for note in [*caveats([explanation.compared]), *unverified]:
+    for note in [*caveats([explanation.compared]), *unverified, *_recorded(model, explanation)]:
         lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     text = waiting(explanation.compared, explanation.modules())
     if text is not None:
@@ -101,6 +101,14 @@ def _target(explanation: Explanation, top: int, depth: int | None) -> str:
     lines += ["", *_costs(f"module ({known})", modules, _module, total_s, top)]
     lines += _missing(explanation)
     return "\n".join(lines)
+
+
+def _recorded(model: ModelTuples, explanation: Explanation) -> list[str]:
+    """By which calls the device differs from those extracted, of the first line."""
+    found = model.differing_calls(explanation.estimate.model.launched())
+    return (
+        [f"Calls recorded on this device, beyond those above: {', '.join(found)}."] if found else []
+    )
 
 
 def _operator(row: Mapping[str, Any]) -> str:

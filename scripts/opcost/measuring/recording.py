@@ -56,7 +56,7 @@ def _executed(device: Device, definition: ModelDefinition, search_path: Path) ->
         inputs = tree_map(
             lambda tensor: tensor.to(device.torch_device), construction.example_inputs(definition)
         )
-    return recorded_calls(module, inputs, definition.name)
+    return recorded_calls(module, inputs, definition.name, device.torch_device)
 
 
 def _marked(executed: ModelCalls, extracted: ModelTuples) -> ModelCalls:

@@ -191,7 +191,7 @@ class ModelSubject(Subject):
 
         device = station.device
         check_inputs_fit(self.definition, device)
-        supervision = Supervision(self.definition.name)
+        supervision = Supervision(self.definition.name, device.torch_device)
         module = construction.build(self.definition, self.search_path).to(device.torch_device)
         supervision.settle()
         inputs = construction.example_inputs(self.definition)

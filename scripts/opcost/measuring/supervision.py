@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from opcost.devices.device import Device, OutOfMemory
 from opcost.errors import OpcostError
 from opcost.memory import free_bytes, gib
@@ -35,12 +37,12 @@ def check_inputs_fit(definition: ModelDefinition, device: Device) -> None:
 class Supervision:
     """Supervises one model, from before its construction until after its measurement."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self, model: str, device: torch.device) -> None:
+        self._model, self._device = model, device
         self._state = ProcessState()
         self._threads = set(threading.enumerate())
         self._changed: list[str] = []
-        self._calls = CallLog()
+        self._calls = CallLog(device)
 
     def settle(self) -> None:
         """Restore PyTorch's settings after the model's code has run.
@@ -57,7 +59,7 @@ class Supervision:
 
         Raises as `settle`.
         """
-        _, self._calls = _logged(run)
+        _, self._calls = self._logged(run)
         self.settle()
         return self._calls.kernels
 
@@ -74,15 +76,14 @@ class Supervision:
         flags = [STATE_CHANGED] if self._changed else []
         deadline = time.monotonic() + _MAX_S
         for _ in range(_MAX_RUNS):
-            output, calls = _logged(run)
+            output, calls = self._logged(run)
             if calls.operator_tuples != self._calls.operator_tuples:
                 return output, [*flags, CALLS_VARY]
             if time.monotonic() > deadline:
                 break
         return output, flags
 
-
-def _logged(run: Callable[[], Any]) -> tuple[Any, CallLog]:
-    with CallLog() as log:
-        output = run()
-    return output, log
+    def _logged(self, run: Callable[[], Any]) -> tuple[Any, CallLog]:
+        with CallLog(self._device) as log:
+            output = run()
+        return output, log

@@ -16,6 +16,7 @@ from opcost import statistics
 from opcost.devices.device import BatchTime, Device
 from opcost.devices.disturbance import Watch
 from opcost.energy.load import SYSTEM_CLOCK, Clock
+from opcost.errors import OpcostError
 from opcost.rows.flags import (
     DISTURBED,
     DRIFTING,
@@ -164,13 +165,19 @@ def time_workload(
     settings: MeasurementSettings,
     clock: Clock = SYSTEM_CLOCK,
 ) -> TimeMeasurement:
-    """Calibrate, warm up and time a workload."""
+    """Calibrate, warm up and time a workload.
+
+    Raises OpcostError if it gives the device nothing to do.
+    """
     timer = timer_of(workload, device, settings.batch_s)
     if timer.in_use:  # the host is part of it
         watch = device.host_watch(watch.baseline_s)
     iterations = calibrate(timer, settings.batch_s)
     warm_up(workload, device, iterations, settings.warm_up_s, clock)
-    return measure_time(timer, watch, iterations, settings, clock)
+    timing = measure_time(timer, watch, iterations, settings, clock)
+    if timing.estimate.value <= 0:
+        raise OpcostError("the device had nothing to do: no kernel was launched")
+    return timing
 
 
 def calibrate(timer: Timer, batch_s: float) -> int:

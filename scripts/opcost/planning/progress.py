@@ -58,8 +58,7 @@ def recording_line(target: str, recorded: ModelTuples, extracted: ModelTuples) -
     if recorded.not_recorded is not None:
         found = f"not recorded, so those extracted count: {recorded.not_recorded}"
     else:
-        counts = {record.operator_tuple: count for record, count in recorded.kernels()}
-        found = ", ".join(extracted.differing_calls(counts)) or "those extracted"
+        found = ", ".join(extracted.differing_calls(recorded.launched())) or "those extracted"
     return f"[calls] {target}  {recorded.model}: {found}"
 
 

@@ -1,11 +1,14 @@
 """The plan of a target, from the files of a study, and its text."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
 
 from opcost.devices.device import Device
+from opcost.devices.device_file import read_device
+from opcost.devices.kinds import kind_of
 from opcost.environments.advice import summary
 from opcost.environments.present import changes_here
 from opcost.errors import OpcostError
@@ -15,6 +18,7 @@ from opcost.results_folder import (
     MODELS,
     OPERATORS,
     REPLICATES,
+    device_file,
     extraction,
     measurement,
     measurements,
@@ -36,7 +40,8 @@ def plan_target(study: Study, target: str, results: Path) -> Plan:
 
     Raises OpcostError for a damaged file.
     """
-    return _plan(study, target, results, _models(study, target, results))
+    device = _device(study.conditions[target].target, target_folder(target, results))
+    return _plan(study, target, results, _models(study, target, results), device)
 
 
 def describe_plans(study: Study, results: Path, open_device: Callable[[Target], Device]) -> str:
@@ -48,7 +53,8 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
     for target, conditions in study.conditions.items():
         models = _models(study, target, results)
         tuples = _to_benchmark(study, models)
-        planned = _plan(study, target, results, models)
+        device = _device(conditions.target, target_folder(target, results), open_device)
+        planned = _plan(study, target, results, models, device)
         measured = {row["model"] for row in _measured_models(study, target, results, models)}
         new_models = [model.model for model in models if model.model not in measured]
         lines = [
@@ -56,6 +62,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
             f"{len(planned.chosen)} to measure{_beyond(planned)}",
             f"  models: {len(models)}, {len(measured)} measured, {len(new_models)} to measure",
+            *_to_record(models, device),
             *_replaced(target, results, planned.chosen, new_models),
             _device_time(planned),
             *_environment(target_folder(target, results), conditions.target),
@@ -73,6 +80,29 @@ def _models(study: Study, target: str, results: Path) -> list[ModelTuples]:
     return calls_on(target_folder(target, results), models)
 
 
+def _device(
+    settings: Target, folder: Path, open_device: Callable[[Target], Device] | None = None
+) -> str:
+    """The target's device, or what is known of it: its settings may say `auto`."""
+    if device_file(folder).is_file():
+        return read_device(device_file(folder)).device
+    if kind_of(settings.device) is None and open_device is not None:
+        with suppress(OpcostError):
+            return open_device(settings).kind.name
+    return settings.device
+
+
+def _to_record(models: Sequence[ModelTuples], device: str) -> list[str]:
+    """Says that there may be more tuples, where the device records the calls that it makes."""
+    kind = kind_of(device)
+    if kind is None or kind.is_processor:
+        return []
+    missing = [model.model for model in models if model.device_name is None]
+    if not missing:
+        return []
+    return [f"  calls: {counted(len(missing), 'model')} to record on the device: maybe more tuples"]
+
+
 def _to_benchmark(study: Study, models: Sequence[ModelTuples]) -> dict[str, TupleRecord]:
     manifest = collect(models, study.operators)
     return {
@@ -87,6 +117,7 @@ def _plan(
     target: str,
     results: Path,
     models: Sequence[ModelTuples],
+    device: str,
 ) -> Plan:
     tuples = _to_benchmark(study, models)
     conditions, folder = study.conditions[target], target_folder(target, results)
@@ -104,7 +135,7 @@ def _plan(
         sum(row["device_time_s"] or 0.0 for row in chain(again, *whole)),
         sum(len(models) - len(rows) for rows in whole),
         max(0, study.measured_again - len(again)),
-        conditions.target.device,
+        device,
     )
 
 

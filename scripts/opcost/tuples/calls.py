@@ -142,15 +142,19 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
     return replace(executed, value_dependent=frozenset(dependent))
 
 
-def recorded_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
+def recorded_calls(
+    module: nn.Module, inputs: list[Any], name: str, device: torch.device | None = None
+) -> ModelCalls:
     """Run a module, where it and its inputs are, and record its calls.
+
+    With a `device`, only what runs there launches kernels.
 
     Raises OpcostError if it cannot run on them, and SizesDependOnValues if they have no values and
     it needs some.
     """
     parameters = sum(parameter.numel() for parameter in module.parameters())
     with module_path(module) as where, operators_of_threads() as elsewhere:
-        recorder = Recorder(where, module)
+        recorder = Recorder(where, module, device)
         try:
             with inference_conditions(), _errors_said_once(), recorder, user_code():
                 state = ProcessState()

@@ -84,12 +84,16 @@ class ModelTuples:
         counts = self.call_counts().values()
         return [pair for pair in zip(self.tuples, counts, strict=True) if pair[0].launches_kernel]
 
+    def launched(self) -> dict[OperatorTuple, int]:
+        """How often the model calls each tuple that launches a kernel."""
+        return {record.operator_tuple: count for record, count in self.kernels()}
+
     def differing_calls(self, launched: Mapping[OperatorTuple, int]) -> list[str]:
         """The calls by which a device that launched these kernels differs: +more, -fewer of each.
 
         Views are left out: they move no data, and their strides differ without consequence.
         """
-        extracted = {record.operator_tuple: count for record, count in self.kernels()}
+        extracted = self.launched()
         more = {
             each: launched.get(each, 0) - extracted.get(each, 0) for each in [*extracted, *launched]
         }

@@ -37,11 +37,17 @@ class Recorder(TorchDispatchMode):
     """Records each operator below autograd and above the kernels.
 
     `where` returns (path, class) of the running module; `model` is the one that holds the
-    parameters.
+    parameters. With a `device`, only what runs there launches kernels.
     """
 
-    def __init__(self, where: Callable[[], tuple[str, str]], model: nn.Module) -> None:
+    def __init__(
+        self,
+        where: Callable[[], tuple[str, str]],
+        model: nn.Module,
+        device: torch.device | None = None,
+    ) -> None:
         super().__init__()
+        self._device = device
         self.calls: list[Call] = []
         self._where = where
         self._held = {storage(tensor) for tensor in [*model.parameters(), *model.buffers()]}
@@ -64,7 +70,7 @@ class Recorder(TorchDispatchMode):
             Call(
                 operator_tuple,
                 tuple(describe_tensor(tensor) for tensor in outputs),
-                _launches_kernel(func, operator_tuple, inputs, outputs),
+                _launches_kernel(func, operator_tuple, inputs, outputs, self._device),
                 self._parameters(func, args, kwargs),
                 *self._where(),
             )
@@ -85,10 +91,14 @@ class Recorder(TorchDispatchMode):
 
 
 class CallLog(TorchDispatchMode):
-    """The operator tuples of all calls, in order, and how many calls of each launch kernels."""
+    """The operator tuples of all calls, in order, and how many calls of each launch kernels.
 
-    def __init__(self) -> None:
+    With a `device`, only what runs there does.
+    """
+
+    def __init__(self, device: torch.device | None = None) -> None:
         super().__init__()
+        self._device = device
         self.operator_tuples: list[OperatorTuple] = []
         self.kernels: Counter[OperatorTuple] = Counter()
 
@@ -104,7 +114,8 @@ class CallLog(TorchDispatchMode):
         inputs = tensors_in_tree((args, kwargs))
         result = func(*args, **kwargs)
         self.operator_tuples.append(operator_tuple)
-        if _launches_kernel(func, operator_tuple, inputs, tensors_in_tree(result)):
+        outputs = tensors_in_tree(result)
+        if _launches_kernel(func, operator_tuple, inputs, outputs, self._device):
             self.kernels[operator_tuple] += 1
         return result
 
@@ -125,9 +136,12 @@ def _launches_kernel(
     operator_tuple: OperatorTuple,
     inputs: list[torch.Tensor],
     outputs: list[torch.Tensor],
+    device: torch.device | None,
 ) -> bool:
     """Whether data moves: decided by shared storage, because `reshape` is only sometimes a view."""
     name = operator_tuple.name
+    if device is not None and _leaves(device, name, inputs, outputs):
+        return False
     if name.removesuffix("_") in _DROPOUT and not dict(operator_tuple.arguments)["train"]:
         return False
     if name in _ALLOCATE or name == _ALIAS or torch.Tag.inplace_view in operator.tags:
@@ -140,6 +154,21 @@ def _launches_kernel(
         return True
     storages = {storage(tensor) for tensor in inputs}
     return any(storage(tensor) not in storages for tensor in outputs)
+
+
+def _leaves(
+    device: torch.device, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
+) -> bool:
+    """Whether an operator runs on the device's host, or moves data between the two.
+
+    Kernels accept numbers and indices that are tensors of the host.
+    """
+
+    def on_host(tensor: torch.Tensor) -> bool:
+        return tensor.device.type != device.type
+
+    moves_in = bool(inputs) and all(map(on_host, inputs))
+    return moves_in or any(map(on_host, outputs)) or (name == "copy_" and any(map(on_host, inputs)))
 
 
 @contextmanager
