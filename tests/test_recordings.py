@@ -21,7 +21,7 @@ from opcost.results_folder import device_file, recording, target_folder
 from opcost.tuples.calls import recorded_calls
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
-from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
+from opcost.tuples.model_tuples import calls_hash, read_model_tuples, write_model_tuples
 from opcost.tuples.recordings import calls_on
 
 from tests.comparisons import row
@@ -175,6 +175,23 @@ def test_there_is_no_sum_of_calls_that_were_neither_recorded_nor_verified(cnn, v
         assert comparison["time_reason"].startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("measured", "said", "known"),
+    [
+        ("as now", ["+1 reshape(4x4)"], True),
+        ("otherwise", ["+1 reshape(4x4)"], False),
+        ("otherwise", [], False),
+    ],
+)
+def test_a_model_may_be_recorded_again_after_it_was_measured(cnn, measured, said, known):
+    digest = calls_hash(cnn.launched()) if measured == "as now" else "0" * 16
+    rows = [row(tuple_id=tuple_id) for tuple_id in cnn.by_id]
+    whole = row(5e-3) | {"model": "tiny_cnn", "differing_calls": said, "calls_hash": digest}
+    [comparison], *_ = compare_study({"local": [cnn]}, rows, [whole], collect([cnn], None))
+    assert (comparison["estimate_time_s"] is not None) == known
+    assert bool(comparison["differing_calls"]) == (not known)
+
+
 @pytest.fixture
 def job(cpu, conditions, folder, tmp_path):
     """Records a network, of which `there` happens on the device only, by a job."""
@@ -203,7 +220,7 @@ def test_a_death_on_the_device_leaves_the_calls_extracted_and_the_reason(job, fo
     there = job("os.kill(os.getpid(), 9)")
     assert "killed by SIGKILL" in there.not_recorded
     assert there.device_name == read_device(device_file(folder)).device_name
-    assert "net: not recorded, so those extracted count: crashed: killed" in capfd.readouterr().out
+    assert "calls of model net: crashed: killed by SIGKILL" in capfd.readouterr().out
 
 
 def test_a_failed_recording_is_forgotten_with_the_failed_rows(

@@ -21,7 +21,8 @@
 # A checkpoint because it tells what `auto` is, and so whether calls are recorded there.
 checkpoint identify_target:
     output:
-        device_file(EACH_TARGET),
+        # `update`: where it is refused, the device that was measured on stays known.
+        update(device_file(EACH_TARGET)),
     log:
         "logs/{target}/identify_target.log",
     conda:

@@ -35,7 +35,7 @@ from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, OVERHEAD
 from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, TIME, Quantity
 from opcost.statistics import Estimate
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.model_tuples import ModelTuples, calls_hash
 
 OPERATOR_COLUMNS = (
     "tuple_id",
@@ -55,6 +55,9 @@ _WHOLE_HOST = HOST_TIME.of("reference").value
 _OF_RACE = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
 PARTS = ("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_RACE)
 """The columns of an estimate that are null if it must not be compared."""
+
+
+_OTHERS = "others than are known now; delete the row of the model to measure it again"
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,18 @@ class ModelEstimate:
 
     @cached_property
     def differing_calls(self) -> list[str] | None:
-        """The calls by which the device differs from the extraction; None if unknown."""
-        known = [row["differing_calls"] for row in self.whole if row["differing_calls"] is not None]
+        """The calls by which the measured model differs from this one; None if unknown."""
+        known = [calls for row in self.whole if (calls := self._differing(row)) is not None]
         return list(dict.fromkeys(itertools.chain(*known))) if known else None
+
+    def _differing(self, row: Row) -> list[str] | None:
+        """The model's calls may have been recorded again since the row was measured."""
+        measured = row.get("calls_hash")
+        if measured is None:
+            return row["differing_calls"]
+        if measured == calls_hash(self.model.launched()):
+            return []
+        return row["differing_calls"] or [_OTHERS]
 
     @cached_property
     def whole_host(self) -> Estimate | None:

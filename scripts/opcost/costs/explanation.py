@@ -25,6 +25,7 @@ _OF_WHOLE = (
     "status",
     "definition_json",
     "differing_calls",
+    "calls_hash",
     *HOST_TIME.names,
     *comparability.COLUMNS,
 )

@@ -30,9 +30,9 @@ from opcost.tuples.model_tuples import ModelTuples
 
 _SAMPLES = 1000
 
-_BETWEEN_MODELS = 0.7, 2.9
-"""The least and the most overhead of a call in a model, as a share of the target's call overhead,
-in 14 models of torchvision on one host (docs/explanation/race.md)."""
+_BETWEEN_MODELS = 0.1, 2.9
+"""The least and the most overhead of a call or view in a model, as a share of the target's, in
+models of torchvision and in chains of light modules and views (docs/explanation/race.md)."""
 
 _WITHOUT_MODULE = -0.4, 2.9
 """The same of a further call of one module: in a loop over a function, a call may take less than in
@@ -158,7 +158,7 @@ def _of_any_model(overhead: Estimate, shares: tuple[float, float]) -> Estimate:
     low, high = (
         overhead.value if limit is None else limit for limit in (overhead.low, overhead.high)
     )
-    return Estimate(overhead.value, least * low, most * high)
+    return Estimate(overhead.value, min(least * low, least * high), most * high)
 
 
 def _read(row: Row | None, quantity: Quantity, spread: str) -> Estimate:

@@ -90,7 +90,8 @@ def recording_job(
         from opcost.planning.progress import recording_line
 
         write_model_tuples(output, calls)
-        announce(recording_line(files.target, calls, extracted))
+        if extracted.refusal is None:
+            announce(recording_line(files.target, calls, extracted))
 
     def record(_: HeldSeconds) -> None:
         from opcost.measuring.recording import record_on
@@ -100,7 +101,8 @@ def recording_job(
 
     def record_death(status: str, reason: str, _: HeldSeconds) -> None:
         name = read_device(files.device_file).device_name
-        finish(replace(extracted, device_name=name, not_recorded=f"{status}: {reason}"))
+        died = f"{status}: {reason}{_remedy(status)}"
+        write_model_tuples(output, replace(extracted, device_name=name, not_recorded=died))
 
     timeout_s = files.conditions.measurement.timeout_s
     purpose = f"calls of model {definition.name}"
@@ -143,12 +145,15 @@ def _death_columns(files: TargetFiles, status: str, reason: str) -> dict[str, An
     from opcost.rows import records
 
     device = read_device(files.device_file)
-    remedy = " (measurement.timeout_s)" if status == "timeout" else ""
     return records.condition_columns(files.conditions, files.target) | {
         "device": device.device,
         "device_name": device.device_name,
         "device_uuid_hash": device.device_uuid_hash,
         "quiet_sentinel_time_s": device.quiet_s,
         "status": status,
-        "error": reason + remedy,
+        "error": reason + _remedy(status),
     }
+
+
+def _remedy(status: str) -> str:
+    return " (measurement.timeout_s)" if status == "timeout" else ""

@@ -13,9 +13,12 @@ from opcost.models import construction
 from opcost.models.definition import ModelDefinition
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
+from opcost.text import shortened
 from opcost.tuples.calls import ModelCalls, recorded_calls
 from opcost.tuples.extraction import distinct_tuples
 from opcost.tuples.model_tuples import ModelTuples
+
+_MAX_REASON = 1000
 
 
 def record_on(
@@ -37,7 +40,11 @@ def record_on(
     except ChangedSource:
         raise
     except Exception as error:
-        return replace(extracted, device_name=device.model_name, not_recorded=reason(error))
+        return replace(
+            extracted,
+            device_name=device.model_name,
+            not_recorded=shortened(reason(error), _MAX_REASON),
+        )
     return replace(
         extracted,
         tuples=tuple(tuples),

@@ -21,7 +21,7 @@ from opcost.rows.flags import (
 )
 from opcost.study import MeasurementSettings
 from opcost.tuples.manifest import read_record
-from opcost.tuples.model_tuples import ModelTuples, read_tuples_of
+from opcost.tuples.model_tuples import ModelTuples, calls_hash, read_tuples_of
 from opcost.tuples.tuple_record import TupleRecord
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ class ModelSubject(Subject):
             "footprint_bytes": workload.footprint_bytes,
             "operand_sets": workload.rotation,
             "differing_calls": differing,
+            "calls_hash": calls_hash(executed),
         }
         return SetUp(launched(workload, device, self.launch_mode), columns, find_flags)
 

@@ -97,6 +97,12 @@ MODEL = _schema(
             "kernels that the model launched more (+) or less (-) often than were recorded or "
             "extracted before, such as `+12 reshape(...)`; null if not compared",
         ),
+        (
+            "calls_hash",
+            pa.string(),
+            "16 hex digits that change with the kernels that the model launched: the operator "
+            "tuples, and how often it called each",
+        ),
     ],
 )
 

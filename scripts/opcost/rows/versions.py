@@ -63,7 +63,7 @@ _DATABASE = _OPERATOR | {
 
 ADDED: dict[str, dict[int, list[str]]] = {
     "operator": _OPERATOR,
-    "model": _MEASUREMENT | {9: [*_MEASUREMENT[9], "differing_calls"]},
+    "model": _MEASUREMENT | {9: [*_MEASUREMENT[9], "differing_calls", "calls_hash"]},
     "database": _DATABASE,
     "merged": _DATABASE,
     "comparison": {

@@ -3,7 +3,9 @@
 The unpickler refuses every global, so that an untrusted file cannot run code.
 """
 
+import hashlib
 import io
+import json
 import pickle
 import pickletools
 from collections.abc import Iterable, Mapping
@@ -98,6 +100,12 @@ class ModelTuples:
             each: launched.get(each, 0) - extracted.get(each, 0) for each in [*extracted, *launched]
         }
         return [f"{count:+} {each}" for each, count in more.items() if count]
+
+
+def calls_hash(launched: Mapping[OperatorTuple, int]) -> str:
+    """16 hex digits that change with the kernels that a model launches, and how often each."""
+    counts = sorted((each.tuple_id, count) for each, count in launched.items())
+    return hashlib.sha256(json.dumps(counts).encode()).hexdigest()[:16]
 
 
 def total_flops(calls: Iterable[tuple[TupleRecord, int]]) -> int | None:
