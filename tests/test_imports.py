@@ -19,6 +19,7 @@ from opcost.imports.operator_profiling import module_of
 from opcost.imports.published import Undetermined
 from opcost.rows import comparability, records, schemas
 from opcost.tuples.calls import module_calls
+from opcost.tuples.model_tuples import ModelTuples
 from torch import empty, nn
 
 FOLDER = Path(__file__).parent / "imports"
@@ -203,7 +204,8 @@ def test_a_module_is_what_its_text_says(channels, bias, **options):
 def estimate(*rows):
     """The sum over two tuples of a model that were measured, or imported."""
     chosen = [{name: row.get(name) for name in OPERATOR_COLUMNS} for row in rows]
-    return ModelEstimate(None, [Term(None, 1, row, False) for row in chosen])
+    model = ModelTuples("model", (), (), 0, "2.15.0")
+    return ModelEstimate(model, [Term(None, 1, row, False) for row in chosen])
 
 
 def test_imported_rows_are_never_added_up_with_measured_ones(imported):
