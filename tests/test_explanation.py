@@ -17,11 +17,12 @@ from opcost.databases.merging import merge
 from opcost.errors import OpcostError
 from opcost.models.construction import build
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.results_folder import MODELS, measurement, target_folder
+from opcost.results_folder import MODELS, device_file, measurement, recording, target_folder
 from opcost.rows import records, schemas
 from opcost.study import Conditions, Target, default_measurement
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
+from opcost.tuples.model_tuples import write_model_tuples
 
 from tests.checkout import STUDY
 from tests.comparisons import CONDITIONS, FAILED, OVERHEAD, launched_in
@@ -105,6 +106,22 @@ def test_calls_that_nobody_compared_with_those_of_a_gpu_are_said_to_be(cnn, tmp_
     path = database(tmp_path / "d.parquet", [cnn], **columns, device=device)
     text = as_text(cnn, explain(cnn, [path]), 5, None)
     assert ("The calls are those on a processor." in text) == said
+
+
+def test_a_model_of_the_study_makes_the_calls_that_its_device_was_recorded_to_make(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn], **launched_in(1e-4))
+    [extracted] = explain(cnn, [path])
+    assert extracted.to_document()["calls_unverified"]
+    folder = target_folder("local", tmp_path)
+    recording(folder, "tiny_cnn").parent.mkdir(parents=True)
+    there = dataclasses.replace(cnn, calls=cnn.calls[:-1], device_name="Card")
+    write_model_tuples(recording(folder, "tiny_cnn"), there)
+    device_file(folder).write_text('{"device": "cuda:0", "device_name": "Card"}')
+    [explanation] = explain(cnn, [path])
+    assert explanation.estimate.calls == extracted.estimate.calls - 1
+    assert not explanation.to_document()["calls_unverified"]
+    text = as_text(cnn, [explanation], 5, None)
+    assert "Calls recorded on this device, compared with those above: -1 linear(" in text
 
 
 def test_a_model_that_waits_for_its_host_is_said_to_with_its_modules(cnn, tmp_path):

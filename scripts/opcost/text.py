@@ -31,6 +31,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def some(names: Sequence[str], most: int) -> str:
+    """At most `most` of the names, and how many others there are."""
+    others = [counted(len(names) - most, "other")] if len(names) > most else []
+    return ", ".join([*names[:most], *others])
+
+
 def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Group pairs of a text and a name by text."""
     found: dict[str, list[str]] = {}

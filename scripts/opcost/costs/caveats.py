@@ -6,7 +6,7 @@ from typing import Any
 from opcost.costs.terms import Row
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import counted, names_by_text, seconds
+from opcost.text import counted, names_by_text, seconds, some
 
 INTERVAL = "±: half of the 95 % interval"
 COVERAGE = (
@@ -92,7 +92,7 @@ def _partial(rows: Sequence[Row], most: int) -> list[str]:
 
 
 def _differing_calls(rows: Sequence[Row], most: int) -> list[str]:
-    found = [(_some(row["differing_calls"] or (), most), row["model"]) for row in rows]
+    found = [(some(row["differing_calls"] or (), most), row["model"]) for row in rows]
     return [
         f"Kernels that were launched and not expected (+), or the reverse (-)"
         f"{_for_models(models, rows, most)}: {calls}."
@@ -111,7 +111,7 @@ def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:
 def _flags(rows: Sequence[Row], most: int) -> Iterable[str]:
     flagged = [(flag, row["model"]) for row in rows for flag in row["reference_flags"] or ()]
     for flag, models in sorted(names_by_text(flagged).items()):
-        yield f"Whole models flagged {flag}: {_some(models, most)} ({explained(flag)})."
+        yield f"Whole models flagged {flag}: {some(models, most)} ({explained(flag)})."
     found = {row["model"]: dict(row["flag_counts"]) for row in rows}
     for flag in sorted({flag for counts in found.values() for flag in counts}):
         counts = {model: counts.get(flag, 0) for model, counts in found.items()}
@@ -121,13 +121,7 @@ def _flags(rows: Sequence[Row], most: int) -> Iterable[str]:
 def _for_models(models: Sequence[str], rows: Sequence[Row], most: int) -> str:
     if len(rows) == 1:
         return ""
-    return f" for {'all models' if len(models) == len(rows) else _some(models, most)}"
-
-
-def _some(models: Sequence[str], most: int) -> str:
-    """The names of models, at most `most` of them."""
-    others = [counted(len(models) - most, "other")] if len(models) > most else []
-    return ", ".join([*models[:most], *others])
+    return f" for {'all models' if len(models) == len(rows) else some(models, most)}"
 
 
 def _of_models(amounts: Mapping[str, Any], most: int, show: Callable[[Any], str] = str) -> str:

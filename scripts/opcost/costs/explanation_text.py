@@ -11,11 +11,12 @@ from opcost.costs.model_argument import study_lines
 from opcost.costs.waiting import WAITING, waiting
 from opcost.models.definition import ModelDefinition
 from opcost.rows.quantities import ENERGY, TIME
-from opcost.text import counted, joules, percent, scaled, seconds, table
+from opcost.text import counted, joules, percent, scaled, seconds, some, table
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 from opcost.tuples.operator_tuple import short_name
 
 _MISSING = 10
+_RECORDED = 5
 _UNVERIFIED = (
     "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
     "a study of the model there records them."
@@ -106,9 +107,8 @@ def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int |
 def _recorded(model: ModelTuples, explanation: Explanation) -> list[str]:
     """By which calls the device differs from those extracted, of the first line."""
     found = model.differing_calls(explanation.estimate.model.launched())
-    return (
-        [f"Calls recorded on this device, beyond those above: {', '.join(found)}."] if found else []
-    )
+    text = "Calls recorded on this device, compared with those above"
+    return [f"{text}: {some(found, _RECORDED)}."] if found else []
 
 
 def _operator(row: Mapping[str, Any]) -> str:

@@ -9,11 +9,12 @@ from typing import Any
 
 from opcost.rows.quantities import ENERGY, OVERHEADS, TIME
 from opcost.statistics import Estimate
-from opcost.text import duration, joules, seconds
+from opcost.text import duration, joules, seconds, some
 from opcost.tuples.model_tuples import ModelTuples
 
 _RECENT = 20
 _EVERY_S = 30.0
+_DIFFERING = 5
 
 
 class Pace:
@@ -58,7 +59,8 @@ def recording_line(target: str, recorded: ModelTuples, extracted: ModelTuples) -
     if recorded.not_recorded is not None:
         found = f"not recorded, so those extracted count: {recorded.not_recorded}"
     else:
-        found = ", ".join(extracted.differing_calls(recorded.launched())) or "those extracted"
+        differing = extracted.differing_calls(recorded.launched())
+        found = some(differing, _DIFFERING) or "those extracted"
     return f"[calls] {target}  {recorded.model}: {found}"
 
 
