@@ -5,10 +5,18 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opcost.errors import OpcostError
+from opcost.plain_yaml import read_yaml
 from opcost.planning.plan import explained_shares, memory_bytes, plan, predicted_times_s
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.planning.target_plan import describe_plans
+from opcost.results_folder import extraction
+from opcost.study import load_study
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.model_tuples import ModelTuples, write_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
+
+from tests.checkout import REPOSITORY, STUDY
 
 GIGA = 10**9
 
@@ -152,3 +160,21 @@ def test_a_gpus_job_is_expected_to_measure_power(settings):
     gpu = plan([MODEL], ALL, [], settings, None, device="cuda:1")
     longer_s = gpu.job_s - processor.job_s
     assert longer_s > settings.power_min_s + 2 * settings.idle_s - settings.max_time_s / 2
+
+
+@pytest.mark.parametrize(("device", "said"), [("cuda", True), ("cpu", False), ("auto", False)])
+def test_a_plan_says_which_calls_a_gpu_has_not_been_asked_for(tmp_path, device, said):
+    document = read_yaml(REPOSITORY / "config/config.yaml") | read_yaml(STUDY / "config.yaml")
+    document["model_directory"] = str(STUDY / "models")
+    document["targets"] = {"local": {"device": device}}
+    study = load_study(document)
+    for name, definition in study.models.items():
+        path = extraction(name, tmp_path)
+        path.parent.mkdir(exist_ok=True)
+        write_model_tuples(path, extract_model_tuples(definition, STUDY / "models"))
+
+    def not_here(target):
+        raise OpcostError("simulated: no such device")
+
+    plan = describe_plans(study, tmp_path, not_here)
+    assert ("calls: 2 models to record on the device" in plan) == said
