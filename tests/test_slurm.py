@@ -25,7 +25,7 @@ from tests.slurm.cluster import Cluster, install, seconds_between, wait_until
 pytestmark = pytest.mark.slurm
 
 TIMEOUT_S = 20
-MEASUREMENT_S = 3
+MEASUREMENT_S = 5
 """Long enough for a job to be cancelled during its second measurement, once it is seen to have done
 the first."""
 ENDLESS = """
