@@ -22,7 +22,7 @@ from opcost.measuring.target_identity import expected_device
 from opcost.models.definition import ModelDefinition
 from opcost.study import Target
 from opcost.terminal import announce
-from opcost.tuples.model_tuples import ModelTuples, read_tuples_of, write_model_tuples
+from opcost.tuples.model_tuples import read_tuples_of, write_model_tuples
 from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
@@ -86,18 +86,15 @@ def recording_job(
     """Record the calls that a model makes on a target's device, and write them."""
     extracted, output = read_tuples_of(definition, extraction), output.absolute()
 
-    def finish(calls: ModelTuples) -> None:
+    def record(_: HeldSeconds) -> None:
+        from opcost.measuring.recording import record_on
         from opcost.planning.progress import recording_line
 
+        device, _watch = expected_device(files.conditions.target, files.target, files.device_file)
+        calls = record_on(device, definition, search_path, extracted)
         write_model_tuples(output, calls)
         if extracted.refusal is None:
             announce(recording_line(files.target, calls, extracted))
-
-    def record(_: HeldSeconds) -> None:
-        from opcost.measuring.recording import record_on
-
-        device, _watch = expected_device(files.conditions.target, files.target, files.device_file)
-        finish(record_on(device, definition, search_path, extracted))
 
     def record_death(status: str, reason: str, _: HeldSeconds) -> None:
         name = read_device(files.device_file).device_name
