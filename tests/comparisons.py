@@ -40,6 +40,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "displaced_call_overhead_s": None,
         "spread": None,
         "differing_calls": None,
+        "calls_hash": None,
         **dict.fromkeys([*HOST_TIME.names, "host_spread"]),
         **changes,
     }

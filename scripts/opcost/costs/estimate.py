@@ -94,7 +94,7 @@ class ModelEstimate:
 
     def _differing(self, row: Row) -> list[str] | None:
         """The model's calls may have been recorded again since the row was measured."""
-        measured = row.get("calls_hash")
+        measured = row["calls_hash"]
         if measured is None:
             return row["differing_calls"]
         if measured == calls_hash(self.model.launched()):

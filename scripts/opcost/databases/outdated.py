@@ -82,30 +82,32 @@ def _settings_of_a_row(folder: Path) -> str | None:
 
 def extracted_otherwise(paths: Iterable[Path], definitions: Mapping[str, str]) -> list[Path]:
     """The files of extracted models that are of an older opcost, or of another definition."""
+    return [path for path in paths if _is_of_another(path, definitions[path.stem])]
+
+
+def recorded_otherwise(paths: Iterable[Path], definitions: Mapping[str, str]) -> list[Path]:
+    """The files of recorded calls of which the same is true, or that are of another device."""
     found = []
     for path in paths:
         try:
-            definition = read_model_tuples(path).definition
-        except OlderVersion:
-            definition = None
+            device_name = read_device(device_file(path.parent.parent)).device_name
         except OpcostError:
             continue
-        if definition is None or definition.to_json() != definitions[path.stem]:
+        if _is_of_another(path, definitions[path.stem], device_name):
             found.append(path)
     return found
 
 
-def recorded_otherwise(paths: Sequence[Path], definitions: Mapping[str, str]) -> list[Path]:
-    """The files of recorded calls that are of another definition, or of another device."""
-    found = extracted_otherwise(paths, definitions)
-    for path in paths:
-        try:
-            present = read_device(device_file(path.parent.parent)).device_name
-            if path not in found and read_model_tuples(path).device_name != present:
-                found.append(path)
-        except OpcostError:
-            continue
-    return found
+def _is_of_another(path: Path, definition: str, device_name: str | None = None) -> bool:
+    """Whether a file of tuples is of an older opcost, another model or another device."""
+    try:
+        found = read_model_tuples(path)
+    except OlderVersion:
+        return True
+    except OpcostError:  # its user reports it
+        return False
+    stated = found.definition.to_json() if found.definition else None
+    return (stated, found.device_name) != (definition, device_name)
 
 
 def _texts(path: Path, schema: pa.Schema, names: Sequence[str]) -> list[list[str | None]]:

@@ -40,8 +40,9 @@ def plan_target(study: Study, target: str, results: Path) -> Plan:
 
     Raises OpcostError for a damaged file.
     """
+    models = _models(study, target, results)
     device = _device(study.conditions[target].target, target_folder(target, results))
-    return _plan(study, target, results, _models(study, target, results), device)
+    return _plan(study, target, results, models, _to_benchmark(study, models), device)
 
 
 def describe_plans(study: Study, results: Path, open_device: Callable[[Target], Device]) -> str:
@@ -54,7 +55,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
         models = _models(study, target, results)
         tuples = _to_benchmark(study, models)
         device = _device(conditions.target, target_folder(target, results), open_device)
-        planned = _plan(study, target, results, models, device)
+        planned = _plan(study, target, results, models, tuples, device)
         measured = {row["model"] for row in _measured_models(study, target, results, models)}
         new_models = [model.model for model in models if model.model not in measured]
         lines = [
@@ -94,13 +95,10 @@ def _device(
 
 def _to_record(models: Sequence[ModelTuples], device: str) -> list[str]:
     """Says that there may be more tuples, where the device records the calls that it makes."""
-    kind = kind_of(device)
-    if kind is None or kind.is_processor:
+    kind, missing = kind_of(device), sum(model.device_name is None for model in models)
+    if kind is None or kind.is_processor or not missing:
         return []
-    missing = [model.model for model in models if model.device_name is None]
-    if not missing:
-        return []
-    return [f"  calls: {counted(len(missing), 'model')} to record on the device: maybe more tuples"]
+    return [f"  calls: {counted(missing, 'model')} to record on the device: maybe more tuples"]
 
 
 def _to_benchmark(study: Study, models: Sequence[ModelTuples]) -> dict[str, TupleRecord]:
@@ -117,9 +115,9 @@ def _plan(
     target: str,
     results: Path,
     models: Sequence[ModelTuples],
+    tuples: Mapping[str, TupleRecord],
     device: str,
 ) -> Plan:
-    tuples = _to_benchmark(study, models)
     conditions, folder = study.conditions[target], target_folder(target, results)
     series = [(number, EAGER) for number in (REPLICATES if study.measured_again else [0])]
     series += [(0, mode) for mode in study.launch_modes]

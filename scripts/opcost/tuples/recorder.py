@@ -140,7 +140,7 @@ def _launches_kernel(
 ) -> bool:
     """Whether data moves: decided by shared storage, because `reshape` is only sometimes a view."""
     name = operator_tuple.name
-    if device is not None and _leaves(device, name, inputs, outputs):
+    if device is not None and _beyond_device(device, name, inputs, outputs):
         return False
     if name.removesuffix("_") in _DROPOUT and not dict(operator_tuple.arguments)["train"]:
         return False
@@ -156,7 +156,7 @@ def _launches_kernel(
     return any(storage(tensor) not in storages for tensor in outputs)
 
 
-def _leaves(
+def _beyond_device(
     device: torch.device, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
 ) -> bool:
     """Whether an operator runs on the device's host, or moves data between the two.
