@@ -57,7 +57,7 @@ def extraction_line(tuples: ModelTuples) -> str:
 def recording_line(target: str, recorded: ModelTuples, extracted: ModelTuples) -> str:
     """The line for the calls of a model that were recorded on a target's device."""
     if recorded.not_recorded is not None:
-        found = f"not recorded, so those extracted count: {recorded.not_recorded}"
+        found = f"not recorded, so those extracted are measured: {recorded.not_recorded}"
     else:
         differing = extracted.differing_calls(recorded.launched())
         found = some(differing, _DIFFERING) or "those extracted"
