@@ -1,6 +1,7 @@
 """Comparisons of tiny_cnn with rows made up, on a processor or a GPU."""
 
 from opcost.costs.comparison import compare_study
+from opcost.costs.summary import summarise
 from opcost.rows import comparability
 from opcost.rows.quantities import HOST_TIME
 from opcost.tuples.manifest import collect
@@ -61,6 +62,11 @@ ON_A_GPU = {
     "core_cache_bytes": 0,
 }
 """A call takes the host 10 us more than its operator, a view 1 us."""
+
+
+def summary(*tables, **more):
+    """The summary on one line, so that a test need not know where its lines end."""
+    return " ".join(summarise(*tables, **more).split())
 
 
 def launched_in(seconds, **changes):

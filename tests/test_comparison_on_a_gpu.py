@@ -5,11 +5,10 @@ import math
 import pytest
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.figure import draw
-from opcost.costs.summary import summarise
 from opcost.costs.terms import terms_of
 from opcost.rows.quantities import OVERHEADS
 
-from tests.comparisons import OF_A_GPU, launched_in, row
+from tests.comparisons import OF_A_GPU, launched_in, row, summary
 
 
 @pytest.fixture
@@ -53,8 +52,8 @@ def test_the_host_is_as_fast_as_it_was_in_the_whole_model(compare):
     assert comparison["idle_time_s"] == pytest.approx(6.5e-3 - 4e-3)
     half_width = comparison["estimate_time_ci_high_s"] - comparison["estimate_time_s"]
     assert half_width == pytest.approx(0.02 * 6.5e-3 / 2**0.5, rel=0.15)
-    text = summarise([comparison], [])
-    told = "the host needs 6.5 ms to launch its calls (estimated from its operators: 8.041 ms)"
+    text = summary([comparison], [])
+    told = "the host needs 6.500 ms to launch its calls (estimated from its operators: 8.041 ms)"
     assert told in text
 
 
@@ -131,14 +130,14 @@ def test_a_summary_says_how_long_a_gpu_waits_for_its_host_and_where(on_a_gpu, co
         {"model": "tiny_cnn", "target": "local", "module_path": path, "idle_time_s": idle_s}
         for path, idle_s in (("layer1.0", 1e-3), ("layer1.1", 2e-3), ("", 1.041e-3))
     ]
-    text = summarise([waiting], [], modules=modules)
+    text = summary([waiting], [], modules=modules)
     assert (
         "tiny_cnn waits for its host 50% of the time: the host needs 8.041 ms to launch its calls "
-        "(estimated; not measured in this model), the device 4 ms to run them. It waits in layer1 "
-        "37%, the model itself 13%."
+        "(estimated; not measured in this model), the device 4.000 ms to run them. It waits in "
+        "layer1 37%, the model itself 13%."
     ) in text
-    assert "tiny_cnn does not wait for its host: the host needs 441 us" in summarise([busy], [])
-    assert "waits for its host" not in summarise([compare()[0]], [])
+    assert "tiny_cnn does not wait for its host: the host needs 441.0 µs" in summary([busy], [])
+    assert "waits for its host" not in summary([compare()[0]], [])
 
 
 def test_the_figure_shows_how_long_a_gpu_waits_for_its_host(compare, tmp_path):

@@ -53,7 +53,7 @@ def test_the_last_one_has_nothing_left():
 
 def test_a_measurement_is_one_line():
     line = measured_line("operator", "relu(4x4)", ROW)
-    assert line == "[operator] local       2 us ± 5.0%  relu(4x4)"
+    assert line == "[operator] local   2.00 µs ± 5.0%  relu(4x4)"
 
 
 def test_failures_are_shown_as_what_they_are():
@@ -72,7 +72,7 @@ def test_energy_is_shown_where_there_is_some():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(2.5, "2.5 s"), (0.0125, "12.5 ms"), (3.456789e-6, "3.457 us"), (2e-9, "2 ns")],
+    [(2.5, "2.500 s"), (0.0125, "12.50 ms"), (3.456789e-6, "3.457 µs"), (2e-9, "2.000 ns")],
 )
 def test_durations_have_the_unit_that_suits_them(value, text):
     assert seconds(value) == text

@@ -69,11 +69,11 @@ def test_no_other_module_makes_names_of_limits():
 
 
 def test_a_number_is_shown_with_half_of_its_interval():
-    assert TIME.shown(TIME.columns(Estimate(2e-3, 1.9e-3, 2.1e-3))) == "2 ms ± 5.0%"
-    assert ENERGY.shown(ENERGY.columns(Estimate(0.4, None, None))) == "400 mJ"
+    assert TIME.shown(TIME.columns(Estimate(2e-3, 1.9e-3, 2.1e-3))) == "2.00 ms ± 5.0%"
+    assert ENERGY.shown(ENERGY.columns(Estimate(0.4, None, None))) == "400.0 mJ"
     assert Quantity("power", "w").shown({"power_w": None}) == "-"
 
 
 def test_a_wide_and_lopsided_interval_is_shown_with_its_limits():
     columns = TIME.columns(Estimate(2e-3, 1.8e-3, 3e-3))
-    assert TIME.shown(columns) == "2 ms [1.8 ms, 3 ms]"
+    assert TIME.shown(columns) == "2.0 ms [1.8 ms, 3.0 ms]"

@@ -175,12 +175,12 @@ def test_people_get_a_table_with_intervals(path):
     assert [line.split()[0] for line in lines] == [
         TUPLES[name].tuple_id for name in ("nms", "cat", "conv")
     ]
-    assert "2 ms ± 5.0%" in lines[2]
+    assert "2.00 ms ± 5.0%" in lines[2]
 
 
 def test_chosen_columns_are_shown_as_people_read_them(path):
     completed = run(path, "--operator", "conv2d", "--columns", "description,flops,time")
-    assert completed.stdout.splitlines()[1].split()[-4:] == ["2", "ms", "±", "5.0%"]
+    assert completed.stdout.splitlines()[1].split()[-4:] == ["2.00", "ms", "±", "5.0%"]
 
 
 def test_programs_get_lines_of_json_csv_or_parquet(path, tmp_path):

@@ -75,7 +75,7 @@ def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):
 
 
 def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
-    said = "Whole models flagged"
+    said = "Flagged disturbed: whole model"
     assert not any(said in caveat for _, caveat in all_caveats(results))
     rows = [
         {**row, "reference_flags": ["disturbed"] if row["model"] in ("first", "third") else []}
@@ -84,7 +84,7 @@ def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
     flagged = all_caveats(replace(results, comparison=rows))
     [(target, caveat)] = [each for each in flagged if said in each[1]]
     assert target == "processor"
-    assert caveat.startswith("Whole models flagged disturbed: first, third (interference slowed")
+    assert caveat.startswith("Flagged disturbed: whole model of first, third (interference slowed")
 
 
 @pytest.mark.parametrize("quantity", [TIME, ENERGY], ids=str)

@@ -1,24 +1,29 @@
 """Numbers and tables as people read them."""
 
+import math
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from opcost.statistics import Estimate
 
 _PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
+_DIGITS = 4
 _WIDE = 0.05
+_WIDTH = 100
 
 
-def seconds(value: float) -> str:
-    """A duration with its unit, to four digits."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+def seconds(value: float, digits: int = _DIGITS) -> str:
+    """A duration with its unit, to so many significant digits."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(value) >= scale:
-            return f"{value / scale:.4g} {unit}"
-    return f"{value / 1e-9:.4g} ns"
+            return f"{significant(value / scale, digits)} {unit}"
+    return f"{significant(value / 1e-9, digits)} ns"
 
 
-def joules(value: float) -> str:
-    """An energy with its SI prefix, to four digits."""
-    return scaled(value, "J", 4)
+def joules(value: float, digits: int = _DIGITS) -> str:
+    """An energy with its SI prefix, to so many significant digits."""
+    number, prefix = _prefixed(value, digits)
+    return f"{significant(number, digits)} {prefix}J"
 
 
 def duration(value: float) -> str:
@@ -50,20 +55,45 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
-def with_interval(estimate: Estimate | None, show: Callable[[float], str]) -> str:
+def with_interval(estimate: Estimate | None, show: Callable[[float, int], str]) -> str:
     """A value with half of its 95 % interval in per cent, or a dash.
 
-    With the limits of the interval, if it is wide and lopsided.
+    With as many digits as the interval allows: `show` gets the value and their number. With the
+    limits of the interval, if it is wide and lopsided.
     """
     if estimate is None:
         return "-"
-    half, value = estimate.relative_half_width, show(estimate.value)
+    half = estimate.relative_half_width
     if half is None or estimate.low is None or estimate.high is None:
-        return value
+        return show(estimate.value, _DIGITS)
+    digits = _digits(half)
+    value = show(estimate.value, digits)
     shorter, longer = sorted([estimate.value - estimate.low, estimate.high - estimate.value])
     if half > _WIDE and longer > 2 * shorter:
-        return f"{value} [{show(estimate.low)}, {show(estimate.high)}]"
-    return f"{value} ± {half:.1%}"
+        return f"{value} [{show(estimate.low, digits)}, {show(estimate.high, digits)}]"
+    return f"{value} ± {margin(half)}"
+
+
+def margin(share: float) -> str:
+    """A small share in per cent, to two digits, as half of an interval is given."""
+    if share < 0.0005:
+        return "<0.1%"
+    return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
+
+
+def _digits(relative_half_width: float) -> int:
+    """So many that the interval moves the last but one: 2 to 4."""
+    if relative_half_width <= 0:
+        return _DIGITS
+    return min(max(1 - math.floor(math.log10(relative_half_width)), 2), _DIGITS)
+
+
+def significant(number: float, digits: int) -> str:
+    """To so many significant digits, with zeros at the end; no exponent."""
+    rounded = float(f"{number:.{digits - 1}e}")
+    if rounded == 0:
+        return "0"
+    return f"{rounded:.{max(digits - 1 - math.floor(math.log10(abs(rounded))), 0)}f}"
 
 
 def shortened(description: str, width: int = 64) -> str:
@@ -77,7 +107,8 @@ def difference(error: Estimate | None) -> str:
         return "-"
     if error.low is None or error.high is None:
         return f"{error.value:+.1%}"
-    return f"{error.value:+.1%} ± {(error.high - error.low) / 2:.1%}"
+    half = margin((error.high - error.low) / 2)
+    return f"{error.value:+.{1 if '.' in half else 0}%} ± {half}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
@@ -87,9 +118,25 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
     return [(line % (*cells,)).rstrip() for cells in [header, *rows]]
 
 
+def wrapped(notes: Iterable[str], indent: str = "") -> list[str]:
+    """The notes in lines of at most 100 characters; further lines of a note are indented more."""
+    more = f"{indent}  "
+    return [
+        line
+        for note in notes
+        for line in textwrap.wrap(
+            note, _WIDTH, initial_indent=indent, subsequent_indent=more, break_long_words=False
+        )
+    ]
+
+
 def scaled(value: float, unit: str, digits: int = 3) -> str:
     """A quantity with its SI prefix: 3.2e12 FLOP/s is `3.2 TFLOP/s`."""
+    number, prefix = _prefixed(value, digits)
+    return f"{number:.{digits}g} {prefix}{unit}"
+
+
+def _prefixed(value: float, digits: int) -> tuple[float, str]:
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     power = min(max(int(exponent) // 3, -3), 5)
-    number = float(mantissa) * 10.0 ** (int(exponent) - 3 * power)
-    return f"{number:.{digits}g} {_PREFIXES[power]}{unit}"
+    return float(mantissa) * 10.0 ** (int(exponent) - 3 * power), _PREFIXES[power]

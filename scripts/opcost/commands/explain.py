@@ -49,11 +49,15 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--top",
     type=click.IntRange(1),
-    default=5,
+    default=10,
     show_default=True,
     help="Number of operators and modules to list.",
 )
-@click.option("--depth", type=click.IntRange(1), help="Group modules at this depth of the path.")
+@click.option(
+    "--depth",
+    type=click.IntRange(1),
+    help="Open all modules down to this depth, instead of the costliest.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
 @click.option("--parquet", type=_PATH, help="Write a row per tuple and target to a file.")
 @click.option(
@@ -85,7 +89,7 @@ def command(
     operator is missing on one of the targets.
 
     \b
-    opcost explain resnet50
+    opcost explain alexnet
     opcost explain resnet50 --input 8x3x112x112
     opcost explain config/models/resnet34_56.yaml --json
     opcost explain my_package.nets:tagger --input "1x128:int64<30522" --argument width=64

@@ -9,10 +9,6 @@ from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.text import counted, names_by_text, seconds, some
 
 INTERVAL = "±: half of the 95 % interval"
-COVERAGE = (
-    "Calls, FLOPs: the share that the measured operators account for; with one operator missing "
-    "there is no sum, never a smaller one"
-)
 WIDE = "a wider interval than requested"
 CALL_OVERHEAD = "call overhead"
 CALL_OVERHEAD_PARTS = "Python, dispatch, code evicted from the private cache"
@@ -28,9 +24,8 @@ def caveats(rows: Sequence[Row], most: int = _NAMED) -> list[str]:
     """
     wide = {row["model"]: row["unconverged_tuples"] for row in rows}
     return [
-        f"{COVERAGE}.",
         _interval(rows[0]["spread"]),
-        *_overhead(rows, most),
+        *_overhead(rows),
         *(text for quantity in COMPARED for text in _missing(rows, quantity, most)),
         *_partial(rows, most),
         *_differing_calls(rows, most),
@@ -53,12 +48,10 @@ def _interval(spread: float | None) -> str:
     return text
 
 
-def _overhead(rows: Sequence[Row], most: int) -> list[str]:
-    overheads = {row["model"]: row["overhead_time_s"] for row in rows}
+def _overhead(rows: Sequence[Row]) -> list[str]:
     parts = []
-    if any(overheads.values()):
-        shown = _of_models(overheads, most, seconds)
-        parts.append(f"The sum contains {CALL_OVERHEAD} ({CALL_OVERHEAD_PARTS}): {shown}.")
+    if any(row["overhead_time_s"] for row in rows):
+        parts.append(f"{CALL_OVERHEAD.capitalize()}: {CALL_OVERHEAD_PARTS}.")
     if any(row["overhead_disturbed"] for row in rows):
         parts.append(
             f"There was interference throughout the measurement of {CALL_OVERHEAD}, so it is too "
@@ -88,7 +81,8 @@ def _partial(rows: Sequence[Row], most: int) -> list[str]:
     if not any(partial.values()):
         return []
     shown = _of_models(partial, most, seconds)
-    return [f"The measured operators alone take {shown}, which is not an estimate."]
+    text = "a lower limit: with one operator missing, there is no sum"
+    return [f"The measured operators alone take {shown}, {text}."]
 
 
 def _differing_calls(rows: Sequence[Row], most: int) -> list[str]:
@@ -109,13 +103,17 @@ def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:
 
 
 def _flags(rows: Sequence[Row], most: int) -> Iterable[str]:
-    flagged = [(flag, row["model"]) for row in rows for flag in row["reference_flags"] or ()]
-    for flag, models in sorted(names_by_text(flagged).items()):
-        yield f"Whole models flagged {flag}: {some(models, most)} ({explained(flag)})."
-    found = {row["model"]: dict(row["flag_counts"]) for row in rows}
-    for flag in sorted({flag for counts in found.values() for flag in counts}):
-        counts = {model: counts.get(flag, 0) for model, counts in found.items()}
-        yield f"Tuples flagged {flag}: {_of_models(counts, most)} ({explained(flag)})."
+    """A line for each flag: the whole models and the tuples that have it."""
+    wholes = names_by_text(
+        (flag, row["model"]) for row in rows for flag in row["reference_flags"] or ()
+    )
+    counts = {row["model"]: dict(row["flag_counts"]) for row in rows}
+    for flag in sorted({*wholes, *(flag for found in counts.values() for flag in found)}):
+        parts = [f"whole model of {some(wholes[flag], most)}"] if flag in wholes else []
+        tuples = {model: found.get(flag, 0) for model, found in counts.items()}
+        if any(tuples.values()):
+            parts.append(f"tuples: {_of_models(tuples, most)}")
+        yield f"Flagged {flag}: {'; '.join(parts)} ({explained(flag)})."
 
 
 def _for_models(models: Sequence[str], rows: Sequence[Row], most: int) -> str:

@@ -16,7 +16,8 @@ from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
-_CONDITIONS = ("cache_state", "device_name", "torch_version", "protocol_version")
+CONDITIONS = ("cache_state", "device_name", "torch_version", "protocol_version")
+"""Columns of the reference that the comparison has, too."""
 
 
 class Tables(NamedTuple):
@@ -124,7 +125,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         "coverage_time": columns["partial_time_s"] / reference_time.value
         if reference_time and columns["partial_time_s"] is not None
         else None,
-        **{name: reference[name] for name in _CONDITIONS},
+        **{name: reference[name] for name in CONDITIONS},
     }
 
 

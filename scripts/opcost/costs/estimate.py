@@ -191,7 +191,7 @@ class ModelEstimate:
         row = next(iter(self.rows), None)
         if row is None or row["displaced_call_overhead_s"] is None:
             return {}
-        evicted = evicted_calls(self.model, row["core_cache_bytes"])
+        evicted = sum(self._evicted)
         views = len(self.model.calls) - self.calls
         counts = {
             "call": self.calls - evicted + views,
@@ -241,10 +241,31 @@ class ModelEstimate:
         stretch = self.time.value / self.operators_time.value
         return statistics.weighted_sum([(stretch, operators)])
 
+    @cached_property
+    def _evicted(self) -> list[bool]:
+        return evicted_calls(self.model, self.rows[0]["core_cache_bytes"])
+
+    @cached_property
+    def _overhead_by_call_s(self) -> list[float]:
+        """What each call of the model costs beyond its operator, on a processor."""
+        each = {kind: estimate.value for kind, (_, estimate) in self.overhead.items()}
+        call_s = each.get("call", 0.0)
+        evicted_s, view_s = each.get("displaced_call", call_s), call_s + each.get("view_call", 0.0)
+        return [
+            (evicted_s if evicted else call_s)
+            if self.model.tuples[index].launches_kernel
+            else view_s
+            for (index, _, _), evicted in zip(self.model.calls, self._evicted, strict=True)
+        ]
+
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
         """The cost by module path, cut after `depth` names if given, largest first."""
-        idle_s = self.race.idle_by_call_s if self.race else None
-        return module_shares(self.model, self.addable, idle_s, depth)
+        beyond_s: dict[str, list[float]] = {}
+        if self.race is not None:
+            beyond_s = {"idle_time_s": self.race.idle_by_call_s}
+        elif self.time is not None and self.overhead:
+            beyond_s = {"overhead_time_s": self._overhead_by_call_s}
+        return module_shares(self.model, self.addable, beyond_s, depth)
 
     def columns(self) -> dict[str, Any]:
         """The estimate as columns of the comparison."""
@@ -276,9 +297,20 @@ class ModelEstimate:
             "flag_counts": Counter(flag for row in self.rows for flag in row["flags"]),
             "flops": flops_of(self.terms),
             "parameters": self.model.parameters,
+            **self._inputs(),
             "spread": self.spread,
             "told_differences": comparability.told_differences(self.rows),
             "differing_calls": self.differing_calls,
+        }
+
+    def _inputs(self) -> dict[str, Any]:
+        definition = self.model.definition
+        if definition is None:
+            return dict.fromkeys(("inputs", "dtype", "batch_size"))
+        return {
+            "inputs": ", ".join(map(str, definition.inputs)),
+            "dtype": definition.dtype,
+            "batch_size": definition.batch_size,
         }
 
     def _race_columns(self) -> dict[str, float | None]:

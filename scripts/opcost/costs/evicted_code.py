@@ -8,21 +8,22 @@ docs/explanation/context.md describes the experiment.
 from opcost.tuples.model_tuples import ModelTuples
 
 
-def evicted_calls(model: ModelTuples, core_cache_bytes: int) -> int:
-    """The number of a model's kernel-launching calls whose code was evicted.
+def evicted_calls(model: ModelTuples, core_cache_bytes: int) -> list[bool]:
+    """Whether the code of each of a model's calls was evicted; that of a view never is.
 
     The model runs in a loop: its last call precedes its first one.
     """
-    moved_bytes = evicted = 0
+    moved_bytes = 0
     last_bytes: dict[str, int] = {}
+    evicted: list[bool] = []
     for second_pass in (False, True):
         for index, _, _ in model.calls:
             record = model.tuples[index]
-            if not record.launches_kernel:
-                continue
             operator = record.operator_tuple.operator
             if second_pass:
-                evicted += moved_bytes - last_bytes[operator] > core_cache_bytes
-            last_bytes[operator] = moved_bytes
-            moved_bytes += record.bytes
+                moved_since = moved_bytes - last_bytes.get(operator, moved_bytes)
+                evicted.append(record.launches_kernel and moved_since > core_cache_bytes)
+            if record.launches_kernel:
+                last_bytes[operator] = moved_bytes
+                moved_bytes += record.bytes
     return evicted

@@ -1,7 +1,7 @@
 """The estimated cost of a model on each target of a database."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opcost.costs.breakdown import Part, breakdown
+from opcost.costs.comparison import CONDITIONS, compare
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
@@ -17,17 +19,20 @@ from opcost.errors import OpcostError, closest
 from opcost.results_folder import MODELS, REPLICATES, measurement, target_folder
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
-from opcost.rows.quantities import HOST_TIME
+from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.recordings import calls_on
 
-_OF_WHOLE = (
-    "status",
-    "definition_json",
-    "differing_calls",
-    "calls_hash",
-    *HOST_TIME.names,
-    *comparability.COLUMNS,
+_OF_WHOLE = tuple(
+    dict.fromkeys(
+        [
+            *ANSWER,
+            *("definition_json", "differing_calls", "calls_hash"),
+            *HOST_TIME.names,
+            *comparability.COLUMNS,
+            *CONDITIONS,
+        ]
+    )
 )
 
 
@@ -61,9 +66,22 @@ class Explanation:
         recorded = model.device_name is not None and model.not_recorded is None
         return bool(rows) and not recorded and not comparability.host_sets_pace(rows[0])
 
+    @property
+    def measured_on(self) -> str | None:
+        """The day on which the last of the tuples was measured."""
+        times = [row["measured_at"] for row in self.estimate.rows if row["measured_at"]]
+        return max(times).strftime("%Y-%m-%d") if times else None
+
+    @cached_property
+    def whole_conflict(self) -> str | None:
+        """Why measurements of the whole model must not be compared with the estimate, if any."""
+        return comparability.conflict([*self.estimate.rows, *self.estimate.whole])
+
     @cached_property
     def compared(self) -> dict[str, Any]:
-        """The columns of a comparison that need no reference."""
+        """The row of the comparison; without a comparable whole, the columns that need none."""
+        if any(row["status"] == "ok" for row in self.estimate.whole) and not self.whole_conflict:
+            return {"model": self.estimate.model.model, **compare(self.estimate)}
         return {
             "model": self.estimate.model.model,
             **self.estimate.columns(),
@@ -75,6 +93,10 @@ class Explanation:
     def operators(self) -> list[dict[str, Any]]:
         """The cost by operator, largest first, views last."""
         return operator_shares(self.estimate.model, self.estimate.addable)
+
+    def parts(self, quantity: Quantity = TIME) -> list[Part]:
+        """Where the time or energy goes: parts that add up to all of it."""
+        return breakdown(self.compared, self.operators(), quantity)
 
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
         """The cost by module path, cut after `depth` names if given, largest first."""
@@ -92,16 +114,18 @@ class Explanation:
 
     def to_document(self) -> dict[str, Any]:
         """The explanation as JSON data."""
-        columns = self.estimate.columns()
         return {
             "database": str(self.database),
+            "measured_on": self.measured_on,
             "target": self.target,
             "conditions_id": self.conditions_id,
             "device_name": self.device_name,
-            **columns,
-            "time_reason": self.estimate.time_reason,
-            "energy_reason": self.estimate.energy_reason,
+            **self.compared,
             "calls_unverified": self.calls_unverified,
+            "parts": {
+                str(quantity): [asdict(part) for part in self.parts(quantity)]
+                for quantity in COMPARED
+            },
             "operators": self.operators(),
             "modules": self.modules(),
             "missing": [
@@ -122,7 +146,7 @@ def explain(
     found = []
     known: set[str] = set()
     for path in databases:
-        table = read_database(path, [*OPERATOR_COLUMNS, "conditions_id"])
+        table = read_database(path, [*OPERATOR_COLUMNS, "conditions_id", "measured_at"])
         known |= set(table["target"].unique().to_pylist())
         if targets:
             table = table.filter(pc.is_in(table["target"], pa.array(targets, pa.string())))

@@ -1,27 +1,28 @@
-"""The explanation of a model's cost as text."""
+"""The explanation of a model's cost as text: what it costs, where it goes, and the caveats."""
 
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from opcost.costs.breakdown import costliest, percents
 from opcost.costs.caveats import caveats
 from opcost.costs.explanation import Explanation
+from opcost.costs.headline import cost_cells
 from opcost.costs.model_argument import study_lines
-from opcost.costs.waiting import WAITING, waiting
+from opcost.costs.module_tree import Branch, module_tree
+from opcost.costs.verdict import meanings, trust_cells
+from opcost.costs.waiting import waiting
 from opcost.models.definition import ModelDefinition
-from opcost.rows.quantities import ENERGY, TIME
-from opcost.text import counted, joules, percent, scaled, seconds, some, table
+from opcost.rows.quantities import COMPARED, ENERGY, TIME
+from opcost.text import counted, joules, scaled, seconds, some, table, wrapped
 from opcost.tuples.model_tuples import ModelTuples, total_flops
-from opcost.tuples.operator_tuple import short_name
 
 _MISSING = 10
 _RECORDED = 5
+_DIGITS = 3
 _UNVERIFIED = (
     "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
     "a study of the model there records them."
 )
-_WIDTH = 100
 
 
 def as_text(
@@ -33,12 +34,12 @@ def as_text(
 ) -> str:
     """The model, a table of targets, and for each target the cost by operator and module.
 
-    Lists the `top` operators and modules; module paths are cut after `depth` names. `config` is the
-    model config that the model was read from, if any.
+    Lists the `top` operators and a tree of about as many modules, or, with `depth`, the `top` paths
+    cut after so many names. `config` is the model config that the model was read from, if any.
     """
-    parts = [_model_line(model)]
+    parts = [_model_lines(model)]
     if explanations:
-        parts.append(_targets(explanations))
+        parts.append("\n".join(_targets(explanations)))
     parts += [_target(model, explanation, top, depth) for explanation in explanations]
     incomplete = [explanation for explanation in explanations if explanation.missing]
     if incomplete and model.definition is not None:
@@ -46,36 +47,40 @@ def as_text(
     return "\n\n".join(parts)
 
 
-def _model_line(model: ModelTuples) -> str:
+def _model_lines(model: ModelTuples) -> str:
     kernels = model.kernels()
     calls, flops = sum(count for _, count in kernels), total_flops(kernels)
     work = "unknown FLOPs" if flops is None else scaled(flops, "FLOPs", 4)
-    inputs = ", ".join(map(str, model.definition.inputs)) if model.definition else ""
-    return (
-        f"{model.model}{f' on {inputs}' if inputs else ''}: {counted(calls, 'call')} of "
+    inputs = ""
+    if model.definition is not None:
+        inputs = f" on {', '.join(map(str, model.definition.inputs))}, {model.definition.dtype}"
+    text = (
+        f"{model.model}{inputs}: {counted(calls, 'call')} of "
         f"{counted(len(kernels), 'operator tuple')}, "
         f"{counted(len(model.calls) - calls, 'call')} of views; {work}, "
         f"{scaled(model.parameters or 0, '', 4).strip()} parameters"
     )
+    return "\n".join(wrapped([text]))
 
 
-def _targets(explanations: Sequence[Explanation]) -> str:
-    header = ["target", "device", "time", "energy", "calls", "FLOPs", "tuples"]
-    rows = []
-    for explanation in explanations:
-        row = explanation.compared
-        rows.append(
-            [
-                explanation.target,
-                explanation.device_name or "-",
-                TIME.of("estimate").shown(row),
-                ENERGY.of("estimate").shown(row),
-                percent(row["coverage_calls"]),
-                percent(row["coverage_flops"]),
-                f"{row['measured_tuples']}/{row['tuples']}",
-            ]
-        )
-    return "\n".join(table(header, rows, left=2))
+def _targets(explanations: Sequence[Explanation]) -> list[str]:
+    rows = [explanation.compared for explanation in explanations]
+    cells = [
+        {
+            "target": explanation.target,
+            "device": explanation.device_name or "-",
+            **costs,
+            "tuples": f"{row['measured_tuples']}/{row['tuples']}",
+            "database": _source(explanation),
+        }
+        for explanation, row, costs in zip(explanations, rows, cost_cells(rows), strict=True)
+    ]
+    return table(list(cells[0]), [list(row.values()) for row in cells], left=2)
+
+
+def _source(explanation: Explanation) -> str:
+    day = explanation.measured_on
+    return f"{explanation.database.name}{f' of {day}' if day else ''}"
 
 
 def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int | None) -> str:
@@ -85,23 +90,100 @@ def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int |
     lines[0] += f"of {explanation.database}"
     if not estimate.terms:
         return "\n".join([*lines, f"  No time: {estimate.time_reason}."])
+    if all(term.row is None for term in estimate.terms):
+        return f"{lines[0]}: none of its {counted(len(estimate.terms), 'operator tuple')} is there."
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
-    unverified = [_UNVERIFIED] if explanation.calls_unverified else []
-    for note in [*caveats([explanation.compared]), *unverified, *_recorded(model, explanation)]:
-        lines += textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-    text = waiting(explanation.compared, explanation.modules())
-    if text is not None:
-        lines += textwrap.wrap(f"{text}.", _WIDTH, initial_indent="  ", subsequent_indent="    ")
-    partial_s = explanation.compared["partial_time_s"] or 0.0
-    total_s = estimate.time.value if estimate.time else partial_s
-    known = "of the sum" if estimate.time else "of what is measured"
-    operators = [row for row in explanation.operators() if row["launches_kernel"]]
-    lines += ["", *_costs(f"operator ({known})", operators, _operator, total_s, top)]
-    modules = explanation.modules(depth)
-    lines += ["", *_costs(f"module ({known})", modules, _module, total_s, top)]
-    lines += _missing(explanation)
+    lines += ["", *_indented(_operators(explanation, top))]
+    lines += ["", *_indented(_modules(explanation, top, depth))]
+    if explanation.compared.get(TIME.of("reference").value):
+        lines += ["", *_indented(_trust(explanation))]
+    lines += ["", *wrapped(_notes(model, explanation), "  "), *_missing(explanation)]
     return "\n".join(lines)
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _operators(explanation: Explanation, top: int) -> list[str]:
+    """Where the time goes, with the energy of each part."""
+    parts = costliest(explanation.parts(), top)
+    energies_j = {part.name: part.amount for part in explanation.parts(ENERGY)}
+    named = {part.name for part in parts}
+    others_j = sum(amount or 0.0 for name, amount in energies_j.items() if name not in named)
+    rows = [
+        [
+            part.name,
+            "" if part.calls is None else str(part.calls),
+            "-" if part.amount is None else seconds(part.amount, _DIGITS),
+            percent,
+            _energy(energies_j.get(part.name, others_j)),
+        ]
+        for part, percent in zip(parts, percents(parts, 1), strict=True)
+    ]
+    title = "where the time goes" if explanation.estimate.time else "where the measured time goes"
+    return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(energies_j))
+
+
+def _modules(explanation: Explanation, top: int, depth: int | None) -> list[str]:
+    modules = explanation.modules(depth)
+    branches = module_tree(explanation.compared, modules, None if depth else top)
+    rows = [
+        [
+            _name(branch, explanation.estimate.model.model),
+            str(branch.calls),
+            seconds(branch.time_s, _DIGITS),
+            f"{branch.share:.1%}",
+            _energy(branch.energy_j),
+        ]
+        for branch in branches
+    ]
+    header = ["modules", "calls", "time", "share", "energy"]
+    return _with_energy(header, rows, any(branch.energy_j for branch in branches))
+
+
+def _name(branch: Branch, model: str) -> str:
+    indent = "  " * branch.depth
+    if branch.is_rest:
+        others = [counted(branch.others, "other")] if branch.others else []
+        return f"{indent}{' and '.join(['itself', *others])}"
+    kind = f" ({branch.module_class})" if branch.is_leaf and branch.module_class else ""
+    return f"{indent}{'.'.join(branch.path) or model}{kind}"
+
+
+def _energy(value: float | None) -> str:
+    return joules(value, _DIGITS) if value else "-"
+
+
+def _with_energy(header: list[str], rows: list[list[str]], energy: bool) -> list[str]:
+    return table(header, rows) if energy else table(header[:-1], [row[:-1] for row in rows])
+
+
+def _trust(explanation: Explanation) -> list[str]:
+    """The estimate beside the measured whole model."""
+    compared = explanation.compared
+    rows = [
+        {"breakdown of": str(quantity), **trust_cells(compared, quantity)}
+        for quantity in COMPARED
+        if compared[quantity.of("reference").value] is not None
+    ]
+    return table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
+    compared = explanation.compared
+    waits = waiting(compared, explanation.modules())
+    notes = [
+        *(meanings([compared]) if TIME.of("reference").value in compared else []),
+        *caveats([compared]),
+        *([_UNVERIFIED] if explanation.calls_unverified else []),
+        *_recorded(model, explanation),
+        *([f"{waits}."] if waits else []),
+    ]
+    if explanation.whole_conflict and not explanation.estimate.conflict:
+        notes.append(f"The whole model is left out: {explanation.whole_conflict}.")
+    return notes
 
 
 def _recorded(model: ModelTuples, explanation: Explanation) -> list[str]:
@@ -109,36 +191,6 @@ def _recorded(model: ModelTuples, explanation: Explanation) -> list[str]:
     found = model.differing_calls(explanation.estimate.model.launched())
     text = "Calls recorded on this device, compared with those above"
     return [f"{text}: {some(found, _RECORDED)}."] if found else []
-
-
-def _operator(row: Mapping[str, Any]) -> str:
-    return short_name(row["operator"])
-
-
-def _module(row: Mapping[str, Any]) -> str:
-    kind = f" ({row['module_class']})" if row["module_class"] else ""
-    return f"{row['module_path'] or 'the model itself'}{kind}"
-
-
-def _costs(
-    title: str, rows: Sequence[Mapping[str, Any]], name: Any, total_s: float, top: int
-) -> list[str]:
-    """A table of the `top` rows; those not fully measured come last and have no time."""
-    cells = [
-        [
-            name(row),
-            str(row["calls"]),
-            "-" if row["time_s"] is None else seconds(row["time_s"]),
-            "-" if row["time_s"] is None or not total_s else f"{row['time_s'] / total_s:.1%}",
-            "-" if row["energy_j"] is None else joules(row["energy_j"]),
-            *([seconds(row["idle_time_s"])] if row.get("idle_time_s") is not None else []),
-        ]
-        for row in rows[:top]
-    ]
-    waits = [WAITING] if any(row.get("idle_time_s") is not None for row in rows) else []
-    lines = table([title, "calls", "time", "share", "energy", *waits], cells)
-    more = len(rows) - top
-    return [f"  {line}" for line in lines] + ([f"  ... and {more} more"] if more > 0 else [])
 
 
 def _missing(explanation: Explanation) -> list[str]:

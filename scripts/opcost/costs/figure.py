@@ -9,9 +9,9 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from opcost.costs.breakdown import WAITING, beyond_operators
 from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.costs.terms import Row
-from opcost.costs.waiting import WAITING, beyond_operators
 from opcost.files import replacing
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.tuples.operator_tuple import short_name

@@ -2,12 +2,15 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from opcost.costs.terms import Term, flops_of
 from opcost.tuples.model_tuples import ModelTuples
+
+BEYOND_COLUMNS = ("overhead_time_s", "idle_time_s")
+"""Seconds beyond operators: call overhead on a processor, the wait for the host on a GPU."""
 
 
 def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str, Any]]:
@@ -25,24 +28,29 @@ def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str,
 def module_shares(
     model: ModelTuples,
     terms: Sequence[Term],
-    idle_s: Sequence[float] | None,
+    beyond_s: Mapping[str, Sequence[float]],
     depth: int | None = None,
 ) -> list[dict[str, Any]]:
     """A model's cost by the module that calls its operators, largest first.
 
-    `idle_s` is for how long the device waits for each of the model's calls, if known.
-    With `depth`, paths are cut after that many names, modules of one path are added up, and the
-    class is None.
+    `beyond_s` are seconds of each of the model's calls beyond its operator, by column. With
+    `depth`, paths are cut after that many names, modules of one path are added up, and the class
+    is None.
     """
     by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
     ids = list(model.by_id)
     calls: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    waits_s: dict[tuple[str, str | None], float] = defaultdict(float)
+    more_s: dict[str, dict[tuple[str, str | None], list[float]]] = {
+        column: defaultdict(list) for column in beyond_s
+    }
     for number, (index, path, kind) in enumerate(model.calls):
+        module = (path, kind) if depth is None else (".".join(path.split(".")[:depth]), None)
+        for column, seconds in beyond_s.items():
+            more_s[column][module].append(seconds[number])
         if ids[index] in by_id:
-            module = (path, kind) if depth is None else (".".join(path.split(".")[:depth]), None)
             calls[module][ids[index]] += 1
-            waits_s[module] += idle_s[number] if idle_s else 0.0
+        elif any(seconds[number] for seconds in beyond_s.values()):
+            calls[module]  # a module of views alone has no operator, but overhead
     return _costliest_first(
         [
             {
@@ -51,7 +59,10 @@ def module_shares(
                 **_costs(
                     [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
                 ),
-                "idle_time_s": waits_s[path, kind] if idle_s else None,
+                **{
+                    column: math.fsum(more_s[column][path, kind]) if column in more_s else None
+                    for column in BEYOND_COLUMNS
+                },
             }
             for (path, kind), counts in calls.items()
         ]
@@ -66,13 +77,15 @@ def _costs(terms: Sequence[Term]) -> dict[str, Any]:
         "measured_tuples": sum(term.measured for term in terms),
         "time_s": _sum(terms, "time_s") if complete else None,
         "energy_j": _sum(terms, "energy_j") if complete else None,
+        "partial_time_s": _partial_sum(terms, "time_s"),
+        "partial_energy_j": _partial_sum(terms, "energy_j"),
         "flops": flops_of(terms),
         "bytes": sum(term.calls * term.record.bytes for term in terms),
     }
 
 
 def _costliest_first(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(table, key=lambda row: row["time_s"] or 0, reverse=True)
+    return sorted(table, key=lambda row: row["partial_time_s"], reverse=True)
 
 
 def _views(model: ModelTuples) -> list[dict[str, Any]]:
@@ -88,7 +101,7 @@ def _views(model: ModelTuples) -> list[dict[str, Any]]:
             "calls": sum(calls),
             "tuples": len(calls),
             "measured_tuples": 0,
-            **dict.fromkeys(("time_s", "energy_j")),
+            **dict.fromkeys(("time_s", "energy_j", "partial_time_s", "partial_energy_j")),
         }
         for operator, calls in sorted(counts.items())
     ]
@@ -99,3 +112,9 @@ def _sum(terms: Sequence[Term], column: str) -> float | None:
     if any(value is None for _, value in values):
         return None
     return math.fsum(calls * value for calls, value in values)
+
+
+def _partial_sum(terms: Sequence[Term], column: str) -> float:
+    return math.fsum(
+        term.calls * (term.row[column] or 0.0) for term in terms if term.measured and term.row
+    )

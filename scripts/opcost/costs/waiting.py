@@ -3,26 +3,14 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.costs.terms import Row
-from opcost.rows.quantities import HOST_TIME, TIME, Quantity
+from opcost.rows.quantities import HOST_TIME, TIME
 from opcost.text import seconds
-
-WAITING = "wait for the host"
-BEYOND = {CALL_OVERHEAD: "overhead_time_s", WAITING: "idle_time_s"}
-"""Parts of an estimate beyond operators: the first on a processor, the second on a GPU."""
 
 WAITING_TITLE = "How long the device waits for its host"
 _NAMED = 4
 _NOTABLE = 0.005
 _DEEPEST, _MOST = 3, 0.8
-
-
-def beyond_operators(row: Row, quantity: Quantity, operators: float) -> dict[str, float]:
-    """What an estimate has of each part beyond the sum over its operators."""
-    estimate = row[quantity.of("estimate").value]
-    more = 0.0 if estimate is None else max(0.0, estimate - operators)
-    return {part: more if row[column] else 0.0 for part, column in BEYOND.items()}
 
 
 def waiting(compared: Row, modules: Sequence[Row]) -> str | None:

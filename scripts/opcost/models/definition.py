@@ -42,6 +42,17 @@ class ModelDefinition:
     zoo: bool = False
     source_digest: str | None = None
 
+    @property
+    def batch_size(self) -> int | None:
+        """The samples of an iteration: the first size of the inputs, or the length of their list.
+
+        None if the inputs differ in it.
+        """
+        if self.inputs_in_list:
+            return len(self.inputs)
+        sizes = {spec.shape[0] if spec.shape else None for spec in self.inputs}
+        return sizes.pop() if len(sizes) == 1 else None
+
     def to_json(self) -> str:
         """The definition as one line of JSON; equal definitions have equal JSON."""
         return json.dumps(asdict(self), sort_keys=True)

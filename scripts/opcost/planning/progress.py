@@ -9,7 +9,7 @@ from typing import Any
 
 from opcost.rows.quantities import ENERGY, OVERHEADS, TIME
 from opcost.statistics import Estimate
-from opcost.text import duration, joules, seconds, some
+from opcost.text import duration, joules, seconds, some, with_interval
 from opcost.tuples.model_tuples import ModelTuples
 
 _RECENT = 20
@@ -86,6 +86,4 @@ def result(row: Mapping[str, Any]) -> str:
 
 
 def _timed(time: Estimate | None) -> str:
-    assert time is not None
-    half = time.relative_half_width
-    return f"{seconds(time.value):>9}" + ("" if half is None else f" ± {half:4.1%}")
+    return f"{with_interval(time, seconds):>15}"

@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import altair as alt
@@ -13,7 +12,7 @@ from opcost.costs.waiting import waits_of
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, Figure, figure, targets_scale
 from opcost.rows.quantities import TIME, Quantity
-from opcost.text import difference, names_by_text, percent, scaled
+from opcost.text import difference, names_by_text, percent
 
 _STEP = 16
 
@@ -90,12 +89,11 @@ def all_waits(results: Results) -> list[tuple[str, str]]:
 
 
 def _cells(row: Row, quantity: Quantity) -> dict[str, str]:
-    show = partial(scaled, unit=quantity.symbol, digits=4)
     cells = {
         "model": row["model"],
         "target": row["target"],
-        "sum of operators": quantity.of("estimate").shown(row, show),
-        "whole model": quantity.of("reference").shown(row, show),
+        "sum of operators": quantity.of("estimate").shown(row),
+        "whole model": quantity.of("reference").shown(row),
         "difference": difference(quantity.error.read(row)),
         "tuples measured": f"{row['measured_tuples']} of {row['tuples']}",
         "of calls": percent(row["coverage_calls"]),

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from opcost.costs.waiting import BEYOND, beyond_operators
+from opcost.costs.breakdown import BEYOND, beyond_operators
 from opcost.report.results import Results, Row
 from opcost.report.theme import (
     EDGE,

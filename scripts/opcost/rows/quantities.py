@@ -1,6 +1,6 @@
 """Quantities: numbers with a 95 % interval, and the three columns that hold each of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -83,13 +83,13 @@ class Quantity:
             (self.high, pa.float64(), f"upper limit of the 95 % interval of `{self.value}`"),
         ]
 
-    def show(self, value: float) -> str:
-        """A number of seconds or joules as text."""
-        return seconds(value) if self.unit == "s" else joules(value)
+    def show(self, value: float, digits: int = 4) -> str:
+        """A number of seconds or joules as text, to so many digits."""
+        return seconds(value, digits) if self.unit == "s" else joules(value, digits)
 
-    def shown(self, row: Mapping[str, Any], show: Callable[[float], str] | None = None) -> str:
+    def shown(self, row: Mapping[str, Any]) -> str:
         """The quantity of a row as text, with its interval."""
-        return with_interval(self.read(row), show or self.show)
+        return with_interval(self.read(row), self.show)
 
     def _column(self, limit: str) -> str:
         return f"{self.name}{limit}{self.unit and '_'}{self.unit}"

@@ -186,6 +186,14 @@ COMPARISON = _schema(
         ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> number of tuples with it"),
         ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
         ("parameters", pa.int64(), "number of parameters of the model"),
+        ("inputs", pa.string(), "shapes of the inputs, and their dtypes if not the model's"),
+        ("dtype", pa.string(), "dtype of parameters and inputs"),
+        (
+            "batch_size",
+            pa.int64(),
+            "samples of an iteration: the first size of the inputs, or the length of their list; "
+            "null if the inputs differ in it",
+        ),
         (
             "spread",
             pa.float64(),
@@ -209,6 +217,8 @@ _SHARE: list[_Plain] = [
     ("measured_tuples", pa.int64(), "tuples with a result"),
     ("time_s", pa.float64(), "seconds of the operators; null if one was not measured"),
     ("energy_j", pa.float64(), "joules of the operators; null if one was not measured"),
+    ("partial_time_s", pa.float64(), "seconds of the measured operators; null for views"),
+    ("partial_energy_j", pa.float64(), "joules of the measured operators; null for views"),
     ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
     ("bytes", pa.int64(), "minimum bytes moved by all calls"),
 ]
@@ -237,6 +247,11 @@ MODULES = _schema(
         ("module_path", pa.string(), "path such as `layer1.0.conv1`; empty for the model itself"),
         ("module_class", pa.string(), "class of the module, such as `Conv2d`"),
         *_SHARE,
+        (
+            "overhead_time_s",
+            pa.float64(),
+            "call overhead of these calls and of the views; null on a GPU, and without an estimate",
+        ),
         (
             "idle_time_s",
             pa.float64(),

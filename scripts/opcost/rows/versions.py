@@ -29,7 +29,9 @@ VERSIONS = {
     "full queue; `host_time_reason`; `differing_calls` of models and of the comparison; "
     "`host_spread` in the database; `idle_time_s`, `host_bound_share`, `host_time_s` and "
     "`reference_host_time_s` in the comparison, `idle_time_s` in the modules: estimates for a GPU "
-    "are those of a race between host and device. New record `launches`.",
+    "are those of a race between host and device. New record `launches`. `inputs`, `dtype` and "
+    "`batch_size` in the comparison; `partial_time_s` and `partial_energy_j` in shares and "
+    "modules, `overhead_time_s` in the modules.",
 }
 """Schema version -> its changes."""
 
@@ -73,10 +75,11 @@ ADDED: dict[str, dict[int, list[str]]] = {
         8: ["told_differences"],
         9: [
             *("differing_calls", "idle_time_s", "host_bound_share", "host_time_s"),
-            "reference_host_time_s",
+            *("reference_host_time_s", "inputs", "dtype", "batch_size"),
         ],
     },
-    "modules": {9: ["idle_time_s"]},
+    "shares": {9: ["partial_time_s", "partial_energy_j"]},
+    "modules": {9: ["partial_time_s", "partial_energy_j", "overhead_time_s", "idle_time_s"]},
 }
 """Record -> schema version -> the columns that it added; all others exist since version 1.
 

@@ -1,0 +1,131 @@
+"""Where a model's time or energy goes: parts that add up to all of it.
+
+The parts are operators, what an estimate has beyond them (call overhead on a processor, the wait
+for the host on a GPU), and what was not measured.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from opcost.costs.caveats import CALL_OVERHEAD
+from opcost.costs.terms import Row
+from opcost.rows.quantities import TIME, Quantity
+from opcost.tuples.operator_tuple import short_name
+
+WAITING = "wait for the host"
+NOT_MEASURED = "not measured"
+OTHERS = "other operators"
+
+BEYOND = {CALL_OVERHEAD: "overhead_time_s", WAITING: "idle_time_s"}
+"""Parts of an estimate beyond operators, with their column: the first on a processor, the second on
+a GPU."""
+
+_SHOWN = 0.005
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a model's cost. `amount` is in seconds or joules; None, like `share`, if unknown.
+
+    `calls` are those of operators; None for other parts.
+    """
+
+    name: str
+    amount: float | None
+    share: float | None
+    calls: int | None = None
+
+
+def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME) -> list[Part]:
+    """The parts of a model's cost on a target, the largest first; what was not measured is last.
+
+    `compared` is its row of the comparison, `operators` are its rows of the shares. Shares are of
+    the estimate. If that is incomplete, they are of the measured whole, or, without one, of what is
+    measured; the share of what is not measured is then unknown. There is no part if nothing was
+    measured.
+    """
+    measured, calls = _by_name(operators, quantity)
+    parts = {name: amount for name, amount in measured.items() if amount}
+    known = math.fsum(parts.values())
+    parts |= {
+        name: amount
+        for name, amount in beyond_operators(compared, quantity, known).items()
+        if amount
+    }
+    total = total_cost(compared, math.fsum(parts.values()), quantity)
+    if not total:
+        return []
+    largest = sorted(parts.items(), key=lambda item: -item[1])
+    found = [Part(name, amount, amount / total, calls.get(name)) for name, amount in largest]
+    if compared[quantity.of("estimate").value] is None:
+        rest = total - known if compared.get(quantity.of("reference").value) else None
+        share = None if rest is None else rest / total
+        found.append(Part(NOT_MEASURED, rest, share))
+    return found
+
+
+def total_cost(compared: Row, known: float, quantity: Quantity) -> float:
+    """What shares are of: the cost that is known, or the measured whole if that is incomplete."""
+    whole = compared.get(quantity.of("reference").value)
+    complete = compared[quantity.of("estimate").value] is not None
+    return known if complete or whole is None else max(known, whole)
+
+
+def costliest(parts: Sequence[Part], most: int) -> list[Part]:
+    """The parts, with at most `most` operators, none of which rounds to 0%; the others are one."""
+    operators = [part for part in parts if part.calls is not None]
+    others = [
+        part for rank, part in enumerate(operators) if rank >= most or (part.share or 0.0) < _SHOWN
+    ]
+    if len(others) < 2:
+        return list(parts)
+    folded = Part(
+        OTHERS,
+        math.fsum(part.amount or 0.0 for part in others),
+        math.fsum(part.share or 0.0 for part in others),
+        sum(part.calls or 0 for part in others),
+    )
+    kept = [part for part in parts if part not in others and part.name != NOT_MEASURED]
+    return [*kept, folded, *(part for part in parts if part.name == NOT_MEASURED)]
+
+
+def percents(parts: Sequence[Part], decimals: int = 0) -> list[str]:
+    """The shares in per cent, rounded so that they add up to what the shares do.
+
+    Those are rounded up that are cut off most, as in the largest remainder method. A share that is
+    not zero is never shown as 0%; an unknown one is a dash.
+    """
+    steps = 10**decimals
+    known = [100 * steps * part.share for part in parts if part.share is not None]
+    cut = [math.floor(share) for share in known]
+    rest = round(math.fsum(known)) - sum(cut)
+    up = set(sorted(range(len(known)), key=lambda index: cut[index] - known[index])[:rest])
+    texts = iter(
+        f"{number / steps:.{decimals}f}%" if number or not share else f"<{1 / steps:.{decimals}f}%"
+        for index, share in enumerate(known)
+        for number in [cut[index] + (index in up)]
+    )
+    return ["-" if part.share is None else next(texts) for part in parts]
+
+
+def beyond_operators(compared: Row, quantity: Quantity, operators: float) -> dict[str, float]:
+    """What an estimate has of each part beyond the sum over its operators."""
+    estimate = compared[quantity.of("estimate").value]
+    more = 0.0 if estimate is None else max(0.0, estimate - operators)
+    return {part: more if compared[column] else 0.0 for part, column in BEYOND.items()}
+
+
+def _by_name(
+    operators: Iterable[Row], quantity: Quantity
+) -> tuple[dict[str, float], dict[str, int]]:
+    """What is measured of each operator, and its calls."""
+    amounts: dict[str, list[float]] = defaultdict(list)
+    calls: dict[str, int] = defaultdict(int)
+    for row in operators:
+        if row["launches_kernel"]:
+            name = short_name(row["operator"])
+            amounts[name].append(row[quantity.of("partial").value] or 0.0)
+            calls[name] += row["calls"]
+    return {name: math.fsum(values) for name, values in amounts.items()}, calls

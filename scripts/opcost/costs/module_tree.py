@@ -1,0 +1,141 @@
+"""A model's cost as a tree of modules, of which the costliest are opened."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from opcost.costs.breakdown import total_cost
+from opcost.costs.shares import BEYOND_COLUMNS
+from opcost.costs.terms import Row
+from opcost.rows.quantities import COMPARED, TIME, Quantity
+
+_NOTABLE = 0.005
+_TOO_MANY = 2
+
+Path = tuple[str, ...]
+"""The names in a module's path; that of the model itself is empty."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A line of the tree: a module with all that it calls.
+
+    Or, if `is_rest`, what an opened module calls itself, and its small children (`others`).
+
+    `depth` is its level, `share` that of the model's time. Seconds and joules are of what is
+    measured, with its part of what is beyond operators.
+    """
+
+    path: Path
+    depth: int
+    module_class: str | None
+    calls: int
+    time_s: float
+    energy_j: float
+    share: float
+    is_leaf: bool
+    is_rest: bool = False
+    others: int = 0
+
+
+@dataclass
+class _Node:
+    calls: int = 0
+    time_s: float = 0.0
+    energy_j: float = 0.0
+    module_class: str | None = None
+    children: dict[Path, "_Node"] = field(default_factory=dict)
+
+
+def module_amounts(compared: Row, modules: Sequence[Row], quantity: Quantity) -> list[float]:
+    """What each module costs with its part of what is beyond operators, in seconds or joules.
+
+    The energy beyond operators is divided like the time.
+    """
+    partial = [row[quantity.of("partial").value] or 0.0 for row in modules]
+    beyond_s = [sum(row[column] or 0.0 for column in BEYOND_COLUMNS) for row in modules]
+    if quantity == TIME:
+        return [own + more for own, more in zip(partial, beyond_s, strict=True)]
+    estimate, total_s = compared[quantity.of("estimate").value], math.fsum(beyond_s)
+    if estimate is None or not total_s:
+        return partial
+    power_w = max(estimate - math.fsum(partial), 0.0) / total_s
+    return [own + power_w * more for own, more in zip(partial, beyond_s, strict=True)]
+
+
+def module_tree(compared: Row, modules: Sequence[Row], most: int | None) -> list[Branch]:
+    """The tree from the model down, siblings by time.
+
+    The costliest module is opened, again and again, until `most` are listed that are not open (all,
+    if None). Siblings that round to 0% are one branch, with what their parent calls itself.
+    """
+    nodes = _nodes(compared, modules)
+    total_s = total_cost(compared, nodes[()].time_s, TIME) if nodes else 0.0
+    if not total_s:
+        return []
+    return _branches((), nodes, _opened(nodes, most, total_s), total_s)
+
+
+def _nodes(compared: Row, modules: Sequence[Row]) -> dict[Path, _Node]:
+    """Each module, with those that contain it, which cost as much as all that they contain."""
+    nodes: dict[Path, _Node] = defaultdict(_Node)
+    times_s, energies_j = (module_amounts(compared, modules, each) for each in COMPARED)
+    for row, time_s, energy_j in zip(modules, times_s, energies_j, strict=True):
+        path = tuple(row["module_path"].split(".")) if row["module_path"] else ()
+        for length in range(len(path) + 1):
+            node = nodes[path[:length]]
+            node.time_s += time_s
+            node.energy_j += energy_j
+            node.calls += row["calls"]
+            if length:
+                nodes[path[: length - 1]].children[path[:length]] = node
+        nodes[path].module_class = row["module_class"]
+    return nodes
+
+
+def _opened(nodes: Mapping[Path, _Node], most: int | None, total_s: float) -> set[Path]:
+    if most is None:
+        return set(nodes)
+    opened: set[Path] = set()
+    closed: set[Path] = {()}
+    while closed and len(closed) < most:
+        path = max(sorted(closed), key=lambda each: nodes[each].time_s)
+        closed.remove(path)
+        children = [each for each, node in nodes[path].children.items() if _notable(node, total_s)]
+        if children and len(closed) + len(children) <= _TOO_MANY * most:
+            opened.add(path)
+            closed.update(children)
+    return opened
+
+
+def _branches(
+    path: Path, nodes: Mapping[Path, _Node], opened: set[Path], total_s: float
+) -> list[Branch]:
+    node = nodes[path]
+    found = [_branch(path, len(path), node, total_s)]
+    if path not in opened:
+        return found
+    children = sorted(node.children, key=lambda each: -nodes[each].time_s)
+    shown = [each for each in children if _notable(nodes[each], total_s)]
+    for child in shown:
+        found += _branches(child, nodes, opened, total_s)
+    rest = _Node(
+        node.calls - sum(nodes[each].calls for each in shown),
+        node.time_s - math.fsum(nodes[each].time_s for each in shown),
+        node.energy_j - math.fsum(nodes[each].energy_j for each in shown),
+    )
+    if rest.calls or len(shown) < len(children):
+        branch = _branch(path, len(path) + 1, rest, total_s)
+        found.append(replace(branch, others=len(children) - len(shown), is_rest=True))
+    return found
+
+
+def _branch(path: Path, depth: int, node: _Node, total_s: float) -> Branch:
+    share = node.time_s / total_s
+    costs = (node.calls, node.time_s, node.energy_j, share)
+    return Branch(path, depth, node.module_class, *costs, is_leaf=not node.children)
+
+
+def _notable(node: _Node, total_s: float) -> bool:
+    return node.time_s / total_s >= _NOTABLE

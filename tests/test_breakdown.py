@@ -1,0 +1,148 @@
+"""Where a model's cost goes: parts that add up to all of it, by operator and by module."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.costs.breakdown import (
+    NOT_MEASURED,
+    OTHERS,
+    Part,
+    breakdown,
+    costliest,
+    percents,
+)
+from opcost.costs.caveats import CALL_OVERHEAD
+from opcost.costs.estimate import ModelEstimate
+from opcost.costs.module_tree import module_tree
+from opcost.costs.terms import terms_of
+from opcost.rows.quantities import COMPARED, TIME
+
+from tests.comparisons import FAILED, OF_A_GPU, OVERHEAD, launched_in, row
+
+CASES = {
+    "on a processor": {**OVERHEAD, "core_cache_bytes": 0},
+    "on a GPU that waits for its host": launched_in(2e-3),
+    "on a GPU that does not": launched_in(1e-5),
+}
+
+
+@pytest.fixture
+def cnn(tiny_tuples):
+    return tiny_tuples[1]
+
+
+def parts(compare, quantity=TIME, **arguments):
+    comparison, shares = compare(**arguments)
+    return {part.name: part for part in breakdown(comparison, shares, quantity)}
+
+
+@pytest.mark.parametrize("quantity", COMPARED, ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_the_parts_of_an_estimate_are_the_estimate(compare, case, quantity):
+    changes = CASES[case]
+    comparison, shares = compare(power_w=100.0, reference=changes, **changes)
+    found = breakdown(comparison, shares, quantity)
+    total = math.fsum(part.amount for part in found)
+    assert total == pytest.approx(comparison[quantity.of("estimate").value])
+    assert math.fsum(part.share for part in found) == pytest.approx(1.0)
+
+
+def test_the_wait_for_the_host_is_a_part_of_its_own(compare):
+    changes = launched_in(2e-3)
+    found = parts(compare, reference=OF_A_GPU, **changes)
+    assert found["wait for the host"].amount == pytest.approx(4.041e-3, rel=0.01)
+
+
+def test_call_overhead_is_a_part_of_its_own(compare):
+    found = parts(compare, **OVERHEAD, core_cache_bytes=0)
+    assert found[CALL_OVERHEAD].amount == pytest.approx(4e-4 + 1e-5 + 1e-6)
+    assert found[CALL_OVERHEAD].calls is None
+
+
+def test_what_is_not_measured_is_the_rest_of_the_whole_model(compare):
+    found = parts(compare, operators={"conv2d": FAILED})
+    assert set(found) == {"relu", "linear", NOT_MEASURED}
+    assert found[NOT_MEASURED].amount == pytest.approx(3e-3)
+    assert found[NOT_MEASURED].share == pytest.approx(0.6)
+    assert list(found)[-1] == NOT_MEASURED
+
+
+def test_without_a_whole_model_the_share_of_what_is_not_measured_is_unknown(compare):
+    found = parts(compare, operators={"conv2d": FAILED}, reference=FAILED)
+    assert (found[NOT_MEASURED].amount, found[NOT_MEASURED].share) == (None, None)
+    assert found["relu"].share == pytest.approx(0.5)
+
+
+def test_an_operator_counts_with_those_of_its_tuples_that_are_measured(compare):
+    comparison, shares = compare()
+    [conv] = [share for share in shares if share["operator"] == "aten.conv2d.default"]
+    partial = conv | {"time_s": None, "partial_time_s": 0.5e-3}
+    rows = [partial if share is conv else share for share in shares]
+    found = breakdown(comparison | {"estimate_time_s": None}, rows)
+    [part] = [part for part in found if part.name == "conv2d"]
+    assert part.amount == pytest.approx(0.5e-3)
+
+
+def test_where_nothing_is_known_there_are_no_parts(compare):
+    failed = dict.fromkeys(("conv2d", "relu", "linear"), FAILED)
+    assert parts(compare, operators=failed, reference=FAILED) == {}
+
+
+def test_small_operators_are_one_part_and_nothing_else_is():
+    many = [Part(f"o{n}", 1.0 / 2**n, 1.0 / 2**n, 1) for n in range(1, 12)]
+    found = costliest([*many, Part(CALL_OVERHEAD, 2**-11, 2**-11)], most=3)
+    assert [part.name for part in found] == ["o1", "o2", "o3", CALL_OVERHEAD, OTHERS]
+    assert found[-1].calls == 8
+    assert math.fsum(part.share for part in found) == pytest.approx(1.0)
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=30), st.integers(0, 1))
+def test_percentages_add_up_to_a_hundred(amounts, decimals):
+    total = math.fsum(amounts)
+    texts = percents([Part("x", each, each / total) for each in amounts], decimals)
+    known = [float(text.rstrip("%")) for text in texts if not text.startswith("<")]
+    assert math.fsum(known) == pytest.approx(100.0)
+    assert not any(float(text.strip("<%")) == 0 for text in texts)
+
+
+def estimate(cnn, **changes):
+    rows = {key: row(power_w=100.0, **changes) for key in cnn.by_id}
+    return ModelEstimate(cnn, terms_of(cnn, rows, set()))
+
+
+def compared(estimate):
+    return {"model": "tiny_cnn", **estimate.columns()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_modules_add_up_to_the_model(cnn, case):
+    found = estimate(cnn, **CASES[case])
+    root, *below = module_tree(compared(found), found.modules(), most=None)
+    assert (root.path, root.calls) == ((), found.calls)
+    assert root.time_s == pytest.approx(found.time.value)
+    assert root.energy_j == pytest.approx(found.energy.value)
+    assert root.share == pytest.approx(1.0)
+    children = [branch for branch in below if branch.depth == 1]
+    assert math.fsum(branch.time_s for branch in children) == pytest.approx(root.time_s)
+    assert sum(branch.calls for branch in children) == root.calls
+
+
+def test_the_costliest_module_is_opened_first():
+    def module(path, time_s):
+        return {
+            "module_path": path,
+            "module_class": "Linear",
+            "calls": 1,
+            "partial_time_s": time_s,
+            "partial_energy_j": None,
+            "overhead_time_s": None,
+            "idle_time_s": None,
+        }
+
+    rows = [module(f"b.{n}", 0.2) for n in range(3)] + [module(f"a.{n}", 0.1) for n in range(3)]
+    estimated = dict.fromkeys(("estimate_time_s", "estimate_energy_j"), 0.9)
+    lines = module_tree(estimated, rows, most=3)
+    assert [".".join(line.path) for line in lines] == ["", "b", "b.0", "b.1", "b.2", "a"]
+    assert [".".join(line.path) for line in module_tree(estimated, rows, most=1)] == [""]
