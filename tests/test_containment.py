@@ -21,7 +21,7 @@ LIMITS = ExtractionSettings(timeout_s=60)
 
 
 def line(definition, number):
-    return f"in {definition.factory.partition(':')[0]}.py:{number}"
+    return f"{definition.factory.partition(':')[0]}.py:{number}"
 
 
 @pytest.mark.parametrize(

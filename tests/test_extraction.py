@@ -58,6 +58,22 @@ def test_a_live_module_executes_what_its_definition_says_and_stays_as_it_is():
         assert torch.equal(tensor, before[name])
 
 
+def test_shared_parameters_count_once(tmp_path):
+    (tmp_path / "tied.py").write_text(
+        "from torch import nn\n"
+        "class Tied(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.words, self.head = nn.Embedding(50, 8), nn.Linear(8, 50, bias=False)\n"
+        "        self.head.weight = self.words.weight\n"
+        "    def forward(self, ids): return self.head(self.words(ids))\n"
+    )
+    definition = ModelDefinition("m", (InputSpec((2,), "int64", 50),), factory="tied:Tied")
+    executed = model_calls(definition, tmp_path)
+    assert executed.parameters == 50 * 8
+    assert [call.parameters for call in executed.calls] == [("weight",), ("weight",)]
+
+
 def test_resnet18_needs_no_tuple_that_resnet34_lacks():
     small, large = (
         {call.operator_tuple for call in model_calls(torchvision_model(name)).calls}

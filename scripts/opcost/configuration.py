@@ -97,6 +97,8 @@ def _explain(error: Any) -> str:
         allowed: Iterable[str] = schema.get("properties", {})
         unknown = sorted(error.instance.keys() - set(allowed))
         hints = " ".join(f"Unknown key {key!r}. {closest(key, allowed)}" for key in unknown)
+        if comment := schema.get("$comment"):
+            hints += f" ({comment})"
         return f"{path}: {hints}" if path else hints
     pitfall = _pitfall(error.instance, schema.get("type")) if error.validator == "type" else ""
     description = schema.get("description")

@@ -20,7 +20,7 @@ from opcost.results_folder import MODELS, REPLICATES, measurement, target_folder
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
 from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.model_tuples import ModelTuples, check_extracted
 from opcost.tuples.recordings import calls_on
 
 _OF_WHOLE = tuple(
@@ -143,6 +143,7 @@ def explain(
     Operators of different targets or conditions are never added up. Raises OpcostError for a file
     that is not a database, and for a target that none of them has.
     """
+    check_extracted(model)
     found = []
     known: set[str] = set()
     for path in databases:

@@ -8,14 +8,13 @@ import torch
 from opcost import statistics
 from opcost.devices.device import OutOfMemory
 from opcost.devices.disturbance import Watch
-from opcost.errors import OpcostError
 from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.station import Station
 from opcost.measuring.subjects import Subject
 from opcost.measuring.trial import Trial, run_trial
 from opcost.models import construction
 from opcost.models.source import ChangedSource
-from opcost.models.user_code import location, message, user_code
+from opcost.models.user_code import reason, user_code
 from opcost.rows.quantities import ENERGY, POWER
 from opcost.tuples.replay import UnsupportedOperator
 
@@ -35,8 +34,7 @@ def measure(
         except ChangedSource:
             raise
         except Exception as error:
-            where = "" if isinstance(error, OpcostError) else location(error)
-            text = f"{type(error).__name__}: {message(error)}{where}"
+            text = f"{type(error).__name__}: {reason(error)}"
             return {**row, "status": _status(error.__cause__ or error), "error": text}
 
 

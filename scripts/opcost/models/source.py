@@ -34,7 +34,7 @@ def source_digest(factory: str | None, directory: Path) -> str | None:
     if source is None:
         return None
     try:
-        tree = ast.parse(source.read_bytes())
+        tree = ast.parse(source.read_bytes(), source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise OpcostError(f"{source} is not valid Python; repair it: {error}") from error
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]

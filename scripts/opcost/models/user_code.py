@@ -55,8 +55,15 @@ def user_code() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """The message of an error in user code, with its line."""
-    return message(error) + location(error)
+    """The message of an error in user code after its line; opcost's own messages have theirs."""
+    text = message(error)
+    return text if isinstance(error, OpcostError) else located(text, error)
+
+
+def located(text: str, error: BaseException) -> str:
+    """`FILE:LINE in FUNCTION: text`, or only the text if no line of user code raised the error."""
+    line = origin.of_error(error)
+    return f"{line}: {text}" if line else text
 
 
 def message(error: BaseException) -> str:
@@ -64,18 +71,15 @@ def message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"out of memory {error}".strip()
     try:
-        text = str(error).strip()
+        # That of a SyntaxError repeats the line.
+        text = str(error.msg if isinstance(error, SyntaxError) else error).strip()
     except Exception:  # a user's exception class may fail here
         text = ""
+    if isinstance(error, KeyError):  # its text is the key alone
+        return f"KeyError: {text}"
     if text.startswith("CUDA error:"):  # PyTorch's advice follows: a variable that opcost refuses
         text = text.splitlines()[0]
     return text or type(error).__name__
-
-
-def location(error: BaseException) -> str:
-    """` (in FILE:LINE)`, or nothing if no line of user code raised the error."""
-    line = origin.of_error(error)
-    return f" (in {line})" if line else ""
 
 
 def check_threads(known: set[threading.Thread], model: str) -> None:

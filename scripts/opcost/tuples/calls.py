@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from opcost.errors import OpcostError
 from opcost.memory import free_bytes, gib
@@ -31,11 +32,18 @@ from opcost.models.construction import (
 )
 from opcost.models.definition import ModelDefinition
 from opcost.models.process_state import ProcessState
-from opcost.models.user_code import check_threads, location, message, user_code
+from opcost.models.user_code import check_threads, located, message, user_code
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.recorder import Call, Recorder, module_path
 from opcost.tuples.replay import tensors_in_tree
 from opcost.tuples.threads import operators_of_threads, threads_noticed
+
+_BY_POSITION = (
+    "opcost passes tensors by position: for keyword arguments, dicts or other values, wrap the "
+    "module as in docs/how_to/add_a_model.md"
+)
+_OF_ARGUMENTS = (TypeError, AttributeError, LookupError, ValueError)
+"""Errors of a module that was given tensors instead of something else; sizes are RuntimeErrors."""
 
 
 class SizesDependOnValues(OpcostError):
@@ -101,6 +109,7 @@ def live_module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelC
 
     `inputs` are as for `module_calls`. Raises OpcostError.
     """
+    _check_arguments(module, inputs)
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     held = [*module.parameters(), *module.buffers()]
     # With fake tensors as memo, deepcopy copies no real tensors.
@@ -184,12 +193,16 @@ def _errors_said_once() -> Iterator[None]:
 
 
 def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
+    @cache  # a tensor that modules share remains one
+    def fake(tensor: torch.Tensor) -> Any:
+        # Wrapping it as a parameter doubles the time, and forward does not need it.
+        return fake_mode.from_tensor(tensor.data)
+
     for part in module.modules():
         for tensors in (part._parameters, part._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None:
-                    # Wrapping it as a parameter doubles the time, and forward does not need it.
-                    tensors[name] = fake_mode.from_tensor(tensor.data)  # type: ignore[assignment]
+                    tensors[name] = fake(tensor)
 
 
 def _why_not(
@@ -203,8 +216,32 @@ def _why_not(
             f"model {name}: {place} the operator {error} has an output that depends on values, "
             "not on sizes alone"
         )
-    first_line = message(error).splitlines()[0].rstrip(".")
+    first_line = located(message(error).splitlines()[0].rstrip("."), error)
+    remedy = "Check its inputs and this module"
+    if isinstance(error, _OF_ARGUMENTS):
+        remedy += f". {_BY_POSITION}"
     return OpcostError(
-        f"model {name} cannot run on inputs of shape {shapes}: {place}: {first_line}"
-        f"{location(error)}. Check its inputs and this module"
+        f"model {name} cannot run on inputs of shape {shapes}: {place}: {first_line}. {remedy}"
     )
+
+
+def _check_arguments(module: Any, inputs: Any) -> None:
+    """Raise OpcostError unless these are a module, and a list of tensors or of lists of them."""
+    if not isinstance(module, nn.Module):
+        kind = "a class" if isinstance(module, type) else f"of type {type(module).__name__}"
+        raise OpcostError(
+            f"the module is {kind}: give an instance of nn.Module, or a ModelDefinition to "
+            "extract_model_tuples"
+        )
+    if not isinstance(inputs, list | tuple):
+        raise OpcostError(
+            f"the inputs are of type {type(inputs).__name__}: give a list of the arguments of "
+            f"forward, such as [x]. {_BY_POSITION}"
+        )
+    for number, value in enumerate(inputs):
+        for leaf in tree_leaves(value):
+            if not isinstance(leaf, torch.Tensor):
+                raise OpcostError(
+                    f"inputs[{number}] is, or contains, a value of type {type(leaf).__name__}: "
+                    f"give tensors, or lists of them. {_BY_POSITION}"
+                )

@@ -30,6 +30,11 @@ def extract_model_tuples(
     Raises OpcostError like `model_calls`; for a model selected by `torchvision`, the result holds
     the reason instead.
     """
+    if not isinstance(definition, ModelDefinition):
+        raise OpcostError(
+            f"the definition is of type {type(definition).__name__}: give a ModelDefinition, or a "
+            "module and its inputs to extract_module_tuples"
+        )
     if definition.model is not None:
         import torchvision  # noqa: F401  not part of the extraction's time
     started = time.perf_counter()

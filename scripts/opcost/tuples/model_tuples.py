@@ -102,6 +102,15 @@ class ModelTuples:
         return [f"{count:+} {each}" for each, count in more.items() if count]
 
 
+def check_extracted(model: Any) -> None:
+    """Raise OpcostError for a module, a name or anything else that is not a model's tuples."""
+    if not isinstance(model, ModelTuples):
+        raise OpcostError(
+            f"the model is of type {type(model).__name__}: give its extracted tuples, such as "
+            "extract_module_tuples(module, [x], 'name')"
+        )
+
+
 def calls_hash(launched: Mapping[OperatorTuple, int]) -> str:
     """16 hex digits that change with the kernels that a model launches, and how often each."""
     counts = sorted((each.tuple_id, count) for each, count in launched.items())

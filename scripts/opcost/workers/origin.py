@@ -1,69 +1,101 @@
-"""Find the line of user code in a traceback: the last one outside Python, PyTorch and opcost."""
+"""Find the line of user code in a traceback: the last one outside Python, packages and opcost.
+
+If there is none, it is the last one of an installed package other than PyTorch.
+"""
 
 import contextlib
 import importlib.util
-import os
 import re
-import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 _PACKAGES = ("torch", "torchvision")
+_INSTALLED = {"site-packages", "dist-packages"}
+_INTERACTIVE = ("<stdin>", "<ipython-input-")
 _WHERE_WORK_BEGINS = str(Path(__file__).with_name("isolation.py"))
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
+_UNNAMED = re.compile(r"(\.<locals>\.)?<\w+>$")
+
+
+class _Call(NamedTuple):
+    file: str
+    line: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{_shortened(Path(self.file))}:{self.line}"
 
 
 def of_error(error: BaseException) -> str | None:
-    """FILE:LINE where an error, or one of its causes, was raised."""
-    if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
-        return _text(error.filename, error.lineno or 1)
-    frames = [(frame.f_code.co_filename, line) for frame, line in _walked(error)]
-    cause = error.__cause__ or error.__context__
-    return _first_own(reversed(frames)) or (of_error(cause) if cause is not None else None)
+    """`FILE:LINE in FUNCTION` where an error, or one of its causes, was raised."""
+    call = _of_user(_calls(error))
+    if call is None:
+        return None
+    function = _UNNAMED.sub("", call.function).rpartition("<locals>.")[2]
+    return f"{call} in {function}" if function else str(call)
 
 
 def of_frame(frame: FrameType | None) -> str | None:
     """FILE:LINE where a thread is now."""
-    return _first_own((each.f_code.co_filename, line) for each, line in traceback.walk_stack(frame))
+    frames = traceback.walk_stack(frame)
+    return _text(_of_user(_Call(each.f_code.co_filename, line) for each, line in frames))
 
 
 def of_dump(text: str) -> str | None:
     """FILE:LINE from the output of `faulthandler`, the latest call first."""
-    return _first_own((file, int(line)) for file, line in _FRAME.findall(text))
+    return _text(_of_user(_Call(file, int(line)) for file, line in _FRAME.findall(text)))
 
 
-def _walked(error: BaseException) -> Iterable[tuple[FrameType, int]]:
-    return traceback.walk_tb(error.__traceback__)
+def _calls(error: BaseException) -> Iterator[_Call]:
+    """The calls of an error and then those of its causes, the latest first."""
+    if isinstance(error, SyntaxError) and error.filename:
+        yield _Call(error.filename, error.lineno or 1)
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        yield _Call(frame.f_code.co_filename, line, frame.f_code.co_qualname)
+    cause = error.__cause__ or error.__context__
+    if cause is not None:
+        yield from _calls(cause)
 
 
-def _first_own(frames: Iterable[tuple[str, int]]) -> str | None:
-    """FILE:LINE from calls, the latest first; ignores calls before the isolated work."""
-    for file, line in frames:
-        if file == _WHERE_WORK_BEGINS:
-            return None
-        if _is_own(file):
-            return _text(file, line)
-    return None
+def _of_user(calls: Iterable[_Call]) -> _Call | None:
+    """The first call of user code; ignores calls before the isolated work."""
+    isolated = takewhile(lambda call: call.file != _WHERE_WORK_BEGINS, calls)
+    others = [call for call in isolated if not _is_foreign(call.file)]
+    own = (call for call in others if not _is_installed(Path(call.file)))
+    return next(own, others[0] if others else None)
 
 
-def _text(file: str, line: int) -> str:
-    path = Path(file)
+def _text(call: _Call | None) -> str | None:
+    return None if call is None else str(call)
+
+
+def _shortened(path: Path) -> Path:
+    if _is_installed(path):
+        start = max(path.parts.index(name) for name in _INSTALLED & {*path.parts})
+        return Path(*path.parts[start + 1 :])
     with contextlib.suppress(FileNotFoundError, ValueError):  # no such folder any more, or another
-        path = path.relative_to(Path.cwd())
-    return f"{path}:{line}"
+        return path.relative_to(Path.cwd())
+    return path
 
 
-def _is_own(file: str) -> bool:
-    if file.startswith("<") or os.path.realpath(file) == os.path.realpath(sys.argv[0]):
-        return False
+def _is_foreign(file: str) -> bool:
+    """Whether a file is part of Python, PyTorch or opcost."""
+    if file.startswith("<"):
+        return not file.startswith(_INTERACTIVE)
     path = Path(file)
-    return not any(path.is_relative_to(folder) for folder in _foreign()) and (
-        "site-packages" in path.parts or not path.is_relative_to(sysconfig.get_path("stdlib"))
+    return any(path.is_relative_to(folder) for folder in _foreign()) or (
+        not _is_installed(path) and path.is_relative_to(sysconfig.get_path("stdlib"))
     )
+
+
+def _is_installed(path: Path) -> bool:
+    return not _INSTALLED.isdisjoint(path.parts)
 
 
 @cache
