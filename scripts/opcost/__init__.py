@@ -1,3 +1,57 @@
-"""opcost: time and energy of each operator of a neural network."""
+"""What does a PyTorch model cost, in seconds and in joules, and where does it go?
+
+>>> import opcost
+>>> cost = opcost.explain("alexnet")          # or a module and its inputs
+>>> cost.time                                 # seconds, with their 95 % interval
+>>> cost.operators                            # a pandas DataFrame; shares add up to 1
+>>> print(cost)                               # what `opcost explain` prints
+
+`opcost run MODEL`, in a terminal, measures what a database does not hold yet.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opcost.costs.model_cost import ModelCost
 
 __version__ = "0.1.0"
+__all__ = ["explain"]
+
+
+def explain(
+    model: Any,
+    inputs: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    database: Any = None,
+    target: str | None = None,
+    batch_size: int = 1,
+    dtype: str = "float32",
+) -> "ModelCost":
+    """What a model costs, from the measured operators in a database. Measures nothing.
+
+    `model` is an `nn.Module` (which is not modified, and not run on its data), or what
+    `opcost explain` takes: a torchvision name, the path of a model config, `package.module:factory`
+    or `file.py:factory`. It may also be what an extraction returned (`ModelTuples`).
+
+    `inputs` are the positional arguments of a module's forward: a tensor, or a tuple or list of
+    arguments; `kwargs` its keyword arguments. For a name, they are sizes such as "8x3x224x224" or
+    "1x128:int64<30522", and `kwargs` the arguments of the constructor or factory; `batch_size` is
+    that of torchvision's official inputs, and `dtype` that of parameters and inputs.
+
+    `database` is a path or several, by default results/database.parquet in the current folder and
+    the databases that come with opcost. The answer is for the `target` of that name, or else for
+    the first on which the most operators are measured.
+
+    Raises opcost.errors.OpcostError, with what to do, if the model cannot be built or run, or a
+    file is not a database.
+
+    >>> net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU())
+    >>> cost = opcost.explain(net, torch.randn(4, 8))
+    >>> cost.time or cost.reason
+    >>> cost.modules.nlargest(10, "time_s")
+    """
+    from opcost.costs.lookup import look_up
+
+    return look_up(model, inputs, kwargs or {}, database, target, batch_size, dtype)

@@ -64,17 +64,21 @@ def module_amounts(compared: Row, modules: Sequence[Row], quantity: Quantity) ->
     return [own + power_w * more for own, more in zip(partial, beyond_s, strict=True)]
 
 
-def module_tree(compared: Row, modules: Sequence[Row], most: int | None) -> list[Branch]:
+def module_tree(
+    compared: Row, modules: Sequence[Row], most: int | None, smallest: float = _NOTABLE
+) -> list[Branch]:
     """The tree from the model down, siblings by time.
 
     The costliest module is opened, again and again, until `most` are listed that are not open (all,
-    if None). Siblings that round to 0% are one branch, with what their parent calls itself.
+    if None). Siblings with a smaller share than `smallest` are one branch, with what their parent
+    calls itself.
     """
     nodes = _nodes(compared, modules)
     total_s = total_cost(compared, nodes[()].time_s, TIME) if nodes else 0.0
     if not total_s:
         return []
-    return _branches((), nodes, _opened(nodes, most, total_s), total_s)
+    least_s = smallest * total_s
+    return _branches((), nodes, _opened(nodes, most, least_s), total_s, least_s)
 
 
 def _nodes(compared: Row, modules: Sequence[Row]) -> dict[Path, _Node]:
@@ -94,7 +98,7 @@ def _nodes(compared: Row, modules: Sequence[Row]) -> dict[Path, _Node]:
     return nodes
 
 
-def _opened(nodes: Mapping[Path, _Node], most: int | None, total_s: float) -> set[Path]:
+def _opened(nodes: Mapping[Path, _Node], most: int | None, least_s: float) -> set[Path]:
     if most is None:
         return set(nodes)
     opened: set[Path] = set()
@@ -102,7 +106,7 @@ def _opened(nodes: Mapping[Path, _Node], most: int | None, total_s: float) -> se
     while closed and len(closed) < most:
         path = max(sorted(closed), key=lambda each: nodes[each].time_s)
         closed.remove(path)
-        children = [each for each, node in nodes[path].children.items() if _notable(node, total_s)]
+        children = [each for each, node in nodes[path].children.items() if node.time_s >= least_s]
         if children and len(closed) + len(children) <= _TOO_MANY * most:
             opened.add(path)
             closed.update(children)
@@ -110,16 +114,16 @@ def _opened(nodes: Mapping[Path, _Node], most: int | None, total_s: float) -> se
 
 
 def _branches(
-    path: Path, nodes: Mapping[Path, _Node], opened: set[Path], total_s: float
+    path: Path, nodes: Mapping[Path, _Node], opened: set[Path], total_s: float, least_s: float
 ) -> list[Branch]:
     node = nodes[path]
     found = [_branch(path, len(path), node, total_s)]
     if path not in opened:
         return found
     children = sorted(node.children, key=lambda each: -nodes[each].time_s)
-    shown = [each for each in children if _notable(nodes[each], total_s)]
+    shown = [each for each in children if nodes[each].time_s >= least_s]
     for child in shown:
-        found += _branches(child, nodes, opened, total_s)
+        found += _branches(child, nodes, opened, total_s, least_s)
     rest = _Node(
         node.calls - sum(nodes[each].calls for each in shown),
         node.time_s - math.fsum(nodes[each].time_s for each in shown),
@@ -135,7 +139,3 @@ def _branch(path: Path, depth: int, node: _Node, total_s: float) -> Branch:
     share = node.time_s / total_s
     costs = (node.calls, node.time_s, node.energy_j, share)
     return Branch(path, depth, node.module_class, *costs, is_leaf=not node.children)
-
-
-def _notable(node: _Node, total_s: float) -> bool:
-    return node.time_s / total_s >= _NOTABLE

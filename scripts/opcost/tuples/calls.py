@@ -8,7 +8,7 @@ import copy
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map, tree_map_only
 
 from opcost.errors import OpcostError
 from opcost.memory import free_bytes, gib
@@ -104,10 +104,13 @@ def module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
         return recorded_calls(module, fake_inputs, name)
 
 
-def live_module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
+def live_module_calls(
+    module: nn.Module, inputs: Sequence[Any], name: str, kwargs: Mapping[str, Any]
+) -> ModelCalls:
     """The calls of a module that is in use, as in eval mode: a copy of it runs on fake tensors.
 
-    `inputs` are as for `module_calls`. Raises OpcostError.
+    `inputs` are its positional and `kwargs` its keyword arguments: anything, with tensors anywhere
+    in it. Raises OpcostError.
     """
     _check_arguments(module, inputs)
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -115,8 +118,9 @@ def live_module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelC
     # With fake tensors as memo, deepcopy copies no real tensors.
     fake = {id(tensor): fake_mode.from_tensor(tensor.data) for tensor in held}
     copied = copy.deepcopy(module, fake).eval()
+    arguments, named = tree_map_only(torch.Tensor, fake_mode.from_tensor, (list(inputs), kwargs))
     with fake_mode:
-        return recorded_calls(copied, tree_map(fake_mode.from_tensor, inputs), name)
+        return recorded_calls(copied, arguments, name, kwargs=named)
 
 
 def _fake_calls(module: nn.Module, definition: ModelDefinition) -> ModelCalls:
@@ -152,11 +156,16 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
 
 
 def recorded_calls(
-    module: nn.Module, inputs: list[Any], name: str, device: torch.device | None = None
+    module: nn.Module,
+    inputs: list[Any],
+    name: str,
+    device: torch.device | None = None,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> ModelCalls:
     """Run a module, where it and its inputs are, and record its calls.
 
-    With a `device`, only what runs there launches kernels.
+    `kwargs` are keyword arguments; those of a definition's models are None. With a `device`, only
+    what runs there launches kernels.
 
     Raises OpcostError if it cannot run on them, and SizesDependOnValues if they have no values and
     it needs some.
@@ -167,12 +176,13 @@ def recorded_calls(
         try:
             with inference_conditions(), _errors_said_once(), recorder, user_code():
                 state = ProcessState()
-                module(*inputs)
+                module(*inputs, **(kwargs or {}))
                 state.restore(name)  # a mode that it left active would end instead of the recorder
         except OpcostError:
             raise
         except Exception as error:
-            raise _why_not(error, name, tensors_in_tree(inputs), where()) from error
+            tensors = tensors_in_tree((inputs, kwargs))
+            raise _why_not(error, name, tensors, where(), by_position=kwargs is None) from error
     if elsewhere:
         raise OpcostError(
             f"model {name}: its forward executes operators in other threads ({elsewhere[0]}), "
@@ -206,7 +216,11 @@ def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
 
 
 def _why_not(
-    error: Exception, name: str, inputs: list[torch.Tensor], where: tuple[str, str]
+    error: Exception,
+    name: str,
+    inputs: list[torch.Tensor],
+    where: tuple[str, str],
+    by_position: bool,
 ) -> OpcostError:
     shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs)
     path, module_class = where
@@ -218,7 +232,7 @@ def _why_not(
         )
     first_line = located(message(error).splitlines()[0].rstrip("."), error)
     remedy = "Check its inputs and this module"
-    if isinstance(error, _OF_ARGUMENTS):
+    if by_position and isinstance(error, _OF_ARGUMENTS):
         remedy += f". {_BY_POSITION}"
     return OpcostError(
         f"model {name} cannot run on inputs of shape {shapes}: {place}: {first_line}. {remedy}"
@@ -226,7 +240,7 @@ def _why_not(
 
 
 def _check_arguments(module: Any, inputs: Any) -> None:
-    """Raise OpcostError unless these are a module, and a list of tensors or of lists of them."""
+    """Raise OpcostError unless these are a module and the arguments of its forward."""
     if not isinstance(module, nn.Module):
         kind = "a class" if isinstance(module, type) else f"of type {type(module).__name__}"
         raise OpcostError(
@@ -235,13 +249,6 @@ def _check_arguments(module: Any, inputs: Any) -> None:
         )
     if not isinstance(inputs, list | tuple):
         raise OpcostError(
-            f"the inputs are of type {type(inputs).__name__}: give a list of the arguments of "
-            f"forward, such as [x]. {_BY_POSITION}"
+            f"the inputs are of type {type(inputs).__name__}: give a list of the positional "
+            "arguments of forward, such as [x], and keyword arguments as kwargs"
         )
-    for number, value in enumerate(inputs):
-        for leaf in tree_leaves(value):
-            if not isinstance(leaf, torch.Tensor):
-                raise OpcostError(
-                    f"inputs[{number}] is, or contains, a value of type {type(leaf).__name__}: "
-                    f"give tensors, or lists of them. {_BY_POSITION}"
-                )

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,18 @@ def extract_model_tuples(
     )
 
 
-def extract_module_tuples(module: nn.Module, inputs: list[Any], name: str) -> ModelTuples:
+def extract_module_tuples(
+    module: nn.Module, inputs: Sequence[Any], name: str, kwargs: Mapping[str, Any] | None = None
+) -> ModelTuples:
     """The calls of a live module in eval mode and its distinct tuples, with FLOPs and bytes.
 
-    `inputs` are its positional arguments: tensors or lists of tensors. The module is not modified,
+    `inputs` are its positional and `kwargs` its keyword arguments: tensors, or anything with
+    tensors in it, such as dicts, as forward takes it. The module is not modified,
     and nothing is computed. Raises OpcostError if it cannot run on these inputs, or executes an
     operator whose output sizes depend on values.
     """
     started = time.perf_counter()
-    executed = live_module_calls(module, inputs, name)
+    executed = live_module_calls(module, inputs, name, kwargs or {})
     tuples, calls = distinct_tuples(executed)
     return ModelTuples(
         name,

@@ -1,0 +1,84 @@
+"""The arguments of `opcost.explain`: models, inputs and databases as Python programs have them."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from opcost.costs.explanation import explain
+from opcost.costs.model_argument import find_model, parse_input
+from opcost.costs.model_cost import ModelCost
+from opcost.databases.database import default_databases
+from opcost.errors import OpcostError
+from opcost.tuples.model_tuples import ModelTuples
+
+
+def look_up(
+    model: Any,
+    inputs: Any,
+    kwargs: Mapping[str, Any],
+    database: Any,
+    target: str | None,
+    batch_size: int,
+    dtype: str,
+) -> ModelCost:
+    """As `opcost.explain` describes."""
+    databases = _paths(database)
+    tuples = _tuples(model, inputs, kwargs, batch_size, dtype)
+    found = explain(tuples, databases, [] if target is None else [target])
+    if not found:
+        names = ", ".join(map(str, databases))
+        raise OpcostError(f"there is no measured operator in {names}: run opcost run MODEL")
+    return ModelCost(tuples, found, max(found, key=lambda each: len(each.estimate.measured)))
+
+
+def _tuples(
+    model: Any, inputs: Any, kwargs: Mapping[str, Any], batch_size: int, dtype: str
+) -> ModelTuples:
+    if isinstance(model, ModelTuples):
+        return model
+    if isinstance(model, str | os.PathLike):
+        return _of_name(os.fspath(model), _sizes(inputs), kwargs, batch_size, dtype)
+    from torch import Tensor, nn  # a second; not needed for a name
+
+    if not isinstance(model, nn.Module):
+        raise OpcostError(
+            f"model is a {type(model).__name__}; allowed: an nn.Module, a name or path (str), or "
+            "ModelTuples"
+        )
+    from opcost.tuples.extraction import extract_module_tuples
+
+    arguments = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    return extract_module_tuples(model, arguments, type(model).__name__, kwargs)
+
+
+def _of_name(
+    name: str, sizes: Sequence[str], kwargs: Mapping[str, Any], batch_size: int, dtype: str
+) -> ModelTuples:
+    """Extracted in this process, which has loaded torch and may not fork."""
+    from opcost.tuples.extraction import extract_model_tuples
+
+    parsed = [parse_input(text) for text in sizes]
+    definition, search_path = find_model(name, parsed, batch_size, kwargs, dtype)
+    tuples = extract_model_tuples(definition, search_path)
+    if tuples.refusal is not None:
+        raise OpcostError(f"{name}: {tuples.refusal}")
+    return tuples
+
+
+def _sizes(inputs: Any) -> list[str]:
+    sizes = [inputs] if isinstance(inputs, str) else list(inputs)
+    for size in sizes:
+        if not isinstance(size, str):
+            raise OpcostError(
+                f"the model is given by name, and an input is a {type(size).__name__}: give its "
+                'sizes as a string, such as "8x3x224x224"'
+            )
+    return sizes
+
+
+def _paths(database: Any) -> list[Path]:
+    if database is None:
+        return default_databases()
+    several = not isinstance(database, str | os.PathLike) and isinstance(database, Iterable)
+    return [Path(each) for each in (database if several else [database])]

@@ -1,0 +1,197 @@
+"""The answer of `opcost.explain`: a model's cost on one target, as Python programs and notebooks
+use it.
+"""
+
+import html
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from opcost.costs.breakdown import costliest, percents
+from opcost.costs.explanation import Explanation
+from opcost.costs.explanation_text import as_text
+from opcost.costs.headline import Headline, headline
+from opcost.costs.module_tree import module_tree
+from opcost.rows.quantities import ENERGY, TIME
+from opcost.statistics import Estimate
+from opcost.text import with_interval
+from opcost.tuples.model_tuples import ModelTuples
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NAMED = 3
+_DIGITS = 3
+_TYPES = {
+    **dict.fromkeys(("calls", "depth", "measured_tuples"), "Int64"),
+    **dict.fromkeys(("time_s", "energy_j", "share"), "float64"),
+}
+_LISTED = 10
+
+
+class ModelCost:
+    """A model's cost on one target of a database.
+
+    `model` are its extracted tuples, `target` and `device` where its operators were measured,
+    `database` the file with them. Costs are of one iteration, in seconds and gross joules.
+    """
+
+    def __init__(self, model: ModelTuples, found: Sequence[Explanation], chosen: Explanation):
+        self.model = model
+        self._found = found
+        self._chosen = chosen
+
+    @property
+    def target(self) -> str:
+        """The name of the target in the database."""
+        return self._chosen.target
+
+    @property
+    def device(self) -> str | None:
+        """The device's product name; None if none of the operators was measured."""
+        return self._chosen.device_name
+
+    @property
+    def database(self) -> str:
+        """The path of the database."""
+        return str(self._chosen.database)
+
+    @property
+    def time(self) -> Estimate | None:
+        """Seconds with their 95 % interval, added up from operators; None if one is missing."""
+        return self._chosen.estimate.time
+
+    @property
+    def energy(self) -> Estimate | None:
+        """Gross joules with their 95 % interval, added up from operators; None if unknown."""
+        return self._chosen.estimate.energy
+
+    @property
+    def whole_time(self) -> Estimate | None:
+        """Measured seconds of the whole model; None if it is not in the database's study."""
+        return None if self._headline.time_is_estimate else self._headline.time
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no time, or else why there is no energy; None if there are both."""
+        return self._chosen.estimate.time_reason or self._chosen.estimate.energy_reason
+
+    @cached_property
+    def operators(self) -> "pd.DataFrame":
+        """Where time and energy go: a row for each operator, and for what is beyond operators.
+
+        Columns: `operator`, `calls`, `time_s`, `share` (of the time; they add up to 1), `energy_j`.
+        """
+        energies_j = {part.name: part.amount for part in self._chosen.parts(ENERGY)}
+        return _frame(
+            ["operator", "calls", "time_s", "share", "energy_j"],
+            [
+                (part.name, part.calls, part.amount, part.share, energies_j.get(part.name))
+                for part in self._chosen.parts()
+            ],
+        )
+
+    @cached_property
+    def modules(self) -> "pd.DataFrame":
+        """The tree of modules: each with all that it contains, below the one that contains it.
+
+        Columns: `module` (its path; empty for the model), `depth`, `calls`, `time_s`, `share`,
+        `energy_j`.
+        """
+        energy = bool(self._chosen.parts(ENERGY))
+        tree = module_tree(self._chosen.compared, self._chosen.modules(), most=None, smallest=0.0)
+        return _frame(
+            ["module", "depth", "calls", "time_s", "share", "energy_j"],
+            [
+                (
+                    ".".join(branch.path),
+                    branch.depth,
+                    branch.calls,
+                    branch.time_s,
+                    branch.share,
+                    branch.energy_j if energy else None,
+                )
+                for branch in tree
+                if not branch.is_rest
+            ],
+        )
+
+    @cached_property
+    def tuples(self) -> "pd.DataFrame":
+        """A row for each operator tuple, with its calls and its measurement if any.
+
+        `columns.md` of the documentation describes the columns (explanation).
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self._chosen.tuples())
+
+    @cached_property
+    def missing(self) -> "pd.DataFrame":
+        """The rows of `tuples` without a result."""
+        return self.tuples[self.tuples["status"] != "ok"]
+
+    @cached_property
+    def targets(self) -> "pd.DataFrame":
+        """The time and energy on every target of the databases, and which of them was chosen."""
+        return _frame(
+            ["target", "device", "time_s", "energy_j", "measured_tuples", "database", "chosen"],
+            [
+                (
+                    each.target,
+                    each.device_name,
+                    each.estimate.time and each.estimate.time.value,
+                    each.estimate.energy and each.estimate.energy.value,
+                    len(each.estimate.measured),
+                    str(each.database),
+                    each is self._chosen,
+                )
+                for each in self._found
+            ],
+        )
+
+    @cached_property
+    def _headline(self) -> Headline:
+        return headline(self._chosen.compared)
+
+    def __str__(self) -> str:
+        """What `opcost explain` prints for this target."""
+        return as_text(self.model, [self._chosen], _LISTED, None)
+
+    def __repr__(self) -> str:
+        return f"<opcost {self.model.model}: {self._summary()}>"
+
+    def _summary(self) -> str:
+        if self.time is None:
+            return f"no time on {self.target}: {self.reason}"
+        parts = costliest(self._chosen.parts(), _NAMED)
+        shares = [
+            f"{part.name} {share}" for part, share in zip(parts, percents(parts), strict=True)
+        ]
+        energy = f", {with_interval(self.energy, ENERGY.show)}" if self.energy else ""
+        where = f"{self.target} ({self.device})" if self.device else self.target
+        time = with_interval(self.time, TIME.show)
+        return f"{time}{energy} on {where}; {', '.join(shares)}"
+
+    def _repr_html_(self) -> str:
+        """A heading and the table of operators, for notebooks."""
+        heading = f"<p><b>{html.escape(self.model.model)}</b>: {html.escape(self._summary())}</p>"
+        if self.operators.empty:
+            return heading
+        shown = self.operators.assign(
+            time=[
+                "-" if part.amount is None else TIME.show(part.amount, _DIGITS)
+                for part in self._chosen.parts()
+            ],
+            share=percents(self._chosen.parts(), 1),
+        )
+        columns = ["operator", "calls", "time", "share"]
+        return heading + str(shown[columns].to_html(index=False, border=0, na_rep=""))
+
+
+def _frame(columns: list[str], rows: list[tuple[Any, ...]]) -> "pd.DataFrame":
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=columns)
+    types = {name: kind for name, kind in _TYPES.items() if name in columns}
+    return frame.astype(types)  # also of columns without a value

@@ -1,0 +1,159 @@
+"""`import opcost`: what a program or a notebook gets from one call."""
+
+import doctest
+import json
+import math
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import opcost
+import pandas as pd
+import pytest
+import torch
+from opcost.databases.database import REFERENCE
+from opcost.errors import OpcostError
+from torch import nn
+
+from tests.test_explanation import database
+
+NOTEBOOK = Path(__file__).parents[1] / "docs" / "opcost.ipynb"
+[SHIPPED] = REFERENCE.glob("*.parquet")
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 4)
+
+    def forward(self, batch, mask=None, scale=1.0):
+        found = self.linear(batch["x"]) * scale
+        return found if mask is None else found.masked_fill(mask, 0.0)
+
+
+@pytest.fixture
+def net():
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU())
+
+
+def of(model, path, *inputs, **more):
+    """The cost of a model all of whose operators are in a database at this path."""
+    found = opcost.explain(model, *inputs, database=SHIPPED, **more)
+    database(path, [found.model])
+    return opcost.explain(found.model, database=path)
+
+
+def test_a_name_is_enough():
+    cost = opcost.explain("alexnet", database=str(SHIPPED))
+    assert cost.time.low < cost.time.value < cost.time.high
+    assert cost.energy is None
+    assert "no energy sensor" in cost.reason
+    assert repr(cost).startswith("<opcost alexnet: ")
+    assert str(cost).startswith("alexnet on 1x3x224x224")
+
+
+def test_a_module_is_explained_with_its_inputs_and_left_alone(net, tmp_path):
+    net.train()
+    before = [parameter.clone() for parameter in net.parameters()]
+    cost = of(net, tmp_path / "d.parquet", torch.randn(4, 8))
+    assert {"linear", "relu"} <= set(cost.operators["operator"])
+    assert net.training
+    assert all(map(torch.equal, before, net.parameters()))
+
+
+def test_a_single_tensor_is_one_argument_and_not_a_batch_of_them(net):
+    alone = opcost.explain(net, torch.randn(4, 8), database=SHIPPED)
+    listed = opcost.explain(net, (torch.randn(4, 8),), database=SHIPPED)
+    assert alone.model.by_id == listed.model.by_id
+
+
+def test_keyword_arguments_and_dicts_are_passed_on():
+    batch = {"x": torch.randn(2, 8)}
+    plain = opcost.explain(Masked(), (batch,), database=SHIPPED)
+    mask = torch.zeros(2, 4, dtype=torch.bool)
+    masked = opcost.explain(Masked(), (batch,), {"mask": mask, "scale": 2.0}, database=SHIPPED)
+    added = set(masked.tuples["operator"]) - set(plain.tuples["operator"])
+    assert added == {"aten.masked_fill.Scalar"}
+
+
+def test_operators_and_modules_are_tables_that_add_up(tmp_path):
+    cost = of("resnet18", tmp_path / "d.parquet", "1x3x32x32")
+    assert cost.operators["share"].sum() == pytest.approx(1.0)
+    assert cost.operators["time_s"].sum() == pytest.approx(cost.time.value)
+    assert "call overhead" in set(cost.operators["operator"])
+    root = cost.modules[cost.modules["depth"] == 0].iloc[0]
+    assert root["time_s"] == pytest.approx(cost.time.value)
+    children = cost.modules[cost.modules["depth"] == 1]
+    assert {"layer1", "layer4", "fc"} <= set(children["module"])
+    assert math.fsum(children["time_s"]) == pytest.approx(cost.time.value, rel=0.02)
+
+
+def test_what_is_missing_is_a_table_and_a_reason(net):
+    cost = opcost.explain(net, torch.randn(4, 8), database=SHIPPED)
+    assert cost.time is None
+    assert "2 of 2 operator tuples are not measured" in cost.reason
+    assert list(cost.missing["description"]) == ["linear(4x8, 16x8, 16)", "relu(4x16)"]
+    assert "no time on" in repr(cost)
+    assert cost._repr_html_()
+
+
+def test_a_notebook_shows_a_table_and_no_markup_of_others(tmp_path):
+    cost = of("resnet18", tmp_path / "d.parquet", "1x3x32x32")
+    assert "<table" in cost._repr_html_()
+    assert "conv2d" in cost._repr_html_()
+
+
+def test_the_target_with_the_most_measured_operators_is_chosen(net, tmp_path):
+    cost = of(net, tmp_path / "d.parquet", torch.randn(4, 8))
+    both = opcost.explain(cost.model, database=[SHIPPED, tmp_path / "d.parquet"])
+    assert (both.target, both.database) == ("local", str(tmp_path / "d.parquet"))
+    assert list(both.targets["chosen"]) == [False, True]
+    with pytest.raises(OpcostError, match="no database has a target 'h100'"):
+        opcost.explain(cost.model, database=SHIPPED, target="h100")
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "message"),
+    [
+        (3, (), "model is a int; allowed: an nn.Module, a name or path"),
+        ("alexnet", torch.randn(1, 3, 224, 224), "give its sizes as a string"),
+        ("alexnit", (), "Did you mean"),
+        (nn.Linear(8, 4), torch.randn(2, 3), "cannot run on inputs of shape"),
+    ],
+)
+def test_what_cannot_be_explained_is_said(model, inputs, message):
+    with pytest.raises(OpcostError, match=message):
+        opcost.explain(model, inputs, database=SHIPPED)
+
+
+def test_help_shows_the_functions():
+    text = pydoc.plain(pydoc.render_doc(opcost))
+    assert all(f"{name}(" in text for name in opcost.__all__)
+
+
+@pytest.mark.parametrize(
+    "documented", [opcost, *(getattr(opcost, name) for name in opcost.__all__)]
+)
+def test_the_examples_of_help_run(documented):
+    names = {"torch": torch, "opcost": opcost}
+    examples = doctest.DocTestParser().get_examples(documented.__doc__)
+    assert examples
+    for example in examples:
+        exec(compile(example.source, "help", "exec"), names)
+
+
+def test_import_needs_no_torch():
+    code = "import sys, opcost; assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) == 10
+    names = {}
+    for cell in code:
+        exec(compile(cell, str(NOTEBOOK), "exec"), names)
+    assert isinstance(names["cost"].operators, pd.DataFrame)
