@@ -20,7 +20,8 @@ SUMMARY_BEFORE = identity(SUMMARY)
 
 # The profiles are not quiet about progress: then Snakemake would not count the jobs.
 HIDDEN = {LogEvent.JOB_STARTED}
-if Quietness.RULES in (workflow.output_settings.quiet or ()):
+IS_QUIET = Quietness.RULES in (workflow.output_settings.quiet or ())
+if IS_QUIET:
     HIDDEN |= {
         LogEvent.PROGRESS,
         LogEvent.JOB_FINISHED,
@@ -35,7 +36,11 @@ HIDDEN_TEXTS = {  # which are no events
 
 
 def is_shown(record):
-    return get_event(record) not in HIDDEN and record.getMessage() not in HIDDEN_TEXTS
+    text = record.getMessage()
+    if get_event(record) in HIDDEN or text in HIDDEN_TEXTS:
+        return False
+    # A script that exits with 1 has said why; this would add its whole command.
+    return not (IS_QUIET and "CalledProcessError" in text and text.endswith("exit status 1."))
 
 
 class TimeLeft(logging.Handler):
