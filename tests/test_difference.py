@@ -105,6 +105,17 @@ def test_in_a_copy_five_per_cent_are_found(diff):
     assert names(diff(before, after)) == {f"relu({index})" for index in range(10)}
 
 
+@pytest.mark.parametrize("common", [1.0, 1.02, 1.2])
+def test_an_interval_excludes_no_change_where_one_is_named(diff, common):
+    found = diff(study(1), study(2, [1.04, 1.1, 1.2, 1.5], common))
+    [quantity] = found.targets[0].quantities
+    tests = [(change, change.own(found.level)) for change in quantity.changes]
+    tests.append((quantity, quantity.all_operators(found.level)))
+    assert len(tests) == 61
+    for test, interval in tests:
+        assert (test.adjusted_p <= found.level) == (not interval.low <= 1 <= interval.high)
+
+
 def test_what_changed_for_all_is_one_finding(diff):
     difference = diff(study(1), study(2, common=1.3, factors=[1.5]))
     [common] = difference.common_found

@@ -1,6 +1,7 @@
 """A query gives the rows that fit, by what their operators are, and says what it does not know."""
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -176,6 +177,13 @@ def test_people_get_a_table_with_intervals(path):
         TUPLES[name].tuple_id for name in ("nms", "cat", "conv")
     ]
     assert "2.00 ms ± 5.0%" in lines[2]
+
+
+def test_a_table_is_sorted_by_time_and_says_how_many_rows_there_are(path):
+    completed = run(path, "--limit", "2")
+    assert completed.stdout.splitlines()[1].startswith(TUPLES["nms"].tuple_id)
+    assert re.search(r"2 of \d+ rows; --limit shows more", completed.stderr)
+    assert "rows; --limit" not in run(path).stderr
 
 
 def test_chosen_columns_are_shown_as_people_read_them(path):

@@ -8,6 +8,8 @@ from click.shell_completion import CompletionItem
 
 from opcost.results_folder import DATABASE
 
+_LINES = 20
+
 
 class _Value(click.ParamType):
     """Text with shell completion from the values of a column of the database."""
@@ -57,16 +59,25 @@ class _Value(click.ParamType):
 @click.option("--unflagged", is_flag=True, help="Select rows without any flag.")
 @click.option("--tuple", "tuple_ids", multiple=True, help="Tuple id, or the start of one.")
 @click.option("--text", help="Part of the description.")
-@click.option("--sort", help="Sort by a column, largest first: time, energy, power, flops, ...")
+@click.option(
+    "--sort",
+    default="time",
+    show_default=True,
+    help="Sort by a column, largest first: time, energy, power, flops, ...",
+)
 @click.option("--ascending", is_flag=True, help="Sort smallest first.")
-@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of rows.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Maximum number of rows. [default: 20 in a table, else all]",
+)
 @click.option("--columns", help="Columns to print: time,flops,device_name.")
 @click.option("--json", "form", flag_value="json", help="Print a line of JSON per row.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV, with lists as JSON text.")
 @click.option("--parquet", type=click.Path(path_type=Path), help="Write the rows to a file.")
 def command(
     databases: tuple[Path, ...],
-    sort: str | None,
+    sort: str,
     ascending: bool,
     limit: int | None,
     columns: str | None,
@@ -79,7 +90,7 @@ def command(
     An option given several times matches if one of its values does. Exits with 3 if no row matches.
 
     \b
-    opcost query --sort time --limit 10
+    opcost query --sort energy --limit 10
     opcost query --operator conv2d --shape '1x64x*x*' --unflagged
     opcost query --operator '*norm*' --columns description,time,flops --csv > norms.csv
     opcost query merged.parquet --target h200 --text 'stride=[2,2]' --sort energy --json
@@ -103,11 +114,12 @@ def command(
     rows = query(
         paths,
         Filter(**wanted),
-        columns=listing.with_limits(chosen) if form is None and parquet is None else chosen,
+        columns=chosen if form or parquet else listing.with_limits(chosen),
         sort=sort,
         ascending=ascending,
-        limit=limit,
     )
+    found, in_a_table = len(rows), form is None and parquet is None
+    rows = rows[: limit or (_LINES if in_a_table else found)]
     if parquet is not None:
         records.write_table(parquet, rows)
     if form == "json":
@@ -117,6 +129,8 @@ def command(
         click.echo(listing.csv_text(rows), nl=False)
     elif parquet is None and len(rows):
         click.echo("\n".join(listing.aligned(rows, chosen) if columns else listing.overview(rows)))
-    if not len(rows):
+        if len(rows) < found:
+            click.echo(f"{len(rows)} of {found} rows; --limit shows more", err=True)
+    if not found:
         click.echo("no row matches", err=True)
         raise SystemExit(INCOMPLETE)

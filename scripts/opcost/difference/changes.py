@@ -23,6 +23,7 @@ from opcost.costs.terms import Row
 from opcost.difference.log_ratios import (
     LogRatios,
     Pair,
+    at_level,
     exponential,
     fit,
     is_doubtful,
@@ -39,9 +40,10 @@ from opcost.statistics import Estimate
 class Change:
     """One operator's change: `ratio` is after / before, `deviation` is ratio / common factor.
 
-    The interval of the ratio includes the errors within and the variation between measurements.
-    `p` is None if that variation is unknown or a measurement has no interval. `adjusted_p` is p
-    adjusted for the number of tests; the caller sets it after all tests.
+    The interval of the ratio includes the errors within and the variation between measurements:
+    `error` is the standard deviation of the former, as a log ratio, `null` the latter. `p` is None
+    if that variation is unknown or a measurement has no interval. `adjusted_p` is p adjusted for
+    the number of tests; the caller sets it after all tests.
     """
 
     before: Row
@@ -49,7 +51,18 @@ class Change:
     ratio: Estimate
     deviation: float
     p: float | None
+    error: float
+    null: NullDistribution | None
     adjusted_p: float | None = None
+
+    def own(self, level: float) -> Estimate:
+        """The deviation with the interval that excludes 1 where `adjusted_p` is below the level."""
+        if self.null is None or self.p is None:
+            return Estimate(self.deviation, None, None)
+        errors = np.array([self.error])
+        [half_width] = self.null.half_widths(errors, _level_of(self, level))
+        log = math.log(self.deviation)
+        return exponential(Estimate(log, log - half_width, log + half_width))
 
     @property
     def doubtful(self) -> bool:
@@ -79,7 +92,14 @@ class QuantityChange:
     p: float | None
     nulls: Mapping[bool, NullDistribution]
     error: float | None
+    log_common: Estimate | None
     adjusted_p: float | None = None
+
+    def all_operators(self, level: float) -> Estimate | None:
+        """`common` with the interval that excludes 1 where `adjusted_p` is below the level."""
+        if self.log_common is None:
+            return None
+        return exponential(at_level(self.log_common, _level_of(self, level)))
 
     def detectable(self, level: float) -> float | None:
         """The smallest deviation, a ratio above one, that is significant in a typical pair."""
@@ -113,6 +133,7 @@ def changes_of(
         p_of(common) if common else None,
         nulls,
         float(np.median(sound)) if sound.size else None,
+        common,
     )
 
 
@@ -129,11 +150,19 @@ def _judged(
         residuals, errors = logs.ratio[chosen] - centre, logs.error[chosen]
         p_values[chosen] = null.p_values(residuals, errors)
         half_widths[chosen] = null.half_widths(errors)
-    for pair, log, p, half_width in zip(pairs, logs.ratio, p_values, half_widths, strict=True):
+    numbers = zip(logs.ratio, p_values, half_widths, logs.error, logs.doubtful, strict=True)
+    for pair, (log, p, half_width, error, doubtful) in zip(pairs, numbers, strict=True):
         limits = (None, None) if np.isnan(p) else (log - half_width, log + half_width)
         yield Change(
             *pair,
             exponential(Estimate(float(log), *limits)),
             math.exp(log - centre),
             None if np.isnan(p) else float(p),
+            float(error),
+            nulls.get(bool(doubtful)),
         )
+
+
+def _level_of(test: Change | QuantityChange, level: float) -> float:
+    """What the p-value itself is compared with, where the adjusted one is compared with `level`."""
+    return level * test.p / test.adjusted_p if test.p and test.adjusted_p else level

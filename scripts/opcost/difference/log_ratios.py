@@ -119,6 +119,15 @@ def widened(log: Estimate, sd: float) -> Estimate:
     )
 
 
+def at_level(log: Estimate, level: float) -> Estimate:
+    """The estimate with the interval that excludes zero where `p_of` is below the level."""
+    if log.low is None or log.high is None:
+        return log
+    factor = -float(special.ndtri(level / 2)) / _NORMAL_97_5
+    low, high = (log.value + factor * (limit - log.value) for limit in (log.low, log.high))
+    return Estimate(log.value, low, high)
+
+
 def p_of(log: Estimate) -> float | None:
     """The p-value of a zero logarithm, from the half-width of the interval on the side of zero."""
     limit = log.low if log.value > 0 else log.high

@@ -48,19 +48,19 @@ def _quantity(quantity: QuantityChange, difference: Difference, limit: int) -> I
     if tested:
         deviate = "deviate from the common change" if quantity.common else "changed"
         yield f"  {len(found)} of {len(tested)} operators {deviate}" + (":" if found else ".")
-        yield from _changes(quantity, found)
+        yield from _changes(quantity, found, level)
     others = [
         each for each in quantity.changes if each.adjusted_p is None or each.adjusted_p > level
     ]
     if others and limit:
         yield "  Largest insignificant changes:"
-        yield from _changes(quantity, _largest(others)[:limit])
+        yield from _changes(quantity, _largest(others)[:limit], level)
     if any(each.flagged for each in [*found, *_largest(others)[:limit]]):
         yield "  *: flagged or not converged, before or after"
 
 
 def _common(quantity: QuantityChange, level: float) -> str:
-    common = quantity.common
+    common = quantity.all_operators(level)
     if common is None:
         return f"Fewer than {MIN_PAIRS} operators: no estimate of their common change."
     text = f"All operators: {_percent(common.value)} {_interval(common)}"
@@ -101,18 +101,18 @@ def _largest(changes: Sequence[Change]) -> list[Change]:
     return sorted(changes, key=lambda each: max(each.deviation, 1 / each.deviation), reverse=True)
 
 
-def _changes(quantity: QuantityChange, changes: Sequence[Change]) -> Iterator[str]:
+def _changes(quantity: QuantityChange, changes: Sequence[Change], level: float) -> Iterator[str]:
     if not changes:
         return
     shown = quantity.quantity
-    header = ["operator tuple", "before", "after", "change", "95 % interval", "own change", "p"]
+    header = ["operator tuple", "before", "after", "change", "own change", "interval", "p"]
     rows = [
         [
             shortened(each.before["description"]) + (" *" if each.flagged else ""),
             *(shown.show(row[shown.value]) for row in (each.before, each.after)),
             _percent(each.ratio.value),
-            _interval(each.ratio),
             _percent(each.deviation),
+            _interval(each.own(level)),
             "-" if each.adjusted_p is None else _p(each.adjusted_p),
         ]
         for each in _largest(changes)
@@ -144,7 +144,8 @@ def _verdict(difference: Difference) -> str:
     parts += [f"{failed} operators have a result in one database only"] if failed else []
     return (
         f"Changed: {'; '.join(parts) if parts else 'nothing significant'} "
-        f"({difference.tests} tests, family-wise level {difference.level:g}, Holm's method)."
+        f"({difference.tests} tests, family-wise level {difference.level:g}; p and intervals are "
+        "adjusted by Holm's method)."
     )
 
 
