@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.report import power, roofline
 from opcost.report.agreement import agreement, all_caveats, all_waits
+from opcost.report.cards import cards, without_energy
+from opcost.report.colours import PALETTE, Colours, colours
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import module_groups
 from opcost.report.operator_costs import stacks
@@ -29,6 +31,7 @@ from opcost.rows.quantities import ENERGY, TIME
 from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
 MANY = [f"model_{number:02}" for number in range(20)]
+COLOURS = Colours(["conv2d"])
 FILES = ("database", "comparison", "shares", "modules", "models", "launches")
 
 
@@ -53,6 +56,10 @@ def many(tmp_path_factory):
     return read(make_study(folder, 2000, MANY, TARGETS[:1], batches=400, samples=20))
 
 
+def named(results):
+    return colours(results.comparison, results.shares)
+
+
 def test_a_file_of_another_kind_is_refused(folder):
     with pytest.raises(OpcostError, match="comparison"):
         Results.read(*[folder / "database.parquet"] * 6)
@@ -71,7 +78,56 @@ def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):
     [failed] = [each for each in caveats if "1 of 20 operator tuples failed" in each[1]]
     assert failed[0] == "large_gpu, small_gpu, processor"
     assert failed[1].startswith("No time for first: ")
-    assert ("processor", f"No energy for second, third: {NO_SENSOR}.") in caveats
+
+
+def test_a_target_without_energy_says_so_once(results):
+    assert without_energy(results) == [("processor", NO_SENSOR)]
+    assert not any(NO_SENSOR in caveat for _, caveat in all_caveats(results))
+    assert (
+        render(results).split('<script type="application/json" id="details">')[0].count(NO_SENSOR)
+        == 1
+    )
+
+
+def test_a_card_has_every_segment_of_the_bar_and_the_cost_of_a_sample(results):
+    found = {(card.model, card.target): card for card in cards(results, named(results))}
+    assert len(found) == len(results.comparison)
+    for card in found.values():
+        for cost in card.costs:
+            assert sum(segment.width for segment in cost.segments) == pytest.approx(100)
+            assert cost.sample_value * card.batch_size == pytest.approx(cost.value)
+            assert cost.rate_value == pytest.approx(1 / cost.sample_value)
+    with_energy = found["second", "large_gpu"]
+    assert [str(cost.quantity) for cost in with_energy.costs] == ["time", "energy"]
+    assert with_energy.modules[0][0].startswith("stage")
+    [time] = found["second", "processor"].costs
+    assert time.judgement.kind == "trusted"
+    assert time.judgement.sentence.startswith(f"The breakdown can be trusted to {time.trust}")
+
+
+def test_what_is_not_measured_is_a_segment_and_the_reason_is_the_verdict(results):
+    [card] = [
+        card
+        for card in cards(results, named(results))
+        if (card.model, card.target) == ("first", "processor")
+    ]
+    [time] = card.costs
+    assert time.segments[-1].is_missing
+    assert time.trust == "not verified"
+    assert "1 of 20 operator tuples failed" in time.judgement.sentence
+
+
+def test_the_costliest_operators_have_a_colour_each_and_the_others_one(results):
+    found = named(results)
+    assert set(found.names) == {"conv2d", "linear", "batch_norm", "relu_", "add_"}
+    assert [found.of(name) for name in found.names] == list(PALETTE[:5])
+    assert Colours(["a"]).of("b") == Colours(["a"]).of("other operators")
+
+
+def test_more_than_six_models_are_a_table(results, many):
+    assert 'class="card"' not in render(results)
+    assert 'class="card"' in render(replace(results, comparison=results.comparison[:6]))
+    assert 'class="plain long cards-table"' in render(many)
 
 
 def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
@@ -95,7 +151,7 @@ def test_a_stack_adds_up_to_the_estimate(quantity, results):
         for row in results.compared("large_gpu")
         if row[estimate] is not None
     ]
-    parts = stacks(replace(results, comparison=known), "large_gpu", quantity).bars
+    parts = stacks(replace(results, comparison=known), "large_gpu", quantity, named(results)).bars
     assert known
     for row in known:
         mine = [part for part in parts if part["model"] == row["model"]]
@@ -106,7 +162,7 @@ def test_a_stack_adds_up_to_the_estimate(quantity, results):
 
 
 def test_an_incomplete_stack_says_so_at_its_end(results):
-    found = stacks(results, "large_gpu", TIME)
+    found = stacks(results, "large_gpu", TIME, named(results))
     [note] = found.notes
     assert (note["model"], note["part"], note["note"]) == ("first", "sum", "19 of 20 tuples")
     ends = [bar["end"] for bar in found.bars if (bar["model"], bar["part"]) == ("first", "sum")]
@@ -114,7 +170,7 @@ def test_an_incomplete_stack_says_so_at_its_end(results):
 
 
 def test_a_stack_has_the_interval_of_the_sum_and_none_if_there_is_no_sum(results):
-    found = stacks(results, "large_gpu", TIME).intervals
+    found = stacks(results, "large_gpu", TIME, named(results)).intervals
     limits = {(row["model"], row["part"]): (row["low"], row["high"]) for row in found}
     rows = {row["model"]: row for row in results.compared("large_gpu")}
     second = rows["second"]
@@ -125,8 +181,10 @@ def test_a_stack_has_the_interval_of_the_sum_and_none_if_there_is_no_sum(results
 
 
 def test_many_models_are_shown_in_shares_of_the_whole(many):
-    assert stacks(many, "large_gpu", TIME).relative
-    wholes = [bar for bar in stacks(many, "large_gpu", TIME).bars if bar["part"] == "whole"]
+    assert stacks(many, "large_gpu", TIME, named(many)).relative
+    wholes = [
+        bar for bar in stacks(many, "large_gpu", TIME, named(many)).bars if bar["part"] == "whole"
+    ]
     assert [bar["value"] for bar in wholes] == pytest.approx([1.0] * 20)
 
 
@@ -191,7 +249,9 @@ def test_each_type_of_numbers_has_a_ceiling_of_its_own_under_the_memory_s_one(re
 def test_few_operators_have_a_mark_each_and_many_share_one(results, many):
     def marks(results):
         frame = results.measured("large_gpu")
-        return scatter(frame, "time_s", "power_w", roofline.launch_bound(frame)), len(frame)
+        return scatter(frame, "time_s", "power_w", roofline.launch_bound(frame), COLOURS), len(
+            frame
+        )
 
     few, count = marks(results)
     assert (few.grid, len(few.marks)) == (None, count)

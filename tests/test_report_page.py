@@ -175,6 +175,20 @@ def test_another_model_can_be_chosen(page):
     assert chart.locator("svg").inner_html() != bars
 
 
+def test_costs_are_above_the_fold(opened, tmp_path):
+    few = report_of(tmp_path, targets=TARGETS[:1])
+    for width, height, seen in ((1400, 900, 3), (390, 844, 1)):
+        page = opened(few, viewport={"width": width, "height": height}).page
+        boxes = [card.bounding_box() for card in page.locator(".card .parts").all()]
+        assert sum(box["y"] + 60 < height for box in boxes) >= seen
+
+
+def test_a_table_of_models_sorts_by_cost(page):
+    page.locator(".cards-table thead th", has_text="time").first.click()
+    first = page.locator(".cards-table tbody tr").first
+    assert first.locator("td").first.inner_text() == "large_gpu"
+
+
 def luminance(colour):
     return sum(map(int, re.findall(r"\d+", colour)[:3]))
 
@@ -219,16 +233,15 @@ def test_failures_are_told(page):
 
 
 def test_a_target_without_energy_says_why(page):
-    assert NO_SENSOR in page.locator("#power").inner_text()
-    assert NO_SENSOR in page.locator("#agreement").inner_text()
+    assert f"No energy on processor: {NO_SENSOR}." in page.locator("#cost").inner_text()
 
 
 def test_a_study_without_any_energy_has_no_charts_of_it_and_says_why(opened, tmp_path):
     [processor] = [target for target in TARGETS if target.idle_power_w is None]
     watched = opened(report_of(tmp_path, targets=[processor], faulty=False))
     assert watched.problems == []
-    assert NO_SENSOR in watched.page.locator("#power").inner_text()
-    assert watched.page.locator("#power .chart").count() == 0
+    assert NO_SENSOR in watched.page.locator("#cost").inner_text()
+    assert watched.page.locator("#power").count() == 0
     assert "energy" not in watched.page.locator("#operator-table thead").inner_text()
     assert (
         "No measurement of an operator or an eager model failed."

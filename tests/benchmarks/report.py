@@ -34,7 +34,7 @@ write_report(Results.read(*map(Path, sys.argv[2:])), Path(sys.argv[1]))
 """
 PHONE = {"width": 390, "height": 844}
 SCREEN = {"width": 1360, "height": 900}
-SECTIONS = ("agreement", "costs", "limits", "power", "operators", "quality", "machine")
+SECTIONS = ("cost", "agreement", "costs", "limits", "power", "operators", "quality", "machine")
 
 
 def build(results: Path, page: Path) -> tuple[float, float]:

@@ -17,16 +17,19 @@ _NAMED = 6
 _MUCH_SPREAD = 0.1
 
 
-def caveats(rows: Sequence[Row], most: int = _NAMED) -> list[str]:
+def caveats(
+    rows: Sequence[Row], most: int = _NAMED, quantities: Sequence[Quantity] = COMPARED
+) -> list[str]:
     """Caveats about the sums of models on one target, each reason once.
 
     `rows` are those of the comparison. A caveat names at most `most` models, the most affected.
+    Missing `quantities` are given with their reasons.
     """
     wide = {row["model"]: row["unconverged_tuples"] for row in rows}
     return [
         _interval(rows[0]["spread"]),
         *_overhead(rows),
-        *(text for quantity in COMPARED for text in _missing(rows, quantity, most)),
+        *(text for quantity in quantities for text in _missing(rows, quantity, most)),
         *_partial(rows, most),
         *_differing_calls(rows, most),
         *_mixed_provenance(rows, most),

@@ -1,6 +1,7 @@
 """How far a model's breakdown can be trusted: its sum over operators, compared with the whole."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
@@ -16,6 +17,19 @@ _MEANINGS = {
     "whole model, so this comparison says little about the operators.",
 }
 _MOSTLY = 0.5
+_DIGITS = 3
+_NEGLIGIBLE = 0.02
+_GOOD = 0.1
+
+TRUSTED, DOUBTFUL, UNKNOWN = "trusted", "doubtful", "unknown"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict in a sentence, which is `TRUSTED`, `DOUBTFUL` or `UNKNOWN`."""
+
+    kind: str
+    sentence: str
 
 
 def trusted_to(compared: Row, quantity: Quantity = TIME) -> float | None:
@@ -54,6 +68,28 @@ def verdict(compared: Row, quantity: Quantity = TIME) -> str:
     if is_of_the_host(compared, quantity):
         return _HOST
     return f"±{margin(bound)}{_REAL if excludes_zero(compared, quantity) else ''}"
+
+
+def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
+    """The verdict in words. A difference within 2 % counts as none, even if it exceeds noise."""
+    total, whole = (quantity.of(each).read(compared) for each in ("estimate", "reference"))
+    if total is None or whole is None:
+        reason = compared[f"{quantity}_reason"] or "the sum or the whole model is unknown"
+        return Judgement(UNKNOWN, f"Not verified: {reason}.")
+    both = f"sum {quantity.show(total.value, _DIGITS)}, whole {quantity.show(whole.value, _DIGITS)}"
+    bound, error = trusted_to(compared, quantity), quantity.error.read(compared)
+    if bound is None or error is None:
+        return Judgement(UNKNOWN, f"Not verified: the uncertainty is unknown ({both}).")
+    if is_of_the_host(compared, quantity):
+        share = f"{compared['host_bound_share']:.0%} of the time"
+        text = f"The model waits for its host {share}, so the whole says little about operators"
+        return Judgement(UNKNOWN, f"{text} ({both}).")
+    if excludes_zero(compared, quantity) and bound > _NEGLIGIBLE:
+        side = "low" if error.value < 0 else "high"
+        text = f"The sum is {margin(abs(error.value))} too {side}, which is more than noise; trust"
+        return Judgement(DOUBTFUL, f"{text} the breakdown to ±{margin(bound)} ({both}).")
+    kind = TRUSTED if bound < _GOOD else DOUBTFUL
+    return Judgement(kind, f"The breakdown can be trusted to ±{margin(bound)} ({both}).")
 
 
 def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:

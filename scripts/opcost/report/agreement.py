@@ -11,7 +11,7 @@ from opcost.costs.caveats import caveats
 from opcost.costs.waiting import waits_of
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, Figure, figure, targets_scale
-from opcost.rows.quantities import TIME, Quantity
+from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.text import difference, names_by_text, percent
 
 _STEP = 16
@@ -72,9 +72,14 @@ def all_caveats(results: Results) -> list[tuple[str, str]]:
         (caveat, target)
         for target in results.targets
         if results.compared(target)
-        for caveat in caveats(results.compared(target), most=models)
+        for caveat in caveats(results.compared(target), models, _compared_on(results, target))
     )
     return [(", ".join(targets), caveat) for caveat, targets in found.items()]
+
+
+def _compared_on(results: Results, target: str) -> Sequence[Quantity]:
+    """Without energy where there is none: that is said once, of the target."""
+    return COMPARED if target in results.targets_with_energy else [TIME]
 
 
 def all_waits(results: Results) -> list[tuple[str, str]]:

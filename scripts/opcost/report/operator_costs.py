@@ -8,24 +8,13 @@ from typing import Any
 
 import altair as alt
 
-from opcost.costs.breakdown import BEYOND, beyond_operators
+from opcost.costs.breakdown import BEYOND, NOT_MEASURED, OTHERS, breakdown
+from opcost.report.colours import WHOLE, Colours
 from opcost.report.results import Results, Row
-from opcost.report.theme import (
-    EDGE,
-    INK,
-    LIGHT,
-    OTHERS,
-    OVERHEAD,
-    PALETTE,
-    WHOLE,
-    Figure,
-    figure,
-    si_axis,
-)
-from opcost.rows.quantities import TIME, Quantity
-from opcost.tuples.operator_tuple import short_name
+from opcost.report.theme import EDGE, INK, Figure, figure, si_axis
+from opcost.rows.quantities import Quantity
 
-_OTHERS, _WHOLE = "other operators", "whole model"
+_WHOLE = "whole model"
 _ABSOLUTE = 12  # more models than these do not share an axis of seconds
 _WIDE_ENOUGH = 0.13  # as a share of the axis, for a name to be written into a bar
 _HEIGHT = 40
@@ -42,21 +31,19 @@ class Stacks:
     bars: list[dict[str, Any]]
     intervals: list[dict[str, Any]]
     notes: list[dict[str, Any]]
-    names: list[str]
     relative: bool
 
 
-def stacks(results: Results, target: str, quantity: Quantity) -> Stacks:
+def stacks(results: Results, target: str, quantity: Quantity, named: Colours) -> Stacks:
     """The models of a target; in shares if there are many, those without a whole left out."""
     compared = results.compared(target)
-    names = _costliest(results, quantity)
-    found = Stacks([], [], [], names, len(compared) > _ABSOLUTE)
+    found = Stacks([], [], [], len(compared) > _ABSOLUTE)
     for row in compared:
         whole = row[quantity.of("reference").value]
         if found.relative and not whole:
             continue
         scale = 1 / whole if found.relative else 1.0
-        amounts = _amounts(results, row, quantity, names)
+        amounts = _amounts(results, row, quantity, named)
         known = [(name, amount * scale) for name, amount in amounts.items() if amount]
         _add(found, row, "sum", known)
         if whole:
@@ -80,27 +67,27 @@ def _add(found: Stacks, row: Row, part: str, amounts: Sequence[tuple[str, float]
         found.bars.append({**keys, "start": end - value, "end": end})
 
 
-def _amounts(
-    results: Results, row: Row, quantity: Quantity, names: Sequence[str]
-) -> Mapping[str, float]:
-    """What each named operator, the others and what is beyond operators take in a model."""
-    amounts = dict.fromkeys([*names, _OTHERS], 0.0)
-    for share in results.shares:
-        if share["model"] == row["model"] and share["target"] == row["target"]:
-            name = short_name(share["operator"])
-            value = share[quantity.value]
-            amounts[name if name in names else _OTHERS] += value or 0.0
-    return amounts | beyond_operators(row, quantity, sum(amounts.values()))
+def _amounts(results: Results, row: Row, quantity: Quantity, named: Colours) -> Mapping[str, float]:
+    """What each operator with a colour, the others and other parts take in a model, stacked so."""
+    amounts: dict[str, float] = defaultdict(float)
+    for part in breakdown(row, results.shares_of(row), quantity):
+        others = part.calls is not None and part.name not in named.names
+        amounts[OTHERS if others else part.name] += part.amount or 0.0
+    return {name: amounts[name] for name in _order(named) if name in amounts}
 
 
-def by_operator(results: Results, target: str, quantity: Quantity) -> Figure | None:
+def _order(named: Colours) -> list[str]:
+    return [*named.names, OTHERS, *BEYOND, NOT_MEASURED]
+
+
+def by_operator(results: Results, target: str, quantity: Quantity, named: Colours) -> Figure | None:
     """Operators and what is beyond them, stacked, above the measured whole of each model."""
-    found = stacks(results, target, quantity)
+    found = stacks(results, target, quantity, named)
     if not found.bars:
         return None
     widest = max(bar["end"] for bar in found.bars)
     datasets = {
-        "bars": [_labelled(bar, widest, found.names) for bar in found.bars],
+        "bars": [_labelled(bar, widest, named) for bar in found.bars],
         "intervals": found.intervals,
         "notes": found.notes,
     }
@@ -117,7 +104,7 @@ def by_operator(results: Results, target: str, quantity: Quantity) -> Figure | N
     height = _HEIGHT * len({bar["model"] for bar in found.bars})
     title = f"{target}: {quantity} by operator"
     label = f"{quantity} of each model on {target} by operator, beside that of the whole model."
-    layers = _layers(x, _colours(found), tooltip, bool(found.notes))
+    layers = _layers(x, _colours(found, named), tooltip, bool(found.notes))
     return figure(alt.layer(*layers), height, title, label, datasets, tall=found.relative)
 
 
@@ -143,33 +130,16 @@ def _layers(x: alt.X, colour: alt.Color, tooltip: alt.Tooltip, notes: bool) -> l
     return layers
 
 
-def _colours(found: Stacks) -> alt.Color:
-    """Of the parts that there are: names in the order in which they are stacked."""
-    names = [*found.names, _OTHERS, *BEYOND, _WHOLE]
-    colours = [*PALETTE[: len(found.names)], OTHERS, OVERHEAD, OVERHEAD, WHOLE]
+def _colours(found: Stacks, named: Colours) -> alt.Color:
+    """Of the parts that there are, in the order in which they are stacked."""
     shown = {bar["what"] for bar in found.bars}
-    pairs = [pair for pair in zip(names, colours, strict=True) if pair[0] in shown]
-    scale = alt.Scale(domain=[name for name, _ in pairs], range=[colour for _, colour in pairs])
+    names = [name for name in [*_order(named), _WHOLE] if name in shown]
+    colours = [WHOLE if name == _WHOLE else named.of(name) for name in names]
+    scale = alt.Scale(domain=names, range=colours)
     return alt.Color("what:N", scale=scale, legend=alt.Legend(title=None))
 
 
-def _labelled(bar: Mapping[str, Any], widest: float, names: Sequence[str]) -> dict[str, Any]:
+def _labelled(bar: Mapping[str, Any], widest: float, named: Colours) -> dict[str, Any]:
     """The bar with its name if that fits into it, in an ink that can be read on its colour."""
-    fits = bar["what"] in names and bar["value"] >= _WIDE_ENOUGH * widest
-    light = bar["what"] in names and PALETTE[names.index(bar["what"])] in LIGHT
-    return {
-        **bar,
-        "name": bar["what"] if fits else "",
-        "ink": "#000000" if light else "#ffffff",
-    }
-
-
-def _costliest(results: Results, quantity: Quantity) -> list[str]:
-    """The operators that have a colour, the same ones on every target."""
-    totals: dict[str, float] = defaultdict(float)
-    for row in results.shares:
-        # Shares, so that a slow target has no more say than a fast one.
-        value = row["share_of_reference_time"] if quantity == TIME else row["energy_j"]
-        totals[short_name(row["operator"])] += value or 0.0
-    ranked = sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
-    return ranked[: len(PALETTE)]
+    fits = bar["what"] in named.names and bar["value"] >= _WIDE_ENOUGH * widest
+    return {**bar, "name": bar["what"] if fits else "", "ink": named.ink(bar["what"])}

@@ -3,7 +3,8 @@
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
@@ -16,9 +17,10 @@ from opcost import __version__
 from opcost.costs import caveats
 from opcost.costs.launches import launch_cells
 from opcost.files import replacing
-from opcost.report import power, raw_charts, roofline
+from opcost.report import cards, power, raw_charts, roofline
 from opcost.report.agreement import agreement, all_caveats, all_waits
 from opcost.report.chart_library import chart_library
+from opcost.report.colours import Colours, colours
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import by_module
 from opcost.report.operator_costs import by_operator
@@ -63,26 +65,39 @@ def script_json(data: Any) -> Markup:
 
 @dataclass(frozen=True)
 class _Power:
-    """The section on a target's power: an answer with charts, or the reasons why there is none."""
+    """The section on a target's power: an answer, why operators have no energy, and charts."""
 
-    answer: power.Power | None
+    answer: power.Power
     reasons: list[tuple[str, int]]
-    figures: list[tuple[Figure, str]] = field(default_factory=list)
+    figures: list[tuple[Figure, str]]
 
 
 def _sections(results: Results) -> dict[str, Any]:
+    named = colours(results.comparison, results.shares)
+    listed = cards.cards(results, named)
+    agreements = [agreement(results, quantity) for quantity in COMPARED]
     return {
         "targets": results.targets,
         "summary": _summary(results),
-        "agreements": [agreement(results, quantity) for quantity in COMPARED],
+        "cards": listed,
+        "as_table": len(listed) > cards.MOST_CARDS,
+        "same_inputs": len({(card.inputs, card.dtype) for card in listed}) == 1,
+        "has_sums": any(cost.is_sum for card in listed for cost in card.costs),
+        "quantities": _quantities(results),
+        "without_energy": cards.without_energy(results),
+        "agreements": [part for part in agreements if part.table],
         "caveats": all_caveats(results),
         "words": caveats,
         "waits": all_waits(results),
         "launches": launch_cells(results.launches),
-        "by_operator": list(_by_operator(results)),
+        "by_operator": list(_by_operator(results, named)),
         "by_module": list(_by_module(results)),
-        "rooflines": {target: roofline.drawn(results, target) for target in results.targets},
-        "powers": {target: _power(results, target) for target in results.targets},
+        "rooflines": {target: roofline.drawn(results, target, named) for target in results.targets},
+        "powers": {
+            target: answer
+            for target in results.targets
+            if (answer := _power(results, target, named)) is not None
+        },
         "table": operator_table(results),
         "operators": len(results.database),
         "chunks": chunks(results.database),
@@ -103,22 +118,25 @@ def _summary(results: Results) -> dict[str, Any]:
         "tuples": int(frame["tuple_id"].nunique()),
         "kinds": int(frame["name"].nunique()),
         "devices": {target: " and ".join(names.unique()) for target, names in devices},
-        "first": None if when.empty else when.min().strftime("%Y-%m-%d %H:%M"),
-        "last": None if when.empty else when.max().strftime("%Y-%m-%d %H:%M"),
+        "measured": None if when.empty else _span(when.min(), when.max()),
         "versions": ", ".join(sorted(frame["opcost_version"].dropna().unique())),
         "opcost_version": __version__,
         "schema_version": SCHEMA_VERSION,
     }
 
 
+def _span(first: datetime, last: datetime) -> str:
+    end = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
+    return f"{first:%Y-%m-%d %H:%M} to {end} UTC"
+
+
 def _quantities(results: Results) -> Sequence[Quantity]:
-    energy = any(row["energy_j"] is not None for row in results.shares)
-    return COMPARED if energy else [TIME]
+    return COMPARED if results.targets_with_energy else [TIME]
 
 
-def _by_operator(results: Results) -> Iterator[Figure]:
+def _by_operator(results: Results, named: Colours) -> Iterator[Figure]:
     for quantity, target in itertools.product(_quantities(results), results.targets):
-        found = by_operator(results, target, quantity)
+        found = by_operator(results, target, quantity, named)
         if found is not None:
             yield found
 
@@ -130,14 +148,14 @@ def _by_module(results: Results) -> Iterator[Figure]:
             yield found
 
 
-def _power(results: Results, target: str) -> _Power:
+def _power(results: Results, target: str, named: Colours) -> _Power | None:
     frame = results.measured(target)
     found = power.power(frame)
     if found is None:
-        return _Power(None, power.why_not(frame))
+        return None
     spans = power.spans(frame, found.mean_power_w)
     drawn = [
-        power.against_time(results, target, found),
+        power.against_time(results, target, found, named),
         (power.unexplained(spans, target), "Tick: median; bar: half of the tuples; line: 90 %."),
     ]
     return _Power(found, power.why_not(frame), drawn)

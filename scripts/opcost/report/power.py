@@ -12,10 +12,11 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from opcost.report.colours import PALETTE, Colours
 from opcost.report.results import Results
 from opcost.report.roofline import launch_bound
 from opcost.report.scatter import layer, scatter
-from opcost.report.theme import INK, PALETTE, Figure, decades, figure, si_axis
+from opcost.report.theme import INK, Figure, decades, figure, si_axis
 
 _MAX_OPERATORS = 12
 
@@ -77,10 +78,10 @@ def why_not(frame: pd.DataFrame) -> list[tuple[str, int]]:
     return [(str(reason), int(count)) for reason, count in missing.value_counts().items()]
 
 
-def against_time(results: Results, target: str, found: Power) -> tuple[Figure, str]:
+def against_time(results: Results, target: str, found: Power, named: Colours) -> tuple[Figure, str]:
     """Power against time, with mean and idle power; and what its marks are."""
     frame = results.measured(target)
-    data = scatter(frame, "time_s", "power_w", launch_bound(frame))
+    data = scatter(frame, "time_s", "power_w", launch_bound(frame), named)
     scale, ticks = decades([mark["x"] for mark in data.marks])
     x = alt.X("x:Q", scale=scale, axis=si_axis("time of an iteration", "s", values=ticks))
     y = alt.Y("y:Q", scale=alt.Scale(zero=True), axis=si_axis("power", "W"))
@@ -96,7 +97,7 @@ def against_time(results: Results, target: str, found: Power) -> tuple[Figure, s
     names = base.mark_text(align="right", dy=-6, fontSize=11).encode(
         x=alt.value("width"), text="text:N"
     )
-    chart = alt.layer(rules, layer(data, x, y, tooltip), names)
+    chart = alt.layer(rules, layer(data, x, y, tooltip, named), names)
     label = f"Power of operators on {target} against their time, which is logarithmic."
     datasets = {"marks": data.marks, "levels": levels}
     return figure(chart, 300, f"{target}: power against time", label, datasets), data.note

@@ -4,7 +4,8 @@ from typing import Any
 
 import altair as alt
 
-from opcost.report.theme import INK, PALETTE, figure, si_axis
+from opcost.report.colours import PALETTE
+from opcost.report.theme import INK, figure, si_axis
 
 
 def batches() -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The input of the report: the final files of a study."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +12,11 @@ import pyarrow as pa
 
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
-from opcost.rows.quantities import POWER, TIME, Quantity
+from opcost.rows.quantities import ENERGY, POWER, TIME, Quantity
 from opcost.tuples.operator_tuple import OperatorTuple, short_name
 
 Row = Mapping[str, Any]
+_Groups = Mapping[tuple[str, str], Sequence[Row]]
 
 NOTHING = "\N{EN DASH}"
 """Stands where there is no value."""
@@ -82,6 +84,35 @@ class Results:
             power_half_width=_half_width(frame, POWER),
         )
 
+    @cached_property
+    def targets_with_energy(self) -> list[str]:
+        """Targets on which any energy was measured."""
+        known = {row["target"] for row in self.comparison if row[ENERGY.of("reference").value]}
+        frame = self.operators
+        return [*known.union(frame.loc[frame["energy_j"].notna(), "target"])]
+
+    @cached_property
+    def _by_model(self) -> tuple[_Groups, _Groups]:
+        """Rows of the shares and of the modules, by model and target."""
+        return _grouped(self.shares), _grouped(self.modules)
+
+    def shares_of(self, compared: Row) -> Sequence[Row]:
+        """The rows of the shares of a row of the comparison."""
+        return self._by_model[0].get((compared["model"], compared["target"]), ())
+
+    def modules_of(self, compared: Row) -> Sequence[Row]:
+        """The rows of the modules of a row of the comparison."""
+        return self._by_model[1].get((compared["model"], compared["target"]), ())
+
+    @cached_property
+    def _ceilings(self) -> Mapping[Any, float]:
+        frame = self.operators[self.operators["status"] == "ok"]
+        return frame.groupby(["target", "dtype"])["flops_per_s"].max().dropna().to_dict()
+
+    def highest_flops_per_s(self, target: str, dtype: str | None) -> float | None:
+        """The highest FLOP/s of an operator on a target in a dtype, if one has FLOPs."""
+        return self._ceilings.get((target, dtype))
+
     def measured(self, target: str) -> pd.DataFrame:
         """The operators that have a result on a target."""
         frame = self.operators
@@ -100,3 +131,10 @@ def _dtype(canonical_json: str) -> str | None:
 
 def _half_width(frame: pd.DataFrame, quantity: Quantity) -> pd.Series:
     return (frame[quantity.high] - frame[quantity.low]) / 2 / frame[quantity.value]
+
+
+def _grouped(rows: Sequence[Row]) -> _Groups:
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["model"], row["target"]].append(row)
+    return found

@@ -11,6 +11,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from opcost.report.colours import Colours
 from opcost.report.results import Results
 from opcost.report.scatter import layer, scatter
 from opcost.report.theme import INK, Figure, decades, figure, si_axis
@@ -91,19 +92,22 @@ def launch_bound(frame: pd.DataFrame) -> pd.Series:
     return frame["flags"].map(lambda flags: flags is not None and LAUNCH_BOUND in flags)
 
 
-def drawn(results: Results, target: str) -> list[tuple[Roofline, Figure, str]]:
+def drawn(results: Results, target: str, named: Colours) -> list[tuple[Roofline, Figure, str]]:
     """For each type of numbers, the ceilings, the chart, and what its marks are."""
     frame = results.measured(target)
     found = dtypes(frame)
     return [
-        _drawn(frame, dtype, f"{target}, {dtype}" if len(found) > 1 else target) for dtype in found
+        _drawn(frame, dtype, f"{target}, {dtype}" if len(found) > 1 else target, named)
+        for dtype in found
     ]
 
 
-def _drawn(frame: pd.DataFrame, dtype: str, name: str) -> tuple[Roofline, Figure, str]:
+def _drawn(
+    frame: pd.DataFrame, dtype: str, name: str, named: Colours
+) -> tuple[Roofline, Figure, str]:
     roof = roofline(frame, dtype)
     frame = frame[frame["dtype"] == dtype]
-    data = scatter(frame, "flops_per_byte", "flops_per_s", launch_bound(frame))
+    data = scatter(frame, "flops_per_byte", "flops_per_s", launch_bound(frame), named)
     line = _ceiling(roof, [mark["x"] for mark in data.marks])
     across, across_ticks = decades([point["x"] for point in line])
     up, up_ticks = decades([*(mark["y"] for mark in data.marks), roof.flops_per_s * 1.6])
@@ -115,7 +119,7 @@ def _drawn(frame: pd.DataFrame, dtype: str, name: str) -> tuple[Roofline, Figure
         alt.Tooltip("x:Q", title="FLOP per byte", format=".3~s"),
         alt.Tooltip("y:Q", title="FLOP/s", format=".3~s"),
     ]
-    points = layer(data, x, y, tooltip)
+    points = layer(data, x, y, tooltip, named)
     chart = alt.layer(*_drawn_ceiling(), points)
     label = f"Roofline of {name}: FLOP/s of operators against FLOP per byte, logarithmic."
     datasets = {"marks": data.marks, "ceiling": line, "names": _names(roof, line)}

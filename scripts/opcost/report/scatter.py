@@ -7,12 +7,13 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from opcost.report.theme import OTHERS, PALETTE, SHAPES
+from opcost.costs.breakdown import OTHERS
+from opcost.report.colours import Colours
+from opcost.report.theme import SHAPES
 
 MAX_MARKS = 600
 """More marks are slow to draw and overlap."""
 _GRIDS = (64, 48, 36, 28, 20, 14, 10)
-_OTHERS = "other operators"
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,18 @@ class Scatter:
         )
 
 
-def scatter(frame: pd.DataFrame, x: str, y: str, hollow: pd.Series) -> Scatter:
+def scatter(frame: pd.DataFrame, x: str, y: str, hollow: pd.Series, named: Colours) -> Scatter:
     """The rows that have both `x` and `y` above zero, for logarithmic axes.
 
-    `hollow` says which marks are drawn so.
+    `hollow` says which marks are drawn so; operators without a colour are drawn alike.
     """
     usable = (frame[x] > 0) & (frame[y] > 0)
     rows = frame.loc[usable, ["name", "description"]].assign(
         x=frame[x], y=frame[y], hollow=hollow.astype(bool), operators=1
     )
-    names = rows["name"].value_counts().index.tolist()
-    if len(names) > len(PALETTE):
-        names = [*names[: len(PALETTE) - 1], _OTHERS]
-        rows["name"] = rows["name"].where(rows["name"].isin(names), _OTHERS)
+    rows["name"] = rows["name"].where(rows["name"].isin(named.names), OTHERS)
+    shown = set(rows["name"])
+    names = [name for name in [*named.names, OTHERS] if name in shown]
     rows = rows.rename(columns={"description": "example"})
     if len(rows) <= MAX_MARKS:
         return Scatter(_records(rows), names, None)
@@ -60,14 +60,12 @@ def scatter(frame: pd.DataFrame, x: str, y: str, hollow: pd.Series) -> Scatter:
     return Scatter(_records(cells), names, grid)
 
 
-def layer(data: Scatter, x: alt.X, y: alt.Y, tooltip: list[Any]) -> alt.Chart:
+def layer(data: Scatter, x: alt.X, y: alt.Y, tooltip: list[Any], named: Colours) -> alt.Chart:
     """Of data named `marks`: colour and shape tell the operator."""
-    colours = [
-        OTHERS if name == _OTHERS else PALETTE[index] for index, name in enumerate(data.names)
-    ]
     legend = alt.Legend(title=None)
-    scale = alt.Scale(domain=data.names, range=colours)
-    shapes = alt.Scale(domain=data.names, range=list(SHAPES[: len(data.names)]))
+    scale = alt.Scale(domain=data.names, range=[named.of(name) for name in data.names])
+    order = [*named.names, OTHERS]
+    shapes = alt.Scale(domain=data.names, range=[SHAPES[order.index(name)] for name in data.names])
     size = (
         alt.value(40)
         if data.grid is None

@@ -11,13 +11,13 @@ from typing import Any
 
 import altair as alt
 
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
-LIGHT = frozenset(("#E69F00", "#CC79A7", "#56B4E9", "#F0E442"))
-"""Those of them on which text has to be black."""
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
-"""A shape for each colour: no information is encoded in colour alone."""
-OTHERS, OVERHEAD, WHOLE = "var(--others)", "var(--overhead)", "var(--whole)"
+from opcost.report.colours import PALETTE
+
+SHAPES = (
+    *("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke"),
+    "triangle-left",
+)
+"""A shape for each colour, and for what has none: no information is encoded in colour alone."""
 INK, MUTED, EDGE = "var(--ink)", "var(--muted)", "var(--paper)"
 
 _FEW_TICKS = 4

@@ -189,7 +189,14 @@ function operatorTable(DataTable, { columns, order, rows }) {
 
 function longTables(DataTable) {
   for (const table of document.querySelectorAll("table.long")) {
-    new DataTable(table, { pageLength: 15, lengthMenu: [15, 50, 200], order: [], autoWidth: false });
+    const pageLength = Number(table.dataset.pageLength ?? 15);
+    new DataTable(table, {
+      pageLength,
+      lengthMenu: [pageLength, 50, 200],
+      order: [],
+      autoWidth: false,
+      layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
+    });
   }
 }
 

@@ -1,0 +1,171 @@
+"""The first section: what each model costs, where it goes, and how far that can be trusted."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from opcost.costs.breakdown import NOT_MEASURED, Part, breakdown, costliest, percents
+from opcost.costs.headline import Headline, headline
+from opcost.costs.module_tree import Branch, module_tree
+from opcost.costs.verdict import UNKNOWN, Judgement, judgement, trusted_to, verdict
+from opcost.report.colours import Colours
+from opcost.report.results import NOTHING, Results, Row
+from opcost.rows.quantities import COMPARED, TIME, Quantity
+from opcost.text import percent, scaled, significant, with_interval
+
+MOST_CARDS = 6
+"""More models than these are rows of a table."""
+
+_OPERATORS, _MODULES, _LISTED = 4, 3, 12
+_DIGITS = 3
+_UNKNOWN_WIDTH = 12.0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a bar: `width` in per cent of the bar."""
+
+    name: str
+    percent: str
+    amount: str
+    width: float
+    colour: str
+    is_missing: bool
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time or energy of a model: of an iteration, of a sample, and samples for each unit.
+
+    Each as text and as a number to sort by, or None. `segments` say where it goes, `judgement` and
+    `trust` how far that can be trusted.
+    """
+
+    quantity: Quantity
+    iteration: str
+    value: float | None
+    is_sum: bool
+    sample: str | None
+    sample_value: float | None
+    rate: str | None
+    rate_value: float | None
+    segments: list[Segment]
+    judgement: Judgement
+    trust: str
+    trust_value: float | None
+
+
+@dataclass(frozen=True)
+class Card:
+    """A model on a target. `modules` are the costliest, with their shares of time."""
+
+    model: str
+    target: str
+    inputs: str
+    batch_size: int | None
+    dtype: str
+    costs: list[Cost]
+    flops: str | None
+    flops_per_s: float | None
+    of_ceiling: str | None
+    modules: list[tuple[str, str]]
+
+    def cost_of(self, quantity: Quantity) -> Cost | None:
+        """Its time or energy."""
+        return next((cost for cost in self.costs if cost.quantity == quantity), None)
+
+
+def cards(results: Results, named: Colours) -> list[Card]:
+    """A card for each model and target. Energy is left out where there is none."""
+    return [_card(results, row, named) for row in results.comparison]
+
+
+def without_energy(results: Results) -> list[tuple[str, str]]:
+    """(target, reason) of each target on which no model's energy was measured."""
+    return [
+        (target, reason)
+        for target in results.targets
+        if target not in results.targets_with_energy
+        for reason in [next(filter(None, _energy_reasons(results, target)), None)]
+        if reason
+    ]
+
+
+def _energy_reasons(results: Results, target: str) -> Iterator[str | None]:
+    """Those that differ from the reason for which there is no time first."""
+    rows = results.compared(target)
+    yield from (row["energy_reason"] for row in rows if row["energy_reason"] != row["time_reason"])
+    yield from results.measured(target)["energy_reason"]
+
+
+def _card(results: Results, row: Row, named: Colours) -> Card:
+    found = headline(row)
+    flops_per_s = row["flops"] / found.time.value if row["flops"] and found.time else None
+    ceiling = results.highest_flops_per_s(row["target"], row["dtype"])
+    return Card(
+        row["model"],
+        row["target"],
+        row["inputs"] or "",
+        row["batch_size"],
+        row["dtype"] or "",
+        [
+            _cost(results, row, quantity, found, named)
+            for quantity in COMPARED
+            if quantity == TIME or row["target"] in results.targets_with_energy
+        ],
+        scaled(flops_per_s, "FLOP/s") if flops_per_s else None,
+        flops_per_s,
+        percent(flops_per_s / ceiling) if flops_per_s and ceiling else None,
+        _modules(module_tree(row, results.modules_of(row), _LISTED)),
+    )
+
+
+def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named: Colours) -> Cost:
+    is_time = quantity == TIME
+    cost = found.time if is_time else found.energy
+    is_sum = found.time_is_estimate if is_time else found.energy_is_estimate
+    rate = found.samples_per_s if is_time else found.samples_per_j
+    judged = judgement(row, quantity)
+    sample = found.per_sample(quantity)
+    parts = costliest(breakdown(row, results.shares_of(row), quantity), _OPERATORS)
+    return Cost(
+        quantity,
+        with_interval(cost, quantity.show) if cost else NOTHING,
+        cost.value if cost else None,
+        bool(cost) and is_sum,
+        quantity.show(sample, _DIGITS) if sample else None,
+        sample,
+        significant(rate, _DIGITS) if rate else None,
+        rate,
+        _segments(parts, quantity, named),
+        judged,
+        "not verified" if judged.kind == UNKNOWN else verdict(row, quantity),
+        trusted_to(row, quantity),
+    )
+
+
+def _segments(parts: Sequence[Part], quantity: Quantity, named: Colours) -> list[Segment]:
+    """Widths add up to 100. A part of unknown size is drawn in a fixed width."""
+    known = 100.0 if all(part.share is not None for part in parts) else 100.0 - _UNKNOWN_WIDTH
+    return [
+        Segment(
+            part.name,
+            "unknown" if part.share is None else text,
+            "" if part.amount is None else quantity.show(part.amount, _DIGITS),
+            _UNKNOWN_WIDTH if part.share is None else part.share * known,
+            named.of(part.name),
+            part.name == NOT_MEASURED,
+        )
+        for part, text in zip(parts, percents(parts), strict=True)
+    ]
+
+
+def _modules(tree: Sequence[Branch]) -> list[tuple[str, str]]:
+    """The costliest of those that are not opened."""
+    followed = zip(tree, [*tree[1:], None], strict=True)
+    closed = [
+        branch
+        for branch, after in followed
+        if branch.path and not branch.is_rest and (after is None or after.depth <= branch.depth)
+    ]
+    largest = sorted(closed, key=lambda branch: -branch.share)[:_MODULES]
+    return [(".".join(branch.path), percent(branch.share)) for branch in largest]
