@@ -116,10 +116,13 @@ def test_the_target_with_the_most_measured_operators_is_chosen(net, tmp_path):
 @pytest.mark.parametrize(
     ("model", "inputs", "message"),
     [
-        (3, (), "model is a int; allowed: an nn.Module, a name or path"),
+        (3, (), "model is a int; allowed: an instance of nn.Module, a name or path"),
         ("alexnet", torch.randn(1, 3, 224, 224), "give its sizes as a string"),
         ("alexnit", (), "Did you mean"),
         (nn.Linear(8, 4), torch.randn(2, 3), "cannot run on inputs of shape"),
+        (nn.Linear(8, 4), (), "cannot run on inputs without tensors: in Linear: .* missing 1"),
+        (nn.Linear(8, 4), {"input": 1}, "the inputs are of type dict: .* as kwargs"),
+        (nn.Linear, (), "allowed: an instance of nn.Module"),
     ],
 )
 def test_what_cannot_be_explained_is_said(model, inputs, message):

@@ -43,12 +43,12 @@ def _tuples(
 
     if not isinstance(model, nn.Module):
         raise OpcostError(
-            f"model is a {type(model).__name__}; allowed: an nn.Module, a name or path (str), or "
-            "ModelTuples"
+            f"model is a {type(model).__name__}; allowed: an instance of nn.Module, a name or path "
+            "(str), or ModelTuples"
         )
     from opcost.tuples.extraction import extract_module_tuples
 
-    arguments = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    arguments = [inputs] if isinstance(inputs, Tensor) else inputs
     return extract_module_tuples(model, arguments, type(model).__name__, kwargs)
 
 

@@ -112,7 +112,7 @@ def live_module_calls(
     `inputs` are its positional and `kwargs` its keyword arguments: anything, with tensors anywhere
     in it. Raises OpcostError.
     """
-    _check_arguments(module, inputs)
+    _check_arguments(module, inputs, kwargs)
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     held = [*module.parameters(), *module.buffers()]
     # With fake tensors as memo, deepcopy copies no real tensors.
@@ -235,11 +235,12 @@ def _why_not(
     if by_position and isinstance(error, _OF_ARGUMENTS):
         remedy += f". {_BY_POSITION}"
     return OpcostError(
-        f"model {name} cannot run on inputs of shape {shapes}: {place}: {first_line}. {remedy}"
+        f"model {name} cannot run on inputs {f'of shape {shapes}' if shapes else 'without tensors'}"
+        f": {place}: {first_line}. {remedy}"
     )
 
 
-def _check_arguments(module: Any, inputs: Any) -> None:
+def _check_arguments(module: Any, inputs: Any, kwargs: Any) -> None:
     """Raise OpcostError unless these are a module and the arguments of its forward."""
     if not isinstance(module, nn.Module):
         kind = "a class" if isinstance(module, type) else f"of type {type(module).__name__}"
@@ -251,4 +252,9 @@ def _check_arguments(module: Any, inputs: Any) -> None:
         raise OpcostError(
             f"the inputs are of type {type(inputs).__name__}: give a list of the positional "
             "arguments of forward, such as [x], and keyword arguments as kwargs"
+        )
+    if not isinstance(kwargs, Mapping):
+        raise OpcostError(
+            f"kwargs is of type {type(kwargs).__name__}: give a dict of the keyword arguments of "
+            "forward, such as {'mask': mask}"
         )
