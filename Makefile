@@ -11,13 +11,19 @@ ifneq ($(shell test -w "$(HOME)" || echo no),)
 export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 endif
 
+# What `make run` and `make plan` take instead of config/config.yaml: arguments of opcost run.
+MODELS ?=
+ifeq ($(origin models),command line)
+$(error models is no setting of this Makefile. Write: make run MODELS="$(models)")
+endif
+
 .PHONY: help run plan retry lint test test-package test-gpu test-slurm test-browser check validate wheel format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(VENV)/run ## Set up .venv if needed, and run the study in config/config.yaml
-	@$(BIN)/snakemake --cores 1
+run: $(VENV)/run ## Set up .venv if needed, and run the study in config/config.yaml, or MODELS="resnet18 vit_b_16"
+	@$(BIN)/$(if $(MODELS),opcost run $(MODELS),snakemake --cores 1)
 
 plan: $(VENV)/run ## Say what a run would measure, in how much time and memory
 	@$(BIN)/snakemake --cores 1 plan

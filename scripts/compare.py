@@ -17,7 +17,7 @@ from opcost.fingerprint import noted
 from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 from opcost.tuples.manifest import read_manifest, to_benchmark
-from opcost.tuples.model_tuples import read_extractions, refusals
+from opcost.tuples.model_tuples import named, read_extractions, refusals
 from opcost.tuples.recordings import calls_on
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         for row in records.read(path, schemas.MODEL).to_pylist()
     ]
     check_definitions(models, wholes)
-    on_targets = {target: calls_on(folder, models) for target, folder in params.folders.items()}
+    on_targets = {
+        target: calls_on(folder, named(models, params.models_on[target]))
+        for target, folder in params.folders.items()
+    }
     comparison, shares, modules, launches = compare_study(
         on_targets, operators.to_pylist(), wholes, manifest
     )

@@ -18,9 +18,9 @@ def targets_to_measure_on():
     """The targets of this run's jobs; all of them if an extraction may add jobs."""
     jobs = list(workflow.dag.needrun_jobs())
     if {"extract", "collect"} <= {job.rule.name for job in jobs}:
-        return list(STUDY.conditions)
+        return list(MEASURED)
     targets = {job.wildcards.target for job in jobs if "measurement" in job.rule.resources}
-    return [target for target in STUDY.conditions if target in targets]
+    return [target for target in MEASURED if target in targets]
 
 
 def changed_environments():

@@ -41,9 +41,9 @@ ASKED = {
     name: fingerprint.of([CODE, *asked])
     for name, asked in (
         ("models", [DEFINITIONS]),
-        ("collect", [DEFINITIONS, STUDY.operators, list(STUDY.conditions)]),
+        ("collect", [MODELS_ON, DEFINITIONS, STUDY.operators]),
         ("database", [CONDITIONS]),
-        ("compare", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
+        ("compare", [MODELS_ON, CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
         ("report", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
     )
 }

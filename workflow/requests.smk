@@ -1,6 +1,8 @@
-# Which files the rules ask for, and in which order they are measured.
+# Which files the rules ask for, and in which order they are measured. In a restricted run (`only`),
+# tables also ask for what is measured already.
 
 from functools import cache
+from itertools import chain
 
 from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
@@ -23,6 +25,7 @@ from opcost.results_folder import (  # the rules use them, too
     all_series,
     device_file,
     extraction,
+    key_of,
     measurement,
     measurement_in,
     note,
@@ -31,47 +34,84 @@ from opcost.results_folder import (  # the rules use them, too
     sensor_file,
     target_folder,
 )
+from opcost.runs.requested import measured_already
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 
 EACH_TARGET = target_folder("{target}")
 FOLDERS = {target: target_folder(target) for target in STUDY.conditions}
+MEASURED = {target: FOLDERS[target] for target in REQUESTED.measured}
 
 
-def operator_measurements(wildcards):
+def with_kept(paths, kept):
+    """Paths of this run, and those of `kept` that exist, in the order of the study: whichever run
+    asks, the inputs are the same."""
+    if STUDY.only is None:
+        return paths
+    targets, models = list(FOLDERS), list(STUDY.models)
+
+    def order(path):
+        target, name = key_of(Path(path))
+        return (
+            targets.index(target) if target in targets else -1,
+            models.index(name) if name in models else -1,
+            path,
+        )
+
+    return sorted({*paths, *(str(path) for path in kept if path.exists())}, key=order)
+
+
+def operator_measurements(wildcards, series=0):
     """One file for each tuple that is benchmarked and each target."""
     checkpoints.collect.get()
-    return current_operators(
-        str(measurement(folder, OPERATORS, tuple_id))
-        for target, folder in FOLDERS.items()
-        for tuple_id in tuples_to_measure(target)
+    paths = current_operators(
+        str(measurement(folder, OPERATORS, tuple_id, series))
+        for target, folder in MEASURED.items()
+        for tuple_id in (measured_again(target) if series else tuples_to_measure(target))
+    )
+    return with_kept(
+        paths,
+        (
+            measurement(folder, OPERATORS, tuple_id, series)
+            for folder in FOLDERS.values()
+            for tuple_id in benchmarked()
+        ),
     )
 
 
 def measurements_again(wildcards):
-    """Replicates of the first tuples by id: ids are hashes, so this is a stable random choice."""
-    checkpoints.collect.get()
-    return current_operators(
-        str(measurement(folder, OPERATORS, tuple_id, replicate=1))
-        for target, folder in FOLDERS.items()
-        for tuple_id in sorted(tuples_to_measure(target))[: STUDY.measured_again]
-    )
+    """Replicates of some of them."""
+    return operator_measurements(wildcards, 1)
+
+
+def measured_again(target):
+    """The first tuples by id: ids are hashes, so this is a stable random choice."""
+    return sorted(tuples_to_measure(target))[: STUDY.measured_again]
 
 
 def devices(wildcards):
     """The device file of each target: one that was deleted is written again."""
-    return current_devices(str(device_file(folder)) for folder in FOLDERS.values())
+    paths = current_devices(str(device_file(folder)) for folder in MEASURED.values())
+    return with_kept(paths, map(device_file, FOLDERS.values()))
 
 
 def recorded(wildcards):
     """One file for each model and each target whose device may make other calls than extracted."""
-    for target in FOLDERS:
+    for target in MEASURED:
         if kind_of(STUDY.conditions[target].target.device) is None:
             checkpoints.identify_target.get(target=target)
-    return current_recordings(
+    paths = current_recordings(
         str(recording(folder, model))
-        for target, folder in FOLDERS.items()
+        for target, folder in MEASURED.items()
         if is_recorded(target)
-        for model in STUDY.models
+        for model in REQUESTED.measured[target]
+    )
+    return with_kept(
+        paths,
+        (
+            recording(FOLDERS[target], model)
+            for target in FOLDERS
+            for model in REQUESTED.kept.get(target, ())
+        ),
     )
 
 
@@ -94,11 +134,12 @@ def overheads_again(wildcards):
     """The second call overhead of each target. Always needed where an older opcost began the study
     without the first."""
     checkpoints.collect.get()
-    return current_devices(
+    paths = current_devices(
         str(overhead_file(folder, replicate=1))
-        for folder in FOLDERS.values()
+        for folder in MEASURED.values()
         if needed_again(folder)
     )
+    return with_kept(paths, (overhead_file(folder, replicate=1) for folder in FOLDERS.values()))
 
 
 def needed_again(folder):
@@ -117,7 +158,7 @@ def benchmarked():
 @cache
 def tuples_to_measure(target):
     """All benchmarked tuples, or those that explain most within `max_device_time_s`."""
-    if STUDY.max_device_time_s is None:
+    if STUDY.max_device_time_s is None and STUDY.only is None:
         return benchmarked()
     chosen = plan(target)
     return [*chosen.known, *chosen.chosen]
@@ -127,7 +168,7 @@ def tuples_to_measure(target):
 def plan(target):
     from opcost.planning.target_plan import plan_target  # not each start of Snakemake needs it
 
-    return plan_target(STUDY, target, RESULTS)
+    return plan_target(REQUESTED.to_measure(target), target, RESULTS)
 
 
 def operator_priority(wildcards):
@@ -160,11 +201,18 @@ def extracted_models():
 def model_measurements(wildcards, *series):
     """One file for each target and each of these models, of a replicate or a launch mode."""
     models = extracted_models()
-    return current_models(
+    paths = current_models(
         str(measurement(folder, MODELS, model, *series))
-        for folder in FOLDERS.values()
+        for target, folder in MEASURED.items()
         for model in models
+        if model in REQUESTED.measured[target]
     )
+    return with_kept(paths, chain.from_iterable(kept_models(target, *series) for target in FOLDERS))
+
+
+@cache
+def kept_models(target, *series):
+    return measured_already(STUDY, target, REQUESTED.kept.get(target, ()), *series)
 
 
 def models_again(wildcards):

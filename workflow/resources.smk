@@ -8,7 +8,8 @@ from opcost.devices import cores
 from opcost.devices.kinds import kind_of
 from opcost.devices.persistence import keep_driver_loaded
 
-DEVICES = {each.target.device for each in STUDY.conditions.values()}
+MEASURED_ON = [STUDY.conditions[target].target for target in MEASURED]
+DEVICES = {each.device for each in MEASURED_ON}
 GPUS = sorted(name for name in DEVICES if (kind := kind_of(name)) and not kind.is_processor)
 
 CORES = workflow.resource_settings.cores or 1
@@ -19,9 +20,8 @@ if workflow.is_main_process and workflow.resource_settings.nodes is None:
     for gpu in GPUS:
         workflow.global_resources[gpu.replace(":", "_")] = 1
     threads = {}
-    for each in STUDY.conditions.values():
-        device = each.target.device
-        threads[device] = max(each.target.threads, threads.get(device, 1))
+    for each in MEASURED_ON:
+        threads[each.device] = max(each.threads, threads.get(each.device, 1))
     cores.reserve(threads)
     if GPUS and not workflow.dryrun:
         keep_driver_loaded()

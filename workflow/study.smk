@@ -1,10 +1,11 @@
 # Reads and checks the study each time Snakemake starts: what each model is, and how each target is
-# measured.
+# measured. A run may be restricted to some models on some targets (`only`).
 
 from snakemake.common.configfile import load_configfile
 
-from opcost.configuration import targets_named_last
+from opcost.configuration import all_models, targets_named_last
 from opcost.plain_yaml import read_yaml
+from opcost.runs.requested import requested
 from opcost.study import load_study
 
 DEFAULT_STUDY = Path("config/config.yaml")
@@ -21,10 +22,14 @@ NAMED = [
     workflow.config_settings.config,
 ]
 config.update(targets_named_last(config, NAMED))
+if config.get("only") is not None and DEFAULT_STUDY.exists():
+    config.update(models=all_models(config, load_configfile(DEFAULT_STUDY)))
 
-STUDY = checked(load_study, config)
+REQUESTED = requested(checked(load_study, config))
+STUDY = REQUESTED.study
 CONDITIONS = {target: each.to_json() for target, each in STUDY.conditions.items()}
 SETTINGS = {target: each.target.to_json() for target, each in STUDY.conditions.items()}
+MODELS_ON = {target: REQUESTED.models_on(target) for target in STUDY.conditions}
 DEFINITIONS = {model: each.to_json() for model, each in STUDY.models.items()}
 
 

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,14 @@ def targets_named_last(
     if not named or not isinstance(merged, Mapping) or not isinstance(named[-1], Mapping):
         return dict(config)
     return {**config, "targets": {name: merged[name] for name in merged if name in named[-1]}}
+
+
+def all_models(*sources: Mapping[str, Any]) -> Any:
+    """The models that any of the sources names; those of the first if they are not lists."""
+    named = [source.get("models") or [] for source in sources]
+    if not all(isinstance(models, list) for models in named):
+        return named[0]
+    return list(dict.fromkeys(map(str, chain.from_iterable(named))))
 
 
 @cache

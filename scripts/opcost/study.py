@@ -5,7 +5,9 @@ Imports no torch: Snakemake reads the study each time it starts.
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -142,6 +144,7 @@ class Study:
     environment_changes: str
     conditions: Mapping[str, Conditions]
     cluster_requests: Mapping[str, ClusterRequest]
+    only: Mapping[str, tuple[str, ...]] | None = None
 
 
 def load_study(config: Mapping[str, Any]) -> Study:
@@ -156,9 +159,12 @@ def load_study(config: Mapping[str, Any]) -> Study:
     operators = document["operators"]
     targets = document["targets"]
     _check_names(targets)
+    only = document["only"] and {name: tuple(each) for name, each in document["only"].items()}
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
+    models = _models(document)
+    _check_only(only, models, targets)
     return Study(
-        models=_models(document),
+        models=models,
         model_directory=Path(document["model_directory"]),
         operators=None if operators == "all" else tuple(operators),
         max_device_time_s=document["max_device_time_s"],
@@ -172,6 +178,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
             for name, target in targets.items()
         },
         cluster_requests=requests,
+        only=only,
     )
 
 
@@ -191,10 +198,31 @@ def _check_names(targets: Iterable[str]) -> None:
         )
 
 
+def _check_only(
+    only: Mapping[str, tuple[str, ...]] | None, models: Iterable[str], targets: Iterable[str]
+) -> None:
+    for target, names in (only or {}).items():
+        for name, known, key in [
+            (target, targets, "targets"),
+            *((n, models, "models") for n in names),
+        ]:
+            if name not in known:
+                raise OpcostError(
+                    f"only.{target}: {name!r} is not among `{key}`. {closest(name, known)}".rstrip()
+                )
+
+
 def _models(document: Mapping[str, Any]) -> dict[str, ModelDefinition]:
-    """The models that `models` lists, then those that `torchvision` selects, with the seed."""
-    directory = Path(document["model_directory"])
-    models = {name: load_model(name, directory) for name in document["models"]}
+    """The models that `models` lists, then those that `torchvision` selects, with the seed.
+
+    Under `only`, a model that it does not name and that cannot be read is left out.
+    """
+    directory, only = Path(document["model_directory"]), document["only"]
+    asked = None if only is None else set(chain.from_iterable(only.values()))
+    models = {}
+    for name in document["models"]:
+        with nullcontext() if asked is None or name in asked else suppress(OpcostError):
+            models[name] = load_model(name, directory)
     chosen = zoo.select(**document["torchvision"]) if document["torchvision"] else {}
     if not models and not chosen:
         raise OpcostError(
@@ -226,7 +254,12 @@ def load_model(name: str, directory: Path) -> ModelDefinition:
             f"there is no model config {path}: write it, or set `models` and `model_directory` to "
             f"others. {closest(name, existing)}".rstrip()
         )
-    document = checked(read_yaml(path), "model", str(path))
+    return define_model(name, read_yaml(path), directory, str(path))
+
+
+def define_model(name: str, config: Any, directory: Path, source: str) -> ModelDefinition:
+    """The model of a config in `directory`; `source` names it in errors. Raises OpcostError."""
+    document = checked(config, "model", source)
     inputs = tuple(
         InputSpec(tuple(spec["shape"]), spec.get("dtype"), spec.get("high"))
         for spec in document.pop("inputs")

@@ -77,6 +77,7 @@ rule compare:
         asked=ASKED["compare"],
         conditions=CONDITIONS,
         folders=FOLDERS,
+        models_on=MODELS_ON,
     message:
         "Comparing sums over operators with whole models"
     script:

@@ -99,7 +99,8 @@ checkpoint collect:
         "../../envs/opcost.yaml"
     params:
         operators=STUDY.operators,
-        folders=list(FOLDERS.values()),
+        folders=FOLDERS,
+        models_on=MODELS_ON,
         asked=ASKED["collect"],
     message:
         "Collecting the unique operator tuples"

@@ -13,6 +13,7 @@ import opcost
 from opcost.errors import reported
 
 _COMMANDS = {
+    "run": "Measure models, and print what they cost.",
     "explain": "Estimate what a model costs on each target of a database.",
     "query": "Select rows of databases by operator, shape, dtype, target and more.",
     "diff": "Test what changed between two databases.",

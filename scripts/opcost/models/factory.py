@@ -9,7 +9,7 @@ from typing import Any
 
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
-from opcost.models.source import find_source, unchanged_source
+from opcost.models.source import find_source, names_file, unchanged_source
 from opcost.models.user_code import reason, user_code
 
 
@@ -18,10 +18,13 @@ def import_factory(definition: ModelDefinition, search_path: Path | None) -> Any
 
     Raises OpcostError, and ChangedSource if its file is not the one that the definition describes.
     """
-    module_name, _, attribute = str(definition.factory).partition(":")
-    with unchanged_source(definition, search_path):
-        module = _imported(definition, module_name, search_path)
+    module_name, _, attribute = str(definition.factory).rpartition(":")
     source = find_source(definition.factory, search_path)
+    folder = search_path
+    if source is not None and names_file(str(definition.factory)):
+        module_name, folder = _importable(source)
+    with unchanged_source(definition, search_path):
+        module = _imported(definition, module_name, folder)
     file = getattr(module, "__file__", None)
     taken = file or "part of Python itself"
     if source is not None and (file is None or os.path.realpath(file) != os.path.realpath(source)):
@@ -39,22 +42,28 @@ def import_factory(definition: ModelDefinition, search_path: Path | None) -> Any
     return factory
 
 
+def _importable(source: Path) -> tuple[str, Path]:
+    """The name to import a file by, and the folder to search first: above its package, if any."""
+    names, folder = [source.stem], source.parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names), folder
+
+
 def _imported(
     definition: ModelDefinition, module_name: str, search_path: Path | None
 ) -> ModuleType:
     if search_path is not None and str(search_path.resolve()) not in sys.path:
         sys.path.insert(0, str(search_path.resolve()))
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last: its files have the names of others by accident
     try:
         with user_code():
             return importlib.import_module(module_name)
     except Exception as error:
         where = f" ({search_path})" if search_path else ""
         remedy = f". Put its file beside the model config{where} or install it"
-        if module_name.endswith(".py"):
-            attribute = str(definition.factory).partition(":")[2]
-            remedy = (
-                f". Name the module, not its file: {module_name.removesuffix('.py')}:{attribute}"
-            )
         raise OpcostError(
             f"model {definition.name}: cannot import {module_name!r} for factory "
             f"{definition.factory!r}: {reason(error)}"

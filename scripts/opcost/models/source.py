@@ -5,6 +5,7 @@ Imports little: Snakemake reads the study each time it starts.
 
 import ast
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +22,27 @@ class ChangedSource(OpcostError):
 
 
 def find_source(factory: str | None, directory: Path | None) -> Path | None:
-    """The file of a factory in `directory`, or None if it is elsewhere."""
-    if factory is None or directory is None:
+    """The file of a factory in `directory`, or None if it is elsewhere.
+
+    A factory may name its file, by a path from `directory`. Raises OpcostError if there is none.
+    """
+    if factory is None:
         return None
-    source = directory / (factory.partition(":")[0].replace(".", "/") + ".py")
+    module = factory.rpartition(":")[0]
+    if names_file(factory):
+        source = Path(os.path.normpath((directory or Path()).resolve() / module))
+        if not source.is_file():
+            raise OpcostError(f"there is no file {source}, which factory {factory!r} names")
+        return source
+    if directory is None:
+        return None
+    source = directory / (module.replace(".", "/") + ".py")
     return source if source.is_file() else None
+
+
+def names_file(factory: str) -> bool:
+    """Whether a factory is `path/to/file.py:callable`, not `package.module:callable`."""
+    return factory.rpartition(":")[0].endswith(".py")
 
 
 def source_digest(factory: str | None, directory: Path) -> str | None:

@@ -8,7 +8,7 @@ import io
 import json
 import pickle
 import pickletools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -214,6 +214,11 @@ def read_tuples_of(definition: ModelDefinition, path: Path) -> ModelTuples:
 def _check_calls(calls: Any, tuples: int, path: Path, remedy: str) -> None:
     rules = {"calls": list_of(list_like(whole_number(0, tuples - 1), STRING, STRING))}
     check_values({"calls": calls}, rules, path, remedy)
+
+
+def named(models: Iterable[ModelTuples], names: Collection[str]) -> list[ModelTuples]:
+    """Those of the models that have these names."""
+    return [model for model in models if model.model in names]
 
 
 def refusals(models: Iterable[ModelTuples]) -> dict[str, str]:

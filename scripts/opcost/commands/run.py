@@ -1,0 +1,155 @@
+"""`opcost run`."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from opcost.commands import INCOMPLETE
+
+if TYPE_CHECKING:
+    from opcost.runs.workflow import Only
+
+_SECONDS = {"": 1, "s": 1, "min": 60, "h": 3600}
+
+
+class _Numbers(click.ParamType):
+    name = "N,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        if not re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", value):
+            self.fail(f"{value!r}: give numbers from 1, separated by commas, such as 1,8,32")
+        return tuple(dict.fromkeys(map(int, value.split(","))))
+
+
+class _Duration(click.ParamType):
+    name = "TIME"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|min|h|)", str(value))
+        if match is None or not float(match[1]):
+            self.fail(f"{value!r}: give a number and s, min or h, such as 90s, 10min or 2h")
+        return float(match[1]) * _SECONDS[match[2]]
+
+
+_OPTIONS = (
+    click.argument("models", nargs=-1, required=True),
+    click.option("--batch", type=_Numbers(), default=(), help="Batch sizes, such as 1,8,32."),
+    click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="SIZES[:TYPE][<HIGH]",
+        help="An input, such as 1x3x224x224 or 8x128:int64<30522; with --batch, without the batch "
+        "dimension, which is put in front: 3x224x224. Repeat it for each input, in order.",
+    ),
+    click.option(
+        "--dtype", default="float32", show_default=True, help="Dtypes of parameters and inputs."
+    ),
+    click.option("--channels-last", is_flag=True, help="Use channels_last memory format."),
+    click.option(
+        "--argument",
+        "arguments",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A keyword argument of the constructor or factory.",
+    ),
+    click.option(
+        "--device",
+        help="auto, cpu, cuda or cuda:N. Default: the targets of config/config.yaml, or auto.",
+    ),
+    click.option(
+        "--threads", type=_Numbers(), default=(), help="Numbers of CPU threads, such as 1,2."
+    ),
+    click.option(
+        "--max-device-time",
+        type=_Duration(),
+        help="Measure for at most this time on each target, what costs most first: 90s, 10min, 2h.",
+    ),
+)
+
+
+def what_to_measure(command: Callable) -> Callable:
+    """Add the arguments that name models and targets."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@what_to_measure
+def command(max_device_time: float | None, **named: Any) -> None:
+    """Measure MODELS, whole and operator by operator, and print what they cost.
+
+    A MODEL is a torchvision model or a pattern of them, a model config (its path, or its name in
+    config/models), or FILE.py:factory or package.module:factory with its inputs. Each batch size
+    and dtype is a model of its own, with a config in config/models. What is measured already is not
+    measured again: the same command resumes a run that was stopped.
+
+    Models and targets add to config/run.yaml: tables and report show those of all runs.
+
+    \b
+    opcost run resnet50 --batch 1,8,32
+    opcost run resnet18 vit_b_16 --device cpu --threads 1,2
+    opcost run "resnet*" --max-device-time 10min
+    opcost run my_nets.py:tagger --batch 1,8 --input "128:int64<30522" --argument width=64
+    """
+    from opcost.results_folder import REPORT
+    from opcost.runs.answer import answer
+    from opcost.runs.workflow import run_workflow
+
+    only = prepared(**named)
+    code = run_workflow(only, budget(max_device_time))
+    if code:
+        raise SystemExit(1)
+    text, complete = answer(only)
+    click.echo(f"\n{text}\n\nMore on one page: {REPORT}")
+    if not complete:
+        raise SystemExit(INCOMPLETE)
+
+
+def budget(max_device_time: float | None) -> dict[str, float]:
+    """The key of the configuration that it is."""
+    return {} if max_device_time is None else {"max_device_time_s": max_device_time}
+
+
+def prepared(
+    models: Sequence[str],
+    batch: tuple[int, ...],
+    inputs: Sequence[str],
+    dtype: str,
+    channels_last: bool,
+    arguments: Sequence[str],
+    device: str | None,
+    threads: tuple[int, ...],
+) -> "Only":
+    """Write the configs and the study that the arguments stand for; the models for each target."""
+    from opcost.configuration import checked
+    from opcost.costs.model_argument import parse_argument, parse_input
+    from opcost.runs.configs import provide
+    from opcost.runs.models import Options, variants
+    from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies
+    from opcost.runs.targets import chosen_targets
+
+    studies = read_studies()
+    options = Options(
+        batch,
+        tuple(map(parse_input, inputs)),
+        tuple(dict.fromkeys(dtype.split(","))),
+        channels_last,
+        dict(map(parse_argument, arguments)),
+    )
+    directory = studies.directory
+    asked = [each for model in models for each in variants(model, options, directory)]
+    targets = chosen_targets(studies.targets, studies.known_targets, device, threads)
+    checked({"targets": targets}, "config", "the command line")
+    names, written = provide(asked, directory)
+    vanished = add_to_runs(studies, names, targets)
+    for name, reason in vanished.items():
+        click.echo(f"left out of {RUN_STUDY}: {name}: {reason}", err=True)
+    if written:
+        click.echo(f"wrote {', '.join(str(directory / f'{name}.yaml') for name in written)}")
+    return dict.fromkeys(targets, names)

@@ -1,0 +1,30 @@
+"""What a run prints when it ends: the costs of its models on its targets."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opcost.costs.summary import summarise
+from opcost.results_folder import COMPARISON, MODULES, SHARES, extraction
+from opcost.rows import records, schemas
+from opcost.tuples.model_tuples import read_extractions, refusals
+
+
+def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
+    """The summary of these models on these targets, and whether all are in the comparison."""
+    asked = {(target, model) for target, models in only.items() for model in models}
+    models = sorted({model for _, model in asked})
+    paths = [path for model in models if (path := extraction(model)).exists()]
+    comparison, shares, modules = (
+        [row for row in records.read(path, schema).to_pylist() if _pair(row) in asked]
+        for path, schema in (
+            (COMPARISON, schemas.COMPARISON),
+            (SHARES, schemas.SHARES),
+            (MODULES, schemas.MODULES),
+        )
+    )
+    text = summarise(comparison, shares, refusals(read_extractions(paths)), modules)
+    return text, {_pair(row) for row in comparison} == asked
+
+
+def _pair(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["target"], row["model"]

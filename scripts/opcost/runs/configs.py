@@ -1,0 +1,58 @@
+"""Write the model configs of a run, or reuse those that say the same."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import yaml
+
+from opcost.errors import OpcostError
+from opcost.files import replacing
+from opcost.models.definition import ModelDefinition
+from opcost.runs.models import Variant
+from opcost.study import define_model, load_model
+
+_HEAD = "# Written by opcost run; yours to change.\n"
+
+
+def provide(variants: Iterable[Variant], directory: Path) -> tuple[list[str], list[str]]:
+    """The names of configs in `directory` that define these models, and those that are new.
+
+    A config of any name is reused if it defines the same model; no existing file is changed.
+    """
+    existing = _definitions(directory)
+    names, written = [], []
+    for variant in variants:
+        wanted = define_model("", variant.config, directory, f"model {variant.name}")
+        same = sorted(name for name, each in existing.items() if each == wanted)
+        if same:
+            names.append(variant.name if variant.name in same else same[0])
+            continue
+        name = _free_name(variant.name, directory)
+        _write(directory / f"{name}.yaml", variant)
+        existing[name] = wanted
+        names.append(name)
+        written.append(name)
+    return list(dict.fromkeys(names)), written
+
+
+def _definitions(directory: Path) -> dict[str, ModelDefinition]:
+    """What each config of a folder defines, but for the name. Those that cannot be read are not."""
+    found = {}
+    for path in directory.glob("*.yaml"):
+        with suppress(OpcostError):
+            found[path.stem] = replace(load_model(path.stem, directory), name="")
+    return found
+
+
+def _free_name(name: str, directory: Path) -> str:
+    candidates = (name if number == 1 else f"{name}_{number}" for number in count(1))
+    return next(each for each in candidates if not (directory / f"{each}.yaml").exists())
+
+
+def _write(path: Path, variant: Variant) -> None:
+    text = yaml.safe_dump(variant.config, sort_keys=False, default_flow_style=None)
+    with replacing(path) as temporary:
+        temporary.write_text(_HEAD + text, encoding="utf-8")

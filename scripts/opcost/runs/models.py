@@ -1,0 +1,221 @@
+"""Models as a run names them, as model configs: one for each batch size and dtype."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from opcost.errors import OpcostError, closest
+from opcost.models import zoo
+from opcost.models.definition import InputSpec
+from opcost.models.source import find_source
+from opcost.plain_yaml import read_yaml
+
+_GENERIC = "build"
+"""The name of a factory that says nothing of the model; its file's name is taken instead."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of all models.
+
+    With `batches`, `inputs` are without the batch dimension; without, they are complete.
+    """
+
+    batches: tuple[int, ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
+    dtypes: tuple[str, ...] = ("float32",)
+    channels_last: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Variant(NamedTuple):
+    """A model config: the name that it should have, and its content."""
+
+    name: str
+    config: dict[str, Any]
+
+
+def variants(argument: str, options: Options, directory: Path) -> list[Variant]:
+    """The configs that MODEL stands for, as files of `directory`. Raises OpcostError."""
+    names = _of_torchvision(argument)
+    if names:
+        return [each for name in names for each in _torchvision(name, options)]
+    if argument.endswith((".yaml", ".yml")):
+        return _of_config(Path(argument), options, directory)
+    if ":" in argument:
+        return _of_factory(argument, options, directory)
+    if (directory / f"{argument}.yaml").is_file():
+        return _of_config(directory / f"{argument}.yaml", options, directory)
+    known = [*_torchvision_models(), *(path.stem for path in directory.glob("*.yaml"))]
+    raise OpcostError(
+        f"{argument!r} is not a torchvision model, a model config (NAME.yaml, or its name in "
+        f"{directory}) or a factory (FILE.py:callable or package.module:callable). "
+        f"{closest(argument, known)}".rstrip()
+    )
+
+
+def _torchvision_models() -> dict[str, str]:
+    """The models of torchvision, with their families. Quantised ones cannot be extracted."""
+    families = zoo.official_inputs().items()
+    return {name: family for family, models in families for name in models}
+
+
+def _of_torchvision(argument: str) -> list[str]:
+    """The models of torchvision with this name, or of a pattern."""
+    models = _torchvision_models()
+    if argument in models:
+        return [argument]
+    if ":" in argument or not re.search(r"[*?[]", argument):
+        return []
+    found = [
+        name
+        for name, family in models.items()
+        if fnmatchcase(name, argument) and family != "quantization"
+    ]
+    if not found:
+        raise OpcostError(
+            f"{argument!r} matches no model of torchvision. {closest(argument, models)}".rstrip()
+        )
+    return found
+
+
+def _torchvision(name: str, options: Options) -> list[Variant]:
+    family = zoo.family(name)
+    official = [tuple(shape) for shape in zoo.official_inputs()[str(family)][name]]
+    in_list = family == "detection"  # a list of images, not one tensor
+    batches, samples = options.batches or (1,), list(options.inputs)
+    if samples and not options.batches and not in_list:
+        batches, samples = _split(name, samples, len(official[0]) + 1)
+    found = []
+    for batch in batches:
+        each = samples or [InputSpec(shape) for shape in official]
+        if not in_list:
+            inputs = [_batched(spec, batch) for spec in each]
+        else:
+            inputs = each if options.inputs and not options.batches else each * batch
+        own = [] if [spec.shape for spec in each] == official else ["_".join(map(_sizes, each))]
+        number = len(inputs) if in_list else batch
+        config = {"model": name, **({"inputs_in_list": True} if in_list else {})}
+        found += _each_dtype([name, f"b{number}", *own], config, inputs, options)
+    return found
+
+
+def _split(
+    name: str, inputs: Sequence[InputSpec], dimensions: int
+) -> tuple[tuple[int, ...], list[InputSpec]]:
+    """The batch size of complete inputs, and the inputs without it."""
+    for spec in inputs:
+        if len(spec.shape) != dimensions:
+            raise OpcostError(
+                f"--input {spec}: {name} takes inputs of {dimensions} dimensions, of which the "
+                f"first is the batch: give --input {_batched(spec, 1)}, or --batch 1 as well"
+            )
+    if len({spec.shape[0] for spec in inputs}) > 1:
+        raise OpcostError(
+            f"{name} takes inputs of equal batch sizes: {', '.join(map(str, inputs))}"
+        )
+    samples = [InputSpec(spec.shape[1:], spec.dtype, spec.high) for spec in inputs]
+    return (inputs[0].shape[0],), samples
+
+
+def _of_factory(argument: str, options: Options, directory: Path) -> list[Variant]:
+    if not options.inputs:
+        raise OpcostError(
+            f"the inputs of {argument} are unknown: give each with --input, such as --input "
+            "1x3x224x224, or with --batch and without the batch dimension: --batch 1,8 --input "
+            "3x224x224. Integers have a type and a limit: --input '1x128:int64<30522'"
+        )
+    module, _, attribute = argument.rpartition(":")
+    by_file = module.endswith(".py")
+    file = Path(module if by_file else f"{module.replace('.', '/')}.py")
+    # A module beside others without __init__.py is found by its full name alone.
+    if file.is_file() and (by_file or "." not in module or file.with_name("__init__.py").is_file()):
+        factory = f"{_from(directory, file)}:{attribute}"
+    elif by_file:
+        raise OpcostError(f"there is no file {file}: check the path")
+    else:
+        factory = argument
+    label = attribute if attribute != _GENERIC else file.stem.rpartition(".")[2]
+    found = []
+    for batch in options.batches or (None,):
+        inputs = [_batched(spec, batch) if batch else spec for spec in options.inputs]
+        words = [label, *([f"b{batch}"] if batch else []), *map(_sizes, options.inputs)]
+        found += _each_dtype(words, {"factory": factory}, inputs, options)
+    return found
+
+
+def _from(directory: Path, file: Path) -> str:
+    """A factory's module: its name for a file of the folder, else a path from there."""
+    path = os.path.relpath(os.path.realpath(file), os.path.realpath(directory))
+    beside = os.path.dirname(path) == "" and file.stem.isidentifier()
+    return file.stem if beside else path
+
+
+def _each_dtype(
+    words: Sequence[str], config: Mapping[str, Any], inputs: Sequence[InputSpec], options: Options
+) -> list[Variant]:
+    """A variant for each dtype: its name tells what is not at a default."""
+    given: dict[str, Any] = {"arguments": dict(options.arguments)} if options.arguments else {}
+    words = [*words, *(f"{name}_{value}" for name, value in options.arguments.items())]
+    if options.channels_last:
+        given["memory_format"] = "channels_last"
+        words.append("channels_last")
+    found = []
+    for dtype in options.dtypes:
+        plain = dtype == "float32"
+        name = "_".join(words if plain else [*words, dtype])
+        document = {**config, **given, **({} if plain else {"dtype": dtype})}
+        document["inputs"] = list(map(_document, inputs))
+        found.append(Variant(re.sub(r"[^A-Za-z0-9_.-]+", "_", name), document))
+    return found
+
+
+def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
+    """A config, or variants of other batch sizes: the first size of each of its inputs."""
+    if options != Options(options.batches):
+        raise OpcostError(
+            f"{path} defines inputs, dtype and arguments: give none of them, only --batch"
+        )
+    config = read_yaml(path)
+    if not isinstance(config, dict):
+        raise OpcostError(f"{path} is not a model config (config/README.md)")
+    config, inputs = dict(config), config.get("inputs")
+    factory = config.get("factory")
+    if isinstance(factory, str) and (source := find_source(factory, path.parent)) is not None:
+        config["factory"] = f"{_from(directory, source)}:{factory.rpartition(':')[2]}"
+    if not options.batches:
+        return [Variant(path.stem, config)]
+    inputs = inputs if isinstance(inputs, list) and inputs else [None]
+    shapes = [spec.get("shape") if isinstance(spec, dict) else None for spec in inputs]
+    if config.get("inputs_in_list") or not all(isinstance(each, list) and each for each in shapes):
+        raise OpcostError(
+            f"{path}: its inputs have no batch dimension for --batch: change the file"
+        )
+    return [
+        Variant(
+            f"{path.stem}_b{batch}",
+            {
+                **config,
+                "inputs": [{**spec, "shape": [batch, *spec["shape"][1:]]} for spec in inputs],
+            },
+        )
+        for batch in options.batches
+    ]
+
+
+def _batched(spec: InputSpec, batch: int) -> InputSpec:
+    return InputSpec((batch, *spec.shape), spec.dtype, spec.high)
+
+
+def _sizes(spec: InputSpec) -> str:
+    return "x".join(map(str, spec.shape))
+
+
+def _document(spec: InputSpec) -> dict[str, Any]:
+    optional = {"dtype": spec.dtype, "high": spec.high}
+    given = {key: value for key, value in optional.items() if value is not None}
+    return {"shape": list(spec.shape), **given}

@@ -1,0 +1,77 @@
+"""Which models a run measures on which targets, and which others its tables contain.
+
+Without `only` in the configuration, both are all models on all targets.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opcost.results_folder import EAGER, MODELS, RESULTS, measurement, target_folder
+from opcost.study import Study
+
+
+@dataclass(frozen=True)
+class Requested:
+    """`study` holds the models and targets of the tables.
+
+    `measured` names the models to measure, by target; `kept` those whose earlier measurements the
+    tables contain beside them.
+    """
+
+    study: Study
+    measured: Mapping[str, tuple[str, ...]]
+    kept: Mapping[str, tuple[str, ...]]
+
+    def models_on(self, target: str) -> list[str]:
+        """The models of the tables on a target, in the order of the study."""
+        names = {*self.measured.get(target, ()), *self.kept.get(target, ())}
+        return [model for model in self.study.models if model in names]
+
+    def to_measure(self, target: str) -> Study:
+        """The study of what is measured on a target."""
+        models = {name: self.study.models[name] for name in self.measured.get(target, ())}
+        conditions = {target: self.study.conditions[target]}
+        return replace(self.study, models=models, conditions=conditions)
+
+
+def requested(study: Study, results: Path = RESULTS) -> Requested:
+    """What `only` requests of a study, and what of the rest is measured already."""
+    if study.only is None:
+        every = {target: tuple(study.models) for target in study.conditions}
+        return Requested(study, every, {})
+    kept = {}
+    for target in study.conditions:
+        others = [model for model in study.models if model not in study.only.get(target, ())]
+        kept[target] = tuple(
+            path.stem for path in measured_already(study, target, others, results=results)
+        )
+    both = Requested(study, study.only, kept)
+    on_targets = {target: both.models_on(target) for target in study.conditions}
+    names = {name for models in on_targets.values() for name in models}
+    shown = replace(
+        study,
+        models={name: each for name, each in study.models.items() if name in names},
+        conditions={name: each for name, each in study.conditions.items() if on_targets[name]},
+    )
+    return replace(both, study=shown)
+
+
+def measured_already(
+    study: Study,
+    target: str,
+    models: Iterable[str],
+    replicate: int = 0,
+    launch_mode: str = EAGER,
+    results: Path = RESULTS,
+) -> list[Path]:
+    """The measurements of these models on a target that are of the study's models and settings."""
+    from opcost.databases.outdated import models_measured_otherwise  # not each start of Snakemake
+
+    folder = target_folder(target, results)
+    paths = [measurement(folder, MODELS, model, replicate, launch_mode) for model in models]
+    found = [path for path in paths if path.exists()]
+    definitions = {name: each.to_json() for name, each in study.models.items()}
+    conditions = {target: study.conditions[target].to_json()}
+    outdated = set(models_measured_otherwise(found, conditions, definitions))
+    return [path for path in found if path not in outdated]

@@ -1,0 +1,94 @@
+"""The study of a folder's runs: each adds its models and targets to a file.
+
+Snakemake merges it over config/config.yaml, whose settings it leaves as they are.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from opcost.errors import OpcostError
+from opcost.files import replacing
+from opcost.plain_yaml import read_yaml
+from opcost.runs.targets import AUTO, Settings
+from opcost.study import load_model
+
+DEFAULT_STUDY = Path("config/config.yaml")
+RUN_STUDY = Path("config/run.yaml")
+_DIRECTORY = "config/models"
+_HEAD = (
+    "# The models and targets of all runs in this folder. opcost run adds to it. What you delete\n"
+    "# here leaves the tables and the report; its measurements stay in results/.\n"
+)
+
+
+class Studies(NamedTuple):
+    """The study that the user wrote, if any, and that of all runs so far."""
+
+    default: Mapping[str, Any]
+    runs: Mapping[str, Any]
+
+    @property
+    def directory(self) -> Path:
+        """The folder of the model configs."""
+        return Path(str(self.default.get("model_directory", _DIRECTORY)))
+
+    @property
+    def targets(self) -> Mapping[str, Settings]:
+        """The targets of a run that names none."""
+        return _mapping(self.default, "targets", DEFAULT_STUDY) or AUTO
+
+    @property
+    def known_targets(self) -> Mapping[str, Settings]:
+        """The targets of earlier runs."""
+        return _mapping(self.runs, "targets", RUN_STUDY)
+
+
+def read_studies() -> Studies:
+    """The studies in this folder. Raises OpcostError for a file that is not one."""
+    return Studies(_read(DEFAULT_STUDY), _read(RUN_STUDY))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    document = read_yaml(path) if path.exists() else {}
+    if document is not None and not isinstance(document, dict):
+        raise OpcostError(f"{path} is not a study (config/README.md): repair or delete it")
+    return document or {}
+
+
+def _mapping(study: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+    value = study.get(key, {})
+    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
+        raise OpcostError(f"{path}: {key} must be settings by name (config/README.md)")
+    return value
+
+
+def add_to_runs(
+    studies: Studies, models: Iterable[str], targets: Mapping[str, Settings]
+) -> dict[str, str]:
+    """Add models and targets to the study of all runs.
+
+    Returns its models that cannot be read any more, with the reason: they are left out.
+    """
+    earlier = studies.runs.get("models", [])
+    if not isinstance(earlier, list):
+        raise OpcostError(f"{RUN_STUDY}: models must be a list of names: repair or delete it")
+    kept, vanished = [], {}
+    for name in map(str, earlier):
+        try:
+            load_model(name, studies.directory)
+            kept.append(name)
+        except OpcostError as error:
+            vanished[name] = str(error)
+    document = {
+        **studies.runs,
+        "models": list(dict.fromkeys([*kept, *models])),
+        "targets": {**studies.known_targets, **studies.targets, **targets},
+    }
+    if document != studies.runs:
+        text = yaml.safe_dump(document, sort_keys=False)
+        with replacing(RUN_STUDY) as temporary:
+            temporary.write_text(_HEAD + text, encoding="utf-8")
+    return vanished

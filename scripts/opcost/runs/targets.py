@@ -1,0 +1,58 @@
+"""Targets as a run names them: those of the study, or a device and a number of threads."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+Settings = Mapping[str, Any]
+
+AUTO: Mapping[str, Settings] = {"local": {"device": "auto"}}
+"""The targets of a folder without a study."""
+
+
+def chosen_targets(
+    study: Mapping[str, Settings],
+    known: Mapping[str, Settings],
+    device: str | None,
+    threads: Sequence[int],
+) -> dict[str, Settings]:
+    """The targets of a run, by name.
+
+    Those of the `study`, or `device` instead, each with these numbers of threads if any are given.
+    A target among the study's or the `known` ones that has the same settings keeps its name.
+    """
+    bases = study if device is None else {device.replace(":", "_"): {"device": device}}
+    existing = {**known, **study}
+    found = {}
+    for base, settings in bases.items():
+        for number in threads or (None,):
+            wanted = settings if number is None else {**settings, "threads": number}
+            telling = base if number in (None, 1) and device else _named(base, number)
+            name = _name(telling, wanted, existing)
+            found[name] = existing[name] = existing.get(name, wanted)
+    return found
+
+
+def _named(base: str, threads: int | None) -> str:
+    if threads is None:
+        return base
+    return f"{base}_{threads}_thread{'' if threads == 1 else 's'}"
+
+
+def _name(telling: str, settings: Settings, existing: Mapping[str, Settings]) -> str:
+    """The name of an equal target, or one that no other target has."""
+    same = [name for name, each in existing.items() if _stated(each) == _stated(settings)]
+    if same:
+        return telling if telling in same else same[0]
+    candidates = (telling if number == 1 else f"{telling}_{number}" for number in count(1))
+    return next(name for name in candidates if name not in existing)
+
+
+def _stated(settings: Settings) -> dict[str, Any]:
+    """The settings that change a number, with their defaults."""
+    return {
+        "threads": 1,
+        "tf32": False,
+        "any_of_kind": False,
+        **{key: value for key, value in settings.items() if key != "cluster"},
+    }

@@ -1,0 +1,67 @@
+"""`opcost run` with the real workflow: runs add to each other, and measure only what they name."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests import warm_python
+from tests.checkout import stamps
+
+MLP = ["tests/study/models/tiny.py:mlp", "--argument", "width=16", "--input", "8"]
+
+
+@pytest.fixture
+def opcost(done):
+    """Runs a command of opcost where the tiny study is the default study, and is measured."""
+    shutil.copy(done.root / "tests/study/config.yaml", done.root / "config/config.yaml")
+
+    def run(*arguments):
+        environment = {**os.environ, "PYTHONPATH": str(done.root / "scripts")}
+        return subprocess.run(
+            [sys.executable, "-m", "opcost", *arguments],
+            cwd=done.root,
+            env=warm_python.with_warm_jobs(environment),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run
+
+
+def compared(checkout):
+    rows = pq.read_table(checkout.root / "results/comparison.parquet").to_pylist()
+    return {(row["target"], row["model"]) for row in rows}
+
+
+def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, opcost):
+    before = stamps(done)
+    first = opcost("run", *MLP, "--batch", "4,2")
+    assert first.returncode == 0, first.stderr
+    # Batch 4 is the config that is there already; of batch 2, three tuples are new.
+    assert "wrote tests/study/models/mlp_b2_8_width_16.yaml\n" in first.stdout
+    measured = stamps(done)
+    assert before.items() <= measured.items()
+    assert len(measured) == len(before) + 3
+    assert "tiny_mlp " in first.stdout
+    assert "tiny_cnn" not in first.stdout
+    everything = {("local", name) for name in ("tiny_mlp", "tiny_cnn", "mlp_b2_8_width_16")}
+    assert compared(done) == everything
+
+    second = opcost("run", "tiny_mlp", "--device", "cpu", "--threads", "2")
+    assert second.returncode == 0, second.stderr
+    assert compared(done) == {*everything, ("cpu_2_threads", "tiny_mlp")}
+
+    page = (done.root / "results/report.html").stat().st_mtime_ns
+    third = opcost("run", *MLP, "--batch", "4,2")
+    assert "Nothing to be done" in third.stderr
+    assert (done.root / "results/report.html").stat().st_mtime_ns == page
+    assert stamps(done) == measured
+    runs = yaml.safe_load((done.root / "config/run.yaml").read_text())
+    assert runs["models"] == ["tiny_mlp", "mlp_b2_8_width_16"]
+    assert list(runs["targets"]) == ["local", "cpu_2_threads"]
