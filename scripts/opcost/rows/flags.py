@@ -56,7 +56,7 @@ DISTURBED = _flag(
     "disturbed",
     "interference slowed the core in more than half of the batches, or in so many that disturbed "
     "batches had to count",
-    "delete the row's file in results and run again on a quiet machine",
+    "on a quiet machine, run opcost retry --flag disturbed",
     # A row that converged did so on its undisturbed batches (docs/how_to/query.md); one that had
     # too few of them has not converged.
     reproduces=True,
@@ -93,7 +93,12 @@ FOOTPRINT_WITHIN_CACHE = _flag(
     "read the time as a lower limit",
     reproduces=True,
 )
-DEGENERATE_VALUES = _flag("degenerate_values", "values became infinite or NaN", reproduces=True)
+DEGENERATE_VALUES = _flag(
+    "degenerate_values",
+    "values became infinite or NaN",
+    "none needed where time does not depend on values, as with most operators",
+    reproduces=True,
+)
 VALUE_DEPENDENT = _flag(
     "value_dependent",
     "sizes depend on values: the row is valid for the recorded input only",
@@ -131,7 +136,7 @@ POWER_DRIFTING = _flag(
 POWER_UNSTEADY = _flag(
     "power_unsteady",
     "the scatter of power grew after the first stage, so its interval is too narrow",
-    "look for what else runs, and measure again",
+    "end what else runs, and run opcost retry --flag power_unsteady",
 )
 PHASES_NOT_COVERED = _flag(
     "phases_not_covered",
@@ -156,13 +161,13 @@ POWER_CAPPED = _flag(
 THROTTLED = _flag(
     "throttled",
     "temperature or the power brake throttled the device for more than 1 % of the window",
-    "cool the device",
+    "cool the device, and run opcost retry --flag throttled",
     spoils=True,
 )
 OTHER_PROCESS = _flag(
     "other_process",
     "another process computed on the device",
-    "end that process, delete the row's file in results, and run again",
+    "end that process, and run opcost retry --flag other_process",
 )
 BUSY_WHEN_IDLE = _flag(
     "busy_when_idle",
