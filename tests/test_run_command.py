@@ -5,9 +5,13 @@ import shutil
 import subprocess
 import sys
 
+import opcost as package
 import pyarrow.parquet as pq
 import pytest
+import torch
 import yaml
+from opcost.errors import OpcostError
+from torch import nn
 
 from tests import warm_python
 from tests.checkout import stamps
@@ -65,3 +69,37 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     runs = yaml.safe_load((done.root / "config/run.yaml").read_text())
     assert runs["models"] == ["tiny_mlp", "mlp_b2_8_width_16"]
     assert list(runs["targets"]) == ["local", "cpu_2_threads"]
+
+
+def test_a_live_module_is_measured_by_the_same_workflow(done, opcost, monkeypatch):
+    (done.root / "nets_of_mine.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Sequential):\n    def __init__(self):\n"
+        "        super().__init__(nn.Linear(8, 16), nn.ReLU())\n"
+    )
+    monkeypatch.syspath_prepend(done.root)
+    monkeypatch.setenv("PYTHONPATH", str(done.root / "scripts"))
+    from nets_of_mine import Net
+
+    cost = package.run(Net(), torch.randn(4, 8), folder=done.root)
+    assert cost.time is not None, cost.reason
+    assert cost.whole_time is not None
+    assert set(cost.operators["operator"]) >= {"linear", "relu"}
+    measured = stamps(done)
+    # Other weights are no other model.
+    again = package.run(Net(), torch.randn(4, 8), folder=done.root)
+    assert again.time == cost.time
+    assert stamps(done) == measured
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs", "message"),
+    [
+        (nn.Linear(8, 4), [{"input": torch.ones(2, 8)}], "must be Tensor, not dict"),
+        (nn.Linear(8, 4).half(), [torch.ones(2, 8)], "dtype"),
+        (nn.Sequential(nn.Linear(8, 4).double(), nn.Linear(4, 4)), [torch.ones(2, 8)], "dtype"),
+    ],
+)
+def test_a_module_that_no_other_process_could_run_is_refused(module, inputs, message, tmp_path):
+    with pytest.raises(OpcostError, match=message):
+        package.run(module, inputs, folder=tmp_path)
+    assert not list(tmp_path.rglob("*.yaml"))

@@ -6,7 +6,7 @@
 >>> cost.operators                            # a pandas DataFrame; shares add up to 1
 >>> print(cost)                               # what `opcost explain` prints
 
-`opcost run MODEL`, in a terminal, measures what a database does not hold yet.
+>>> opcost.run                                # measures what a database does not hold yet
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from opcost.costs.model_cost import ModelCost
 
 __version__ = "0.1.0"
-__all__ = ["explain"]
+__all__ = ["explain", "run"]
 
 
 def explain(
@@ -55,3 +55,36 @@ def explain(
     from opcost.costs.lookup import look_up
 
     return look_up(model, inputs, kwargs or {}, database, target, batch_size, dtype)
+
+
+def run(
+    model: Any,
+    inputs: Any = (),
+    *,
+    folder: Any = ".",
+    name: str | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    max_device_time: str | None = None,
+) -> "ModelCost":
+    """Measure a model, whole and operator by operator, and return its cost.
+
+    Like `opcost run` in a terminal, and with the same results: the workflow runs in `folder`, keeps
+    everything in its results/, and measures only what is not there yet.
+
+    `model` is an `nn.Module` that takes the tensors `inputs` by position, or a name, as for
+    `explain`. A module is saved in config/models/ of the folder, as `name` (by default, its
+    class), and loaded by the processes that measure it. Its classes must therefore be defined in a
+    file that can be imported, not in a notebook; its weights and the values of its inputs do not
+    matter.
+
+    `device`, `threads` and `max_device_time` ("90s", "10min", "2h") are those of `opcost run`.
+
+    Raises opcost.errors.OpcostError if the model cannot be saved or run, or the workflow fails.
+
+    >>> measure = lambda: opcost.run("resnet18", "8x3x224x224", max_device_time="5min")
+    """
+    from opcost.runs.from_python import run_from_python
+
+    options = {"device": device, "threads": threads, "max_device_time": max_device_time}
+    return run_from_python(model, inputs, name, folder, options)

@@ -1,0 +1,58 @@
+"""`opcost.run`: the command of that name, from a program or a notebook."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from opcost.costs.lookup import look_up
+from opcost.costs.model_cost import ModelCost
+from opcost.errors import OpcostError
+from opcost.results_folder import DATABASE
+from opcost.runs.live_module import save_model
+from opcost.study import load_model
+
+_MODELS = Path("config/models")
+_LAST_LINES = 20
+
+
+def run_from_python(
+    model: Any, inputs: Any, name: str | None, folder: Any, options: Mapping[str, Any]
+) -> ModelCost:
+    """As `opcost.run` describes."""
+    root = Path(folder).resolve()
+    flags = [
+        f"--{key.replace('_', '-')}={value}" for key, value in options.items() if value is not None
+    ]
+    if isinstance(model, str | os.PathLike):
+        sizes = [inputs] if isinstance(inputs, str) else list(inputs)
+        _run([os.fspath(model), *(f"--input={size}" for size in sizes), *flags], root)
+        return look_up(model, inputs, {}, root / DATABASE, None, 1, "float32")
+    label = name or re.sub(r"\W+", "_", type(model).__name__.lower())
+    arguments = [inputs] if isinstance(inputs, Tensor) else inputs
+    tuples = save_model(model, arguments, label, root, _MODELS)
+    _run([str(_MODELS / f"{label}.yaml"), *flags], root)
+    defined = replace(tuples, definition=load_model(label, root / _MODELS))
+    return look_up(defined, (), {}, root / DATABASE, None, 1, "float32")
+
+
+def _run(arguments: Sequence[str], root: Path) -> None:
+    """Print what the command prints. Raises OpcostError with its last lines if it fails."""
+    root.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-P", "-m", "opcost", "run", *arguments]
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            print(line, end="")
+            lines.append(line)
+    if process.returncode not in (0, 3):
+        raise OpcostError(f"the run failed:\n{''.join(lines[-_LAST_LINES:])}")
