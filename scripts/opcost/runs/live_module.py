@@ -70,9 +70,9 @@ def load_module(file: str, version: str) -> nn.Module:
     before = list(sys.path)
     sys.path += [path for path in saved["sys_path"] if path not in before]  # to find its classes
     try:
-        module: nn.Module = torch.load(
-            io.BytesIO(saved["module"]), map_location="cpu", weights_only=False
-        )
+        content = io.BytesIO(saved["module"])
+        # In host memory, wherever it was.
+        module: nn.Module = torch.load(content, lambda host, _: host, weights_only=False)
     finally:
         sys.path[:] = before
     return module
