@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from opcost.arrow import skip_pandas_import
 from opcost.costs.comparison import check_definitions, compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
-from opcost.costs.figure import draw
 from opcost.costs.launches import launch_lines
 from opcost.costs.summary import summarise
 from opcost.databases.selection import asked_for
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.fingerprint import noted
+from opcost.report.picture import draw
 from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 from opcost.tuples.manifest import read_manifest, to_benchmark

@@ -26,7 +26,7 @@ from tests.warm_python import with_warm_jobs
 
 PINS = re.findall(r"^[\w.-]+==[^\s#]+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
 GPU_IMAGE = ("torch", "torchvision", "nvidia-ml-py", "pandas", "pyarrow", "numpy", "scipy")
-GPU_IMAGE += ("matplotlib", "jinja2", "pytest", "hypothesis", "PyYAML", "click", "psutil")
+GPU_IMAGE += ("jinja2", "pytest", "hypothesis", "PyYAML", "click", "psutil")
 
 
 def host(*packages, python="3.12.3", **versions):

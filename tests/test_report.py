@@ -56,6 +56,11 @@ def many(tmp_path_factory):
     return read(make_study(folder, 2000, MANY, TARGETS[:1], batches=400, samples=20))
 
 
+def stacked(results):
+    shares = results.shares_on("large_gpu")
+    return stacks(results.compared("large_gpu"), shares, TIME, named(results))
+
+
 def named(results):
     return colours(results.comparison, results.shares)
 
@@ -151,7 +156,7 @@ def test_a_stack_adds_up_to_the_estimate(quantity, results):
         for row in results.compared("large_gpu")
         if row[estimate] is not None
     ]
-    parts = stacks(replace(results, comparison=known), "large_gpu", quantity, named(results)).bars
+    parts = stacks(known, results.shares_on("large_gpu"), quantity, named(results)).bars
     assert known
     for row in known:
         mine = [part for part in parts if part["model"] == row["model"]]
@@ -162,7 +167,7 @@ def test_a_stack_adds_up_to_the_estimate(quantity, results):
 
 
 def test_an_incomplete_stack_says_so_at_its_end(results):
-    found = stacks(results, "large_gpu", TIME, named(results))
+    found = stacked(results)
     [note] = found.notes
     assert (note["model"], note["part"], note["note"]) == ("first", "sum", "19 of 20 tuples")
     ends = [bar["end"] for bar in found.bars if (bar["model"], bar["part"]) == ("first", "sum")]
@@ -170,7 +175,7 @@ def test_an_incomplete_stack_says_so_at_its_end(results):
 
 
 def test_a_stack_has_the_interval_of_the_sum_and_none_if_there_is_no_sum(results):
-    found = stacks(results, "large_gpu", TIME, named(results)).intervals
+    found = stacked(results).intervals
     limits = {(row["model"], row["part"]): (row["low"], row["high"]) for row in found}
     rows = {row["model"]: row for row in results.compared("large_gpu")}
     second = rows["second"]
@@ -180,12 +185,17 @@ def test_a_stack_has_the_interval_of_the_sum_and_none_if_there_is_no_sum(results
     assert ("first", "whole") in limits
 
 
-def test_many_models_are_shown_in_shares_of_the_whole(many):
-    assert stacks(many, "large_gpu", TIME, named(many)).relative
-    wholes = [
-        bar for bar in stacks(many, "large_gpu", TIME, named(many)).bars if bar["part"] == "whole"
-    ]
-    assert [bar["value"] for bar in wholes] == pytest.approx([1.0] * 20)
+def test_what_is_not_measured_fills_a_stack_up_to_the_whole(results):
+    bars = {
+        (bar["part"], bar["what"]): bar for bar in stacked(results).bars if bar["model"] == "first"
+    }
+    assert bars["sum", "not measured"]["end"] == bars["whole", "whole model"]["end"]
+    assert bars["sum", "conv2d"]["total"] == bars["sum", "not measured"]["end"]
+
+
+def test_many_models_are_first_shown_in_shares(results, many):
+    assert 'id="as-shares">' in render(results)
+    assert 'id="as-shares" checked>' in render(many)
 
 
 paths = st.lists(st.sampled_from("abc"), max_size=3).map(".".join)

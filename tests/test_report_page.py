@@ -87,6 +87,19 @@ def test_every_chart_says_what_it_shows(page):
         assert svg.get_attribute("aria-label") or svg.locator("[aria-label]").count()
 
 
+def test_bars_become_shares_and_times_again(page):
+    axis = page.locator("#costs .chart").first.locator(".role-axis-label").first
+    assert "%" not in axis.text_content()
+    page.get_by_label("in shares of each model").check()
+    page.wait_for_function(
+        "document.querySelector('#costs .chart .role-axis-label').textContent.includes('%')"
+    )
+    page.get_by_label("in shares of each model").uncheck()
+    page.wait_for_function(
+        "!document.querySelector('#costs .chart .role-axis-label').textContent.includes('%')"
+    )
+
+
 def test_the_search_filters(page):
     info = page.locator(".dt-info").last
     assert numbers(info.inner_text())[-1] == 180

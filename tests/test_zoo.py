@@ -1,7 +1,6 @@
 """All of torchvision can be chosen; what cannot be extracted says why, and stops nothing."""
 
 import pytest
-from opcost.costs.figure import draw
 from opcost.costs.summary import summarise
 from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
@@ -10,6 +9,7 @@ from opcost.measuring.workload import model_workload
 from opcost.models.construction import build, example_inputs, inference_conditions
 from opcost.models.torchvision_models import installed
 from opcost.models.zoo import official_inputs
+from opcost.report.picture import draw
 from opcost.rows import records, schemas
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples

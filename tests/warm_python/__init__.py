@@ -25,7 +25,7 @@ _FOLDER = Path(__file__).parent
 _OF_SNAKEMAKE = ("snakemake.cli", "jsonschema.validators", "pyarrow.parquet")
 _OF_ITS_JOBS = (
     *("torchvision", "pyarrow.parquet", "scipy.special"),
-    *("snakemake.script", "matplotlib.figure", "altair", "pandas"),
+    *("snakemake.script", "altair", "pandas"),
 )
 
 

@@ -23,7 +23,7 @@ from opcost.report.chart_library import chart_library
 from opcost.report.colours import Colours, colours
 from opcost.report.machine import machine, settings
 from opcost.report.module_costs import by_module
-from opcost.report.operator_costs import by_operator
+from opcost.report.operator_costs import by_operator, legend, stacks
 from opcost.report.operator_table import operator_table
 from opcost.report.packing import packed
 from opcost.report.quality import quality
@@ -35,6 +35,7 @@ from opcost.rows.flags import FLAGS
 from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
 from opcost.rows.versions import SCHEMA_VERSION
 
+_ABSOLUTE = 12  # more models than these are first shown in shares
 _ASSETS = files("opcost.report") / "assets"
 
 
@@ -74,6 +75,7 @@ class _Power:
 
 def _sections(results: Results) -> dict[str, Any]:
     named = colours(results.comparison, results.shares)
+    as_shares = len(results.models) > _ABSOLUTE
     listed = cards.cards(results, named)
     agreements = [agreement(results, quantity) for quantity in COMPARED]
     return {
@@ -90,7 +92,9 @@ def _sections(results: Results) -> dict[str, Any]:
         "words": caveats,
         "waits": all_waits(results),
         "launches": launch_cells(results.launches),
-        "by_operator": list(_by_operator(results, named)),
+        "by_operator": list(_by_operator(results, named, as_shares)),
+        "legend": _legend(results, named),
+        "as_shares": as_shares,
         "by_module": list(_by_module(results)),
         "rooflines": {target: roofline.drawn(results, target, named) for target in results.targets},
         "powers": {
@@ -134,11 +138,25 @@ def _quantities(results: Results) -> Sequence[Quantity]:
     return COMPARED if results.targets_with_energy else [TIME]
 
 
-def _by_operator(results: Results, named: Colours) -> Iterator[Figure]:
+def _by_operator(results: Results, named: Colours, as_shares: bool) -> Iterator[Figure]:
     for quantity, target in itertools.product(_quantities(results), results.targets):
-        found = by_operator(results, target, quantity, named)
+        found = by_operator(
+            results.compared(target), results.shares_on(target), target, quantity, named, as_shares
+        )
         if found is not None:
             yield found
+
+
+def _legend(results: Results, named: Colours) -> dict[str, str]:
+    """Part -> colour, of the parts in any of the charts by operator."""
+    names = {
+        name
+        for target, quantity in itertools.product(results.targets, _quantities(results))
+        for name in stacks(
+            results.compared(target), results.shares_on(target), quantity, named
+        ).names
+    }
+    return legend(names, named)
 
 
 def _by_module(results: Results) -> Iterator[Figure]:

@@ -96,6 +96,10 @@ class Results:
         """Rows of the shares and of the modules, by model and target."""
         return _grouped(self.shares), _grouped(self.modules)
 
+    def shares_on(self, target: str) -> list[Row]:
+        """The rows of the shares of a target."""
+        return [row for row in self.shares if row["target"] == target]
+
     def shares_of(self, compared: Row) -> Sequence[Row]:
         """The rows of the shares of a row of the comparison."""
         return self._by_model[0].get((compared["model"], compared["target"]), ())

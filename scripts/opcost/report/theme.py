@@ -23,7 +23,7 @@ INK, MUTED, EDGE = "var(--ink)", "var(--muted)", "var(--paper)"
 _FEW_TICKS = 4
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _TEXT = {"labelFont": _FONT, "titleFont": _FONT, "titleFontWeight": "normal"}
-_CONFIG = {
+CONFIG = {
     "background": "transparent",
     "font": _FONT,
     "view": {"stroke": None},
@@ -75,7 +75,7 @@ def figure(
     `datasets` are the rows of the data that the chart names. A `tall` one scrolls in its place.
     """
     spec = chart.properties(width="container", height=height, description=label).to_dict()
-    spec["config"] = _CONFIG
+    spec["config"] = CONFIG
     spec["datasets"] = datasets
     return Figure(spec, title, label, tall)
 

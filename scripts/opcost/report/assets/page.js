@@ -27,11 +27,20 @@ function element(name, content = "", className = "") {
 const draw = (place, spec) =>
   vegaEmbed(place, spec, { renderer: "svg", actions: false, tooltip: { theme: "page" } });
 
+// Charts that can show shares do so, or not, all together.
+
+const views = [];
+const shares = document.getElementById("as-shares");
+shares.addEventListener("change", () => {
+  for (const view of views) view.signal("shares", shares.checked).runAsync();
+});
+
 async function drawAll() {
   await library("vega");
   for (const place of document.querySelectorAll(".chart")) {
     const figure = place.closest("figure");
-    await draw(place, JSON.parse(figure.querySelector("script").textContent));
+    const { spec, view } = await draw(place, JSON.parse(figure.querySelector("script").textContent));
+    if (spec.params?.some(({ name }) => name === "shares")) views.push(view);
   }
 }
 
