@@ -13,6 +13,7 @@ endif
 
 # What `make run` and `make plan` take instead of config/config.yaml: arguments of opcost run.
 MODELS ?=
+FLAG ?=
 ifeq ($(origin models),command line)
 $(error models is no setting of this Makefile. Write: make run MODELS="$(models)")
 endif
@@ -26,11 +27,10 @@ run: $(VENV)/run ## Set up .venv if needed, and run the study in config/config.y
 	@$(BIN)/$(if $(MODELS),opcost run $(MODELS),snakemake --cores 1)
 
 plan: $(VENV)/run ## Say what a run would measure, in how much time and memory
-	@$(BIN)/snakemake --cores 1 plan
+	@$(BIN)/$(if $(MODELS),opcost plan $(MODELS),snakemake --cores 1 plan)
 
-retry: $(VENV)/run ## Forget the measurements that failed, and run again
-	@$(BIN)/python scripts/forget_failures.py
-	@$(BIN)/snakemake --cores 1
+retry: $(VENV)/run ## Forget the measurements that failed, or have a FLAG (FLAG=disturbed), and measure them again
+	@$(BIN)/opcost retry $(addprefix --flag ,$(FLAG))
 
 test: $(VENV)/dev ## Set up .venv if needed, and run the tests
 	@$(PYTEST)

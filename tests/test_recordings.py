@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import os
-import runpy
 import textwrap
 
 import pytest
@@ -18,6 +17,7 @@ from opcost.measuring.target_files import TargetFiles
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.source import ChangedSource, source_digest
 from opcost.results_folder import device_file, recording, target_folder
+from opcost.runs.forgetting import forget_failures
 from opcost.tuples.calls import recorded_calls
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
@@ -25,7 +25,6 @@ from opcost.tuples.model_tuples import calls_hash, read_model_tuples, write_mode
 from opcost.tuples.recordings import calls_on
 
 from tests.comparisons import row
-from tests.documents import ROOT
 
 
 @pytest.fixture
@@ -223,9 +222,7 @@ def test_a_death_on_the_device_leaves_the_calls_extracted_and_the_reason(job, fo
     assert "calls of model net: crashed: killed by SIGKILL" in capfd.readouterr().out
 
 
-def test_a_failed_recording_is_forgotten_with_the_failed_rows(
-    tmp_path, cnn, capsys, monkeypatch, folder
-):
+def test_a_failed_recording_is_forgotten_with_the_failed_rows(tmp_path, cnn, monkeypatch, folder):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").mkdir()
     folder.rename("results/gpu")
@@ -234,7 +231,6 @@ def test_a_failed_recording_is_forgotten_with_the_failed_rows(
         record(folder, dataclasses.replace(cnn, model=name), not_recorded=reason)
         for name, reason in (("failed", "out of memory"), ("kept", None))
     )
-    runpy.run_path(str(ROOT / "scripts/forget_failures.py"), run_name="__main__")
+    assert list(forget_failures()) == [(target_folder("gpu") / "calls/failed.pkl", "out of memory")]
     assert (failed.exists(), kept.exists()) == (False, True)
-    assert capsys.readouterr().out == f"forgetting {failed}: out of memory\n"
     assert os.listdir(kept.parent) == ["kept.pkl"]

@@ -11,10 +11,11 @@ import pytest
 import torch
 import yaml
 from opcost.errors import OpcostError
+from opcost.rows import records, schemas
 from torch import nn
 
 from tests import warm_python
-from tests.checkout import stamps
+from tests.checkout import MEASUREMENTS, stamps
 
 MLP = ["tests/study/models/tiny.py:mlp", "--argument", "width=16", "--input", "8"]
 
@@ -69,6 +70,36 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     runs = yaml.safe_load((done.root / "config/run.yaml").read_text())
     assert runs["models"] == ["tiny_mlp", "mlp_b2_8_width_16"]
     assert list(runs["targets"]) == ["local", "cpu_2_threads"]
+
+    planned = opcost("plan", "tiny_mlp", "--input", "8", "--device", "cpu", "--threads", "3")
+    assert "defines inputs" in planned.stderr
+    planned = opcost("plan", "tiny_mlp", "--device", "cpu", "--threads", "3")
+    assert "Target cpu_3_threads\n  operators: 3 tuples, 0 measured, 3 to measure" in planned.stdout
+    assert not (done.root / "results/cpu_3_threads").exists()
+
+    flag_and_fail(done)
+    retried = opcost("retry", "--flag", "drifting")
+    assert retried.returncode == 0, retried.stderr
+    again = {name for name, stamp in stamps(done).items() if measured.get(name) != stamp}
+    assert len(again) == 2
+    assert measured.keys() == stamps(done).keys()
+
+    shutil.rmtree(done.root / "results/cpu_2_threads")
+    reported = opcost("report")
+    assert reported.returncode == 0, reported.stderr
+    assert reported.stdout.endswith(f"The report: {done.root / 'results/report.html'}\n")
+    assert compared(done) == everything
+
+
+def flag_and_fail(checkout):
+    """One row of the study gets a flag, and another one fails."""
+    flagged, failed = sorted(checkout.root.glob(MEASUREMENTS))[:2]
+    [row] = records.read(flagged, schemas.OPERATOR).to_pylist()
+    records.write(flagged, schemas.OPERATOR, [{**row, "flags": ["drifting"]}])
+    [row] = records.read(failed, schemas.OPERATOR).to_pylist()
+    failure = {name: row[name] for name in ("tuple_id", "operator", "canonical_json")}
+    failure |= {"status": "timeout", "error": "after 60 s"}
+    records.write(failed, schemas.OPERATOR, [failure])
 
 
 def test_a_live_module_is_measured_by_the_same_workflow(done, opcost, monkeypatch):

@@ -2,16 +2,14 @@
 
 import errno
 import os
-import runpy
 import signal
 import stat
 from contextlib import closing
 
 import pytest
+from opcost.commands.retry import command as retry
 from opcost.errors import OpcostError
 from opcost.run_lock import RunLock
-
-from tests.documents import ROOT
 
 
 @pytest.fixture
@@ -98,14 +96,14 @@ def test_what_is_no_file_of_a_lock_is_refused_at_once(path, make):
     assert not path.is_file() or path.read_text() == "process 1 of another program"
 
 
-def test_failures_are_not_forgotten_while_a_run_holds_the_folder(tmp_path, monkeypatch, capsys):
+def test_failures_are_not_forgotten_while_a_run_holds_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text("targets: {local: {device: cpu}}")
     with closing(RunLock()) as lock:
         lock.hold("snakemake")
-        with pytest.raises(SystemExit):
-            runpy.run_path(str(ROOT / "scripts/forget_failures.py"), run_name="__main__")
-    assert "this folder is in use by process" in capsys.readouterr().err
-    runpy.run_path(str(ROOT / "scripts/forget_failures.py"), run_name="__main__")
+        with pytest.raises(OpcostError, match="this folder is in use by process"):
+            retry.main([], standalone_mode=False)
     with closing(RunLock()) as lock:
         assert lock.hold("snakemake") is None
 

@@ -25,7 +25,7 @@ config.update(targets_named_last(config, NAMED))
 if config.get("only") is not None and DEFAULT_STUDY.exists():
     config.update(models=all_models(config, load_configfile(DEFAULT_STUDY)))
 
-REQUESTED = requested(checked(load_study, config))
+REQUESTED = checked(requested, checked(load_study, config))
 STUDY = REQUESTED.study
 CONDITIONS = {target: each.to_json() for target, each in STUDY.conditions.items()}
 SETTINGS = {target: each.target.to_json() for target, each in STUDY.conditions.items()}

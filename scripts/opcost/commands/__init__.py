@@ -14,6 +14,9 @@ from opcost.errors import reported
 
 _COMMANDS = {
     "run": "Measure models, and print what they cost.",
+    "plan": "Say what a run would measure, in how much time and memory.",
+    "report": "Make the tables and the report from what is measured.",
+    "retry": "Measure again what failed, or has a flag.",
     "explain": "Estimate what a model costs on each target of a database.",
     "query": "Select rows of databases by operator, shape, dtype, target and more.",
     "diff": "Test what changed between two databases.",

@@ -1,7 +1,7 @@
 """`opcost run`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,14 +97,19 @@ def command(max_device_time: float | None, **named: Any) -> None:
     opcost run "resnet*" --max-device-time 10min
     opcost run my_nets.py:tagger --batch 1,8 --input "128:int64<30522" --argument width=64
     """
+    measure(prepared(**named), budget(max_device_time))
+
+
+def measure(only: "Only | None", settings: Mapping[str, Any] | None = None) -> None:
+    """Run the workflow and print the answer; without `only`, the workflow prints its own."""
     from opcost.results_folder import REPORT
     from opcost.runs.answer import answer
     from opcost.runs.workflow import run_workflow
 
-    only = prepared(**named)
-    code = run_workflow(only, budget(max_device_time))
-    if code:
+    if run_workflow(only, settings):
         raise SystemExit(1)
+    if only is None:
+        return
     text, complete = answer(only)
     click.echo(f"\n{text}\n\nMore on one page: {REPORT}")
     if not complete:

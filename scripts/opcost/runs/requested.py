@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from opcost.errors import OpcostError
 from opcost.results_folder import EAGER, MODELS, RESULTS, measurement, target_folder
 from opcost.study import Study
 
@@ -46,9 +47,13 @@ def requested(study: Study, results: Path = RESULTS) -> Requested:
         kept[target] = tuple(
             path.stem for path in measured_already(study, target, others, results=results)
         )
-    both = Requested(study, study.only, kept)
+    both = Requested(study, {name: each for name, each in study.only.items() if each}, kept)
     on_targets = {target: both.models_on(target) for target in study.conditions}
     names = {name for models in on_targets.values() for name in models}
+    if not names:
+        raise OpcostError(
+            "no model of this folder's study is measured: opcost run MODEL measures one"
+        )
     shown = replace(
         study,
         models={name: each for name, each in study.models.items() if name in names},

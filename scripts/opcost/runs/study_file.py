@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from opcost.configuration import all_models
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.plain_yaml import read_yaml
+from opcost.results_folder import MODELS, measurement, target_folder
 from opcost.runs.targets import AUTO, Settings
-from opcost.study import load_model
+from opcost.study import Study, load_model, load_study
 
 DEFAULT_STUDY = Path("config/config.yaml")
 RUN_STUDY = Path("config/run.yaml")
@@ -44,6 +46,33 @@ class Studies(NamedTuple):
     def known_targets(self) -> Mapping[str, Settings]:
         """The targets of earlier runs."""
         return _mapping(self.runs, "targets", RUN_STUDY)
+
+    def study(self) -> Study:
+        """The models and targets of both, as far as they can be read."""
+        self.check_any()
+        models = all_models(self.default, self.runs)
+        targets = {**self.known_targets, **self.targets}
+        document = {**self.default, **self.runs, "models": models, "targets": targets}
+        return load_study({**document, "only": {}})
+
+    def measured(self) -> dict[str, list[str]] | None:
+        """The models that were measured on each target; None without runs: all of the study."""
+        if not self.runs:
+            return None
+        study = self.study()
+        folders = {target: target_folder(target) for target in study.conditions}
+        return {
+            target: [name for name in study.models if measurement(folder, MODELS, name).exists()]
+            for target, folder in folders.items()
+        }
+
+    def check_any(self) -> None:
+        """Raise OpcostError without any study."""
+        if not self.default and not self.runs:
+            raise OpcostError(
+                f"this folder has neither {DEFAULT_STUDY} nor {RUN_STUDY}: nothing is measured "
+                "here. Go to the folder of a run, or begin with: opcost run MODEL"
+            )
 
 
 def read_studies() -> Studies:

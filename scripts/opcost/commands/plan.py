@@ -1,0 +1,24 @@
+"""`opcost plan`."""
+
+from typing import Any
+
+import click
+
+from opcost.commands.run import budget, prepared, what_to_measure
+
+
+@click.command()
+@what_to_measure
+def command(max_device_time: float | None, **named: Any) -> None:
+    """Say what `opcost run` would measure, in how much time and memory; measure nothing.
+
+    The arguments are those of opcost run. It writes the same configs, and extracts the models.
+
+    \b
+    opcost plan resnet50 --batch 1,8,32
+    opcost plan "resnet*" --device cuda --max-device-time 10min
+    """
+    from opcost.runs.workflow import run_workflow
+
+    if run_workflow(prepared(**named), budget(max_device_time), goal="plan"):
+        raise SystemExit(1)

@@ -1,0 +1,22 @@
+"""`opcost report`."""
+
+import click
+
+
+@click.command()
+def command() -> None:
+    """Make the tables and the report from what is measured; measure nothing.
+
+    They contain the models and targets of this folder's study and runs that are measured.
+
+    \b
+    opcost report
+    """
+    from opcost.results_folder import REPORT
+    from opcost.runs.study_file import read_studies
+    from opcost.runs.workflow import run_workflow
+
+    read_studies().check_any()
+    if run_workflow({}):
+        raise SystemExit(1)
+    click.echo(f"The report: {REPORT.resolve()}")

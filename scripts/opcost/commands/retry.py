@@ -1,0 +1,38 @@
+"""`opcost retry`."""
+
+import click
+
+
+@click.command()
+@click.option(
+    "--flag",
+    "flags",
+    multiple=True,
+    help="Also forget the rows with this flag, such as disturbed. Can be repeated.",
+)
+def command(flags: tuple[str, ...]) -> None:
+    """Forget the measurements that failed, and measure them again.
+
+    With --flag, also those with a flag, of the models and targets in this folder's study and runs.
+    No other measurement is lost.
+
+    \b
+    opcost retry
+    opcost retry --flag disturbed
+    """
+    from contextlib import closing
+    from itertools import chain
+
+    from opcost.commands.run import measure
+    from opcost.run_lock import RunLock
+    from opcost.runs.forgetting import forget_failures, forget_flagged
+    from opcost.runs.study_file import read_studies
+
+    studies = read_studies()
+    study, only = studies.study(), studies.measured()
+    with closing(RunLock()) as lock:
+        lock.hold("opcost retry")
+        flagged = forget_flagged(study, flags) if flags else ()
+        for path, reason in chain(flagged, forget_failures()):
+            click.echo(f"forgetting {path}: {reason}")
+    measure(only)
