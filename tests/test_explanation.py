@@ -11,7 +11,7 @@ from opcost.commands import INCOMPLETE, main
 from opcost.costs.comparison import compare_study
 from opcost.costs.explanation import explain
 from opcost.costs.explanation_text import as_text
-from opcost.costs.model_argument import find_model, study_lines
+from opcost.costs.model_argument import find_model, parse_input, run_command
 from opcost.databases.database import read_database
 from opcost.databases.merging import merge
 from opcost.errors import OpcostError
@@ -239,7 +239,7 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     assert "No time: 1 of 3 operator tuples are not measured." in answer.output
     assert "a lower limit: with one operator missing" in answer.output
     assert "1 x relu(1x3x8x8)" in answer.output
-    assert "write this in config/config.yaml:\n\n    models: [tiny_cnn]\n" in answer.output
+    assert f"To measure what is missing, and only that:\n\n    opcost run {CNN}\n" in answer.output
 
 
 def test_programs_get_everything(cnn, tmp_path):
@@ -267,9 +267,7 @@ def test_an_own_module_is_explained_by_its_factory(cnn, tmp_path, monkeypatch):
     answer = run("nets_of_mine:net", "--input", "4x8", "--argument", "width=16", "-d", path)
     assert "net on 4x8, float32: 2 calls of 2 operator tuples" in answer.output
     assert "none of its 2 operator tuples is there" in answer.output
-    assert "write this in config/models/net.yaml, and net in `models` of" in answer.output
-    assert "factory: nets_of_mine:net" in answer.output
-    assert "width: 16" in answer.output
+    assert "opcost run nets_of_mine:net --input=4x8 --argument=width=16\n" in answer.output
 
 
 def test_a_factory_can_be_named_by_its_file(cnn, tmp_path):
@@ -277,14 +275,36 @@ def test_a_factory_can_be_named_by_its_file(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn])
     answer = run(f"{tmp_path}/file_of_mine.py:net", "--input", "4x8", "-d", path)
     assert "net on 4x8, float32: 1 call of 1 operator tuple" in answer.output
-    assert "factory: file_of_mine:net" in answer.output
+    assert f"opcost run {tmp_path}/file_of_mine.py:net --input=4x8\n" in answer.output
 
 
 def test_an_argument_of_a_torchvision_model_is_used_at_its_official_inputs():
     definition, _ = find_model("resnet18", arguments={"num_classes": 10})
     assert str(definition.inputs[0]) == "1x3x224x224"
     assert build(definition).fc.out_features == 10
-    assert "num_classes: 10" in study_lines(definition)[1]
+    assert "--argument=num_classes=10" in run_command(definition, "resnet18")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "command"),
+    [
+        ("resnet18", {}, "opcost run resnet18"),
+        ("resnet18", {"batch_size": 8}, "opcost run resnet18 --batch=8"),
+        (
+            "resnet18",
+            {"inputs": [parse_input("8x3x112x112")], "dtype": "bfloat16"},
+            "opcost run resnet18 --input=8x3x112x112 --dtype=bfloat16",
+        ),
+        (
+            "nets:tagger",
+            {"inputs": [parse_input("1x8:int64<30")], "memory_format": "channels_last"},
+            "opcost run nets:tagger '--input=1x8:int64<30' --channels-last",
+        ),
+    ],
+)
+def test_the_command_that_measures_a_model_names_all_of_it(name, given, command):
+    definition, _ = find_model(name, **given)
+    assert run_command(definition, name) == command
 
 
 def test_the_number_of_listed_operators_is_positive():

@@ -129,8 +129,7 @@ def command(
         }
         click.echo(json.dumps(document, indent=2, default=dict))
     else:
-        config = Path(model) if is_config(model) else None
-        click.echo(as_text(extracted, found, top, depth, config))
+        click.echo(as_text(extracted, found, top, depth, model))
     if any(each.estimate.time is None for each in found):
         raise SystemExit(INCOMPLETE)
 

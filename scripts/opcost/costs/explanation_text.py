@@ -1,13 +1,12 @@
 """The explanation of a model's cost as text: what it costs, where it goes, and the caveats."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from opcost.costs.breakdown import costliest, percents
 from opcost.costs.caveats import caveats
 from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells
-from opcost.costs.model_argument import study_lines
+from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import Branch, module_tree
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import waiting
@@ -30,20 +29,21 @@ def as_text(
     explanations: Sequence[Explanation],
     top: int,
     depth: int | None,
-    config: Path | None = None,
+    name: str | None = None,
 ) -> str:
     """The model, a table of targets, and for each target the cost by operator and module.
 
     Lists the `top` operators and a tree of about as many modules, or, with `depth`, the `top` paths
-    cut after so many names. `config` is the model config that the model was read from, if any.
+    cut after so many names. `name` is what the model was found by (model_argument.py); None for a
+    module in use.
     """
     parts = [_model_lines(model)]
     if explanations:
         parts.append("\n".join(_targets(explanations)))
     parts += [_target(model, explanation, top, depth) for explanation in explanations]
     incomplete = [explanation for explanation in explanations if explanation.missing]
-    if incomplete and model.definition is not None:
-        parts.append(_remedy(model.definition, config))
+    if incomplete:
+        parts.append(_remedy(model.definition, name))
     return "\n\n".join(parts)
 
 
@@ -205,10 +205,8 @@ def _missing(explanation: Explanation) -> list[str]:
     return [*lines, *([f"    ... and {more} more (--json lists all)"] if more > 0 else [])]
 
 
-def _remedy(definition: ModelDefinition, config: Path | None) -> str:
-    task, text = study_lines(definition, config)
-    indented = "\n".join(f"    {line}" for line in text.splitlines())
-    return (
-        f"To measure what is missing, and only that, {task}:\n\n{indented}\n\n"
-        "and run: snakemake --cores 1"
-    )
+def _remedy(definition: ModelDefinition | None, name: str | None) -> str:
+    how = "opcost.run(module, inputs)"
+    if definition is not None and name is not None:
+        how = run_command(definition, name)
+    return f"To measure what is missing, and only that:\n\n    {how}"

@@ -29,7 +29,9 @@ def look_up(
     if not found:
         names = ", ".join(map(str, databases))
         raise OpcostError(f"there is no measured operator in {names}: run opcost run MODEL")
-    return ModelCost(tuples, found, max(found, key=lambda each: len(each.estimate.measured)))
+    chosen = max(found, key=lambda each: len(each.estimate.measured))
+    name = os.fspath(model) if isinstance(model, str | os.PathLike) else None
+    return ModelCost(tuples, found, chosen, name)
 
 
 def _tuples(

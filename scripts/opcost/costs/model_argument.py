@@ -2,19 +2,17 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.study import load_model
 
-_DEFAULT_MODELS = Path("config/models")
 _INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?")
 _MODEL_DTYPES = ("float32", "float16", "bfloat16", "float64")
 _DTYPES = (*_MODEL_DTYPES, "int64", "int32", "bool")
@@ -104,40 +102,31 @@ def parse_argument(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def study_lines(definition: ModelDefinition, config: Path | None = None) -> tuple[str, str]:
-    """How to add this model to a study: an instruction, and the YAML to insert.
-
-    `config` is the model config that it was read from, if any.
-    """
-    if config is not None:
-        chosen: dict[str, Any] = {"models": [config.stem]}
-        if config.parent != _DEFAULT_MODELS:
-            chosen["model_directory"] = str(config.parent)
-        return "write this in config/config.yaml", _yaml(chosen)
+def run_command(definition: ModelDefinition, name: str) -> str:
+    """The command that measures this model, which `find_model` found by that name."""
+    words = ["opcost", "run", name]
+    if is_config(name):
+        return shlex.join(words)
     if definition.zoo:
-        batch_size = 1 if definition.inputs_in_list else definition.inputs[0].shape[0]
-        chosen = {"names": [definition.model], "batch_size": batch_size}
-        return "write this in config/config.yaml", _yaml({"torchvision": chosen})
-    document: dict[str, Any] = {
-        key: value
-        for key in ("model", "factory", "arguments")
-        if (value := getattr(definition, key))
-    }
-    defaults = ModelDefinition("", ())
-    for key in ("dtype", "memory_format", "inputs_in_list"):
-        if getattr(definition, key) != getattr(defaults, key):
-            document[key] = getattr(definition, key)
-    document["inputs"] = [
-        {
-            "shape": list(spec.shape),
-            **({"dtype": spec.dtype} if spec.dtype else {}),
-            **({"high": spec.high} if spec.high else {}),
-        }
-        for spec in definition.inputs
-    ]
-    name = definition.name
-    task = f"write this in config/models/{name}.yaml, and {name} in `models` of config/config.yaml"
-    return task, _yaml(document)
+        words += [] if definition.batch_size == 1 else [f"--batch={definition.batch_size}"]
+    else:
+        words += [f"--input={_sizes(spec)}" for spec in definition.inputs]
+    if definition.dtype != ModelDefinition("", ()).dtype:
+        words.append(f"--dtype={definition.dtype}")
+    if definition.memory_format == "channels_last":
+        words.append("--channels-last")
+    arguments = (definition.arguments or {}).items()
+    words += [f"--argument={key}={_text(value)}" for key, value in arguments]
+    return shlex.join(words)
+
+
+def _sizes(spec: InputSpec) -> str:
+    """What `parse_input` reads."""
+    return f"{spec}{f'<{spec.high}' if spec.high else ''}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _factory(name: str) -> tuple[str, Path]:
@@ -151,10 +140,6 @@ def _factory(name: str) -> tuple[str, Path]:
             f"there is no file {file}: check the path, or give package.module:callable"
         )
     return f"{file.stem}:{attribute}", file.parent
-
-
-def _yaml(document: Any) -> str:
-    return yaml.safe_dump(document, sort_keys=False, default_flow_style=None).rstrip()
 
 
 def _from_config(path: Path, more_given: bool) -> tuple[ModelDefinition, Path]:

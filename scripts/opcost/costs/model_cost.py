@@ -36,8 +36,15 @@ class ModelCost:
     `database` the file with them. Costs are of one iteration, in seconds and gross joules.
     """
 
-    def __init__(self, model: ModelTuples, found: Sequence[Explanation], chosen: Explanation):
+    def __init__(
+        self,
+        model: ModelTuples,
+        found: Sequence[Explanation],
+        chosen: Explanation,
+        name: str | None = None,
+    ):
         self.model = model
+        self._name = name
         self._found = found
         self._chosen = chosen
 
@@ -156,7 +163,7 @@ class ModelCost:
 
     def __str__(self) -> str:
         """What `opcost explain` prints for this target."""
-        return as_text(self.model, [self._chosen], _LISTED, None)
+        return as_text(self.model, [self._chosen], _LISTED, None, self._name)
 
     def __repr__(self) -> str:
         return f"<opcost {self.model.model}: {self._summary()}>"
