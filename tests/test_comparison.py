@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import pytest
 from opcost.costs.comparison import check_definitions, compare_study
@@ -319,6 +320,16 @@ def test_of_many_models_caveats_name_those_they_matter_to_most(compare):
     )
     assert "No energy for all models: simulated: no meter." in text
     assert "Flagged disturbed: whole model of m0, m1, m2, m3, m4, m5, 4 others (" in text
+
+
+def test_the_targets_of_a_model_are_side_by_side(compare):
+    comparison, shares = compare()
+    other = comparison | {"target": "other", "reference_time_s": 4e-3}
+    text = summary([comparison, other], shares)
+    assert re.search(
+        r"tiny_cnn local 1x3x8x8 5.0\S+ ms \S+ \S+% 200 tiny_cnn other 1x3x8x8 4.0", text
+    )
+    assert text.index("tiny_cnn other") < text.index("Target local") < text.index("Target other")
 
 
 def test_energy_has_its_own_table(compare):

@@ -21,36 +21,51 @@ def summarise(
     refused: Mapping[str, str] | None = None,
     modules: Sequence[Row] = (),
 ) -> str:
-    """The comparison of every target as text, followed by the refused models and the reasons."""
-    targets = dict.fromkeys(row["target"] for row in comparison)
-    parts = [
-        _target_summary(
-            [row for row in comparison if row["target"] == target],
-            [row for row in shares if row["target"] == target],
-            [row for row in modules if row["target"] == target],
+    """The cost of all models on all targets; then, for each target, where it goes and how far that
+    can be trusted; then the refused models and the reasons.
+    """
+    targets = list(dict.fromkeys(row["target"] for row in comparison))
+    parts = ["\n".join(_costs(comparison, targets))] if len(targets) > 1 else []
+    for target in targets:
+        here, shared, called = (
+            [row for row in rows if row["target"] == target]
+            for rows in (comparison, shares, modules)
         )
-        for target in targets
-    ]
+        lines = [f"Target {target}: {_conditions(here)}"]
+        if len(targets) == 1:
+            lines += ["", *_costs(here, targets)]
+        parts.append("\n".join([*lines, *_details(here, shared, called)]))
     return "\n\n".join([*parts, *(["\n".join(not_extracted(refused))] if refused else [])])
 
 
-def _target_summary(
-    comparison: Sequence[Row], shares: Sequence[Row], modules: Sequence[Row]
-) -> str:
-    first, dtypes = comparison[0], {row["dtype"] for row in comparison}
-    dtype = next(iter(dtypes)) if len(dtypes) == 1 else None
-    lines = [
-        f"Target {first['target']}: {first['device_name']}, torch {first['torch_version']}, "
-        f"cache state {first['cache_state']}{f', {dtype}' if dtype else ''}",
-        "",
-        *_table_of(
-            comparison, [_model_cells(row, not dtype) for row in comparison], cost_cells(comparison)
-        ),
-    ]
+def _conditions(rows: Sequence[Row]) -> str:
+    first, dtypes = rows[0], {row["dtype"] for row in rows}
+    shared = [str(dtype) for dtype in dtypes if dtype and len(dtypes) == 1]
+    about = [first["device_name"], f"torch {first['torch_version']}"]
+    return ", ".join([*about, f"cache state {first['cache_state']}", *shared])
+
+
+def _costs(rows: Sequence[Row], targets: Sequence[str]) -> list[str]:
+    """A table of models; those of several targets side by side."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    ordered = sorted(rows, key=lambda row: models.index(row["model"]))
+    several = {
+        "target": len(targets) > 1,
+        "inputs": True,
+        "dtype": len({row["dtype"] for row in rows}) > 1,
+    }
+    titles = ["model", *(title for title, shown in several.items() if shown)]
+    named = [{title: row[title] or "-" for title in titles} for row in ordered]
+    return _side_by_side(named, cost_cells(ordered))
+
+
+def _details(comparison: Sequence[Row], shares: Sequence[Row], modules: Sequence[Row]) -> list[str]:
+    """Where the cost of a target's models goes, how far that can be trusted, and the caveats."""
+    lines = []
     for quantity in COMPARED:
         parts = [(row["model"], _parts(row, shares, quantity)) for row in comparison]
         if any(text for _, text in parts):
-            lines += ["", f"Where the {quantity} goes (shares of the sum from operators):"]
+            lines += ["", f"Where the {quantity} goes:"]
             lines += wrapped((f"{model}: {text}" for model, text in parts if text), "  ")
     for quantity in COMPARED:
         if quantity == TIME or any(row[quantity.of("reference").value] for row in comparison):
@@ -58,24 +73,27 @@ def _target_summary(
                 "",
                 f"Can the breakdown of {quantity} be trusted? Its sum and the whole model:",
             ]
-            trust = [trust_cells(row, quantity) for row in comparison]
-            lines += _table_of(comparison, [{"model": row["model"]} for row in comparison], trust)
-    lines += ["", *wrapped([*meanings(comparison), *caveats(comparison)])]
+            named = [{"model": row["model"]} for row in comparison]
+            lines += _side_by_side(named, [trust_cells(row, quantity) for row in comparison])
+    lines += ["", *wrapped([_of_what(comparison), *meanings(comparison), *caveats(comparison)])]
     if waits := waits_of(comparison, modules):
         lines += ["", f"{WAITING_TITLE} (share of the estimate):"]
         lines += wrapped((f"{text}." for text in waits), "  ")
-    return "\n".join(lines)
+    return lines
 
 
-def _table_of(rows: Sequence[Row], *cells: Sequence[Mapping[str, str]]) -> list[str]:
-    """Tables of one row for each of `rows`, side by side."""
-    joined = [{**first, **second} for first, second in zip(*cells, strict=True)]
-    return table(list(joined[0]), [list(row.values()) for row in joined], left=len(cells[0][0]))
+def _side_by_side(
+    names: Sequence[Mapping[str, str]], cells: Sequence[Mapping[str, str]]
+) -> list[str]:
+    joined = [{**first, **second} for first, second in zip(names, cells, strict=True)]
+    return table(list(joined[0]), [list(row.values()) for row in joined], left=len(names[0]))
 
 
-def _model_cells(row: Row, with_dtype: bool) -> dict[str, str]:
-    cells = {"model": row["model"], "inputs": row["inputs"] or "-"}
-    return cells | ({"dtype": row["dtype"] or "-"} if with_dtype else {})
+def _of_what(comparison: Sequence[Row]) -> str:
+    text = "Shares are of the sum from operators"
+    if any(row[TIME.of("estimate").value] is None for row in comparison):
+        return f"{text}; where it is missing, of the whole model, or else of what is measured."
+    return f"{text}."
 
 
 def _parts(row: Row, shares: Sequence[Row], quantity: Quantity) -> str:
