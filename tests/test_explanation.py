@@ -22,7 +22,7 @@ from opcost.rows import records, schemas
 from opcost.study import Conditions, Target, default_measurement
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
-from opcost.tuples.model_tuples import write_model_tuples
+from opcost.tuples.model_tuples import calls_hash, write_model_tuples
 
 from tests.checkout import STUDY
 from tests.comparisons import CONDITIONS, FAILED, OVERHEAD, launched_in
@@ -81,6 +81,22 @@ def test_a_model_costs_what_the_workflow_says_it_costs(cnn, tiny_tuples, tmp_pat
     for found, expected in ((explanation.operators(), shares), (explanation.modules(), modules)):
         for row, in_the_table in zip(found, expected, strict=True):
             assert in_the_table.items() >= row.items()
+
+
+@pytest.mark.parametrize(("zoo", "known"), [(True, True), (True, False), (False, False)])
+def test_a_model_that_the_study_knows_by_another_name_is_compared_with_its_whole(
+    tmp_path, zoo, known
+):
+    definition = ModelDefinition("mine", (InputSpec((1, 3, 32, 32)),), model="resnet18")
+    extracted = extract_model_tuples(dataclasses.replace(definition, name="resnet18", zoo=zoo))
+    path = database(tmp_path / "d.parquet", [extracted])
+    hashed = calls_hash(extracted.launched()) if known else "0" * 16
+    row = {"status": "ok", "time_s": 5e-3, "flags": [], "differing_calls": [], "calls_hash": hashed}
+    whole = measurement(target_folder("local", tmp_path), MODELS, "mine")
+    whole.parent.mkdir(parents=True)
+    records.write(whole, schemas.MODEL, [CONDITIONS | records.model_columns(definition) | row])
+    [explanation] = explain(extracted, [path])
+    assert explanation.compared.get("reference_time_s") == (5e-3 if known or not zoo else None)
 
 
 def test_kernels_that_the_study_saw_differ_on_the_device_leave_no_sum(cnn, tmp_path):

@@ -1,7 +1,7 @@
 """The estimated cost of a model on each target of a database."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
-from opcost.results_folder import MODELS, REPLICATES, measurement, target_folder
+from opcost.models.definition import ModelDefinition
+from opcost.results_folder import MODELS, REPLICATES, measurement, measurements, target_folder
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
 from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
-from opcost.tuples.model_tuples import ModelTuples, check_extracted
+from opcost.tuples.model_tuples import ModelTuples, calls_hash, check_extracted
 from opcost.tuples.recordings import calls_on
 
 _OF_WHOLE = tuple(
@@ -152,9 +153,10 @@ def explain(
         if targets:
             table = table.filter(pc.is_in(table["target"], pa.array(targets, pa.string())))
         for target, conditions_id in _groups(table):
-            here = model if conditions_id else _there(model, target, path.parent)
+            named = model if conditions_id else _as_in_study(model, target, path.parent)
+            here = model if conditions_id else _there(named, target, path.parent)
             rows = _rows(table, target, conditions_id, here)
-            whole = [] if conditions_id else _whole(model, target, path.parent)
+            whole = [] if conditions_id else _whole(named, target, path.parent)
             estimate = ModelEstimate(here, terms_of(here, rows, set()), whole)
             found.append(Explanation(path, target, conditions_id, estimate))
     for target in sorted(set(targets) - known):
@@ -182,6 +184,25 @@ def _rows(
     if conditions_id is not None:
         wanted = pc.and_(wanted, pc.equal(table["conditions_id"], conditions_id))
     return {row["tuple_id"]: row for row in table.filter(wanted).to_pylist()}
+
+
+def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
+    """The model as a study names it that measured it on a target; else as it is.
+
+    A model that `torchvision` selects is the same as that of a config if it launches the same.
+    """
+    wanted = model.definition
+    if wanted is None:
+        return model
+    own_calls = calls_hash(model.launched())
+    paths = measurements(target_folder(target, results), MODELS)
+    table = records.read_all(paths, schemas.MODEL, ["definition_json", "calls_hash"])
+    for row in table.to_pylist() if paths else ():
+        found = ModelDefinition.from_json(row["definition_json"])
+        same_calls = found.zoo == wanted.zoo or row["calls_hash"] == own_calls
+        if same_calls and replace(found, name=wanted.name, zoo=wanted.zoo) == wanted:
+            return replace(model, model=found.name, definition=found)
+    return model
 
 
 def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:

@@ -147,7 +147,8 @@ def _name(branch: Branch, model: str) -> str:
     indent = "  " * branch.depth
     if branch.is_rest:
         others = [counted(branch.others, "other")] if branch.others else []
-        return f"{indent}{' and '.join(['itself', *others])}"
+        itself = ["itself"] if branch.calls_operators or not others else []
+        return f"{indent}{' and '.join([*itself, *others])}"
     kind = f" ({branch.module_class})" if branch.is_leaf and branch.module_class else ""
     return f"{indent}{'.'.join(branch.path) or model}{kind}"
 

@@ -40,7 +40,7 @@ def _tuples(
     if isinstance(model, ModelTuples):
         return model
     if isinstance(model, str | os.PathLike):
-        return _of_name(os.fspath(model), _sizes(inputs), kwargs, batch_size, dtype)
+        return _of_name(os.fspath(model), sizes_of(inputs), kwargs, batch_size, dtype)
     from torch import Tensor, nn  # a second; not needed for a name
 
     if not isinstance(model, nn.Module):
@@ -68,8 +68,9 @@ def _of_name(
     return tuples
 
 
-def _sizes(inputs: Any) -> list[str]:
-    sizes = [inputs] if isinstance(inputs, str) else list(inputs)
+def sizes_of(inputs: Any) -> list[str]:
+    """The inputs of a model given by name. Raises OpcostError for others than texts."""
+    sizes = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
     for size in sizes:
         if not isinstance(size, str):
             raise OpcostError(

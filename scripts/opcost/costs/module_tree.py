@@ -21,7 +21,7 @@ Path = tuple[str, ...]
 class Branch:
     """A line of the tree: a module with all that it calls.
 
-    Or, if `is_rest`, what an opened module calls itself, and its small children (`others`).
+    Or, if `is_rest`, its small children (`others`) and, if it `calls_operators`, the module itself.
 
     `depth` is its level, `share` that of the model's time. Seconds and joules are of what is
     measured, with its part of what is beyond operators.
@@ -36,6 +36,7 @@ class Branch:
     share: float
     is_leaf: bool
     is_rest: bool = False
+    calls_operators: bool = True
     others: int = 0
 
 
@@ -131,7 +132,9 @@ def _branches(
     )
     if rest.calls or len(shown) < len(children):
         branch = _branch(path, len(path) + 1, rest, total_s)
-        found.append(replace(branch, others=len(children) - len(shown), is_rest=True))
+        others = len(children) - len(shown)
+        own = node.calls > sum(nodes[each].calls for each in children)
+        found.append(replace(branch, others=others, is_rest=True, calls_operators=own))
     return found
 
 

@@ -96,7 +96,7 @@ FOOTPRINT_WITHIN_CACHE = _flag(
 DEGENERATE_VALUES = _flag(
     "degenerate_values",
     "values became infinite or NaN",
-    "none needed where time does not depend on values, as with most operators",
+    "harmless where time does not depend on values, as with most operators",
     reproduces=True,
 )
 VALUE_DEPENDENT = _flag(

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from opcost.costs.lookup import look_up
+from opcost.costs.lookup import look_up, sizes_of
 from opcost.costs.model_cost import ModelCost
 from opcost.errors import OpcostError
 from opcost.results_folder import DATABASE
@@ -31,8 +31,7 @@ def run_from_python(
         f"--{key.replace('_', '-')}={value}" for key, value in options.items() if value is not None
     ]
     if isinstance(model, str | os.PathLike):
-        sizes = [inputs] if isinstance(inputs, str) else list(inputs)
-        _run([os.fspath(model), *(f"--input={size}" for size in sizes), *flags], root)
+        _run([os.fspath(model), *(f"--input={size}" for size in sizes_of(inputs)), *flags], root)
         return look_up(model, inputs, {}, root / DATABASE, None, 1, "float32")
     label = name or re.sub(r"\W+", "_", type(model).__name__.lower())
     arguments = [inputs] if isinstance(inputs, Tensor) else inputs
