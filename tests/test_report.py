@@ -15,8 +15,8 @@ from opcost.report import power, roofline
 from opcost.report.agreement import agreement, all_caveats, all_waits
 from opcost.report.cards import cards, without_energy
 from opcost.report.colours import PALETTE, Colours, colours
+from opcost.report.icicles import icicles
 from opcost.report.machine import machine, settings
-from opcost.report.module_costs import module_groups
 from opcost.report.operator_costs import stacks
 from opcost.report.operator_table import operator_table
 from opcost.report.packing import packed, unpacked
@@ -198,36 +198,45 @@ def test_many_models_are_first_shown_in_shares(results, many):
     assert 'id="as-shares" checked>' in render(many)
 
 
-paths = st.lists(st.sampled_from("abc"), max_size=3).map(".".join)
+def test_modules_are_in_the_order_of_execution_and_add_up_to_the_estimate(results):
+    found = {(each["model"], each["target"]): each for each in icicles(results)}
+    assert len(found) == len(results.comparison)
+    for row in results.compared("large_gpu"):
+        each = found[row["model"], "large_gpu"]
+        stages = [module[0].partition(".")[0] for module in each["modules"]]
+        assert stages == sorted(stages)
+        if row["estimate_time_s"] is not None:
+            times_s = [module[3][0] for module in each["modules"]]
+            assert sum(times_s) == pytest.approx(row["estimate_time_s"], rel=1e-3)
+            assert sum(times_s) == pytest.approx(each["totals"][0], rel=1e-3)
 
 
-@given(st.lists(st.tuples(paths, st.floats(1e-6, 1)), min_size=1, max_size=40))
-def test_groups_of_modules_hold_every_call_once_and_all_of_the_time(calls):
-    rows = [
-        {"target": "t", "module_path": path, "module_class": "C", "calls": 1, "time_s": time_s}
-        for path, time_s in dict(calls).items()
+def test_a_module_has_the_rows_of_its_operators(results):
+    by_model = {(each["model"], each["target"]): each for each in icicles(results)}
+    each = by_model["second", "processor"]
+    rows = results.operators
+    calls = 0
+    for _, _, count, _, costliest, numbers in each["modules"]:
+        assert set(rows["target"][numbers]) == {"processor"}
+        assert costliest in set(rows["name"][numbers])
+        calls += count
+    assert {row for *_, numbers in each["modules"] for row in numbers} == set(range(140, 160))
+    assert calls == 40
+
+
+def test_modules_of_older_files_have_no_rows(results):
+    older = [
+        row | dict.fromkeys(("first_call", "tuple_ids", "tuple_calls")) for row in results.modules
     ]
-    groups = module_groups(rows)
-    assert sum(group["calls"] for group in groups) == len(rows)
-    assert sum(group["value"] for group in groups) == pytest.approx(
-        sum(row["time_s"] for row in rows)
-    )
-    assert len({group["module"] for group in groups}) == len(groups)
+    found = replace(results, modules=older)
+    assert all(module[4:] == [None, []] for each in icicles(found) for module in each["modules"])
+    assert operator_table(found)["rows"][0][-1] == []
 
 
 def test_the_models_of_gpus_say_how_long_they_wait_for_their_host(results):
     targets = [target for target, _ in all_waits(results)]
     assert set(targets) == {"large_gpu", "small_gpu"}
     assert all(" its host" in text for _, text in all_waits(results))
-
-
-def test_a_group_of_modules_with_an_unmeasured_operator_has_no_time():
-    row = {"target": "t", "module_class": "C", "calls": 1}
-    rows = [
-        {**row, "module_path": "a", "time_s": 1.0},
-        {**row, "module_path": "b", "time_s": None},
-    ]
-    assert [(group["module"], group["value"]) for group in module_groups(rows)] == [("a", 1.0)]
 
 
 def test_ceilings_are_the_highest_that_an_operator_reached(results):
@@ -302,12 +311,24 @@ def test_without_energy_there_is_a_reason_for_each_operator(results):
 def test_the_table_has_every_row_of_the_database_and_null_where_nothing_was_measured(results):
     table = operator_table(results)
     assert len(table["rows"]) == len(results.database)
-    titles = [column["title"] for column in table["columns"]]
-    by_title = [dict(zip(titles, row, strict=True)) for row in table["rows"]]
+    titles = [column["title"] for column in table["columns"] if column["kind"] != "use"]
+    by_title = [dict(zip(titles, row, strict=False)) for row in table["rows"]]
     first = results.database.slice(0, 1).to_pylist()[0]
     assert by_title[0]["time (µs)"] == pytest.approx(first["time_s"] * 1e6, rel=1e-3)
     failed = [row for row in by_title if row["status"] == "out_of_memory"]
     assert [row["time (µs)"] for row in failed] == [None] * 3
+
+
+def test_a_row_of_the_table_names_the_models_that_call_it_and_its_share_of_each(results):
+    table = operator_table(results)
+    assert table["models"] == ["first", "second", "third"]
+    assert [len(row[-1]) for row in table["rows"]] == [1] * len(results.database)
+    total_s = {(row["model"], row["target"]): row["estimate_time_s"] for row in results.comparison}
+    row = results.database.slice(25, 1).to_pylist()[0]
+    [[model, calls, share]] = table["rows"][25][-1]
+    assert (table["models"][model], calls) == ("second", 2)
+    expected = 100 * 2 * row["time_s"] / total_s["second", row["target"]]
+    assert share == pytest.approx(expected, rel=0.01)
 
 
 def raw(chunk, kind, at, middle):

@@ -118,11 +118,11 @@ def test_a_column_can_be_filtered_by_its_values(page):
 
 def test_a_title_sorts(page):
     def times():
-        texts = shown_rows(page).locator("td:nth-child(5)").all_inner_texts()
+        texts = shown_rows(page).locator("td:nth-child(9)").all_inner_texts()
         return [float(text.replace(",", "")) for text in texts if text != "\N{EN DASH}"]
 
-    assert times() == sorted(times(), reverse=True)
-    title = page.locator("#operator-table thead th", has_text="time")
+    title = page.locator("#operator-table thead th").nth(8)
+    assert title.inner_text() == "time (µs)"
     while title.get_attribute("aria-sort") != "ascending":
         title.locator(".dt-column-order").click()
         page.wait_for_timeout(100)
@@ -178,14 +178,51 @@ def test_the_keyboard_reaches_the_table_and_opens_a_row(page):
     assert page.locator(".details").count() == 0
 
 
-def test_another_model_can_be_chosen(page):
-    chart = page.locator("figure", has=page.locator(".vega-bind")).first
-    before = chart.locator("svg .mark-rect.role-mark path").count()
-    bars = chart.locator("svg").inner_html()
-    chart.locator("select").select_option("third")
-    page.wait_for_timeout(300)
-    assert before > 0
-    assert chart.locator("svg").inner_html() != bars
+def test_shares_of_the_models_come_first(page):
+    texts = shown_rows(page).locator("td:nth-child(5)").all_inner_texts()
+    shares = [float(text) for text in texts]
+    assert len(shares) == 15
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_module_is_enlarged_and_its_rows_are_shown(page):
+    page.locator("#icicle-model").select_option(label="third on processor")
+    module = page.locator("#icicle button", has_text="stage2").first
+    before = module.bounding_box()["width"]
+    module.click()
+    assert module.bounding_box()["width"] > 2 * before
+    page.get_by_role("button", name="Show its operators").click()
+    assert page.locator("#chosen").inner_text().startswith("stage2 of third")
+    assert set(shown_rows(page).locator("td:nth-child(3)").all_inner_texts()) == {"processor"}
+    assert "third" in shown_rows(page).first.inner_text()
+    page.get_by_role("button", name="Show all").click()
+    assert numbers(page.locator("#operators .dt-info").inner_text())[-1] == 180
+
+
+def test_the_keyboard_walks_the_modules(page):
+    page.locator("#icicle-model").focus()
+    reached = "document.activeElement.closest('#icicle')"
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"{reached} !== null"):
+            break
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    name = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert name.startswith("stage1")
+    page.keyboard.press("Enter")
+    assert page.locator("#icicle-said").inner_text().startswith("stage1")
+    assert page.evaluate(f"{reached} !== null")
+    page.keyboard.press("Escape")
+    assert page.locator("#icicle button").first.inner_text().strip() == "first"
+
+
+def test_an_operator_of_a_card_shows_its_rows(opened, tmp_path):
+    page = opened(report_of(tmp_path, targets=TARGETS[:1])).page
+    page.locator("button.show[data-model=third]", has_text="conv2d").first.click()
+    assert page.locator("#chosen").inner_text().startswith("conv2d of third")
+    assert shown_rows(page).count() == 4
+    assert set(shown_rows(page).locator("td:nth-child(2)").all_inner_texts()) == {"conv2d"}
 
 
 def test_costs_are_above_the_fold(opened, tmp_path):

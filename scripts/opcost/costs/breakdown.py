@@ -73,6 +73,11 @@ def total_cost(compared: Row, known: float, quantity: Quantity) -> float:
     return known if complete or whole is None else max(known, whole)
 
 
+def total_of(parts: Iterable[Part]) -> float | None:
+    """What the shares of the parts are of, or None if nothing was measured."""
+    return next((part.amount / part.share for part in parts if part.amount and part.share), None)
+
+
 def costliest(parts: Sequence[Part], most: int) -> list[Part]:
     """The parts, with at most `most` operators, none of which rounds to 0%; the others are one."""
     operators = [part for part in parts if part.calls is not None]

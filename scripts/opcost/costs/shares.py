@@ -40,11 +40,13 @@ def module_shares(
     by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
     ids = list(model.by_id)
     calls: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    first_calls: dict[tuple[str, str | None], int] = {}
     more_s: dict[str, dict[tuple[str, str | None], list[float]]] = {
         column: defaultdict(list) for column in beyond_s
     }
     for number, (index, path, kind) in enumerate(model.calls):
         module = (path, kind) if depth is None else (".".join(path.split(".")[:depth]), None)
+        first_calls.setdefault(module, number)
         for column, seconds in beyond_s.items():
             more_s[column][module].append(seconds[number])
         if ids[index] in by_id:
@@ -56,6 +58,9 @@ def module_shares(
             {
                 "module_path": path,
                 "module_class": kind,
+                "first_call": first_calls[path, kind],
+                "tuple_ids": list(counts),
+                "tuple_calls": list(counts.values()),
                 **_costs(
                     [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
                 ),

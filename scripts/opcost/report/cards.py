@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opcost.costs.breakdown import NOT_MEASURED, Part, breakdown, costliest, percents
+from opcost.costs.breakdown import NOT_MEASURED, OTHERS, Part, breakdown, costliest, percents
 from opcost.costs.headline import Headline, headline
 from opcost.costs.module_tree import Branch, module_tree
 from opcost.costs.verdict import UNKNOWN, Judgement, judgement, trusted_to, verdict
@@ -30,6 +30,7 @@ class Segment:
     width: float
     colour: str
     is_missing: bool
+    is_operator: bool
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ def _segments(parts: Sequence[Part], quantity: Quantity, named: Colours) -> list
             _UNKNOWN_WIDTH if part.share is None else part.share * known,
             named.of(part.name),
             part.name == NOT_MEASURED,
+            part.calls is not None and part.name != OTHERS,
         )
         for part, text in zip(parts, percents(parts), strict=True)
     ]

@@ -14,7 +14,7 @@ OTHERS, OVERHEAD, WHOLE = "var(--others)", "var(--overhead)", "var(--whole)"
 MISSING = "url(#missing)"
 """A hatch, which the page defines."""
 INK_ON_LIGHT, INK_ON_DARK = "#000000", "#ffffff"
-_LIGHT = frozenset(("#E69F00", "#CC79A7", "#56B4E9", "#F0E442"))
+_DARK = frozenset(("#0072B2", "#009E73", "#D55E00"))
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Colours:
 
     def ink(self, name: str) -> str:
         """The colour in which text on it can be read."""
-        return INK_ON_LIGHT if self.of(name) in _LIGHT else INK_ON_DARK
+        return INK_ON_DARK if self.of(name) in _DARK else INK_ON_LIGHT
 
 
 def colours(comparison: Sequence[Row], shares: Iterable[Row]) -> Colours:

@@ -6,11 +6,15 @@ from typing import Any
 import pandas as pd
 
 from opcost.report.results import Results
+from opcost.report.uses import uses
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: a number is `value` x `scale`; of a few words, one can be chosen."""
+    """A column of the table: a number is `value` x `scale`; of a few words, one can be chosen.
+
+    A column of kind `use` is of the model that calls the operator, or of the one chosen.
+    """
 
     title: str
     value: str
@@ -23,6 +27,10 @@ _COLUMNS = (
     Column("operator", "name", "choice"),
     Column("target", "target", "choice"),
     Column("operator tuple", "description", "text"),
+    Column("of the model (%)", "share", "use"),
+    Column("calls x time (µs)", "total", "use"),
+    Column("calls", "calls", "use"),
+    Column("model", "model", "use"),
     Column("time (µs)", "time_s", scale=1e6),
     Column("± (%)", "time_half_width", scale=100, digits=2),
     Column("GFLOP/s", "flops_per_s", scale=1e-9),
@@ -33,23 +41,51 @@ _COLUMNS = (
     Column("status", "status", "choice"),
 )
 _ONLY_WITH_ENERGY = ("power_w", "energy_j")
+_SHARE_DIGITS = 3
 
 
 def operator_table(results: Results) -> dict[str, Any]:
-    """`columns` (title and kind), `order` (the column of time), and `rows` in the database's order.
+    """`columns`, `models`, and `rows` in the database's order, each followed by its uses.
 
-    Numbers are rounded; what was not measured is null. Without any energy there are no
-    columns for it.
+    Numbers are rounded; what was not measured is null. A use is the number of a model, calls, and
+    their share of the model's time in per cent. Columns that would be the same in all rows, or
+    empty, are left out.
     """
     frame = results.operators
-    energy = bool(frame["energy_j"].notna().any())
-    columns = [column for column in _COLUMNS if energy or column.value not in _ONLY_WITH_ENERGY]
-    values = [_values(frame[column.value], column) for column in columns]
+    columns = [column for column in _COLUMNS if _tells(results, column)]
+    values = [_values(frame[each.value], each) for each in columns if each.kind != "use"]
+    models = {row["model"]: number for number, row in enumerate(results.models)}
+    found = uses(results)
+    used = [
+        [
+            [models[use.model], use.calls, _percent(use.share)]
+            for use in found.get(key, ())
+            if use.model in models
+        ]
+        for key in zip(frame["target"], frame["tuple_id"], strict=True)
+    ]
     return {
-        "columns": [{"title": column.title, "kind": column.kind} for column in columns],
-        "order": [column.value for column in columns].index("time_s"),
-        "rows": [list(row) for row in zip(*values, strict=True)],
+        "columns": [
+            {"title": each.title, "kind": each.kind, "value": each.value} for each in columns
+        ],
+        "models": list(models),
+        "rows": [list(row) for row in zip(*values, used, strict=True)],
     }
+
+
+def _tells(results: Results, column: Column) -> bool:
+    frame = results.operators
+    if column.value in _ONLY_WITH_ENERGY:
+        return bool(frame["energy_j"].notna().any())
+    if column.value == "target":
+        return len(results.targets) > 1
+    if column.value == "status":
+        return bool((frame["status"] != "ok").any())
+    return True
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else significant(100 * share, _SHARE_DIGITS)
 
 
 def _values(series: pd.Series, column: Column) -> list[Any]:

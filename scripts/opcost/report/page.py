@@ -15,14 +15,15 @@ from markupsafe import Markup
 
 from opcost import __version__
 from opcost.costs import caveats
+from opcost.costs.breakdown import OTHERS
 from opcost.costs.launches import launch_cells
 from opcost.files import replacing
 from opcost.report import cards, power, raw_charts, roofline
 from opcost.report.agreement import agreement, all_caveats, all_waits
 from opcost.report.chart_library import chart_library
 from opcost.report.colours import Colours, colours
+from opcost.report.icicles import icicles
 from opcost.report.machine import machine, settings
-from opcost.report.module_costs import by_module
 from opcost.report.operator_costs import by_operator, legend, stacks
 from opcost.report.operator_table import operator_table
 from opcost.report.packing import packed
@@ -95,7 +96,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "by_operator": list(_by_operator(results, named, as_shares)),
         "legend": _legend(results, named),
         "as_shares": as_shares,
-        "by_module": list(_by_module(results)),
+        "icicles": icicles(results),
         "rooflines": {target: roofline.drawn(results, target, named) for target in results.targets},
         "powers": {
             target: answer
@@ -105,7 +106,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "table": operator_table(results),
         "operators": len(results.database),
         "chunks": chunks(results.database),
-        "details": _details(results),
+        "details": _details(results, named),
         "quality": quality(results),
         "machine": machine(results),
         "settings": settings(results),
@@ -159,13 +160,6 @@ def _legend(results: Results, named: Colours) -> dict[str, str]:
     return legend(names, named)
 
 
-def _by_module(results: Results) -> Iterator[Figure]:
-    for quantity in _quantities(results):
-        found = by_module(results, quantity)
-        if found is not None:
-            yield found
-
-
 def _power(results: Results, target: str, named: Colours) -> _Power | None:
     frame = results.measured(target)
     found = power.power(frame)
@@ -179,12 +173,13 @@ def _power(results: Results, target: str, named: Colours) -> _Power | None:
     return _Power(found, power.why_not(frame), drawn)
 
 
-def _details(results: Results) -> dict[str, Any]:
+def _details(results: Results, named: Colours) -> dict[str, Any]:
     """The data that the page's script needs to show a row."""
     return {
         "common": common(results.database),
         "meanings": schemas.DESCRIPTIONS["database"],
         "flags": {name: flag.meaning for name, flag in FLAGS.items()},
+        "colours": {name: [named.of(name), named.ink(name)] for name in [*named.names, OTHERS]},
         "step": STEP,
         "chunk": CHUNK,
         "quantities": {str(each): each.names for each in (TIME, POWER)},
@@ -199,7 +194,7 @@ def _libraries() -> dict[str, str]:
         "datatables": _read(_datatables("dt_bundle.js")),
         "datatables_style": Markup(_read(_datatables("dt_bundle.css"))),
         "style": Markup(_asset("page.css")),
-        "script": Markup(_asset("page.js")),
+        "script": Markup(_asset("icicle.js") + _asset("page.js")),
     }
 
 

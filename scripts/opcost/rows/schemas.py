@@ -246,6 +246,9 @@ MODULES = _schema(
         TARGET,
         ("module_path", pa.string(), "path such as `layer1.0.conv1`; empty for the model itself"),
         ("module_class", pa.string(), "class of the module, such as `Conv2d`"),
+        ("first_call", pa.int64(), "position of its first call among the model's, from 0"),
+        ("tuple_ids", pa.list_(pa.string()), "the operator tuples of these calls"),
+        ("tuple_calls", pa.list_(pa.int64()), "number of calls of each of `tuple_ids`"),
         *_SHARE,
         (
             "overhead_time_s",

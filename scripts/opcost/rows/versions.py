@@ -31,7 +31,7 @@ VERSIONS = {
     "`reference_host_time_s` in the comparison, `idle_time_s` in the modules: estimates for a GPU "
     "are those of a race between host and device. New record `launches`. `inputs`, `dtype` and "
     "`batch_size` in the comparison; `partial_time_s` and `partial_energy_j` in shares and "
-    "modules, `overhead_time_s` in the modules.",
+    "modules; `overhead_time_s`, `first_call`, `tuple_ids` and `tuple_calls` in the modules.",
 }
 """Schema version -> its changes."""
 
@@ -79,7 +79,12 @@ ADDED: dict[str, dict[int, list[str]]] = {
         ],
     },
     "shares": {9: ["partial_time_s", "partial_energy_j"]},
-    "modules": {9: ["partial_time_s", "partial_energy_j", "overhead_time_s", "idle_time_s"]},
+    "modules": {
+        9: [
+            *("partial_time_s", "partial_energy_j", "overhead_time_s", "idle_time_s"),
+            *("first_call", "tuple_ids", "tuple_calls"),
+        ]
+    },
 }
 """Record -> schema version -> the columns that it added; all others exist since version 1.
 

@@ -113,6 +113,7 @@ function flagList(names) {
 async function fillDetails(place, row, cells) {
   const chunk = await chunkOf(row);
   const at = row % details.chunk;
+  const target = cells.target ?? Object.keys(details.common)[0];
   place.append(element("h4", cells["operator tuple"]), flagList(cells.flags));
   const charts = element("div", "", "grid");
   place.append(charts);
@@ -120,7 +121,7 @@ async function fillDetails(place, row, cells) {
   const lists = element("div", "", "grid");
   lists.append(
     list("This measurement", known.map(([name, values]) => [name, values[at]])),
-    list(`All measurements on ${cells.target}`, Object.entries(details.common[cells.target])),
+    list(`All measurements on ${target}`, Object.entries(details.common[target])),
   );
   place.append(lists);
   const drawn = [];
@@ -143,12 +144,28 @@ async function fillDetails(place, row, cells) {
 
 const shownNumber = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 
-function columnOf(kind, index, DataTable) {
-  const column = { data: index, className: kind, columnControl: [["search"]] };
+function columnOf({ kind, value }, index, DataTable) {
+  const words = kind === "choice" || kind === "text" || value === "model";
+  const column = { data: index, className: words ? kind : "number", columnControl: [["search"]] };
   if (kind === "choice") column.columnControl = [["searchList"]];
-  if (kind !== "number") return { ...column, render: DataTable.render.text() };
+  if (value === "model") column.className = "model";
+  if (words) return { ...column, render: DataTable.render.text() };
   const display = (number) => (number === null ? "–" : shownNumber.format(number));
   return { ...column, render: { display } };
+}
+
+// A row with what it is in the chosen model, or in the one of which it takes most.
+function inModel({ columns, models }, row, model) {
+  const uses = row.at(-1);
+  const use = uses.find(([number]) => models[number] === model) ?? uses[0];
+  const others = uses.length > 1 && !model ? ` and ${uses.length - 1} more` : "";
+  const found = use && { share: use[2], calls: use[1], model: models[use[0]] + others };
+  const plain = row.values();
+  const cells = columns.map(({ kind, value }) => (kind === "use" ? found?.[value] : plain.next().value));
+  const at = (name) => columns.findIndex(({ value }) => value === name);
+  const time = cells[at("time_s")];
+  cells[at("total")] = use && time !== null ? Number((use[1] * time).toPrecision(4)) : null;
+  return cells.map((cell) => cell ?? null);
 }
 
 const opener = {
@@ -162,12 +179,14 @@ const opener = {
   },
 };
 
-function operatorTable(DataTable, { columns, order, rows }) {
+function operatorTable(DataTable, content) {
+  const { columns, rows } = content;
   const titles = columns.map((column) => column.title);
+  const first = columns.findIndex(({ value }) => value === "share");
   const table = new DataTable("#operator-table", {
-    data: rows,
-    columns: [opener, ...columns.map(({ kind }, index) => columnOf(kind, index, DataTable))],
-    order: [[order + 1, "desc"]],
+    data: rows.map((row) => inModel(content, row)),
+    columns: [opener, ...columns.map((column, index) => columnOf(column, index, DataTable))],
+    order: [[first + 1, "desc"]],
     pageLength: 15,
     lengthMenu: [15, 50, 200],
     autoWidth: false,
@@ -194,6 +213,58 @@ function operatorTable(DataTable, { columns, order, rows }) {
     button.setAttribute("aria-expanded", open);
     button.textContent = open ? "−" : "+";
   });
+  return table;
+}
+
+// Show only some rows, as they are in a model, or all.
+function choose(table, content, chosen) {
+  const place = document.getElementById("chosen");
+  place.hidden = !chosen;
+  place.querySelector("b").textContent = chosen?.label ?? "";
+  table.search("").columns().search("");
+  table.search.fixed("chosen", chosen ? (text, row, index) => chosen.rows.has(index) : null);
+  content.rows.forEach((row, index) => {
+    if (!chosen || chosen.rows.has(index)) table.row(index).data(inModel(content, row, chosen?.model));
+  });
+  table.draw();
+  if (chosen) document.getElementById("operators").scrollIntoView();
+}
+
+// The modules of a model, and links from a module or an operator of a model to the table.
+function modules(content, trees, show) {
+  const place = document.getElementById("icicle");
+  const said = document.getElementById("icicle-said");
+  const model = document.getElementById("icicle-model");
+  const quantity = document.getElementById("icicle-quantity");
+  const rowsOf = (node, root, operator) => {
+    const label = `${operator ?? (node.path || "All operators")} of ${root.name}`;
+    const rows = [...node.rows].filter((row) => !operator || content.rows[row][0] === operator);
+    return { label, rows: new Set(rows), model: root.name };
+  };
+  const say = (node, root) => {
+    const unit = quantity?.value === "1" ? "J" : "s";
+    const kind = node.kind ? ` (${node.kind})` : "";
+    const cost = `${si(node.cost, unit)}, ${share(node.cost, root.total)} of ${root.name}`;
+    said.replaceChildren(element("b", node.path || node.name), `${kind}: ${cost}, ${node.calls} calls. `);
+    if (!node.rows.size) return;
+    const button = element("button", `Show its operators (${node.rows.size})`);
+    button.onclick = () => show(rowsOf(node, root));
+    said.append(button);
+  };
+  const drawn = () => {
+    const tree = trees[model.value];
+    const number = Math.min(Number(quantity?.value ?? 0), tree.modules[0][3].length - 1);
+    icicle(place, treeOf(tree, number), say);
+  };
+  for (const control of [model, quantity]) control?.addEventListener("change", drawn);
+  drawn();
+  for (const button of document.querySelectorAll("button.show")) {
+    const { model: name, target, operator, path } = button.dataset;
+    button.addEventListener("click", () => {
+      const root = treeOf(trees.find((tree) => tree.model === name && tree.target === target), 0);
+      show(rowsOf(nodeAt(root, path), root, operator));
+    });
+  }
 }
 
 function longTables(DataTable) {
@@ -210,9 +281,13 @@ function longTables(DataTable) {
 }
 
 async function tabulate() {
-  const [{ default: DataTable }, rows] = await Promise.all([library("datatables"), data("table")]);
-  operatorTable(DataTable, rows);
+  const [{ default: DataTable }, content] = await Promise.all([library("datatables"), data("table")]);
+  const table = operatorTable(DataTable, content);
+  const show = (chosen) => choose(table, content, chosen);
+  document.querySelector("#chosen button").addEventListener("click", () => show(null));
   longTables(DataTable);
+  const trees = await data("icicles");
+  if (trees.length) modules(content, trees, show);
 }
 
 const followTheme = () => document.documentElement.classList.toggle("dark", dark.matches);
