@@ -135,6 +135,7 @@ def test_the_costliest_module_is_opened_first():
             "module_path": path,
             "module_class": "Linear",
             "calls": 1,
+            "flops": 2,
             "partial_time_s": time_s,
             "partial_energy_j": None,
             "overhead_time_s": None,

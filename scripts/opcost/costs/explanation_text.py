@@ -133,13 +133,14 @@ def _modules(explanation: Explanation, top: int, depth: int | None) -> list[str]
         [
             _name(branch, explanation.estimate.model.model),
             str(branch.calls),
+            "-" if branch.flops is None else scaled(branch.flops, "").strip(),
             seconds(branch.time_s, _DIGITS),
             f"{branch.share:.1%}",
             _energy(branch.energy_j),
         ]
         for branch in branches
     ]
-    header = ["modules", "calls", "time", "share", "energy"]
+    header = ["modules", "calls", "FLOPs", "time", "share", "energy"]
     return _with_energy(header, rows, any(branch.energy_j for branch in branches))
 
 

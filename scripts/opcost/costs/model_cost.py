@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NAMED = 3
 _DIGITS = 3
 _TYPES = {
-    **dict.fromkeys(("calls", "depth", "measured_tuples"), "Int64"),
+    **dict.fromkeys(("calls", "depth", "flops", "measured_tuples"), "Int64"),
     **dict.fromkeys(("time_s", "energy_j", "share"), "float64"),
 }
 _LISTED = 10
@@ -102,18 +102,19 @@ class ModelCost:
     def modules(self) -> "pd.DataFrame":
         """The tree of modules: each with all that it contains, below the one that contains it.
 
-        Columns: `module` (its path; empty for the model), `depth`, `calls`, `time_s`, `share`,
-        `energy_j`.
+        Columns: `module` (its path; empty for the model), `depth`, `calls`, `flops`, `time_s`,
+        `share`, `energy_j`.
         """
         energy = bool(self._chosen.parts(ENERGY))
         tree = module_tree(self._chosen.compared, self._chosen.modules(), most=None, smallest=0.0)
         return _frame(
-            ["module", "depth", "calls", "time_s", "share", "energy_j"],
+            ["module", "depth", "calls", "flops", "time_s", "share", "energy_j"],
             [
                 (
                     ".".join(branch.path),
                     branch.depth,
                     branch.calls,
+                    branch.flops,
                     branch.time_s,
                     branch.share,
                     branch.energy_j if energy else None,

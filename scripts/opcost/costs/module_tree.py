@@ -24,7 +24,8 @@ class Branch:
     Or, if `is_rest`, its small children (`others`) and, if it `calls_operators`, the module itself.
 
     `depth` is its level, `share` that of the model's time. Seconds and joules are of what is
-    measured, with its part of what is beyond operators.
+    measured, with its part of what is beyond operators; FLOPs are None if those of an operator
+    are unknown.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class Branch:
     time_s: float
     energy_j: float
     share: float
+    flops: int | None
     is_leaf: bool
     is_rest: bool = False
     calls_operators: bool = True
@@ -45,6 +47,7 @@ class _Node:
     calls: int = 0
     time_s: float = 0.0
     energy_j: float = 0.0
+    flops: int | None = 0
     module_class: str | None = None
     children: dict[Path, "_Node"] = field(default_factory=dict)
 
@@ -93,6 +96,7 @@ def _nodes(compared: Row, modules: Sequence[Row]) -> dict[Path, _Node]:
             node.time_s += time_s
             node.energy_j += energy_j
             node.calls += row["calls"]
+            node.flops = None if None in (node.flops, row["flops"]) else node.flops + row["flops"]
             if length:
                 nodes[path[: length - 1]].children[path[:length]] = node
         nodes[path].module_class = row["module_class"]
@@ -129,6 +133,7 @@ def _branches(
         node.calls - sum(nodes[each].calls for each in shown),
         node.time_s - math.fsum(nodes[each].time_s for each in shown),
         node.energy_j - math.fsum(nodes[each].energy_j for each in shown),
+        None if node.flops is None else node.flops - sum(nodes[each].flops or 0 for each in shown),
     )
     if rest.calls or len(shown) < len(children):
         branch = _branch(path, len(path) + 1, rest, total_s)
@@ -140,5 +145,5 @@ def _branches(
 
 def _branch(path: Path, depth: int, node: _Node, total_s: float) -> Branch:
     share = node.time_s / total_s
-    costs = (node.calls, node.time_s, node.energy_j, share)
+    costs = (node.calls, node.time_s, node.energy_j, share, node.flops)
     return Branch(path, depth, node.module_class, *costs, is_leaf=not node.children)
