@@ -95,6 +95,8 @@ def test_a_name_tells_what_is_not_at_a_default():
         ("resnet51", options(), "Did you mean 'resnet50'"),
         ("resnt*", options(), "matches no model of torchvision"),
         ("resnet50", options(["3x56x56"]), "give --input 1x3x56x56, or --batch 1 as well"),
+        ("resnet50", options(["8"], batches=(1,)), "resnet50 takes inputs of 3 dimensions"),
+        ("resnet50", options(["8x8"]), "give --input 1x3x224x224, for example"),
         ("gone.py:tagger", options(["8"]), "there is no file gone.py"),
         ("nets.py:tagger", options(), "the inputs of nets.py:tagger are unknown"),
         ("small", options(["1x8"]), "defines inputs, dtype and arguments"),

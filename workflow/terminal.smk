@@ -1,8 +1,12 @@
 # What the terminal shows. Snakemake announces each job twice before it starts; here a measurement
 # announces its result, and now and then there is a line about the time still needed.
-# `--quiet host` brings Snakemake's own lines back.
+# `--quiet host` brings Snakemake's own lines back. For `opcost run`, which shows a bar, all but errors
+# is hidden, and progress goes to its display (scripts/opcost/runs/display.py).
 
 import logging
+import os
+import signal
+import sys
 import time
 
 from snakemake.logging import get_event, logger
@@ -12,6 +16,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from opcost.fingerprint import identity
 from opcost.planning.progress import Pace
 from opcost.results_folder import REPORT, SUMMARY
+from opcost.runs.display import MARK
 from opcost.terminal import announce, show_any_text
 
 show_any_text()
@@ -21,6 +26,7 @@ SUMMARY_BEFORE = identity(SUMMARY)
 # The profiles are not quiet about progress: then Snakemake would not count the jobs.
 HIDDEN = {LogEvent.JOB_STARTED}
 IS_QUIET = Quietness.RULES in (workflow.output_settings.quiet or ())
+HAS_DISPLAY = "OPCOST_DISPLAY" in os.environ and workflow.is_main_process
 if IS_QUIET:
     HIDDEN |= {
         LogEvent.PROGRESS,
@@ -33,14 +39,22 @@ HIDDEN_TEXTS = {  # which are no events
     "DAG of jobs will be updated after completion.",
     "Updating checkpoint dependencies.",
 }
+SAID_WHY = tuple(f"exit status {code}." for code in (1, 128 + signal.SIGINT, 128 + signal.SIGTERM))
+LAST_TEXTS = ("Exiting because a job execution failed", "At least one job did not complete")
 
 
 def is_shown(record):
     text = record.getMessage()
     if get_event(record) in HIDDEN or text in HIDDEN_TEXTS:
         return False
-    # A script that exits with 1 has said why; this would add its whole command.
-    return not (IS_QUIET and "CalledProcessError" in text and text.endswith("exit status 1."))
+    if HAS_DISPLAY and (record.levelno < logging.WARNING or any(map(text.count, LAST_TEXTS))):
+        return False
+    # A script that exits with 1, or was stopped, has said why; this would add its whole command.
+    return not (IS_QUIET and "CalledProcessError" in text and text.endswith(SAID_WHY))
+
+
+def tell_display(text):
+    print(f"{MARK}{text}", file=sys.stderr, flush=True)
 
 
 class TimeLeft(logging.Handler):
@@ -49,7 +63,11 @@ class TimeLeft(logging.Handler):
     pace = Pace()
 
     def emit(self, record):
-        if get_event(record) == LogEvent.PROGRESS:
+        if get_event(record) != LogEvent.PROGRESS:
+            return
+        if HAS_DISPLAY:
+            tell_display(f"{record.done} {record.total}")
+        else:
             line = self.pace.line(record.done, record.total, time.monotonic())
             if line:
                 announce(line)
@@ -59,6 +77,10 @@ for handler in logger.handlers:
     if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
         handler.addFilter(is_shown)
 logger.addHandler(TimeLeft())
+
+
+if HAS_DISPLAY:
+    tell_display("")
 
 
 def say_how_to_go_on():

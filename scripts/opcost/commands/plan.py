@@ -4,12 +4,13 @@ from typing import Any
 
 import click
 
-from opcost.commands.run import budget, prepared, what_to_measure
+from opcost.commands.run import budget, prepared, verbosity, what_to_measure
 
 
 @click.command()
 @what_to_measure
-def command(max_device_time: float | None, **named: Any) -> None:
+@verbosity
+def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     """Say what `opcost run` would measure, in how much time and memory; measure nothing.
 
     The arguments are those of opcost run. It writes the same configs, and extracts the models.
@@ -20,5 +21,6 @@ def command(max_device_time: float | None, **named: Any) -> None:
     """
     from opcost.runs.workflow import run_workflow
 
-    if run_workflow(prepared(**named), budget(max_device_time), goal="plan"):
-        raise SystemExit(1)
+    with prepared(**named) as only:
+        if run_workflow(only, budget(max_device_time), "plan", verbose).failed:
+            raise SystemExit(1)

@@ -2,9 +2,12 @@
 
 import click
 
+from opcost.commands.run import verbosity
+
 
 @click.command()
-def command() -> None:
+@verbosity
+def command(verbose: bool) -> None:
     """Make the tables and the report from what is measured; measure nothing.
 
     They contain the models and targets of this folder's study and runs that are measured.
@@ -17,6 +20,6 @@ def command() -> None:
     from opcost.runs.workflow import run_workflow
 
     read_studies().check_any()
-    if run_workflow({}):
+    if run_workflow({}, verbose=verbose).failed:
         raise SystemExit(1)
     click.echo(f"The report: {REPORT.resolve()}")

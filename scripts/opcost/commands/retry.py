@@ -2,6 +2,8 @@
 
 import click
 
+from opcost.commands.run import measure, verbosity
+
 
 @click.command()
 @click.option(
@@ -10,7 +12,8 @@ import click
     multiple=True,
     help="Also forget the rows with this flag, such as disturbed. Can be repeated.",
 )
-def command(flags: tuple[str, ...]) -> None:
+@verbosity
+def command(flags: tuple[str, ...], verbose: bool) -> None:
     """Forget the measurements that failed, and measure them again.
 
     With --flag, also those with a flag, of the models and targets in this folder's study and runs.
@@ -23,7 +26,6 @@ def command(flags: tuple[str, ...]) -> None:
     from contextlib import closing
     from itertools import chain
 
-    from opcost.commands.run import measure
     from opcost.run_lock import RunLock
     from opcost.runs.forgetting import forget_failures, forget_flagged
     from opcost.runs.study_file import read_studies
@@ -35,4 +37,4 @@ def command(flags: tuple[str, ...]) -> None:
         flagged = forget_flagged(study, flags) if flags else ()
         for path, reason in chain(flagged, forget_failures()):
             click.echo(f"forgetting {path}: {reason}")
-    measure(only)
+    measure(only, verbose=verbose)

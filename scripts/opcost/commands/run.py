@@ -1,7 +1,8 @@
 """`opcost run`."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,9 +80,13 @@ def what_to_measure(command: Callable) -> Callable:
     return command
 
 
+verbosity = click.option("--verbose", is_flag=True, help="Show all that Snakemake prints.")
+
+
 @click.command()
 @what_to_measure
-def command(max_device_time: float | None, **named: Any) -> None:
+@verbosity
+def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     """Measure MODELS, whole and operator by operator, and print what they cost.
 
     A MODEL is a torchvision model or a pattern of them, a model config (its path, or its name in
@@ -97,17 +102,23 @@ def command(max_device_time: float | None, **named: Any) -> None:
     opcost run "resnet*" --max-device-time 10min
     opcost run my_nets.py:tagger --batch 1,8 --input "128:int64<30522" --argument width=64
     """
-    measure(prepared(**named), budget(max_device_time))
+    with prepared(**named) as only:
+        measure(only, budget(max_device_time), verbose)
 
 
-def measure(only: "Only | None", settings: Mapping[str, Any] | None = None) -> None:
+def measure(
+    only: "Only | None", settings: Mapping[str, Any] | None = None, verbose: bool = False
+) -> None:
     """Run the workflow and print the answer; without `only`, the workflow prints its own."""
     from opcost.results_folder import REPORT
     from opcost.runs.answer import answer
     from opcost.runs.workflow import run_workflow
 
-    if run_workflow(only, settings):
+    ended = run_workflow(only, settings, verbose=verbose)
+    if ended.failed:
         raise SystemExit(1)
+    if not ended.jobs:
+        click.echo("Nothing to measure: all of it is measured already.", err=True)
     if only is None:
         return
     text, complete = answer(only)
@@ -121,6 +132,7 @@ def budget(max_device_time: float | None) -> dict[str, float]:
     return {} if max_device_time is None else {"max_device_time_s": max_device_time}
 
 
+@contextmanager
 def prepared(
     models: Sequence[str],
     batch: tuple[int, ...],
@@ -130,13 +142,17 @@ def prepared(
     arguments: Sequence[str],
     device: str | None,
     threads: tuple[int, ...],
-) -> "Only":
-    """Write the configs and the study that the arguments stand for; the models for each target."""
+) -> Iterator["Only"]:
+    """Write the configs and the study that the arguments stand for; the models for each target.
+
+    In the end, configs written here of which no model could be built are deleted.
+    """
     from opcost.configuration import checked
     from opcost.costs.model_argument import parse_argument, parse_input
+    from opcost.results_folder import extraction
     from opcost.runs.configs import provide
     from opcost.runs.models import Options, variants
-    from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies
+    from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies, withdraw
     from opcost.runs.targets import chosen_targets
 
     studies = read_studies()
@@ -156,5 +172,11 @@ def prepared(
     for name, reason in vanished.items():
         click.echo(f"left out of {RUN_STUDY}: {name}: {reason}", err=True)
     if written:
-        click.echo(f"wrote {', '.join(str(directory / f'{name}.yaml') for name in written)}")
-    return dict.fromkeys(targets, names)
+        paths = ", ".join(str(directory / f"{name}.yaml") for name in written)
+        click.echo(f"wrote {paths}", err=True)
+    only = dict.fromkeys(targets, names)
+    try:
+        read_studies().study(only)  # wrong settings are an error here, before Snakemake starts
+        yield only
+    finally:
+        withdraw(directory, [name for name in written if not extraction(name).exists()])

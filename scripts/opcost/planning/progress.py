@@ -25,10 +25,17 @@ class Pace:
         self._said_s = -math.inf
 
     def line(self, done: int, total: int, now_s: float) -> str | None:
-        """The line to print now, or None within half a minute of the previous line.
+        """The line to print now, or None within half a minute of the previous line."""
+        left_s = self.left_s(done, total, now_s)
+        if done >= total or left_s is None or now_s - self._said_s < _EVERY_S:
+            return None
+        self._said_s = now_s
+        return f"[{done}/{total}] about {duration(left_s)} left"
 
-        `done` and `total` count the run's jobs; `now_s` is from any clock. The remaining time is
-        the median time per recent job, times the number of remaining jobs.
+    def left_s(self, done: int, total: int, now_s: float) -> float | None:
+        """The remaining time: the median time per recent job, times the number of remaining jobs.
+
+        `done` and `total` count the run's jobs; `now_s` is from any clock. None for the first.
         """
         if not self._latest or done > self._latest[-1][1]:
             self._latest.append((now_s, done))
@@ -36,11 +43,7 @@ class Pace:
             (later_s - earlier_s) / (after - before)
             for (earlier_s, before), (later_s, after) in itertools.pairwise(self._latest)
         ]
-        if done >= total or not per_job_s or now_s - self._said_s < _EVERY_S:
-            return None
-        self._said_s = now_s
-        left_s = statistics.median(per_job_s) * (total - done)
-        return f"[{done}/{total}] about {duration(left_s)} left"
+        return statistics.median(per_job_s) * (total - done) if per_job_s else None
 
 
 def extraction_line(tuples: ModelTuples) -> str:

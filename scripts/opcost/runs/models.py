@@ -89,7 +89,13 @@ def _torchvision(name: str, options: Options) -> list[Variant]:
     in_list = family == "detection"  # a list of images, not one tensor
     batches, samples = options.batches or (1,), list(options.inputs)
     if samples and not options.batches and not in_list:
-        batches, samples = _split(name, samples, len(official[0]) + 1)
+        batches, samples = _split(name, samples, InputSpec(official[0]))
+    for spec in samples:
+        if len(spec.shape) != len(official[0]):
+            raise OpcostError(
+                f"--input {spec}: {name} takes inputs of {len(official[0])} dimensions and that of "
+                f"the batch, such as --batch 1 --input {InputSpec(official[0])}"
+            )
     found = []
     for batch in batches:
         each = samples or [InputSpec(shape) for shape in official]
@@ -105,14 +111,18 @@ def _torchvision(name: str, options: Options) -> list[Variant]:
 
 
 def _split(
-    name: str, inputs: Sequence[InputSpec], dimensions: int
+    name: str, inputs: Sequence[InputSpec], official: InputSpec
 ) -> tuple[tuple[int, ...], list[InputSpec]]:
     """The batch size of complete inputs, and the inputs without it."""
+    whole = _batched(official, 1)
     for spec in inputs:
-        if len(spec.shape) != dimensions:
+        if len(spec.shape) != len(whole.shape):
+            lacks_batch = len(spec.shape) == len(official.shape)
+            example = _batched(spec, 1) if lacks_batch else whole
             raise OpcostError(
-                f"--input {spec}: {name} takes inputs of {dimensions} dimensions, of which the "
-                f"first is the batch: give --input {_batched(spec, 1)}, or --batch 1 as well"
+                f"--input {spec}: {name} takes inputs of {len(whole.shape)} dimensions, of which "
+                f"the first is the batch: give --input {example}"
+                f"{', or --batch 1 as well' if lacks_batch else ', for example'}"
             )
     if len({spec.shape[0] for spec in inputs}) > 1:
         raise OpcostError(

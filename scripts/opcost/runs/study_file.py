@@ -3,7 +3,7 @@
 Snakemake merges it over config/config.yaml, whose settings it leaves as they are.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,13 +47,13 @@ class Studies(NamedTuple):
         """The targets of earlier runs."""
         return _mapping(self.runs, "targets", RUN_STUDY)
 
-    def study(self) -> Study:
-        """The models and targets of both, as far as they can be read."""
+    def study(self, only: Mapping[str, Sequence[str]] | None = None) -> Study:
+        """The models and targets of both. Those that `only` does not name may be unreadable."""
         self.check_any()
         models = all_models(self.default, self.runs)
         targets = {**self.known_targets, **self.targets}
         document = {**self.default, **self.runs, "models": models, "targets": targets}
-        return load_study({**document, "only": {}})
+        return load_study({**document, "only": only or {}})
 
     def measured(self) -> dict[str, list[str]] | None:
         """The models that were measured on each target; None without runs: all of the study."""
@@ -117,7 +117,21 @@ def add_to_runs(
         "targets": {**studies.known_targets, **studies.targets, **targets},
     }
     if document != studies.runs:
-        text = yaml.safe_dump(document, sort_keys=False)
-        with replacing(RUN_STUDY) as temporary:
-            temporary.write_text(_HEAD + text, encoding="utf-8")
+        _write(document)
     return vanished
+
+
+def withdraw(directory: Path, models: Collection[str]) -> None:
+    """Delete configs of models, and leave them out of the study of all runs."""
+    if not models:
+        return
+    for name in models:
+        (directory / f"{name}.yaml").unlink(missing_ok=True)
+    runs = read_studies().runs
+    _write({**runs, "models": [name for name in runs.get("models", []) if name not in models]})
+
+
+def _write(document: Mapping[str, Any]) -> None:
+    text = yaml.safe_dump(dict(document), sort_keys=False)
+    with replacing(RUN_STUDY) as temporary:
+        temporary.write_text(_HEAD + text, encoding="utf-8")

@@ -2,61 +2,83 @@
 
 import importlib.util
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import opcost
 from opcost.errors import OpcostError
+from opcost.runs.display import Display
 from opcost.runs.study_file import RUN_STUDY
 
 Only = Mapping[str, Sequence[str]]
 """The models to measure, by target."""
 
 
-def run_workflow(
-    only: Only | None, settings: Mapping[str, Any] | None = None, goal: str | None = None
-) -> int:
-    """Run Snakemake for a goal (default: everything), and return its exit code.
+class Ended(NamedTuple):
+    """Whether the workflow failed, which has been shown, and how many jobs have run."""
 
-    `only` restricts it; `settings` are further keys of the configuration.
+    failed: bool
+    jobs: int
+
+
+def run_workflow(
+    only: Only | None,
+    settings: Mapping[str, Any] | None = None,
+    goal: str | None = None,
+    verbose: bool = False,
+) -> Ended:
+    """Run Snakemake for a goal (default: everything), which prints to standard output.
+
+    `only` restricts it; `settings` are further keys of the configuration; `verbose` shows all that
+    Snakemake says.
     """
     if importlib.util.find_spec("snakemake") is None:
         raise OpcostError("measuring needs Snakemake: pip install snakemake")
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "snakemake",
-        "--snakefile",
-        str(_snakefile()),
-        "--cores",
-        "1",
-    ]
+    command = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(_snakefile())]
+    command += ["--cores", "1", *(["--quiet", "host"] if verbose else [])]
     if RUN_STUDY.exists():
         command += ["--configfile", str(RUN_STUDY)]
     chosen = {**({} if only is None else {"only": only}), **(settings or {})}
     if chosen:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in chosen.items())]
     command += ["--", goal] if goal else []
-    with subprocess.Popen(command) as snakemake:
-        before = signal.signal(signal.SIGTERM, lambda *_: snakemake.terminate())
-        try:
-            return _ended(snakemake)
-        finally:
-            signal.signal(signal.SIGTERM, before)
+    if verbose:
+        with _interruptible(subprocess.Popen(command)) as process:
+            return Ended(process.wait() != 0, 1)
+    environment = os.environ | {"OPCOST_DISPLAY": "yes"}
+    display = Display(sys.stderr, bar=goal is None)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE if goal is None else None,
+        stderr=subprocess.PIPE if goal else subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    with _interruptible(process), closing(display):
+        for line in process.stdout or process.stderr or ():
+            display.show(line.rstrip("\n"))
+        return Ended(process.wait() != 0, display.jobs)
 
 
-def _ended(process: subprocess.Popen) -> int:
-    """Its exit code. Ctrl-C reaches it as well, and it ends in its own time."""
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue
+@contextmanager
+def _interruptible(process: subprocess.Popen) -> Iterator[subprocess.Popen]:
+    """Ctrl-C reaches the process as well, and it ends in its own time; so it does if terminated."""
+    handlers = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+    }
+    try:
+        yield process
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _snakefile() -> Path:

@@ -1,0 +1,103 @@
+"""What the terminal shows of a run: a line for each measurement, above a bar with the time left.
+
+The bar is drawn when something has ended, and never by a clock, which would disturb a measurement.
+"""
+
+import os
+import re
+import shutil
+import time
+from typing import TextIO
+
+from opcost.planning.progress import Pace
+from opcost.text import duration
+
+MARK = "\x1e"
+"""Begins the lines of the workflow that are for this display: jobs done, and their number."""
+
+_WIDTH = 100
+_BAR = 24
+_CYAN, _RED, _FAINT, _PLAIN, _CLEAR = "\x1b[36m", "\x1b[31m", "\x1b[2m", "\x1b[0m", "\r\x1b[K"
+_MEASURED = re.compile(r"\[(\w+)\] ")
+_FAILED = re.compile(r"\[refused\] |\[\w+\] \w+ +[a-z_]+: ")
+
+
+class Display:
+    """Shows the lines of a workflow on a stream.
+
+    What Snakemake says before the workflow begins is shown only if it never does.
+    """
+
+    def __init__(self, stream: TextIO, bar: bool = True) -> None:
+        self._stream = stream
+        self._counts = bar
+        self._terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._colours = self._terminal and not os.environ.get("NO_COLOR")
+        self._pace = Pace()
+        self._before: list[str] | None = []
+        self._progress = ""
+        self.jobs = 0
+
+    def show(self, line: str) -> None:
+        """Show a line of the workflow, or what it says about its progress."""
+        if line.startswith(MARK):
+            self._note(line.removeprefix(MARK))
+        elif self._before is not None:
+            self._before.append(line)
+        else:
+            self._print(line)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        for line in self._before or ():
+            self._print(line)
+        self._before, self._progress = None, ""
+        self._draw()
+
+    def _note(self, text: str) -> None:
+        self._before = None
+        if not text:
+            return
+        done, total = map(int, text.split())
+        self.jobs, now_s = done, time.monotonic()
+        if not self._counts:
+            return
+        if self._terminal:
+            self._progress = _progress(done, total, self._pace.left_s(done, total, now_s))
+            self._draw()
+        elif line := self._pace.line(done, total, now_s):
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        if self._terminal:
+            self._stream.write(_CLEAR)
+        self._stream.write(f"{self._shown(line)}\n")
+        self._draw()
+
+    def _shown(self, line: str) -> str:
+        """A measurement in one line; anything else as it is."""
+        match = _MEASURED.match(line)
+        if match is None:
+            wrong = line.startswith(("opcost: ", "WorkflowError"))
+            return f"{_RED}{line}{_PLAIN}" if self._colours and wrong else line
+        width = shutil.get_terminal_size((_WIDTH, 0)).columns if self._terminal else _WIDTH
+        failed = _FAILED.match(line) is not None
+        if not failed and len(line) >= width:
+            line = f"{line[: width - 2]}…"
+        if not self._colours:
+            return line
+        if failed:
+            return f"{_RED}{line}{_PLAIN}"
+        colour = _CYAN if match[1] == "model" else _FAINT
+        return f"{colour}{match[0]}{_PLAIN}{line[match.end() :]}"
+
+    def _draw(self) -> None:
+        if self._terminal:
+            self._stream.write(f"{_CLEAR}{self._progress}")
+        self._stream.flush()
+
+
+def _progress(done: int, total: int, left_s: float | None) -> str:
+    filled = _BAR * done // total
+    left = "" if left_s is None else f"  about {duration(left_s)} left"
+    return f"{'━' * filled}{'─' * (_BAR - filled)}  {done}/{total}{left}"
