@@ -12,12 +12,16 @@ from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import waiting
 from opcost.models.definition import ModelDefinition
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
-from opcost.text import counted, joules, scaled, seconds, some, table, wrapped
+from opcost.text import counted, joules, scaled, seconds, shortened, some, table, wrapped
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 _MISSING = 10
 _RECORDED = 5
 _DIGITS = 3
+_LINE = 90
+_NOT_COMPARED = (
+    "The whole model was not measured there, so nothing says how far its breakdown can be trusted"
+)
 _UNVERIFIED = (
     "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
     "a study of the model there records them."
@@ -185,6 +189,8 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     ]
     if explanation.whole_conflict and not explanation.estimate.conflict:
         notes.append(f"The whole model is left out: {explanation.whole_conflict}.")
+    elif explanation.estimate.time and TIME.of("reference").value not in compared:
+        notes.insert(0, f"{_NOT_COMPARED}: opcost run measures it.")
     return notes
 
 
@@ -202,7 +208,7 @@ def _missing(explanation: Explanation) -> list[str]:
     lines = ["", f"  Missing: {len(missing)} of {len(explanation.estimate.terms)} tuples"]
     for term in missing[:_MISSING]:
         why = "" if term.row is None else f": {term.row['status']}: {term.row['error']}"
-        lines.append(f"    {term.calls} x {term.record.operator_tuple}{why}")
+        lines.append(f"    {term.calls} x {shortened(str(term.record.operator_tuple), _LINE)}{why}")
     more = len(missing) - _MISSING
     return [*lines, *([f"    ... and {more} more (--json lists all)"] if more > 0 else [])]
 
