@@ -15,6 +15,7 @@ from opcost.costs.breakdown import (
 )
 from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.costs.estimate import ModelEstimate
+from opcost.costs.estimate_columns import estimate_columns
 from opcost.costs.module_tree import module_tree
 from opcost.costs.terms import terms_of
 from opcost.rows.quantities import COMPARED, TIME
@@ -113,7 +114,7 @@ def estimate(cnn, **changes):
 
 
 def compared(estimate):
-    return {"model": "tiny_cnn", **estimate.columns()}
+    return {"model": "tiny_cnn", **estimate_columns(estimate)}
 
 
 @pytest.mark.parametrize("case", CASES)

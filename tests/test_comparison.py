@@ -8,6 +8,7 @@ import re
 import pytest
 from opcost.costs.comparison import check_definitions, compare_study
 from opcost.costs.estimate import ModelEstimate
+from opcost.costs.estimate_columns import estimate_columns
 from opcost.costs.terms import terms_of
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec, ModelDefinition
@@ -150,7 +151,7 @@ def test_the_work_of_a_sum_goes_with_its_operators(tiny_tuples):
 
     def reads(copies):
         before = Counted.reads
-        ModelEstimate(cnn, terms * copies).columns()
+        estimate_columns(ModelEstimate(cnn, terms * copies))
         return Counted.reads - before
 
     assert reads(200) <= 2.1 * reads(100)

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost import statistics
-from opcost.costs.estimate import PARTS, ModelEstimate, mean_value
+from opcost.costs.estimate import ModelEstimate, mean_value
+from opcost.costs.estimate_columns import PARTS, estimate_columns
 from opcost.costs.launches import launch_rows
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, terms_of
@@ -90,7 +91,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
 
     The reference is the mean over the measurements of the whole model.
     """
-    columns, references = estimate.columns(), estimate.whole
+    columns, references = estimate_columns(estimate), estimate.whole
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
     reference = references[0]
     measured = [row for row in references if row["status"] == "ok"]

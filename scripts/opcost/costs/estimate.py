@@ -19,7 +19,6 @@ here include it, as an independent error of each measurement.
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,7 +29,7 @@ from opcost import statistics
 from opcost.costs.evicted_code import evicted_calls
 from opcost.costs.host import HostRace, race_of, races, unknown_host
 from opcost.costs.shares import module_shares
-from opcost.costs.terms import Row, Term, flops_of, why_incomplete
+from opcost.costs.terms import Row, Term, why_incomplete
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, OVERHEAD
 from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, TIME, Quantity
@@ -50,12 +49,6 @@ OPERATOR_COLUMNS = (
     *comparability.COLUMNS,
 )
 """The columns of operator rows that an estimate reads."""
-
-_WHOLE_HOST = HOST_TIME.of("reference").value
-_OF_RACE = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
-PARTS = ("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_RACE)
-"""The columns of an estimate that are null if it must not be compared."""
-
 
 _OTHERS = "others than are known now; delete the row of the model to measure it again"
 
@@ -267,63 +260,6 @@ class ModelEstimate:
             beyond_s = {"overhead_time_s": self._overhead_by_call_s}
         return module_shares(self.model, self.addable, beyond_s, depth)
 
-    def columns(self) -> dict[str, Any]:
-        """The estimate as columns of the comparison."""
-        calls, measured = self.calls, self.measured
-        return {
-            **TIME.of("estimate").columns(self.time),
-            "operators_time_s": self.operators_time.value if self.operators_time else None,
-            "overhead_time_s": sum(count * each.value for count, each in self.overhead.values())
-            if self.operators_time and not self.race
-            else None,
-            "overhead_disturbed": self.rows[0]["overhead_disturbed"]
-            if self.overhead or self.race
-            else None,
-            **self._race_columns(),
-            **ENERGY.of("estimate").columns(self.energy),
-            "partial_time_s": None
-            if self.conflict
-            else sum(term.calls * term.row["time_s"] for term in measured if term.row),
-            "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
-            "coverage_flops": _flops_coverage(self.terms),
-            "calls": calls,
-            "displaced_calls": self.overhead["displaced_call"][0] if self.overhead else None,
-            "view_calls": len(self.model.calls) - calls,
-            "tuples": len(self.terms),
-            "measured_tuples": len(measured),
-            "failed_tuples": sum(term.row is not None and not term.measured for term in self.terms),
-            "filtered_tuples": sum(term.filtered for term in self.terms),
-            "unconverged_tuples": sum(row["converged"] is False for row in self.rows),
-            "flag_counts": Counter(flag for row in self.rows for flag in row["flags"]),
-            "flops": flops_of(self.terms),
-            "parameters": self.model.parameters,
-            **self._inputs(),
-            "spread": self.spread,
-            "told_differences": comparability.told_differences(self.rows),
-            "differing_calls": self.differing_calls,
-        }
-
-    def _inputs(self) -> dict[str, Any]:
-        definition = self.model.definition
-        if definition is None:
-            return dict.fromkeys(("inputs", "dtype", "batch_size"))
-        return {
-            "inputs": ", ".join(map(str, definition.inputs)),
-            "dtype": definition.dtype,
-            "batch_size": definition.batch_size,
-        }
-
-    def _race_columns(self) -> dict[str, float | None]:
-        if self.race is None:
-            return dict.fromkeys(_OF_RACE)
-        idle_s = self.race.idle.value
-        return {
-            HOST_TIME.value: self.race.host_s,
-            _WHOLE_HOST: self.whole_host.value if self.whole_host else None,
-            "idle_time_s": idle_s,
-            "host_bound_share": idle_s / self.race.time.value,
-        }
-
     def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:
         for term in self.measured:
             estimate = measured_value(term.row or {}, quantity, self.spread)
@@ -344,8 +280,3 @@ def mean_value(rows: Iterable[Row], quantity: Quantity, spread: float | None) ->
     if not known:
         return None
     return statistics.weighted_sum((1 / len(known), value) for value in known)
-
-
-def _flops_coverage(terms: Sequence[Term]) -> float | None:
-    total = flops_of(terms)
-    return (flops_of([term for term in terms if term.measured]) or 0) / total if total else None

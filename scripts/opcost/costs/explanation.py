@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from opcost.costs.breakdown import Part, breakdown
 from opcost.costs.comparison import CONDITIONS, compare
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
+from opcost.costs.estimate_columns import estimate_columns
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
@@ -85,7 +86,7 @@ class Explanation:
             return {"model": self.estimate.model.model, **compare(self.estimate)}
         return {
             "model": self.estimate.model.model,
-            **self.estimate.columns(),
+            **estimate_columns(self.estimate),
             "time_reason": self.estimate.time_reason,
             "energy_reason": self.estimate.energy_reason,
             "reference_flags": None,

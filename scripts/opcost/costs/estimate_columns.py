@@ -1,0 +1,80 @@
+"""An estimate as columns of the comparison."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from opcost.costs.estimate import ModelEstimate
+from opcost.costs.terms import Term, flops_of
+from opcost.rows import comparability
+from opcost.rows.quantities import ENERGY, HOST_TIME, TIME
+
+_WHOLE_HOST = HOST_TIME.of("reference").value
+_OF_RACE = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
+PARTS = ("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_RACE)
+"""The columns of an estimate that are null if it must not be compared."""
+
+
+def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
+    """The columns of the comparison that need no reference."""
+    calls, measured = estimate.calls, estimate.measured
+    return {
+        **TIME.of("estimate").columns(estimate.time),
+        "operators_time_s": estimate.operators_time.value if estimate.operators_time else None,
+        "overhead_time_s": sum(count * each.value for count, each in estimate.overhead.values())
+        if estimate.operators_time and not estimate.race
+        else None,
+        "overhead_disturbed": estimate.rows[0]["overhead_disturbed"]
+        if estimate.overhead or estimate.race
+        else None,
+        **_race_columns(estimate),
+        **ENERGY.of("estimate").columns(estimate.energy),
+        "partial_time_s": None
+        if estimate.conflict
+        else sum(term.calls * term.row["time_s"] for term in measured if term.row),
+        "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
+        "coverage_flops": _flops_coverage(estimate.terms),
+        "calls": calls,
+        "displaced_calls": estimate.overhead["displaced_call"][0] if estimate.overhead else None,
+        "view_calls": len(estimate.model.calls) - calls,
+        "tuples": len(estimate.terms),
+        "measured_tuples": len(measured),
+        "failed_tuples": sum(term.row is not None and not term.measured for term in estimate.terms),
+        "filtered_tuples": sum(term.filtered for term in estimate.terms),
+        "unconverged_tuples": sum(row["converged"] is False for row in estimate.rows),
+        "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
+        "flops": flops_of(estimate.terms),
+        "parameters": estimate.model.parameters,
+        **_inputs(estimate),
+        "spread": estimate.spread,
+        "told_differences": comparability.told_differences(estimate.rows),
+        "differing_calls": estimate.differing_calls,
+    }
+
+
+def _inputs(estimate: ModelEstimate) -> dict[str, Any]:
+    definition = estimate.model.definition
+    if definition is None:
+        return dict.fromkeys(("inputs", "dtype", "batch_size"))
+    return {
+        "inputs": ", ".join(map(str, definition.inputs)),
+        "dtype": definition.dtype,
+        "batch_size": definition.batch_size,
+    }
+
+
+def _race_columns(estimate: ModelEstimate) -> dict[str, float | None]:
+    if estimate.race is None:
+        return dict.fromkeys(_OF_RACE)
+    idle_s = estimate.race.idle.value
+    return {
+        HOST_TIME.value: estimate.race.host_s,
+        _WHOLE_HOST: estimate.whole_host.value if estimate.whole_host else None,
+        "idle_time_s": idle_s,
+        "host_bound_share": idle_s / estimate.race.time.value,
+    }
+
+
+def _flops_coverage(terms: Sequence[Term]) -> float | None:
+    total = flops_of(terms)
+    return (flops_of([term for term in terms if term.measured]) or 0) / total if total else None
