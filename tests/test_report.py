@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.errors import OpcostError
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.report import power, roofline
 from opcost.report.agreement import agreement, all_caveats, all_waits
 from opcost.report.cards import cards, without_energy
@@ -25,6 +26,7 @@ from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MAX_MARKS, scatter
+from opcost.report.sweeps import sweeps
 from opcost.rows import schemas
 from opcost.rows.quantities import ENERGY, TIME
 
@@ -120,6 +122,52 @@ def test_what_is_not_measured_is_a_segment_and_the_reason_is_the_verdict(results
     assert time.segments[-1].is_missing
     assert time.trust == "not verified"
     assert "1 of 20 operator tuples failed" in time.judgement.sentence
+
+
+def at_batches(results, *sizes):
+    """The study, with a resnet18 at these batch sizes in place of its first models."""
+    definitions = [
+        ModelDefinition(row["model"], (InputSpec((size, 3, 8, 8)),), model="resnet18").to_json()
+        for row, size in zip(results.models, sizes, strict=False)
+    ]
+    models = [
+        row | {"definition_json": definition}
+        for row, definition in zip(results.models, definitions, strict=False)
+    ]
+    batches = {row["model"]: size for row, size in zip(models, sizes, strict=True)}
+    comparison = [
+        row | {"batch_size": batches[row["model"]]}
+        for row in results.comparison
+        if row["model"] in batches
+    ]
+    return replace(results, models=models, comparison=comparison)
+
+
+def test_batch_sizes_of_one_model_are_a_curve_for_each_target(results):
+    points = sweeps(at_batches(results, 8, 1, 2), TIME)
+    assert {point["series"] for point in points} == {
+        f"resnet18 on {target.name}" for target in TARGETS
+    }
+    mine = [point for point in points if point["series"] == "resnet18 on processor"]
+    assert [(point["batch"], point["model"]) for point in mine] == [
+        (1, "second"),
+        (2, "third"),
+        (8, "first"),
+    ]
+    row = results.compared("processor")[1]
+    assert mine[0]["rate"] == pytest.approx(1 / row["reference_time_s"])
+    assert mine[0]["low"] == pytest.approx(1 / row["reference_time_ci_high_s"])
+    assert {point["series"] for point in sweeps(at_batches(results, 1, 2), ENERGY)} == {
+        "resnet18 on large_gpu",
+        "resnet18 on small_gpu",
+    }
+
+
+def test_models_at_one_batch_size_are_no_curve(results):
+    assert sweeps(results, TIME) == []
+    assert sweeps(at_batches(results, 4, 4, 4), TIME) == []
+    assert "by batch size" not in render(results)
+    assert "Samples/s by batch size" in render(at_batches(results, 1, 2))
 
 
 def test_the_costliest_operators_have_a_colour_each_and_the_others_one(results):

@@ -30,6 +30,7 @@ from opcost.report.packing import packed
 from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
+from opcost.report.sweeps import by_batch
 from opcost.report.theme import Figure
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
@@ -88,6 +89,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "has_sums": any(cost.is_sum for card in listed for cost in card.costs),
         "quantities": _quantities(results),
         "without_energy": cards.without_energy(results),
+        "sweeps": by_batch(results),
         "agreements": [part for part in agreements if part.table],
         "caveats": all_caveats(results),
         "words": caveats,

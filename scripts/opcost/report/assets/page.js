@@ -3,13 +3,14 @@
 const details = JSON.parse(document.getElementById("details").textContent);
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-async function text(id) {
-  const packed = atob(document.getElementById(id).textContent);
+async function unpacked(script) {
+  const packed = atob(script.textContent);
   const bytes = Uint8Array.from(packed, (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).text();
 }
 
+const text = (id) => unpacked(document.getElementById(id));
 const data = async (id) => JSON.parse(await text(id));
 
 async function library(id) {
@@ -39,7 +40,8 @@ async function drawAll() {
   await library("vega");
   for (const place of document.querySelectorAll(".chart")) {
     const figure = place.closest("figure");
-    const { spec, view } = await draw(place, JSON.parse(figure.querySelector("script").textContent));
+    const packed = figure.querySelector("script");
+    const { spec, view } = await draw(place, JSON.parse(await unpacked(packed)));
     if (spec.params?.some(({ name }) => name === "shares")) views.push(view);
   }
 }
