@@ -292,8 +292,10 @@ def test_ceilings_are_the_highest_that_an_operator_reached(results):
     roof = roofline.roofline(frame, "float32")
     ok = frame[frame["flops"] > 0]
     assert roof.flops_per_s == (ok["flops"] / ok["time_s"]).max()
-    assert roof.bytes_per_s == (frame["bytes"] / frame["time_s"]).max()
-    assert roof.left + roof.right == len(ok)
+    [ceiling] = roof.ceilings
+    assert ceiling.source == roofline.ANYWHERE
+    assert ceiling.bytes_per_s == (frame["bytes"] / frame["time_s"]).max()
+    assert (roof.left + roof.right, roof.between) == (len(ok), 0)
     assert roof.without_flops == len(frame) - len(ok)
     assert roof.launch_bound == sum("launch_bound" in flags for flags in ok["flags"])
 
@@ -310,7 +312,32 @@ def test_each_type_of_numbers_has_a_ceiling_of_its_own_under_the_memory_s_one(re
     assert roofline.dtypes(both) == ["float16", "float32"]
     lower, higher = (roofline.roofline(both, dtype) for dtype in roofline.dtypes(both))
     assert lower.flops_per_s == higher.flops_per_s / 4
-    assert lower.bytes_per_s == higher.bytes_per_s
+    assert [each.bytes_per_s for each in lower.ceilings] == [
+        each.bytes_per_s for each in higher.ceilings
+    ]
+
+
+def test_memory_and_the_cache_have_a_ceiling_each_from_operators_bound_by_them(results):
+    frame = results.measured("processor").assign(last_level_cache_bytes=1000)
+    from_weights = frame["name"] == "linear"
+    frame["footprint_bytes"] = np.where(from_weights, 2000, 500)
+    frame["weight_bytes"] = np.where(from_weights, frame["bytes"], 0)
+    frame["bytes_per_s"] = np.where(from_weights, 10.0, 100.0)
+    cache, memory = roofline.roofline(frame, "float32").ceilings
+    assert (cache.source, cache.bytes_per_s) == (roofline.CACHE, 100.0)
+    assert (memory.source, memory.bytes_per_s) == (roofline.MEMORY, 10.0)
+    assert "linear" in memory.widest
+    assert memory.ridge == pytest.approx(10 * cache.ridge)
+    frame["bytes_per_s"] = np.where(from_weights, 200.0, 100.0)
+    [only] = roofline.roofline(frame, "float32").ceilings
+    assert only.source == roofline.MEMORY
+
+
+def test_half_weights_from_memory_decide_and_less_do_not(results):
+    frame = results.measured("processor").head(4).assign(last_level_cache_bytes=1000, bytes=100)
+    frame["weight_bytes"] = [0, 0, 50, 49]
+    frame["footprint_bytes"] = [1000, 2000, 2000, 2000]
+    assert roofline.sources(frame).tolist() == ["cache", "memory", "memory", ""]
 
 
 def test_few_operators_have_a_mark_each_and_many_share_one(results, many):

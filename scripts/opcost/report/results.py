@@ -66,17 +66,23 @@ class Results:
     def operators(self) -> pd.DataFrame:
         """The database without raw values, and what follows from each row.
 
-        `name`: the operator as people call it; `dtype`: what it computes in; `flops_per_s`,
-        `bytes_per_s`, `flops_per_byte`; `time_half_width`, `power_half_width`: half of the 95 %
-        interval as a share of the value.
+        `name`: the operator as people call it; `dtype`: what it computes in; `weight_bytes`: size
+        of its weights; `flops_per_s`, `bytes_per_s`, `flops_per_byte`; `time_half_width`,
+        `power_half_width`: half of the 95 % interval as a share of the value.
         Null where there is nothing to divide.
         """
         columns = [name for name in self.database.column_names if name not in RAW]
         frame = self.database.select(columns).to_pandas()
         work = frame[["flops", "bytes"]].where(frame[["flops", "bytes"]] > 0)
+        tuples = [OperatorTuple.from_json(text) for text in frame["canonical_json"]]
+        weights = [
+            _weight_bytes(each, names)
+            for each, names in zip(tuples, frame["parameters"], strict=True)
+        ]
         return frame.assign(
             name=frame["operator"].map(short_name),
-            dtype=frame["canonical_json"].map(_dtype),
+            dtype=[_dtype(each) for each in tuples],
+            weight_bytes=weights,
             flops_per_s=work["flops"] / frame["time_s"],
             bytes_per_s=work["bytes"] / frame["time_s"],
             flops_per_byte=work["flops"] / work["bytes"],
@@ -127,10 +133,14 @@ class Results:
         return [row for row in self.comparison if row["target"] == target]
 
 
-def _dtype(canonical_json: str) -> str | None:
+def _dtype(operator: OperatorTuple) -> str | None:
     """That of the first tensor argument, to which operators promote the others."""
-    tensors = OperatorTuple.from_json(canonical_json).tensors
-    return next((spec.dtype for _, spec in tensors), None)
+    return next((spec.dtype for _, spec in operator.tensors), None)
+
+
+def _weight_bytes(operator: OperatorTuple, parameters: Sequence[str] | None) -> int:
+    names = () if parameters is None else set(parameters)
+    return sum(spec.bytes for name, spec in operator.tensors if name in names)
 
 
 def _half_width(frame: pd.DataFrame, quantity: Quantity) -> pd.Series:

@@ -1,10 +1,10 @@
 """Section: what limits the operators: memory, arithmetic, or launches?
 
 The roofline of Williams, Waterman and Patterson (Communications of the ACM 52(4), 2009), under
-ceilings that were observed: the highest FLOP/s and bytes/s that any operator reached on the target.
+ceilings that were observed: the highest FLOP/s that any operator reached on the target, and the
+highest bytes/s of operators whose data come from memory or from the last-level cache.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,40 +18,62 @@ from opcost.report.theme import INK, Figure, decades, figure, si_axis
 from opcost.rows.flags import LAUNCH_BOUND
 from opcost.text import scaled
 
+MEMORY, CACHE, ANYWHERE = "memory", "cache", "memory or cache"
+
+_WEIGHTS = 0.5  # of the bytes, from which weights decide where an operator's data are
+_EVICTED = 2.0  # last-level caches: data that rotate through more come from memory
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The highest bytes/s of operators whose data come from `source`, who reached it, and the
+    FLOP per byte at which it meets the arithmetic ceiling.
+    """
+
+    source: str
+    bytes_per_s: float
+    widest: str
+    ridge: float
+
 
 @dataclass(frozen=True)
 class Roofline:
     """Observed ceilings of a target, who reached them, and how many operators lie where.
 
-    Arithmetic has a ceiling for each type of numbers; memory has one. `without_flops` operators
-    have none, or none that are known: they are in no chart, and can be nothing but bound by memory
-    or launching.
+    Arithmetic has a ceiling for each type of numbers; memory and the cache have one each, the
+    higher first. `left` operators are left of all ridges, `between` of one of two, `right` of none.
+    `without_flops` operators have none, or none that are known: they are in no chart, and can be
+    nothing but bound by memory or launching.
     """
 
     flops_per_s: float
-    bytes_per_s: float
     fastest: str
-    widest: str
+    ceilings: tuple[Ceiling, ...]
     left: int
+    between: int
     right: int
     launch_bound: int
     without_flops: int
 
     @property
-    def ridge(self) -> float:
-        """FLOP per byte at which the ceilings meet."""
-        return self.flops_per_s / self.bytes_per_s
-
-    @property
     def sentences(self) -> str:
         """The content of the chart in words."""
-        ridge = f"{self.ridge:.3g} FLOP per byte"
-        text = (
-            f"Observed maxima are {scaled(self.flops_per_s, 'FLOP/s')} ({self.fastest}) and "
-            f"{scaled(self.bytes_per_s, 'B/s')} ({self.widest}); the ceilings meet at {ridge}. "
-            f"{self.left:,} operators are left of this point, under the memory ceiling, and "
-            f"{self.right:,} right of it, under the arithmetic ceiling."
+        maxima = [f"{scaled(self.flops_per_s, 'FLOP/s')} ({self.fastest})"]
+        maxima += [
+            f"{scaled(each.bytes_per_s, 'B/s')} from {each.source} ({each.widest})"
+            for each in self.ceilings
+        ]
+        ridges = " and ".join(
+            f"at {each.ridge:.3g} FLOP per byte ({each.source})" for each in self.ceilings
         )
+        text = (
+            f"Observed maxima: {', '.join(maxima)}. Ceilings meet {ridges}. {self.left:,} "
+            f"operators are left of that, limited by memory or cache, and {self.right:,} right of "
+            "it, limited by arithmetic."
+        )
+        if len(self.ceilings) > 1:
+            text += f" {self.between:,} between the two are limited by memory if their data come"
+            text += " from there."
         if self.launch_bound:
             text += f" {self.launch_bound:,} are launch-bound."
         if self.without_flops:
@@ -69,21 +91,60 @@ def dtypes(frame: pd.DataFrame) -> list[str]:
 
 def roofline(frame: pd.DataFrame, dtype: str) -> Roofline:
     """Of the measured operators of one target, those that compute in one of its `dtypes`."""
-    widest = frame.nlargest(1, "bytes_per_s").iloc[0]
+    everyone = frame
     frame = frame[frame["dtype"] == dtype]
     placed = frame[frame["flops_per_byte"].notna()]
     fastest = frame.nlargest(1, "flops_per_s").iloc[0]
-    ridge = fastest["flops_per_s"] / widest["bytes_per_s"]
-    launched = launch_bound(placed)
+    ceilings = _ceilings(everyone, float(fastest["flops_per_s"]))
+    ridges = [each.ridge for each in ceilings]
+    left = int((placed["flops_per_byte"] < min(ridges)).sum())
+    right = int((placed["flops_per_byte"] >= max(ridges)).sum())
     return Roofline(
         float(fastest["flops_per_s"]),
-        float(widest["bytes_per_s"]),
         fastest["description"],
-        widest["description"],
-        int((placed["flops_per_byte"] < ridge).sum()),
-        int((placed["flops_per_byte"] >= ridge).sum()),
-        int(launched.sum()),
+        ceilings,
+        left,
+        len(placed) - left - right,
+        right,
+        int(launch_bound(placed).sum()),
         len(frame) - len(placed),
+    )
+
+
+def sources(frame: pd.DataFrame) -> pd.Series:
+    """Where each operator's data come from: `MEMORY`, `CACHE`, or, if it is not known, neither.
+
+    Data that rotate through twice the last-level cache come from memory, and those that fit it from
+    the cache. Of an operator with weights, the footprint is that of the weights.
+    """
+    weights = frame["weight_bytes"] / frame["bytes"].where(frame["bytes"] > 0)
+    footprint = frame["footprint_bytes"] / frame["last_level_cache_bytes"]
+    found = pd.Series("", index=frame.index)
+    decided = (weights == 0) | (weights >= _WEIGHTS)
+    found[decided & (footprint >= _EVICTED)] = MEMORY
+    found[(weights == 0) & (footprint <= 1)] = CACHE
+    return found
+
+
+def _ceilings(frame: pd.DataFrame, flops_per_s: float) -> tuple[Ceiling, ...]:
+    """Of the cache, if higher than memory's, and of memory; or one of either, if unknown."""
+    where = sources(frame)
+    found = {
+        source: frame[where == source].nlargest(1, "bytes_per_s") for source in (CACHE, MEMORY)
+    }
+    widest = {source: rows.iloc[0] for source, rows in found.items() if len(rows)}
+    if len(widest) == 2 and widest[CACHE]["bytes_per_s"] <= widest[MEMORY]["bytes_per_s"]:
+        del widest[CACHE]
+    if MEMORY not in widest:
+        widest = {ANYWHERE: frame.nlargest(1, "bytes_per_s").iloc[0]}
+    return tuple(
+        Ceiling(
+            source,
+            float(row["bytes_per_s"]),
+            row["description"],
+            flops_per_s / float(row["bytes_per_s"]),
+        )
+        for source, row in widest.items()
     )
 
 
@@ -108,8 +169,8 @@ def _drawn(
     roof = roofline(frame, dtype)
     frame = frame[frame["dtype"] == dtype]
     data = scatter(frame, "flops_per_byte", "flops_per_s", launch_bound(frame), named)
-    line = _ceiling(roof, [mark["x"] for mark in data.marks])
-    across, across_ticks = decades([point["x"] for point in line])
+    lines, names = _lines(roof, [mark["x"] for mark in data.marks])
+    across, across_ticks = decades([point["x"] for point in lines])
     up, up_ticks = decades([*(mark["y"] for mark in data.marks), roof.flops_per_s * 1.6])
     x = alt.X(
         "x:Q", scale=across, axis=alt.Axis(title="FLOP per byte", format="~g", values=across_ticks)
@@ -120,35 +181,38 @@ def _drawn(
         alt.Tooltip("y:Q", title="FLOP/s", format=".3~s"),
     ]
     points = layer(data, x, y, tooltip, named)
-    chart = alt.layer(*_drawn_ceiling(), points)
+    chart = alt.layer(*_drawn_ceilings(), points)
     label = f"Roofline of {name}: FLOP/s of operators against FLOP per byte, logarithmic."
-    datasets = {"marks": data.marks, "ceiling": line, "names": _names(roof, line)}
+    datasets = {"marks": data.marks, "ceilings": lines, "names": names}
     return roof, figure(chart, 320, f"{name}: roofline", label, datasets), data.note
 
 
-def _ceiling(roof: Roofline, intensities: list[float]) -> list[dict[str, float]]:
-    """The corners of both ceilings, somewhat wider than the operators under them."""
-    left, right = min([roof.ridge, *intensities]) / 4, max([roof.ridge, *intensities]) * 2
-    return [
-        {"x": left, "y": left * roof.bytes_per_s},
-        {"x": roof.ridge, "y": roof.flops_per_s},
-        {"x": right, "y": roof.flops_per_s},
-    ]
+def _lines(
+    roof: Roofline, intensities: list[float]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The ends of each ceiling, somewhat wider than the operators under it, and its name there."""
+    ridges = [each.ridge for each in roof.ceilings]
+    left, right = min([*ridges, *intensities]) / 4, max([*ridges, *intensities]) * 2
+    flat = [{"line": "", "x": x, "y": roof.flops_per_s} for x in (min(ridges), right)]
+    names = [{**flat[1], "text": scaled(roof.flops_per_s, "FLOP/s")}]
+    lines = list(flat)
+    for each in roof.ceilings:
+        along = 0.3 if each.source == CACHE else 0.8
+        xs = (left, left ** (1 - along) * each.ridge**along, each.ridge)
+        ends = [{"line": each.source, "x": x, "y": x * each.bytes_per_s} for x in xs]
+        lines += ends
+        names.append({**ends[1], "text": f"{each.source}: {scaled(each.bytes_per_s, 'B/s')}"})
+    return lines, names
 
 
-def _names(roof: Roofline, line: list[dict[str, float]]) -> list[dict[str, Any]]:
-    """What is written above the line, where no operator can be, and where."""
-    middle = math.sqrt(line[0]["x"] * roof.ridge)
-    bytes_per_s = {"x": middle, "y": middle * roof.bytes_per_s}
-    return [
-        {**bytes_per_s, "text": f"observed: {scaled(roof.bytes_per_s, 'B/s')}"},
-        {**line[2], "text": f"observed: {scaled(roof.flops_per_s, 'FLOP/s')}"},
-    ]
-
-
-def _drawn_ceiling() -> list[alt.Chart]:
-    lines = alt.Chart(alt.NamedData("ceiling")).mark_line(
+def _drawn_ceilings() -> list[alt.Chart]:
+    lines = alt.Chart(alt.NamedData("ceilings")).mark_line(
         color=INK, strokeWidth=1.5, strokeDash=[5, 3], clip=True
     )
-    names = alt.Chart(alt.NamedData("names")).mark_text(align="right", dx=-6, dy=-8, fontSize=11)
-    return [lines.encode(x="x:Q", y="y:Q"), names.encode(x="x:Q", y="y:Q", text="text:N")]
+    base = alt.Chart(alt.NamedData("names")).encode(x="x:Q", y="y:Q", text="text:N")
+    right = f"datum.line === '{CACHE}'"  # between the lines, where a phone has room
+    names = [
+        base.mark_text(align="right", dx=-6, dy=-8, fontSize=11).transform_filter(f"!({right})"),
+        base.mark_text(align="left", dx=8, dy=8, fontSize=11).transform_filter(right),
+    ]
+    return [lines.encode(x="x:Q", y="y:Q", detail="line:N"), *names]
