@@ -76,8 +76,8 @@ def test_the_verdict_counts_the_models_that_can_be_compared(results):
     found = agreement(results, TIME)
     assert found.verdicts["large_gpu"].startswith("2 of 3 models can be compared.")
     rows = {(row["model"], row["target"]): row for row in found.table}
-    assert rows["first", "large_gpu"]["sum of operators"] == "\N{EN DASH}"
-    assert rows["first", "large_gpu"]["tuples measured"] == "19 of 20"
+    assert rows["first", "large_gpu"]["from operators"] == "\N{EN DASH}"
+    assert rows["first", "large_gpu"]["tuples"].startswith("19/20")
 
 
 def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):

@@ -8,11 +8,12 @@ from typing import Any
 import altair as alt
 
 from opcost.costs.caveats import caveats
+from opcost.costs.verdict import trust_cells
 from opcost.costs.waiting import waits_of
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, Figure, figure, targets_scale
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import difference, names_by_text, percent
+from opcost.text import difference, names_by_text
 
 _STEP = 16
 
@@ -94,18 +95,7 @@ def all_waits(results: Results) -> list[tuple[str, str]]:
 
 
 def _cells(row: Row, quantity: Quantity) -> dict[str, str]:
-    cells = {
-        "model": row["model"],
-        "target": row["target"],
-        "sum of operators": quantity.of("estimate").shown(row),
-        "whole model": quantity.of("reference").shown(row),
-        "difference": difference(quantity.error.read(row)),
-        "tuples measured": f"{row['measured_tuples']} of {row['tuples']}",
-        "of calls": percent(row["coverage_calls"]),
-        "of FLOPs": percent(row["coverage_flops"]),
-    }
-    if quantity == TIME:
-        cells["of time"] = percent(row["coverage_time"])
+    cells = {"model": row["model"], "target": row["target"], **trust_cells(row, quantity)}
     return {title: NOTHING if cell == "-" else cell for title, cell in cells.items()}
 
 

@@ -70,14 +70,26 @@ class Card:
     of_ceiling: str | None
     modules: list[tuple[str, str]]
 
+    @property
+    def verdicts(self) -> list[tuple[str, Judgement]]:
+        """(quantity, verdict), or one verdict of all of them if they are the same."""
+        if len({cost.judgement for cost in self.costs}) == 1:
+            return [("", self.costs[0].judgement)]
+        return [(cost.quantity.name.capitalize(), cost.judgement) for cost in self.costs]
+
     def cost_of(self, quantity: Quantity) -> Cost | None:
         """Its time or energy."""
         return next((cost for cost in self.costs if cost.quantity == quantity), None)
 
 
 def cards(results: Results, named: Colours) -> list[Card]:
-    """A card for each model and target. Energy is left out where there is none."""
-    return [_card(results, row, named) for row in results.comparison]
+    """A card for each model and target, those of a model side by side.
+
+    Energy is left out where there is none.
+    """
+    order = {row["model"]: place for place, row in reversed([*enumerate(results.comparison)])}
+    rows = sorted(results.comparison, key=lambda row: order[row["model"]])
+    return [_card(results, row, named) for row in rows]
 
 
 def without_energy(results: Results) -> list[tuple[str, str]]:
@@ -145,13 +157,16 @@ def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named
 
 
 def _segments(parts: Sequence[Part], quantity: Quantity, named: Colours) -> list[Segment]:
-    """Widths add up to 100. A part of unknown size is drawn in a fixed width."""
+    """Widths add up to 100. A part of unknown size is drawn in a fixed width.
+
+    What is not measured is unknown, too, if what is measured takes longer than the whole.
+    """
     known = 100.0 if all(part.share is not None for part in parts) else 100.0 - _UNKNOWN_WIDTH
     return [
         Segment(
             part.name,
-            "unknown" if part.share is None else text,
-            "" if part.amount is None else quantity.show(part.amount, _DIGITS),
+            text if part.share else "unknown",
+            quantity.show(part.amount, _DIGITS) if part.amount else "",
             _UNKNOWN_WIDTH if part.share is None else part.share * known,
             named.of(part.name),
             part.name == NOT_MEASURED,

@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from opcost import __version__
-from opcost.costs import caveats
+from opcost.costs import caveats, verdict
 from opcost.costs.breakdown import OTHERS
 from opcost.costs.launches import launch_cells
 from opcost.files import replacing
@@ -91,6 +91,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "without_energy": cards.without_energy(results),
         "sweeps": by_batch(results),
         "agreements": [part for part in agreements if part.table],
+        "meanings": verdict.meanings(results.comparison),
         "caveats": all_caveats(results),
         "words": caveats,
         "waits": all_waits(results),

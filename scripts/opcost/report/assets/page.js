@@ -148,7 +148,8 @@ const shownNumber = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 })
 
 function columnOf({ kind, value }, index, DataTable) {
   const words = kind === "choice" || kind === "text" || value === "model";
-  const column = { data: index, className: words ? kind : "number", columnControl: [["search"]] };
+  const columnControl = value === "model" ? [["search"]] : [];
+  const column = { data: index, className: words ? kind : "number", columnControl };
   if (kind === "choice") column.columnControl = [["searchList"]];
   if (value === "model") column.className = "model";
   if (words) return { ...column, render: DataTable.render.text() };
