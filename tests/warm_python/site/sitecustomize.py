@@ -1,5 +1,5 @@
 """Imported by every process of Python in a run: it has some forked that would import PyTorch or
-matplotlib, which takes longer than all that the process does.
+pandas, which takes longer than all that the process does.
 """
 
 import os
