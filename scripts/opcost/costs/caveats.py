@@ -6,7 +6,7 @@ from typing import Any
 from opcost.costs.terms import Row
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import counted, names_by_text, seconds, some
+from opcost.text import counted, names_by_text, percent, seconds, some
 
 INTERVAL = "±: half of the 95 % interval"
 WIDE = "a wider interval than requested"
@@ -80,12 +80,17 @@ def _missing(rows: Sequence[Row], quantity: Quantity, most: int) -> list[str]:
 
 def _partial(rows: Sequence[Row], most: int) -> list[str]:
     value = TIME.of("estimate").value
-    partial = {row["model"]: row["partial_time_s"] for row in rows if row[value] is None}
+    partial = {_with_coverage(row): row["partial_time_s"] for row in rows if row[value] is None}
     if not any(partial.values()):
         return []
     shown = _of_models(partial, most, seconds)
     text = "a lower limit: with one operator missing, there is no sum"
     return [f"The measured operators alone take {shown}, {text}."]
+
+
+def _with_coverage(row: Row) -> str:
+    of_flops = row["coverage_flops"]
+    return row["model"] + (f" ({percent(of_flops)} of its FLOPs)" if of_flops else "")
 
 
 def _differing_calls(rows: Sequence[Row], most: int) -> list[str]:

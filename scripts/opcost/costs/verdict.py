@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
-from opcost.text import difference, margin, percent
+from opcost.text import difference, margin
 
 _REAL = " *"
 _HOST = "host"
@@ -94,15 +94,12 @@ def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
 
 def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
     """Sum, whole, their difference, the verdict, and how complete the sum is: title -> text."""
-    measured, tuples = compared["measured_tuples"], compared["tuples"]
-    of_flops = compared["coverage_flops"]
-    partial = measured < tuples and of_flops is not None
     return {
         "from operators": quantity.of("estimate").shown(compared),
         "whole model": quantity.of("reference").shown(compared),
         "difference": difference(quantity.error.read(compared)),
         "trust to": verdict(compared, quantity),
-        "tuples": f"{measured}/{tuples}{f' ({percent(of_flops)} of FLOPs)' if partial else ''}",
+        "tuples": f"{compared['measured_tuples']}/{compared['tuples']}",
     }
 
 
