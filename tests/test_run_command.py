@@ -49,13 +49,13 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     first = opcost("run", *MLP, "--batch", "4,2")
     assert first.returncode == 0, first.stderr
     # Batch 4 is the config that is there already; of batch 2, three tuples are new.
-    assert "wrote tests/study/models/mlp_b2_8_width_16.yaml\n" in first.stderr
+    assert "wrote tests/study/models/mlp_b2_width_16.yaml\n" in first.stderr
     measured = stamps(done)
     assert before.items() <= measured.items()
     assert len(measured) == len(before) + 3
     assert "tiny_mlp " in first.stdout
     assert "tiny_cnn" not in first.stdout
-    everything = {("local", name) for name in ("tiny_mlp", "tiny_cnn", "mlp_b2_8_width_16")}
+    everything = {("local", name) for name in ("tiny_mlp", "tiny_cnn", "mlp_b2_width_16")}
     assert compared(done) == everything
 
     second = opcost("run", "tiny_mlp", "--device", "cpu", "--threads", "2")
@@ -68,7 +68,7 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     assert (done.root / "results/report.html").stat().st_mtime_ns == page
     assert stamps(done) == measured
     runs = yaml.safe_load((done.root / "config/run.yaml").read_text())
-    assert runs["models"] == ["tiny_mlp", "mlp_b2_8_width_16"]
+    assert runs["models"] == ["tiny_mlp", "mlp_b2_width_16"]
     assert list(runs["targets"]) == ["local", "cpu_2_threads"]
 
     planned = opcost("plan", "tiny_mlp", "--input", "8", "--device", "cpu", "--threads", "3")

@@ -67,9 +67,9 @@ def shapes(found):
         (
             "nets.py:build",
             options(["8", "3x4"], batches=(2,)),
-            {"nets_b2_8_3x4": [(2, 8), (2, 3, 4)]},
+            {"nets_b2": [(2, 8), (2, 3, 4)]},
         ),
-        ("nets:tagger", options(["8"], batches=(2,)), {"tagger_b2_8": [(2, 8)]}),
+        ("nets:tagger", options(["8"], batches=(2,)), {"tagger_b2": [(2, 8)]}),
         ("small", options(), {"small": [(1, 8)]}),
         ("config/models/small.yaml", options(batches=(4,)), {"small_b4": [(4, 8)]}),
     ],
@@ -125,6 +125,13 @@ def test_a_config_that_says_the_same_is_reused_and_none_is_changed():
     assert load_model("taken", MODELS).dtype == "float32"
 
 
+def test_a_factory_with_other_inputs_has_their_sizes_in_its_name():
+    Path("nets.py").touch()
+    given = [options([size], batches=(2,)) for size in ("8", "16", "8")]
+    names = [provide(variants("nets.py:tagger", each, MODELS), MODELS)[0] for each in given]
+    assert names == [["tagger_b2"], ["tagger_b2_16"], ["tagger_b2"]]
+
+
 @pytest.mark.parametrize("place", ["nets.py", "elsewhere/nets.py", "config/models/nets.py"])
 def test_a_factory_in_any_file_is_found_and_its_code_is_part_of_the_definition(place, monkeypatch):
     from opcost.models.construction import build
@@ -152,7 +159,7 @@ def test_a_config_of_another_folder_finds_its_factory():
     config = {"factory": "nets:tagger", "inputs": [{"shape": [1, 8]}]}
     Path("mine/small.yaml").write_text(yaml.safe_dump(config))
     [variant] = variants("mine/small.yaml", options(), MODELS)
-    assert variant == ("small", {**config, "factory": "../../mine/nets.py:tagger"})
+    assert variant == Variant("small", {**config, "factory": "../../mine/nets.py:tagger"})
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,12 @@ def test_the_newest_known_version_is_the_pinned_one():
     assert f"snakemake=={internals.NEWEST}\n" in pins
 
 
+def test_the_package_asks_for_a_known_version():
+    major, minor, _ = map(int, internals.NEWEST.split("."))
+    wanted = f'"snakemake>={internals.OLDEST},<{major}.{minor + 1}"'
+    assert wanted in (REPOSITORY / "pyproject.toml").read_text()
+
+
 def test_something_that_was_renamed_is_missed_before_any_job_starts():
     scheduler = SimpleNamespace(rate_limiter=None)
     workflow = SimpleNamespace(scheduler=scheduler, dag=SimpleNamespace(forcefiles=set()))

@@ -33,7 +33,7 @@ from opcost.text import counted
 
 CODE = [
     fingerprint.content(path)
-    for path in sorted(SCRIPTS.glob("**/*"))
+    for path in sorted({*SCRIPTS.glob("**/*"), *PACKAGE.glob("**/*")})
     if path.suffix in {".py", ".html", ".css", ".js"}
 ]
 

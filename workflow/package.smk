@@ -15,7 +15,10 @@ snakemake_internals.check_version()
 snakemake_internals.check(workflow, started=False)
 snakemake_internals.keep_what_was_measured()
 
+import opcost
 from opcost.errors import OpcostError
+
+PACKAGE = Path(opcost.__file__).resolve().parent
 
 
 def checked(check, *arguments):

@@ -17,7 +17,18 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent.parent
-PARTS = ("pyproject.toml", "README.md", "LICENSE", "scripts", "data", "workflow/schemas")
+PARTS = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "scripts",
+    "data",
+    "workflow",
+    "profiles",
+    "envs",
+    "Snakefile",
+    "setup.py",
+)
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +109,14 @@ def test_the_reference_data_are_queried(installed):
     folder = Path(installed("python", "-c", "import opcost; print(*opcost.__path__)").strip())
     [database, *_] = (folder / "reference").glob("*.parquet")
     assert "conv2d" in installed("opcost", "query", database, "--operator", "conv2d")
+
+
+def test_a_model_is_measured(installed):
+    study = (ROOT / "tests/study/config.yaml").read_text().replace("[tiny_mlp, tiny_cnn]", "[]")
+    study = study.replace("tests/study/models", "config/models")
+    (installed.folder / "config").mkdir()
+    (installed.folder / "config/config.yaml").write_text(study)
+    shutil.copy(ROOT / "tests/study/models/tiny.py", installed.folder)
+    answer = installed("opcost", "run", "tiny.py:cnn", "--batch", "2", "--input", "3x8x8")
+    assert "cnn_b2  2x3x8x8" in answer
+    assert (installed.folder / "results/report.html").exists()

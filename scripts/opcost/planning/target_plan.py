@@ -26,7 +26,7 @@ from opcost.results_folder import (
 )
 from opcost.rows import records, schemas
 from opcost.study import Conditions, Study, Target
-from opcost.text import counted, duration
+from opcost.text import counted, duration, wrapped
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
@@ -70,7 +70,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
             *_budget(study.max_device_time_s, planned),
             *_memory(tuples, planned, conditions.target, open_device),
         ]
-        parts.append("\n".join(lines))
+        parts.append("\n".join([lines[0], *wrapped(map(str.strip, lines[1:]), "  ")]))
     return "\n\n".join(parts)
 
 

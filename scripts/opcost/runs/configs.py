@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 import yaml
@@ -30,7 +30,7 @@ def provide(variants: Iterable[Variant], directory: Path) -> tuple[list[str], li
         if same:
             names.append(variant.name if variant.name in same else same[0])
             continue
-        name = _free_name(variant.name, directory)
+        name = _free_name(variant, directory)
         _write(directory / f"{name}.yaml", variant)
         existing[name] = wanted
         names.append(name)
@@ -47,8 +47,9 @@ def _definitions(directory: Path) -> dict[str, ModelDefinition]:
     return found
 
 
-def _free_name(name: str, directory: Path) -> str:
-    candidates = (name if number == 1 else f"{name}_{number}" for number in count(1))
+def _free_name(variant: Variant, directory: Path) -> str:
+    longer = variant.longer or variant.name
+    candidates = chain([variant.name, longer], (f"{longer}_{number}" for number in count(2)))
     return next(each for each in candidates if not (directory / f"{each}.yaml").exists())
 
 

@@ -33,10 +33,11 @@ class Options:
 
 
 class Variant(NamedTuple):
-    """A model config: the name that it should have, and its content."""
+    """A model config: the name that it should have, its content, and a name if that is taken."""
 
     name: str
     config: dict[str, Any]
+    longer: str | None = None
 
 
 def variants(argument: str, options: Options, directory: Path) -> list[Variant]:
@@ -153,8 +154,9 @@ def _of_factory(argument: str, options: Options, directory: Path) -> list[Varian
     found = []
     for batch in options.batches or (None,):
         inputs = [_batched(spec, batch) if batch else spec for spec in options.inputs]
-        words = [label, *([f"b{batch}"] if batch else []), *map(_sizes, options.inputs)]
-        found += _each_dtype(words, {"factory": factory}, inputs, options)
+        sizes = [*map(_sizes, options.inputs)]
+        words = [label, f"b{batch}"] if batch else [label, *sizes]
+        found += _each_dtype(words, {"factory": factory}, inputs, options, sizes if batch else [])
     return found
 
 
@@ -166,9 +168,13 @@ def _from(directory: Path, file: Path) -> str:
 
 
 def _each_dtype(
-    words: Sequence[str], config: Mapping[str, Any], inputs: Sequence[InputSpec], options: Options
+    words: Sequence[str],
+    config: Mapping[str, Any],
+    inputs: Sequence[InputSpec],
+    options: Options,
+    more: Sequence[str] = (),
 ) -> list[Variant]:
-    """A variant for each dtype: its name tells what is not at a default."""
+    """A variant for each dtype: its name tells what is not at a default; a longer one, `more`."""
     given: dict[str, Any] = {"arguments": dict(options.arguments)} if options.arguments else {}
     words = [*words, *(f"{name}_{value}" for name, value in options.arguments.items())]
     if options.channels_last:
@@ -177,11 +183,15 @@ def _each_dtype(
     found = []
     for dtype in options.dtypes:
         plain = dtype == "float32"
-        name = "_".join(words if plain else [*words, dtype])
+        every = words if plain else [*words, dtype]
         document = {**config, **given, **({} if plain else {"dtype": dtype})}
         document["inputs"] = list(map(_document, inputs))
-        found.append(Variant(re.sub(r"[^A-Za-z0-9_.-]+", "_", name), document))
+        found.append(Variant(_name(every), document, _name([*every, *more]) if more else None))
     return found
+
+
+def _name(words: Sequence[str]) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "_".join(words))
 
 
 def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:

@@ -82,5 +82,7 @@ def _interruptible(process: subprocess.Popen) -> Iterator[subprocess.Popen]:
 
 
 def _snakefile() -> Path:
+    """That of the clone, or of the wheel (setup.py)."""
     package = Path(opcost.__file__).resolve().parent
-    return package.parent.parent / "Snakefile"
+    installed = package / "installed" / "Snakefile"
+    return installed if installed.exists() else package.parents[1] / "Snakefile"
