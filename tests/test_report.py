@@ -506,6 +506,17 @@ def test_a_database_whose_rows_all_failed_makes_a_page(results):
     assert "tried to allocate 80 GiB" in page
 
 
+def test_a_model_of_which_nothing_was_measured_has_a_card_with_the_reason(results):
+    row = dict.fromkeys(schemas.COMPARISON.names) | {
+        **{name: results.comparison[0][name] for name in ("model", "target", "tuples")},
+        **{"measured_tuples": 0, "time_reason": "both failed", "reference_flags": []},
+        **{"flag_counts": [], "view_calls": 0},
+    }
+    page = render(replace(results, comparison=[row], modules=[], shares=[]))
+    assert "Not verified: both failed." in page
+    assert "an iteration</small>" not in page
+
+
 def test_a_study_without_any_operator_measured_makes_a_page(results):
     """As with a budget that whole models alone use up."""
     comparison = [{**row, "measured_tuples": 0} for row in results.comparison]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from opcost.costs.breakdown import NOT_MEASURED, OTHERS, Part, breakdown, costliest, percents
 from opcost.costs.headline import Headline, headline
@@ -178,7 +179,7 @@ def _segments(parts: Sequence[Part], quantity: Quantity, named: Colours) -> list
 
 def _modules(tree: Sequence[Branch]) -> list[tuple[str, str]]:
     """The costliest of those that are not opened."""
-    followed = zip(tree, [*tree[1:], None], strict=True)
+    followed = zip_longest(tree, tree[1:])
     closed = [
         branch
         for branch, after in followed

@@ -11,7 +11,7 @@ import altair as alt
 from opcost.costs.breakdown import BEYOND, NOT_MEASURED, OTHERS, breakdown
 from opcost.costs.terms import Row
 from opcost.report.colours import WHOLE, Colours
-from opcost.report.theme import EDGE, INK, Figure, figure, si_axis
+from opcost.report.theme import EDGE, Figure, figure, si_axis
 from opcost.rows.quantities import Quantity
 
 AS_SHARES = "shares"
@@ -169,8 +169,9 @@ def stacked(
     )
     written = written.mark_text(align="left", dx=5, fontSize=10.5)
     written = written.encode(x=x, text="what:N", color=alt.Color("ink:N", scale=None))
-    intervals = of("intervals", "low", "high").mark_rule(color=INK, strokeWidth=1.5)
-    layers = [bars, written, intervals.encode(x=x, x2="to:Q")]
+    intervals = of("intervals", "low", "high").encode(x=x, x2="to:Q")
+    edged = (intervals.mark_rule(color=EDGE, strokeWidth=4), intervals.mark_rule(strokeWidth=1.5))
+    layers = [bars, written, *edged]
     if found.notes:
         said = of("notes", "end", "end").mark_text(align="left", dx=5, fontSize=11)
         layers.append(said.encode(x=x, text="note:N"))
