@@ -66,3 +66,12 @@ def test_colours_can_be_turned_off(monkeypatch):
 def test_what_snakemake_says_is_shown_if_the_workflow_never_begins():
     assert LINES[0] not in shown(io.StringIO())
     assert shown(io.StringIO(), LINES[:1]) == f"{LINES[0]}\n"
+
+
+def test_an_error_of_opcost_is_shown_without_what_snakemake_puts_around_it():
+    header = 'WorkflowError in file "/a/workflow/package.smk", line 29:'
+    frame = '  File "/a/workflow/Snakefile", line 68, in __onstart'
+    reason = ["this folder is in use", "  by another process"]
+    assert shown(io.StringIO(), [LINES[0], header, *reason, frame]) == (
+        "opcost: this folder is in use\n  by another process\n"
+    )

@@ -99,7 +99,8 @@ def test_what_is_no_file_of_a_lock_is_refused_at_once(path, make):
 def test_failures_are_not_forgotten_while_a_run_holds_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config").mkdir()
-    (tmp_path / "config/config.yaml").write_text("targets: {local: {device: cpu}}")
+    study = "targets: {local: {device: cpu}}\ntorchvision: {names: [alexnet]}\n"
+    (tmp_path / "config/config.yaml").write_text(study)
     with closing(RunLock()) as lock:
         lock.hold("snakemake")
         with pytest.raises(OpcostError, match="this folder is in use by process"):

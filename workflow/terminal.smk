@@ -89,6 +89,11 @@ def say_how_to_go_on():
 
 
 def print_summary():
-    """The summary, if this run has made it; of a restricted run, its command prints its part."""
-    if STUDY.only is None and SUMMARY.exists() and identity(SUMMARY) != SUMMARY_BEFORE:
+    """The summary, if this run has made it; what has a display prints its own part."""
+    if (
+        not HAS_DISPLAY
+        and STUDY.only is None
+        and SUMMARY.exists()
+        and identity(SUMMARY) != SUMMARY_BEFORE
+    ):
         announce(f"\n{SUMMARY.read_text(encoding='utf-8')}\nMore on one page: {REPORT}")

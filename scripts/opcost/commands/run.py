@@ -109,8 +109,8 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
 def measure(
     only: "Only | None", settings: Mapping[str, Any] | None = None, verbose: bool = False
 ) -> None:
-    """Run the workflow and print the answer; without `only`, the workflow prints its own."""
-    from opcost.results_folder import REPORT
+    """Run the workflow and print the answer; without `only`, the summary of the study."""
+    from opcost.results_folder import REPORT, SUMMARY
     from opcost.runs.answer import answer
     from opcost.runs.workflow import run_workflow
 
@@ -120,8 +120,9 @@ def measure(
     if not ended.jobs:
         click.echo("Nothing to measure: all of it is measured already.", err=True)
     if only is None:
-        return
-    text, complete = answer(only)
+        text, complete = SUMMARY.read_text(encoding="utf-8").rstrip(), True
+    else:
+        text, complete = answer(only)
     click.echo(f"\n{text}\n\nMore on one page: {REPORT}")
     if not complete:
         raise SystemExit(INCOMPLETE)

@@ -19,13 +19,17 @@ _WIDTH = 100
 _BAR = 24
 _CYAN, _RED, _FAINT, _PLAIN, _CLEAR = "\x1b[36m", "\x1b[31m", "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 _MEASURED = re.compile(r"\[(\w+)\] ")
+_HEADER = re.compile(r'WorkflowError in file ".*", line \d+:')
+_FRAME = re.compile(r'  File ".*(?:\.smk|Snakefile)", line \d+, in .*')
+"""What Snakemake puts around an error of opcost."""
 _FAILED = re.compile(r"\[refused\] |\[\w+\] \w+ +[a-z_]+: ")
 
 
 class Display:
     """Shows the lines of a workflow on a stream.
 
-    What Snakemake says before the workflow begins is shown only if it never does.
+    What Snakemake says before the workflow begins is shown only if it never does, and no error of
+    opcost is the reason.
     """
 
     def __init__(self, stream: TextIO, bar: bool = True) -> None:
@@ -36,12 +40,20 @@ class Display:
         self._pace = Pace()
         self._before: list[str] | None = []
         self._progress = ""
+        self._error_follows = False
         self.jobs = 0
 
     def show(self, line: str) -> None:
         """Show a line of the workflow, or what it says about its progress."""
         if line.startswith(MARK):
             self._note(line.removeprefix(MARK))
+        elif _HEADER.fullmatch(line):
+            self._before, self._error_follows = None, True
+        elif _FRAME.fullmatch(line):
+            return
+        elif self._error_follows:
+            self._error_follows = False
+            self._print(f"opcost: {line}")
         elif self._before is not None:
             self._before.append(line)
         else:
