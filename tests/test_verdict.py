@@ -36,9 +36,15 @@ def compared(error=None, total_s=0.9, whole_s=1.0, **more):
             "The breakdown can be trusted to ±30% (sum 900 ms, whole 1.00 s).",
         ),
         (
+            compared((0.03, 0.02, 0.04)),
+            TRUSTED,
+            "The breakdown can be trusted to ±4.0% (sum 900 ms, whole 1.00 s). "
+            "The sum is 3.0% too high, which is more than noise.",
+        ),
+        (
             compared((-0.1, -0.12, -0.08)),
             DOUBTFUL,
-            "The sum is 10% too low, which is more than noise; trust the breakdown to ±12% "
+            "The sum is 10% too low, which is more than noise: trust the breakdown to ±12% "
             "(sum 900 ms, whole 1.00 s).",
         ),
         (
@@ -58,7 +64,16 @@ def compared(error=None, total_s=0.9, whole_s=1.0, **more):
             "Not verified: 1 of 2 operator tuples are not measured.",
         ),
     ],
-    ids=["agrees", "negligible", "wide", "more than noise", "host", "no interval", "no sum"],
+    ids=[
+        "agrees",
+        "negligible",
+        "wide",
+        "small but real",
+        "more than noise",
+        "host",
+        "no interval",
+        "no sum",
+    ],
 )
 def test_the_verdict_in_words(row, kind, sentence):
     found = judgement(row)

@@ -71,7 +71,7 @@ def verdict(compared: Row, quantity: Quantity = TIME) -> str:
 
 
 def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
-    """The verdict in words. A difference within 2 % counts as none, even if it exceeds noise."""
+    """The verdict in words. What cannot exceed 2 % counts as none, noise or not."""
     total, whole = (quantity.of(each).read(compared) for each in ("estimate", "reference"))
     if total is None or whole is None:
         reason = compared[f"{quantity}_reason"] or "the sum or the whole model is unknown"
@@ -84,12 +84,14 @@ def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
         share = f"{compared['host_bound_share']:.0%} of the time"
         text = f"The model waits for its host {share}, so the whole says little about operators"
         return Judgement(UNKNOWN, f"{text} ({both}).")
+    kind, more = TRUSTED if bound < _GOOD else DOUBTFUL, ""
     if excludes_zero(compared, quantity) and bound > _NEGLIGIBLE:
         side = "low" if error.value < 0 else "high"
-        text = f"The sum is {margin(abs(error.value))} too {side}, which is more than noise; trust"
-        return Judgement(DOUBTFUL, f"{text} the breakdown to ±{margin(bound)} ({both}).")
-    kind = TRUSTED if bound < _GOOD else DOUBTFUL
-    return Judgement(kind, f"The breakdown can be trusted to ±{margin(bound)} ({both}).")
+        off = f"The sum is {margin(abs(error.value))} too {side}, which is more than noise"
+        if kind == DOUBTFUL:
+            return Judgement(kind, f"{off}: trust the breakdown to ±{margin(bound)} ({both}).")
+        more = f" {off}."
+    return Judgement(kind, f"The breakdown can be trusted to ±{margin(bound)} ({both}).{more}")
 
 
 def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:

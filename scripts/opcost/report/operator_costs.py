@@ -19,7 +19,7 @@ AS_SHARES = "shares"
 ROW_HEIGHT = 40
 
 _WHOLE = "whole model"
-_WIDE_ENOUGH = 0.13  # as a share of the axis, for a name to be written into a bar
+_LETTER = 7  # pixels, of a name that is written into a bar
 _ROOM, _ROOM_FOR_NOTES = 1.04, 1.4
 
 
@@ -42,9 +42,10 @@ class Stacks:
 
     @property
     def widest(self) -> tuple[float, float]:
-        """The end of the longest bar, and of the longest in shares."""
-        ends = [(bar["end"], bar["end"] / bar["total"]) for bar in self.bars]
-        amounts, shares = zip(*ends, strict=True)
+        """The end of the longest bar or interval, and of the longest in shares."""
+        ends = [(bar["end"], bar["total"]) for bar in self.bars]
+        ends += [(interval["high"], interval["total"]) for interval in self.intervals]
+        amounts, shares = zip(*((end, end / total) for end, total in ends), strict=True)
         return max(amounts), max(shares)
 
 
@@ -132,12 +133,16 @@ def stacked(
     named: Colours,
     prefix: str = "",
     drawn_legend: alt.Legend | None = None,
+    width: str | int = "width",
 ) -> Any:
-    """An Altair chart: bars, names of operators in wide ones, intervals, notes."""
+    """An Altair chart: bars, names of operators in wide ones, intervals, notes.
+
+    `names` have a colour; `width` is in pixels, or the signal that says so.
+    """
     amount, share = found.widest
     room = _ROOM_FOR_NOTES if found.notes else _ROOM
     limit = f"({AS_SHARES} ? {share * room} : {amount * room})"
-    scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef(limit), nice=False)
+    scale = alt.Scale(domain=[0, alt.ExprRef(limit)], nice=False)
     labels = si_axis(f"{quantity} of an iteration", quantity.symbol)
     axis = alt.Axis(
         title=None,
@@ -165,7 +170,8 @@ def stacked(
     bars = bars.mark_bar(stroke=EDGE, strokeWidth=0.7)
     bars = bars.encode(x=x, x2="to:Q", color=_colours(names, named, drawn_legend), tooltip=tooltip)
     written = of("bars", "start", "end").transform_filter(
-        f"datum.ink && datum.to - datum.from >= {_WIDE_ENOUGH} * {limit}"
+        f"datum.ink && (datum.to - datum.from) / {limit} * {width} >= {_LETTER} * "
+        "(length(datum.what) + 1)"
     )
     written = written.mark_text(align="left", dx=5, fontSize=10.5)
     written = written.encode(x=x, text="what:N", color=alt.Color("ink:N", scale=None))

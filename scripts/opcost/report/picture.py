@@ -43,7 +43,7 @@ def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
     for (target, quantity), found in panels.items():
         prefix = f"{target} {quantity} "
         data |= datasets(found, named, prefix)
-        chart = stacked(found, names, quantity, named, prefix, _LEGEND).properties(
+        chart = stacked(found, names, quantity, named, prefix, _LEGEND, _WIDTH).properties(
             width=_WIDTH,
             height=ROW_HEIGHT * len({bar["model"] for bar in found.bars}),
             title=alt.Title(f"{target}: {quantity} of an iteration", anchor="start"),

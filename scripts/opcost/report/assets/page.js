@@ -219,6 +219,8 @@ function operatorTable(DataTable, content) {
   return table;
 }
 
+let changed = new Set(); // rows that are shown as they are in a model
+
 // Show only some rows, as they are in a model, or all.
 function choose(table, content, chosen) {
   const place = document.getElementById("chosen");
@@ -226,9 +228,9 @@ function choose(table, content, chosen) {
   place.querySelector("b").textContent = chosen?.label ?? "";
   table.search("").columns().search("");
   table.search.fixed("chosen", chosen ? (text, row, index) => chosen.rows.has(index) : null);
-  content.rows.forEach((row, index) => {
-    if (!chosen || chosen.rows.has(index)) table.row(index).data(inModel(content, row, chosen?.model));
-  });
+  for (const index of changed) table.row(index).data(inModel(content, content.rows[index]));
+  changed = chosen?.rows ?? new Set();
+  for (const index of changed) table.row(index).data(inModel(content, content.rows[index], chosen.model));
   table.draw();
   if (chosen) document.getElementById("operators").scrollIntoView();
 }
