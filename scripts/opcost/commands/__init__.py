@@ -56,8 +56,8 @@ class _Commands(click.Group):
 def main() -> None:
     """Time and energy of neural networks, by operator and by module.
 
-    The Snakemake workflow (snakemake --cores 1) measures databases; these commands query them.
-    Each has its own help: opcost merge --help. For shell completion: opcost completion --help.
+    opcost run MODEL measures, by a Snakemake workflow; the other commands query what is measured.
+    Each has its own help: opcost run --help. For shell completion: opcost completion --help.
 
     Exit codes: 0 success; 1 error; 2 usage error; 3 the result is incomplete or shows a change.
     """
