@@ -11,9 +11,9 @@ from docs.reference.generate.layout import Row, page, table
 MAKEFILE = Path(__file__).parents[3] / "Makefile"
 
 INTRODUCTION = """\
-The workflow measures: Snakemake runs it for a study in files, and `opcost run` for models named on the
-command line. The other commands query the results. Both `make run` (as `.venv/bin/opcost`) and `pip install .`
-install the command."""
+The workflow measures: Snakemake runs it for a study in files, and `opcost run` for models that are
+named on the command line. The other commands query the results. Both `make run` (as
+`.venv/bin/opcost`) and `pip install .` install the command."""
 
 SNAKEMAKE = [
     ("`snakemake --cores 1`", "Run the study in `config/config.yaml`"),
