@@ -38,6 +38,7 @@ from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
 from opcost.rows.versions import SCHEMA_VERSION
 
 _ABSOLUTE = 12  # more models than these are first shown in shares
+_SCRIPTS = ("icicle.js", "table.js", "page.js")  # one module: the last one starts
 _ASSETS = files("opcost.report") / "assets"
 
 
@@ -197,7 +198,7 @@ def _libraries() -> dict[str, str]:
         "datatables": _read(_datatables("dt_bundle.js")),
         "datatables_style": Markup(_read(_datatables("dt_bundle.css"))),
         "style": Markup(_asset("page.css")),
-        "script": Markup(_asset("icicle.js") + _asset("page.js")),
+        "script": Markup("".join(map(_asset, _SCRIPTS))),
     }
 
 
