@@ -137,6 +137,8 @@ def test_the_costliest_module_is_opened_first():
             "module_class": "Linear",
             "calls": 1,
             "flops": 2,
+            "tuples": 1,
+            "measured_tuples": 1,
             "partial_time_s": time_s,
             "partial_energy_j": None,
             "overhead_time_s": None,

@@ -91,10 +91,7 @@ def test_kernels_that_differ_on_the_device_leave_no_sum_and_are_named(compare):
     assert comparison["differing_calls"] == differing["differing_calls"]
     assert comparison["reference_time_s"] == pytest.approx(5e-3)
     text = summary([comparison], [])
-    assert (
-        "No time: on this device, the model launched other kernels than were recorded or extracted"
-        in text
-    )
+    assert "No sum of time: on this device, the model launched other kernels than were" in text
     assert "(+), or the reverse (-): -1 relu(4), +2 reshape(4x4)." in text
     assert "Flagged calls_differ: whole model of tiny_cnn" in text
 
@@ -242,7 +239,7 @@ def test_a_model_without_kernels_has_no_sum_and_keeps_no_other_model_from_theirs
     assert views["reference_time_s"] == 5e-3
     assert cnn["time_relative_error"] is not None
     text = summary([views, cnn], shares)
-    assert "No time for views: the model launches no kernel" in text
+    assert "No sum of time for views: the model launches no kernel" in text
     assert "tiny_cnn: conv2d" in text
     draw(tmp_path / "cost.svg", [views, cnn], shares)
 
@@ -319,7 +316,7 @@ def test_of_many_models_caveats_name_those_they_matter_to_most(compare):
         "wider interval than requested: 4 of m4, 5 of m5, 6 of m6, 7 of m7, 8 of m8, 9 of m9, "
         "less of 3 others." in text
     )
-    assert "No energy for all models: simulated: no meter." in text
+    assert "No energy for any model: simulated: no meter." in text
     assert "Flagged disturbed: whole model of m0, m1, m2, m3, m4, m5, 4 others (" in text
 
 

@@ -256,6 +256,8 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     assert "No time: 1 of 3 operator tuples are not measured." in answer.output
     assert "a lower limit: with one operator missing" in " ".join(answer.output.split())
     assert "1 x relu(1x3x8x8)" in answer.output
+    assert re.search(r"\n  tiny_cnn +4 .* >3\.\d+ ms +>100\.0%\n", answer.output)
+    assert re.search(r"\n    1 other +1 +\d+ +- +-\n", answer.output)
     assert f"To measure what is missing, and only that:\n\n    opcost run {CNN}\n" in answer.output
 
 
@@ -283,7 +285,7 @@ def test_an_own_module_is_explained_by_its_factory(cnn, tmp_path, monkeypatch):
     path = database(tmp_path / "d.parquet", [cnn])
     answer = run("nets_of_mine:net", "--input", "4x8", "--argument", "width=16", "-d", path)
     assert "net on 4x8, float32: 2 calls of 2 operator tuples" in answer.output
-    assert "none of its 2 operator tuples is there" in answer.output
+    assert "none of the model's 2 operator tuples is measured there" in answer.output
     assert "opcost run nets_of_mine:net --input=4x8 --argument=width=16\n" in answer.output
 
 

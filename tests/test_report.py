@@ -84,7 +84,7 @@ def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):
     caveats = all_caveats(results)
     [failed] = [each for each in caveats if "1 of 20 operator tuples failed" in each[1]]
     assert failed[0] == "large_gpu, small_gpu, processor"
-    assert failed[1].startswith("No time for first: ")
+    assert failed[1].startswith("No sum of time for first: ")
 
 
 def test_a_target_without_energy_says_so_once(results):

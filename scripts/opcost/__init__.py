@@ -6,7 +6,8 @@
 >>> cost.operators                            # a pandas DataFrame; shares add up to 1
 >>> print(cost)                               # what `opcost explain` prints
 
->>> opcost.run                                # measures what a database does not hold yet
+
+`opcost.run` measures what a database does not hold yet.
 """
 
 from collections.abc import Mapping
@@ -51,6 +52,9 @@ def explain(
     >>> cost = opcost.explain(net, torch.randn(4, 8))
     >>> cost.time or cost.reason
     >>> cost.modules.nlargest(10, "time_s")
+
+    >>> attention, x = torch.nn.MultiheadAttention(8, 2), torch.randn(4, 1, 8)
+    >>> opcost.explain(attention, (x, x, x), {"need_weights": False}).missing
     """
     from opcost.costs.lookup import look_up
 
@@ -82,7 +86,9 @@ def run(
 
     Raises opcost.errors.OpcostError if the model cannot be saved or run, or the workflow fails.
 
-    >>> measure = lambda: opcost.run("resnet18", "8x3x224x224", max_device_time="5min")
+    Example, which takes minutes:
+
+        cost = opcost.run("resnet18", "8x3x224x224", max_device_time="5min")
     """
     from opcost.runs.from_python import run_from_python
 

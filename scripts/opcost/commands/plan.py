@@ -22,5 +22,5 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     from opcost.runs.workflow import run_workflow
 
     with prepared(**named) as only:
-        if run_workflow(only, budget(max_device_time), "plan", verbose).failed:
-            raise SystemExit(1)
+        if code := run_workflow(only, budget(max_device_time), "plan", verbose).code:
+            raise SystemExit(code)

@@ -20,6 +20,6 @@ def command(verbose: bool) -> None:
     from opcost.runs.workflow import run_workflow
 
     read_studies().check_any()
-    if run_workflow({}, verbose=verbose).failed:
-        raise SystemExit(1)
+    if code := run_workflow({}, verbose=verbose).code:
+        raise SystemExit(code)
     click.echo(f"The report: {REPORT.resolve()}")

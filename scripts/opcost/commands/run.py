@@ -115,8 +115,8 @@ def measure(
     from opcost.runs.workflow import run_workflow
 
     ended = run_workflow(only, settings, verbose=verbose)
-    if ended.failed:
-        raise SystemExit(1)
+    if ended.code:
+        raise SystemExit(ended.code)
     if not ended.jobs:
         click.echo("Nothing to measure: all of it is measured already.", err=True)
     if only is None:
@@ -124,6 +124,8 @@ def measure(
     else:
         text, complete = answer(only)
     click.echo(f"\n{text}\n\nMore on one page: {REPORT}")
+    if not complete and settings:
+        click.echo("The rest is beyond --max-device-time: raise it, or leave it out, to go on.")
     if not complete:
         raise SystemExit(INCOMPLETE)
 

@@ -66,15 +66,17 @@ def _overhead(rows: Sequence[Row]) -> list[str]:
 
 def _missing(rows: Sequence[Row], quantity: Quantity, most: int) -> list[str]:
     """Why the quantity is null; for energy, only a reason that differs from that of time."""
-    reasons = [
-        (row[f"{quantity}_reason"], row["model"])
-        for row in rows
-        if row[f"{quantity}_reason"] is not None
-        and (quantity == TIME or row[f"{quantity}_reason"] != row[f"{TIME}_reason"])
-    ]
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        reason = row[f"{quantity}_reason"]
+        if reason is None or (quantity != TIME and reason == row[f"{TIME}_reason"]):
+            continue
+        has_whole = row.get(quantity.of("reference").value) is not None
+        what = f"sum of {quantity}" if has_whole else str(quantity)
+        found.setdefault((what, reason), []).append(row["model"])
     return [
-        f"No {quantity}{_for_models(models, rows, most)}: {reason}."
-        for reason, models in names_by_text(reasons).items()
+        f"No {what}{_for_models(models, rows, most, every='any model')}: {reason}."
+        for (what, reason), models in found.items()
     ]
 
 
@@ -124,10 +126,12 @@ def _flags(rows: Sequence[Row], most: int) -> Iterable[str]:
         yield f"Flagged {flag}: {'; '.join(parts)} ({explained(flag)})."
 
 
-def _for_models(models: Sequence[str], rows: Sequence[Row], most: int) -> str:
+def _for_models(
+    models: Sequence[str], rows: Sequence[Row], most: int, every: str = "all models"
+) -> str:
     if len(rows) == 1:
         return ""
-    return f" for {'all models' if len(models) == len(rows) else some(models, most)}"
+    return f" for {every if len(models) == len(rows) else some(models, most)}"
 
 
 def _of_models(amounts: Mapping[str, Any], most: int, show: Callable[[Any], str] = str) -> str:

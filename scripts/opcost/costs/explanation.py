@@ -190,7 +190,8 @@ def _rows(
 def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     """The model as a study names it that measured it on a target; else as it is.
 
-    A model that `torchvision` selects is the same as that of a config if it launches the same.
+    Its code may be named otherwise there (a config, `torchvision`, another path to its factory): it
+    is the same model if it has the same arguments and inputs and launches the same kernels.
     """
     wanted = model.definition
     if wanted is None:
@@ -200,10 +201,18 @@ def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     table = records.read_all(paths, schemas.MODEL, ["definition_json", "calls_hash"])
     for row in table.to_pylist() if paths else ():
         found = ModelDefinition.from_json(row["definition_json"])
-        same_calls = found.zoo == wanted.zoo or row["calls_hash"] == own_calls
-        if same_calls and replace(found, name=wanted.name, zoo=wanted.zoo) == wanted:
+        same = replace(found, name=wanted.name) == wanted
+        if same or (
+            row["calls_hash"] == own_calls and _without_code(found) == _without_code(wanted)
+        ):
             return replace(model, model=found.name, definition=found)
     return model
+
+
+def _without_code(definition: ModelDefinition) -> ModelDefinition:
+    if definition.factory:
+        definition = replace(definition, factory="", source_digest=None)
+    return replace(definition, name="", zoo=False)
 
 
 def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:

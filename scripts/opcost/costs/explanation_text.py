@@ -95,7 +95,8 @@ def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int |
     if not estimate.terms:
         return "\n".join([*lines, f"  No time: {estimate.time_reason}."])
     if all(term.row is None for term in estimate.terms):
-        return f"{lines[0]}: none of its {counted(len(estimate.terms), 'operator tuple')} is there."
+        tuples = counted(len(estimate.terms), "operator tuple")
+        return f"{lines[0]}: none of the model's {tuples} is measured there."
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
     lines += ["", *_indented(_operators(explanation, top))]
@@ -138,14 +139,20 @@ def _modules(explanation: Explanation, top: int, depth: int | None) -> list[str]
             _name(branch, explanation.estimate.model.model),
             str(branch.calls),
             "-" if branch.flops is None else scaled(branch.flops, "").strip(),
-            seconds(branch.time_s, _DIGITS),
-            f"{branch.share:.1%}",
+            *_measured_part(branch, seconds(branch.time_s, _DIGITS), f"{branch.share:.1%}"),
             _energy(branch.energy_j),
         ]
         for branch in branches
     ]
     header = ["modules", "calls", "FLOPs", "time", "share", "energy"]
     return _with_energy(header, rows, any(branch.energy_j for branch in branches))
+
+
+def _measured_part(branch: Branch, *amounts: str) -> list[str]:
+    """The amounts; lower limits if an operator is not measured, and dashes if none is."""
+    if branch.tuples == branch.measured_tuples:
+        return [*amounts]
+    return [f">{amount}" if branch.measured_tuples else "-" for amount in amounts]
 
 
 def _name(branch: Branch, model: str) -> str:

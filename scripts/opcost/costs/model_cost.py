@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from opcost.costs.breakdown import costliest, percents
 from opcost.costs.explanation import Explanation
 from opcost.costs.explanation_text import as_text
-from opcost.costs.headline import Headline, headline
 from opcost.costs.module_tree import module_tree
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _NAMED = 3
 _DIGITS = 3
 _TYPES = {
-    **dict.fromkeys(("calls", "depth", "flops", "measured_tuples"), "Int64"),
+    **dict.fromkeys(("calls", "depth", "flops", "tuples", "measured_tuples"), "Int64"),
     **dict.fromkeys(("time_s", "energy_j", "share"), "float64"),
 }
 _LISTED = 10
@@ -76,12 +75,18 @@ class ModelCost:
     @property
     def whole_time(self) -> Estimate | None:
         """Measured seconds of the whole model; None if it is not in the database's study."""
-        return None if self._headline.time_is_estimate else self._headline.time
+        whole = TIME.of("reference")
+        return whole.read(self._chosen.compared) if whole.value in self._chosen.compared else None
 
     @property
     def reason(self) -> str | None:
-        """Why there is no time, or else why there is no energy; None if there are both."""
-        return self._chosen.estimate.time_reason or self._chosen.estimate.energy_reason
+        """Why there is no time; None if there is one."""
+        return self._chosen.estimate.time_reason
+
+    @property
+    def energy_reason(self) -> str | None:
+        """Why there is no energy; None if there is some."""
+        return self._chosen.estimate.energy_reason
 
     @cached_property
     def operators(self) -> "pd.DataFrame":
@@ -103,12 +108,16 @@ class ModelCost:
         """The tree of modules: each with all that it contains, below the one that contains it.
 
         Columns: `module` (its path; empty for the model), `depth`, `calls`, `flops`, `time_s`,
-        `share`, `energy_j`.
+        `share`, `energy_j`, `tuples`, `measured_tuples`: where the last two differ, the cost is a
+        lower limit.
         """
         energy = bool(self._chosen.parts(ENERGY))
         tree = module_tree(self._chosen.compared, self._chosen.modules(), most=None, smallest=0.0)
         return _frame(
-            ["module", "depth", "calls", "flops", "time_s", "share", "energy_j"],
+            [
+                *("module", "depth", "calls", "flops", "time_s", "share", "energy_j"),
+                *("tuples", "measured_tuples"),
+            ],
             [
                 (
                     ".".join(branch.path),
@@ -118,6 +127,8 @@ class ModelCost:
                     branch.time_s,
                     branch.share,
                     branch.energy_j if energy else None,
+                    branch.tuples,
+                    branch.measured_tuples,
                 )
                 for branch in tree
                 if not branch.is_rest
@@ -157,10 +168,6 @@ class ModelCost:
                 for each in self._found
             ],
         )
-
-    @cached_property
-    def _headline(self) -> Headline:
-        return headline(self._chosen.compared)
 
     def __str__(self) -> str:
         """What `opcost explain` prints for this target."""

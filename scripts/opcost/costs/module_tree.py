@@ -24,8 +24,8 @@ class Branch:
     Or, if `is_rest`, its small children (`others`) and, if it `calls_operators`, the module itself.
 
     `depth` is its level, `share` that of the model's time. Seconds and joules are of what is
-    measured, with its part of what is beyond operators; FLOPs are None if those of an operator
-    are unknown.
+    measured, with its part of what is beyond operators; FLOPs are None if those of an operator are
+    unknown. `tuples` are those of each module, added up.
     """
 
     path: Path
@@ -36,6 +36,8 @@ class Branch:
     energy_j: float
     share: float
     flops: int | None
+    tuples: int
+    measured_tuples: int
     is_leaf: bool
     is_rest: bool = False
     calls_operators: bool = True
@@ -48,6 +50,8 @@ class _Node:
     time_s: float = 0.0
     energy_j: float = 0.0
     flops: int | None = 0
+    tuples: int = 0
+    measured_tuples: int = 0
     module_class: str | None = None
     children: dict[Path, "_Node"] = field(default_factory=dict)
 
@@ -96,6 +100,8 @@ def _nodes(compared: Row, modules: Sequence[Row]) -> dict[Path, _Node]:
             node.time_s += time_s
             node.energy_j += energy_j
             node.calls += row["calls"]
+            node.tuples += row["tuples"]
+            node.measured_tuples += row["measured_tuples"]
             node.flops = None if None in (node.flops, row["flops"]) else node.flops + row["flops"]
             if length:
                 nodes[path[: length - 1]].children[path[:length]] = node
@@ -134,6 +140,8 @@ def _branches(
         node.time_s - math.fsum(nodes[each].time_s for each in shown),
         node.energy_j - math.fsum(nodes[each].energy_j for each in shown),
         None if node.flops is None else node.flops - sum(nodes[each].flops or 0 for each in shown),
+        node.tuples - sum(nodes[each].tuples for each in shown),
+        node.measured_tuples - sum(nodes[each].measured_tuples for each in shown),
     )
     if rest.calls or len(shown) < len(children):
         branch = _branch(path, len(path) + 1, rest, total_s)
@@ -146,4 +154,5 @@ def _branches(
 def _branch(path: Path, depth: int, node: _Node, total_s: float) -> Branch:
     share = node.time_s / total_s
     costs = (node.calls, node.time_s, node.energy_j, share, node.flops)
-    return Branch(path, depth, node.module_class, *costs, is_leaf=not node.children)
+    tuples = (node.tuples, node.measured_tuples)
+    return Branch(path, depth, node.module_class, *costs, *tuples, is_leaf=not node.children)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from opcost.costs.breakdown import NOT_MEASURED, OTHERS, Part, breakdown, costliest, percents
 from opcost.costs.headline import Headline, headline
@@ -16,7 +15,8 @@ from opcost.text import percent, scaled, significant, with_interval
 MOST_CARDS = 6
 """More models than these are rows of a table."""
 
-_OPERATORS, _MODULES, _LISTED = 4, 3, 12
+_OPERATORS, _MODULES = 4, 3
+_DEEPEST, _NEARLY_ALL = 3, 0.8
 _DIGITS = 3
 _UNKNOWN_WIDTH = 12.0
 
@@ -129,7 +129,7 @@ def _card(results: Results, row: Row, named: Colours) -> Card:
         scaled(flops_per_s, "FLOP/s") if flops_per_s else None,
         flops_per_s,
         percent(flops_per_s / ceiling) if flops_per_s and ceiling else None,
-        _modules(module_tree(row, results.modules_of(row), _LISTED)),
+        _modules(module_tree(row, results.modules_of(row), most=None)),
     )
 
 
@@ -178,12 +178,12 @@ def _segments(parts: Sequence[Part], quantity: Quantity, named: Colours) -> list
 
 
 def _modules(tree: Sequence[Branch]) -> list[tuple[str, str]]:
-    """The costliest of those that are not opened."""
-    followed = zip_longest(tree, tree[1:])
-    closed = [
-        branch
-        for branch, after in followed
-        if branch.path and not branch.is_rest and (after is None or after.depth <= branch.depth)
-    ]
-    largest = sorted(closed, key=lambda branch: -branch.share)[:_MODULES]
+    """The costliest at the first depth at which none has nearly all of the cost."""
+    level: list[Branch] = []
+    for depth in range(1, _DEEPEST + 1):
+        deeper = [each for each in tree if each.depth == depth and not each.is_rest]
+        level = deeper or level
+        if max((each.share for each in level), default=0.0) <= _NEARLY_ALL:
+            break
+    largest = sorted(level, key=lambda branch: -branch.share)[:_MODULES]
     return [(".".join(branch.path), percent(branch.share)) for branch in largest]

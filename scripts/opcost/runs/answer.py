@@ -6,11 +6,12 @@ from typing import Any
 from opcost.costs.summary import summarise
 from opcost.results_folder import COMPARISON, MODULES, SHARES, extraction
 from opcost.rows import records, schemas
+from opcost.rows.quantities import TIME
 from opcost.tuples.model_tuples import read_extractions, refusals
 
 
 def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
-    """The summary of these models on these targets, and whether all are in the comparison."""
+    """The summary of these models on these targets, and whether each has a sum and a whole."""
     asked = {(target, model) for target, models in only.items() for model in models}
     models = sorted({model for _, model in asked})
     paths = [path for model in models if (path := extraction(model)).exists()]
@@ -23,7 +24,8 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
         )
     )
     text = summarise(comparison, shares, refusals(read_extractions(paths)), modules)
-    return text, {_pair(row) for row in comparison} == asked
+    error = TIME.error.value
+    return text, {_pair(row) for row in comparison if row[error] is not None} == asked
 
 
 def _pair(row: Mapping[str, Any]) -> tuple[str, str]:

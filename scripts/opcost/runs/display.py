@@ -41,12 +41,15 @@ class Display:
         self._before: list[str] | None = []
         self._progress = ""
         self._error_follows = False
+        self._is_interrupted = False
         self.jobs = 0
 
     def show(self, line: str) -> None:
         """Show a line of the workflow, or what it says about its progress."""
         if line.startswith(MARK):
             self._note(line.removeprefix(MARK))
+        elif self._is_interrupted:
+            return
         elif _HEADER.fullmatch(line):
             self._before, self._error_follows = None, True
         elif _FRAME.fullmatch(line):
@@ -59,9 +62,13 @@ class Display:
         else:
             self._print(line)
 
+    def interrupt(self) -> None:
+        """Show nothing more: Snakemake says at length that it was interrupted."""
+        self._is_interrupted = True
+
     def close(self) -> None:
         """Remove the bar."""
-        for line in self._before or ():
+        for line in () if self._is_interrupted else self._before or ():
             self._print(line)
         self._before, self._progress = None, ""
         self._draw()

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple
 
 import opcost
@@ -21,9 +22,9 @@ Only = Mapping[str, Sequence[str]]
 
 
 class Ended(NamedTuple):
-    """Whether the workflow failed, which has been shown, and how many jobs have run."""
+    """The exit code for the user (0, 1, or 130 after Ctrl-C), and how many jobs have run."""
 
-    failed: bool
+    code: int
     jobs: int
 
 
@@ -48,9 +49,11 @@ def run_workflow(
     if chosen:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in chosen.items())]
     command += ["--", goal] if goal else []
+    interrupted = Event()
     if verbose:
-        with _interruptible(subprocess.Popen(command)) as process:
-            return Ended(process.wait() != 0, 1)
+        with _interruptible(subprocess.Popen(command), interrupted.set) as process:
+            failed = process.wait() != 0
+        return Ended(_code(failed, interrupted), 1)
     environment = os.environ | {"OPCOST_DISPLAY": "yes"}
     display = Display(sys.stderr, bar=goal is None)
     process = subprocess.Popen(
@@ -61,17 +64,32 @@ def run_workflow(
         text=True,
         errors="replace",
     )
-    with _interruptible(process), closing(display):
+
+    def interrupt() -> None:
+        interrupted.set()
+        display.interrupt()
+
+    with _interruptible(process, interrupt), closing(display):
         for line in process.stdout or process.stderr or ():
             display.show(line.rstrip("\n"))
-        return Ended(process.wait() != 0, display.jobs)
+        failed = process.wait() != 0
+    return Ended(_code(failed, interrupted), display.jobs)
+
+
+def _code(failed: bool, interrupted: Event) -> int:
+    if not interrupted.is_set():
+        return int(failed)
+    print("Interrupted. What was measured is kept: the same command goes on.", file=sys.stderr)
+    return 128 + signal.SIGINT
 
 
 @contextmanager
-def _interruptible(process: subprocess.Popen) -> Iterator[subprocess.Popen]:
+def _interruptible(
+    process: subprocess.Popen, interrupt: Callable[[], None]
+) -> Iterator[subprocess.Popen]:
     """Ctrl-C reaches the process as well, and it ends in its own time; so it does if terminated."""
     handlers = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: interrupt()),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
     }
     try:
