@@ -127,7 +127,8 @@ def _operators(explanation: Explanation, top: int) -> list[str]:
         ]
         for part, percent in zip(parts, percents(parts, 1), strict=True)
     ]
-    title = "where the time goes" if explanation.estimate.time else "where the measured time goes"
+    known = all(part.share is not None for part in parts)
+    title = "where the time goes" if known else "where the measured time goes"
     return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(energies_j))
 
 
