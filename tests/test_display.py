@@ -75,3 +75,9 @@ def test_an_error_of_opcost_is_shown_without_what_snakemake_puts_around_it():
     assert shown(io.StringIO(), [LINES[0], header, *reason, frame]) == (
         "opcost: this folder is in use\n  by another process\n"
     )
+
+
+def test_that_others_use_the_device_is_said_once():
+    waiting = ["waiting for the device, held by process 7", "waiting for the device, held by 8"]
+    lines = [MARK, waiting[0], LINES[2], waiting[1], LINES[2]]
+    assert shown(io.StringIO(), lines) == "\n".join([waiting[0], LINES[2], LINES[2], ""])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -326,6 +327,20 @@ def test_the_command_that_measures_a_model_names_all_of_it(name, given, command)
     assert run_command(definition, name) == command
 
 
+def test_a_config_of_the_folder_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "config/models/two_tower.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("model: resnet18\ninputs: [{shape: [2, 3, 64, 64]}]\n")
+    definition, folder = find_model("two_tower")
+    assert (definition.batch_size, folder) == (2, Path("config/models"))
+    assert run_command(definition, "two_tower") == "opcost run two_tower"
+    with pytest.raises(OpcostError, match="defines inputs and arguments"):
+        find_model("two_tower", batch_size=4)
+    with pytest.raises(OpcostError, match="Did you mean 'two_tower'"):
+        find_model("two_towers")
+
+
 def test_the_number_of_listed_operators_is_positive():
     answer = run("resnet18", "--top", "-1")
     assert answer.exit_code == 2
@@ -336,7 +351,7 @@ def test_the_number_of_listed_operators_is_positive():
     ("arguments", "message"),
     [
         (["nowhere/nets.py:net", "--input", "4"], "there is no file nowhere/nets.py: check"),
-        (["resnet81"], "is not a torchvision model, a config file"),
+        (["resnet81"], "is not a torchvision model, a model config"),
         (["resnet81"], "Did you mean"),
         (["nets:net"], "the inputs of nets:net are unknown: give each with --input"),
         (["resnet18", "--input", "1,3,224,224"], "'1,3,224,224' is not an input"),

@@ -25,8 +25,13 @@ def test_the_remaining_time_follows_the_pace():
     assert lines(100, 103)[-1] == "[2/8] about 18 s left"
 
 
-def test_a_pause_does_not_spoil_the_estimate():
-    assert lines(100, 103, 106, 90_000)[-1] == "[4/8] about 12 s left"
+def test_a_few_long_jobs_count():
+    assert lines(100, 101, 102, 107)[-1] is None
+    assert lines(100, 131, 132, 163)[-1] == "[4/8] about 84 s left"
+
+
+def test_a_pause_hardly_spoils_the_estimate():
+    assert lines(100, 103, 106, 90_000)[-1] == "[4/8] about 48 s left"
 
 
 def test_the_estimate_forgets_the_beginning():
@@ -63,7 +68,7 @@ def test_failures_are_shown_as_what_they_are():
 
 
 def test_a_later_replicate_is_told_apart():
-    assert measured_line("model", "mine", ROW, replicate=1).startswith("[again] local ")
+    assert measured_line("model", "mine", ROW, replicate=1).startswith("[replicate] local ")
 
 
 def test_energy_is_shown_where_there_is_some():

@@ -263,6 +263,15 @@ def test_the_shell_completes_commands_operators_and_targets(path, monkeypatch):
     assert completions(monkeypatch, "opcost query absent --target h") == []
 
 
+def test_the_shell_completes_models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config/models").mkdir(parents=True)
+    (tmp_path / "config/models/resnet_of_mine.yaml").touch()
+    assert completions(monkeypatch, "opcost run resnet1") == ["resnet101", "resnet152", "resnet18"]
+    assert completions(monkeypatch, "opcost run alexnet resnet_") == ["resnet_of_mine"]
+    assert completions(monkeypatch, "opcost explain alexn") == ["alexnet"]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_that_switches_completion_on_is_printed(shell):
     completed = CliRunner().invoke(main, ["completion", shell])

@@ -49,7 +49,7 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     first = opcost("run", *MLP, "--batch", "4,2")
     assert first.returncode == 0, first.stderr
     # Batch 4 is the config that is there already; of batch 2, three tuples are new.
-    assert "wrote tests/study/models/mlp_b2_width_16.yaml\n" in first.stderr
+    assert "wrote tests/study/models/mlp_b2_width_16.yaml (2x8)\n" in first.stderr
     measured = stamps(done)
     assert before.items() <= measured.items()
     assert len(measured) == len(before) + 3

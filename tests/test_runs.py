@@ -98,6 +98,9 @@ def test_a_name_tells_what_is_not_at_a_default():
         ("resnet50", options(["8"], batches=(1,)), "resnet50 takes inputs of 3 dimensions"),
         ("resnet50", options(["8x8"]), "give --input 1x3x224x224, for example"),
         ("gone.py:tagger", options(["8"]), "there is no file gone.py"),
+        ("gone.py", options(["8"]), "there is no file gone.py"),
+        ("nets.py", options(["8"]), "It defines nets.py:tagger, nets.py:Net"),
+        ("empty.py", options(["8"]), "as FILE.py:NAME; it defines none"),
         ("nets.py:tagger", options(), "the inputs of nets.py:tagger are unknown"),
         ("small", options(["1x8"]), "defines inputs, dtype and arguments"),
         ("listed", options(batches=(2,)), "its inputs have no batch dimension"),
@@ -105,7 +108,8 @@ def test_a_name_tells_what_is_not_at_a_default():
     ],
 )
 def test_what_is_no_model_is_explained(model, given, message):
-    Path("nets.py").touch()
+    Path("nets.py").write_text("def tagger(): ...\ndef _own(): ...\nclass Net: ...\n")
+    Path("empty.py").touch()
     for name, in_list in (("small", False), ("listed", True)):
         config = {"model": "x", "inputs": [{"shape": [3, 8]}], "inputs_in_list": in_list}
         (MODELS / f"{name}.yaml").write_text(yaml.safe_dump(config))

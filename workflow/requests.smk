@@ -83,9 +83,15 @@ def measurements_again(wildcards):
     return operator_measurements(wildcards, 1)
 
 
+@cache
 def measured_again(target):
-    """The first tuples by id: ids are hashes, so this is a stable random choice."""
-    return sorted(tuples_to_measure(target))[: STUDY.measured_again]
+    """The first tuples by id: ids are hashes, so this is a stable random choice. With a budget, those
+    measured already, and as many more as it allows."""
+    chosen = sorted(tuples_to_measure(target))[: STUDY.measured_again]
+    if STUDY.max_device_time_s is None:
+        return chosen
+    done = [name for name in chosen if measurement(FOLDERS[target], OPERATORS, name, 1).exists()]
+    return [*done, *[name for name in chosen if name not in done][: plan(target).again]]
 
 
 def devices(wildcards):
@@ -166,9 +172,13 @@ def tuples_to_measure(target):
 
 @cache
 def plan(target):
-    from opcost.planning.target_plan import plan_target  # not each start of Snakemake needs it
+    # not each start of Snakemake needs it
+    from opcost.planning.target_plan import plan_target, planned_line
 
-    return plan_target(REQUESTED.to_measure(target), target, RESULTS)
+    planned = plan_target(REQUESTED.to_measure(target), target, RESULTS)
+    if HAS_DISPLAY and planned.needed_s:
+        announce(planned_line(target, planned))
+    return planned
 
 
 def operator_priority(wildcards):

@@ -6,12 +6,13 @@ from pathlib import Path
 import click
 
 from opcost.commands import INCOMPLETE
+from opcost.commands.parameters import Model
 
 _PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", type=Model())
 @click.option(
     "--input",
     "inputs",
@@ -20,7 +21,9 @@ _PATH = click.Path(path_type=Path)
     help="An input, such as 8x3x224x224 or 8x128:int64<30522. Repeat it for each input, in order.",
 )
 @click.option(
+    "--batch",
     "--batch-size",
+    "batch_size",
     type=click.IntRange(1),
     default=1,
     show_default=True,
@@ -84,9 +87,9 @@ def command(
 ) -> None:
     """Estimate what MODEL costs on each target of a database, by operator and module.
 
-    MODEL is a torchvision model, a config file, or package.module:factory or file.py:factory with
-    its inputs. This measures nothing and needs neither a GPU nor weights. Exits with 3 if an
-    operator is missing on one of the targets.
+    MODEL is a torchvision model, a model config (its path, or its name in config/models), or
+    FILE.py:factory or package.module:factory with its inputs. This measures nothing and needs
+    neither a GPU nor weights. Exits with 3 if an operator is missing on one of the targets.
 
     \b
     opcost explain alexnet
@@ -96,7 +99,7 @@ def command(
     """
     from opcost.costs.explanation import explain
     from opcost.costs.explanation_text import as_text
-    from opcost.costs.model_argument import find_model, is_config, parse_argument, parse_input
+    from opcost.costs.model_argument import config_path, find_model, parse_argument, parse_input
     from opcost.errors import OpcostError
     from opcost.files import check_output
     from opcost.rows import records, schemas
@@ -105,7 +108,7 @@ def command(
 
     paths = databases or _default_databases()
     if parquet is not None:
-        check_output(parquet, [*paths, *([Path(model)] if is_config(model) else [])])
+        check_output(parquet, [*paths, *filter(None, [config_path(model)])])
     definition, search_path = find_model(
         model,
         [parse_input(text) for text in inputs],
@@ -142,6 +145,7 @@ def _default_databases() -> list[Path]:
     if not found:
         raise OpcostError(
             "there is no results/database.parquet here, and opcost was installed without "
-            "reference data: run a study (snakemake --cores 1), or name a database with --database"
+            "reference data: measure a model (opcost run MODEL), or name a database with "
+            "--database"
         )
     return found

@@ -1,44 +1,20 @@
 """`opcost run`."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from opcost.commands import INCOMPLETE
+from opcost.commands.parameters import Duration, Model, Numbers
 
 if TYPE_CHECKING:
     from opcost.runs.workflow import Only
 
-_SECONDS = {"": 1, "s": 1, "min": 60, "h": 3600}
-
-
-class _Numbers(click.ParamType):
-    name = "N,..."
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        if not re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", value):
-            self.fail(f"{value!r}: give numbers from 1, separated by commas, such as 1,8,32")
-        return tuple(dict.fromkeys(map(int, value.split(","))))
-
-
-class _Duration(click.ParamType):
-    name = "TIME"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|min|h|)", str(value))
-        if match is None or not float(match[1]):
-            self.fail(f"{value!r}: give a number and s, min or h, such as 90s, 10min or 2h")
-        return float(match[1]) * _SECONDS[match[2]]
-
-
 _OPTIONS = (
-    click.argument("models", nargs=-1, required=True),
-    click.option("--batch", type=_Numbers(), default=(), help="Batch sizes, such as 1,8,32."),
+    click.argument("models", type=Model(), nargs=-1, required=True),
+    click.option("--batch", type=Numbers(), default=(), help="Batch sizes, such as 1,8,32."),
     click.option(
         "--input",
         "inputs",
@@ -63,11 +39,11 @@ _OPTIONS = (
         help="auto, cpu, cuda or cuda:N. Default: the targets of config/config.yaml, or auto.",
     ),
     click.option(
-        "--threads", type=_Numbers(), default=(), help="Numbers of CPU threads, such as 1,2."
+        "--threads", type=Numbers(), default=(), help="Numbers of CPU threads, such as 1,2."
     ),
     click.option(
         "--max-device-time",
-        type=_Duration(),
+        type=Duration(),
         help="Measure for at most this time on each target, what costs most first: 90s, 10min, 2h.",
     ),
 )
@@ -174,12 +150,22 @@ def prepared(
     vanished = add_to_runs(studies, names, targets)
     for name, reason in vanished.items():
         click.echo(f"left out of {RUN_STUDY}: {name}: {reason}", err=True)
-    if written:
-        paths = ", ".join(str(directory / f"{name}.yaml") for name in written)
-        click.echo(f"wrote {paths}", err=True)
     only = dict.fromkeys(targets, names)
+    paths = {name: str(directory / f"{name}.yaml") for name in written}
     try:
-        read_studies().study(only)  # wrong settings are an error here, before Snakemake starts
+        # Wrong settings are an error here, before Snakemake starts.
+        found = read_studies().study(only).models
+        inputs_of = {name: ", ".join(map(str, found[name].inputs)) for name in written}
+        _say("wrote", (f"{paths[name]} ({inputs_of[name]})" for name in written))
         yield only
     finally:
-        withdraw(directory, [name for name in written if not extraction(name).exists()])
+        unbuilt = [name for name in written if not extraction(name).exists()]
+        withdraw(directory, unbuilt)
+        _say("deleted, as its model was not built:", (paths[name] for name in unbuilt))
+
+
+def _say(what: str, paths: Iterable[str]) -> None:
+    from opcost.text import wrapped
+
+    if text := ", ".join(paths):
+        click.echo("\n".join(wrapped([f"{what} {text}"])), err=True)

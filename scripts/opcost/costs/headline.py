@@ -65,9 +65,11 @@ def headline(compared: Row) -> Headline:
 def cost_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     """Title -> text of each row, for a table. Titles that say nothing for any row are left out."""
     headlines = [headline(row) for row in rows]
+    has_batches = any((each.batch_size or 1) > 1 for each in headlines)
     cells = [
         {
             "time": _cost(each.time, TIME, each.time_is_estimate),
+            "time/sample": _sample(each, TIME) if has_batches else _NOTHING,
             "samples/s": _rate(each.samples_per_s),
             "energy": _cost(each.energy, ENERGY, each.energy_is_estimate),
             "energy/sample": _sample(each, ENERGY),

@@ -11,7 +11,11 @@ from typing import Any
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.source import check_names_factory
 from opcost.study import load_model
+
+CONFIGS = Path("config/models")
+"""Where a model config is found by its name."""
 
 _INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?")
 _MODEL_DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -28,16 +32,16 @@ def find_model(
 ) -> tuple[ModelDefinition, Path | None]:
     """The definition of a model, and the folder to search first for its code.
 
-    `name` is a torchvision model (by default with its official inputs at `batch_size`), the path of
-    a model config (.yaml, without other arguments), or `package.module:factory` or
-    `FILE.py:factory` with inputs. Raises OpcostError for anything else.
+    `name` is a torchvision model (by default with its official inputs at `batch_size`), a model
+    config without other arguments (its path, or its name in config/models), or
+    `package.module:factory` or `FILE.py:factory` with inputs. Raises OpcostError for anything else.
     """
     if dtype not in _MODEL_DTYPES:
         raise OpcostError(
             f"{dtype!r} is not a dtype of parameters. Allowed: {', '.join(_MODEL_DTYPES)}"
         )
-    if is_config(name):
-        return _from_config(Path(name), bool(inputs or arguments) or batch_size != 1)
+    if (config := config_path(name)) is not None:
+        return _from_config(config, bool(inputs or arguments) or batch_size != 1)
     given: dict[str, Any] = {
         "arguments": dict(arguments or {}),
         "dtype": dtype,
@@ -52,11 +56,14 @@ def find_model(
         factory, folder = _factory(name)
         label = name.rpartition(":")[2]
         return ModelDefinition(label, tuple(inputs), factory=factory, **given), folder
+    check_names_factory(name)
     if zoo.family(name) is None:
         models = [model for family in zoo.official_inputs().values() for model in family]
+        known = [*models, *(path.stem for path in CONFIGS.glob("*.yaml"))]
         raise OpcostError(
-            f"{name!r} is not a torchvision model, a config file (NAME.yaml) or a factory "
-            f"(package.module:callable). {closest(name, models)}".strip()
+            f"{name!r} is not a torchvision model, a model config (NAME.yaml, or its name in "
+            f"{CONFIGS}) or a factory (FILE.py:callable or package.module:callable). "
+            f"{closest(name, known)}".strip()
         )
     if inputs:
         return ModelDefinition(name, tuple(inputs), model=name, **given), None
@@ -65,9 +72,13 @@ def find_model(
     return replace(official, zoo=not arguments, **given), None
 
 
-def is_config(name: str) -> bool:
-    """Whether `name` is a path of a model config."""
-    return name.endswith((".yaml", ".yml"))
+def config_path(name: str) -> Path | None:
+    """The model config with this path, or with this name in config/models; None if it is none."""
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    path = CONFIGS / f"{name}.yaml"
+    named = ":" not in name and zoo.family(name) is None
+    return path if named and path.is_file() else None
 
 
 def parse_input(text: str) -> InputSpec:
@@ -105,7 +116,7 @@ def parse_argument(text: str) -> tuple[str, Any]:
 def run_command(definition: ModelDefinition, name: str) -> str:
     """The command that measures this model, which `find_model` found by that name."""
     words = ["opcost", "run", name]
-    if is_config(name):
+    if config_path(name) is not None:
         return shlex.join(words)
     if definition.zoo:
         words += [] if definition.batch_size == 1 else [f"--batch={definition.batch_size}"]

@@ -13,6 +13,8 @@ from pathlib import Path
 from opcost.errors import OpcostError
 from opcost.models.definition import ModelDefinition
 
+_OFFERED = 8
+
 
 class ChangedSource(OpcostError):
     """The file of a factory is no longer the one that its definition describes.
@@ -45,16 +47,35 @@ def names_file(factory: str) -> bool:
     return factory.rpartition(":")[0].endswith(".py")
 
 
+def check_names_factory(model: str) -> None:
+    """Raises OpcostError for a file alone, `FILE.py`, with the factories that it offers."""
+    if not model.endswith(".py"):
+        return
+    file = Path(model)
+    if not file.is_file():
+        raise OpcostError(f"there is no file {file}: check the path")
+    defined = (ast.FunctionDef, ast.ClassDef)
+    names = [each.name for each in _parsed(file).body if isinstance(each, defined)]
+    offered = [f"{model}:{name}" for name in names if not name.startswith("_")]
+    raise OpcostError(
+        f"{model} is a file: name the function or class in it that makes the model, as FILE.py:NAME"
+        f"{'. It defines ' + ', '.join(offered[:_OFFERED]) if offered else '; it defines none'}"
+    )
+
+
 def source_digest(factory: str | None, directory: Path) -> str | None:
     """A digest of the code of a factory in `directory`, or None if it is elsewhere."""
     source = find_source(factory, directory)
     if source is None:
         return None
+    return hashlib.sha256(ast.dump(_parsed(source)).encode()).hexdigest()[:16]
+
+
+def _parsed(source: Path) -> ast.Module:
     try:
-        tree = ast.parse(source.read_bytes(), source)
+        return ast.parse(source.read_bytes(), source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise OpcostError(f"{source} is not valid Python; repair it: {error}") from error
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
 
 
 @contextmanager

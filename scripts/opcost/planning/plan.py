@@ -27,6 +27,8 @@ _MIN_S = 1e-7
 _MIN_ROWS = 8
 _JOB_S = 0.3
 _GPU_START_S = 1.0
+_FOR_REPLICATES = 4
+"""One of so many jobs is a replicate, where a budget does not suffice for all."""
 _SETTLING_S = 1.5
 """What a power sensor needs to settle, three times in a trial."""
 
@@ -35,7 +37,8 @@ _SETTLING_S = 1.5
 class Plan:
     """The tuples of one target in order of importance, and the device time of measuring them.
 
-    `known` are measured, `chosen` remain to be measured, `beyond` exceed the budget.
+    `known` are measured, `chosen` remain to be measured, `beyond` exceed the budget. `again` is the
+    number of replicates of tuples that remain to be measured, `models` that of whole models.
     `explained` is the expected share of the models' time that a tuple explains, averaged over
     the models. `needed_s` is the expected device time: `job_s` for each measurement of a tuple,
     plus the models. `job_s` is the mean over previous jobs, also of other studies, or an
@@ -45,6 +48,8 @@ class Plan:
     known: tuple[str, ...]
     chosen: tuple[str, ...]
     beyond: tuple[str, ...]
+    again: int
+    models: int
     explained: Mapping[str, float]
     spent_s: float
     needed_s: float
@@ -71,8 +76,8 @@ def plan(
 
     `device` is the target's. With `max_device_time_s`, those that explain most come first, until
     the budget is used up by rows of these tuples, other measurements of the study
-    (`other_spent_s`), remaining whole models, and replicates, of which there are at most as many as
-    tuples.
+    (`other_spent_s`), remaining whole models, and replicates: at most one for each tuple and, while
+    tuples remain, in a quarter of the time for both.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
@@ -81,16 +86,17 @@ def plan(
     job_s = float(np.mean(held_s)) if held_s else _guessed_job_s(settings, device)
     for_models_s = models_to_measure * (job_s + settings.model_time_s)
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
-    count = len(new)
+    count, again = len(new), min(again_to_measure, len(tuples))
     if max_device_time_s is not None:
         jobs = int(max(0.0, max_device_time_s - spent_s - for_models_s) / job_s)
-        # The most for which count + min(again_to_measure, len(known) + count) is not above jobs.
-        count = min(count, max(0, jobs - again_to_measure, (jobs - len(known)) // 2))
-    again = min(again_to_measure, len(known) + count)
+        count = min(count, max(jobs - again, jobs - jobs // _FOR_REPLICATES))
+        again = min(again, jobs - count, len(known) + count)
     return Plan(
         tuple(sorted(known)),
         tuple(new[:count]),
         tuple(new[count:]),
+        again,
+        models_to_measure,
         explained,
         spent_s,
         for_models_s + (count + again) * job_s,

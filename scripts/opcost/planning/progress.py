@@ -13,6 +13,7 @@ from opcost.text import duration, joules, seconds, some, with_interval
 from opcost.tuples.model_tuples import ModelTuples
 
 _RECENT = 20
+_LONGEST = 10
 _EVERY_S = 30.0
 _DIFFERING = 5
 
@@ -33,17 +34,22 @@ class Pace:
         return f"[{done}/{total}] about {duration(left_s)} left"
 
     def left_s(self, done: int, total: int, now_s: float) -> float | None:
-        """The remaining time: the median time per recent job, times the number of remaining jobs.
+        """The remaining time: the mean time per recent job, times the number of remaining jobs.
 
-        `done` and `total` count the run's jobs; `now_s` is from any clock. None for the first.
+        A job counts as at most ten times the median, as the machine may have been asleep. `done`
+        and `total` count the run's jobs; `now_s` is from any clock. None for the first.
         """
         if not self._latest or done > self._latest[-1][1]:
             self._latest.append((now_s, done))
         per_job_s = [
             (later_s - earlier_s) / (after - before)
             for (earlier_s, before), (later_s, after) in itertools.pairwise(self._latest)
+            for _ in range(after - before)
         ]
-        return statistics.median(per_job_s) * (total - done) if per_job_s else None
+        if not per_job_s:
+            return None
+        longest_s = _LONGEST * statistics.median(per_job_s)
+        return statistics.mean(min(each_s, longest_s) for each_s in per_job_s) * (total - done)
 
 
 def extraction_line(tuples: ModelTuples) -> str:
@@ -68,14 +74,14 @@ def recording_line(target: str, recorded: ModelTuples, extracted: ModelTuples) -
 
 
 def measured_line(kind: str, description: str, row: Mapping[str, Any], replicate: int = 0) -> str:
-    """The line for a measured operator or model; replicates begin with `again`."""
-    word = "again" if replicate else kind
+    """The line for a measured operator or model; replicates begin with `replicate`."""
+    word = "replicate" if replicate else kind
     return f"[{word}] {row['target']}  {result(row)}  {description}"
 
 
 def overhead_line(target: str, columns: Mapping[str, Any]) -> str:
     """The line for a replicate of call overhead."""
-    return f"[again] {target}  {_timed(OVERHEADS['call'].read(columns))}  call overhead"
+    return f"[replicate] {target}  {_timed(OVERHEADS['call'].read(columns))}  call overhead"
 
 
 def result(row: Mapping[str, Any]) -> str:

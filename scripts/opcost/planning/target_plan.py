@@ -74,6 +74,21 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
     return "\n\n".join(parts)
 
 
+def planned_line(target: str, planned: Plan) -> str:
+    """The plan in a line, for the terminal of a run."""
+    parts = {
+        "operator tuple": len(planned.chosen),
+        "whole model": planned.models,
+        "replicate": planned.again,
+    }
+    found = ", ".join(counted(number, noun) for noun, number in parts.items() if number)
+    before = f", {len(planned.known)} tuples measured before" if planned.known else ""
+    return (
+        f"[plan] {target}: {found} to measure, about {duration(planned.needed_s)}"
+        f"{before}{_beyond(planned)}"
+    )
+
+
 def _models(study: Study, target: str, results: Path) -> list[ModelTuples]:
     """The models that could be extracted, with the calls that they make on the target."""
     paths = (extraction(name, results) for name in study.models)
@@ -197,9 +212,14 @@ def _device_time(planned: Plan) -> str:
 def _budget(max_device_time_s: float | None, planned: Plan) -> list[str]:
     if max_device_time_s is None:
         return []
+    more = ""
+    if planned.beyond:
+        none = "" if planned.chosen else "no further operator fits into it; "
+        more = f"; {none}all would take {duration(len(planned.beyond) * planned.job_s)} more"
     return [
-        f"  budget: {duration(max_device_time_s)} (max_device_time_s); the measured operators are "
-        f"expected to explain {planned.expected_coverage():.0%} of the models' time"
+        f"  budget: {duration(max_device_time_s)} (--max-device-time, max_device_time_s); the "
+        f"measured operators are expected to explain {planned.expected_coverage():.0%} of the "
+        f"models' time{more}"
     ]
 
 

@@ -71,7 +71,7 @@ DRIFTING = _flag(
     "drifting",
     "the intervals of the medians over the first and the second half of the undisturbed batches do "
     "not overlap",
-    "raise warm_up_s or min_time_s",
+    "raise warm_up_s or min_time_s in config/config.yaml",
 )
 LAUNCH_BOUND = _flag(
     "launch_bound",

@@ -19,6 +19,7 @@ _WIDTH = 100
 _BAR = 24
 _CYAN, _RED, _FAINT, _PLAIN, _CLEAR = "\x1b[36m", "\x1b[31m", "\x1b[2m", "\x1b[0m", "\r\x1b[K"
 _MEASURED = re.compile(r"\[(\w+)\] ")
+_WAITING = "waiting for the device"
 _HEADER = re.compile(r'WorkflowError in file ".*", line \d+:')
 _FRAME = re.compile(r'  File ".*(?:\.smk|Snakefile)", line \d+, in .*')
 """What Snakemake puts around an error of opcost."""
@@ -42,6 +43,7 @@ class Display:
         self._progress = ""
         self._error_follows = False
         self._is_interrupted = False
+        self._has_waited = False
         self.jobs = 0
 
     def show(self, line: str) -> None:
@@ -50,6 +52,8 @@ class Display:
             self._note(line.removeprefix(MARK))
         elif self._is_interrupted:
             return
+        elif line.startswith(_WAITING) and self._has_waited:
+            return  # each measurement says so while others measure
         elif _HEADER.fullmatch(line):
             self._before, self._error_follows = None, True
         elif _FRAME.fullmatch(line):
@@ -60,6 +64,7 @@ class Display:
         elif self._before is not None:
             self._before.append(line)
         else:
+            self._has_waited |= line.startswith(_WAITING)
             self._print(line)
 
     def interrupt(self) -> None:

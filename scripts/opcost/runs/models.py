@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec
-from opcost.models.source import find_source
+from opcost.models.source import check_names_factory, find_source
 from opcost.plain_yaml import read_yaml
 
 _GENERIC = "build"
@@ -51,6 +51,7 @@ def variants(argument: str, options: Options, directory: Path) -> list[Variant]:
         return _of_factory(argument, options, directory)
     if (directory / f"{argument}.yaml").is_file():
         return _of_config(directory / f"{argument}.yaml", options, directory)
+    check_names_factory(argument)
     known = [*_torchvision_models(), *(path.stem for path in directory.glob("*.yaml"))]
     raise OpcostError(
         f"{argument!r} is not a torchvision model, a model config (NAME.yaml, or its name in "

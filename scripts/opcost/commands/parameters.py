@@ -1,0 +1,54 @@
+"""What several commands take as an argument."""
+
+import re
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+_SECONDS = {"": 1, "s": 1, "min": 60, "h": 3600}
+
+
+class Model(click.ParamType):
+    """A model, with shell completion from torchvision's, the configs of the folder, and files."""
+
+    name = "model"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names that begin so, or else files."""
+        from opcost.costs.model_argument import CONFIGS
+        from opcost.models import zoo
+
+        official = [name for models in zoo.official_inputs().values() for name in models]
+        known = [*official, *sorted(path.stem for path in CONFIGS.glob("*.yaml"))]
+        found = [CompletionItem(name) for name in known if name.startswith(incomplete)]
+        return found or [CompletionItem(incomplete, type="file")]
+
+
+class Numbers(click.ParamType):
+    """Numbers from 1, separated by commas."""
+
+    name = "N,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        """Without duplicates."""
+        if isinstance(value, tuple):
+            return value
+        if not re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", value):
+            self.fail(f"{value!r}: give numbers from 1, separated by commas, such as 1,8,32")
+        return tuple(dict.fromkeys(map(int, value.split(","))))
+
+
+class Duration(click.ParamType):
+    """A time in seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """In seconds."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|min|h|)", str(value))
+        if match is None or not float(match[1]):
+            self.fail(f"{value!r}: give a number and s, min or h, such as 90s, 10min or 2h")
+        return float(match[1]) * _SECONDS[match[2]]
