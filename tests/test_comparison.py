@@ -325,7 +325,7 @@ def test_the_targets_of_a_model_are_side_by_side(compare):
     other = comparison | {"target": "other", "reference_time_s": 4e-3}
     text = summary([comparison, other], shares)
     assert re.search(
-        r"tiny_cnn local 1x3x8x8 5.0\S+ ms \S+ \S+% 200 tiny_cnn other 1x3x8x8 4.0", text
+        r"tiny_cnn local 1x3x8x8 5.0\S+ ms \S+ \S+% 200.0 tiny_cnn other 1x3x8x8 4.0", text
     )
     assert text.index("tiny_cnn other") < text.index("Target local") < text.index("Target other")
 

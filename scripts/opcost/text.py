@@ -66,11 +66,11 @@ def with_interval(estimate: Estimate | None, show: Callable[[float, int], str]) 
     half = estimate.relative_half_width
     if half is None or estimate.low is None or estimate.high is None:
         return show(estimate.value, _DIGITS)
-    digits = _digits(half)
-    value = show(estimate.value, digits)
+    shown = digits(estimate)
+    value = show(estimate.value, shown)
     shorter, longer = sorted([estimate.value - estimate.low, estimate.high - estimate.value])
     if half > _WIDE and longer > 2 * shorter:
-        return f"{value} [{show(estimate.low, digits)}, {show(estimate.high, digits)}]"
+        return f"{value} [{show(estimate.low, shown)}, {show(estimate.high, shown)}]"
     return f"{value} ± {margin(half)}"
 
 
@@ -81,11 +81,12 @@ def margin(share: float) -> str:
     return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
 
 
-def _digits(relative_half_width: float) -> int:
+def digits(estimate: Estimate | None) -> int:
     """So many that the interval moves the last but one: 2 to 4."""
-    if relative_half_width <= 0:
+    half = None if estimate is None else estimate.relative_half_width
+    if half is None or half <= 0:
         return _DIGITS
-    return min(max(1 - math.floor(math.log10(relative_half_width)), 2), _DIGITS)
+    return min(max(1 - math.floor(math.log10(half)), 2), _DIGITS)
 
 
 def significant(number: float, digits: int) -> str:

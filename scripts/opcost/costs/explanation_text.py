@@ -10,6 +10,7 @@ from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import Branch, module_tree
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import waiting
+from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.text import counted, joules, scaled, seconds, shortened, some, table, wrapped
@@ -83,20 +84,25 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
 
 
 def _source(explanation: Explanation) -> str:
-    day = explanation.measured_on
-    return f"{explanation.database.name}{f' of {day}' if day else ''}"
+    day, database = explanation.measured_on, explanation.database
+    name = "reference data" if database.parent == REFERENCE else database.name
+    return f"{name}{f' of {day}' if day else ''}"
 
 
 def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int | None) -> str:
     estimate = explanation.estimate
-    name = f"{explanation.target} ({explanation.conditions_id})"
-    lines = [f"Target {name if explanation.conditions_id else explanation.target}, "]
-    lines[0] += f"of {explanation.database}"
+    name, database = explanation.target, explanation.database
+    if explanation.conditions_id:
+        name += f" ({explanation.conditions_id})"
+    is_reference = database.parent == REFERENCE
+    where = f"the reference data ({database.name})" if is_reference else database
+    lines = [f"Target {name}, of {where}"]
     if not estimate.terms:
         return "\n".join([*lines, f"  No time: {estimate.time_reason}."])
     if all(term.row is None for term in estimate.terms):
         tuples = counted(len(estimate.terms), "operator tuple")
-        return f"{lines[0]}: none of the model's {tuples} is measured there."
+        text = f"{lines[0]}: none of the model's {tuples} is measured there."
+        return "\n".join(wrapped([text]))
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
     lines += ["", *_indented(_operators(explanation, top))]

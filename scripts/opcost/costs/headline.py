@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
-from opcost.text import significant, with_interval
+from opcost.text import digits, significant, with_interval
 
 ESTIMATED = " (sum)"
 """Follows an estimate where the whole model was not measured."""
 
 _NOTHING = "-"
-_DIGITS = 3
 
 
 @dataclass(frozen=True)
@@ -29,25 +28,29 @@ class Headline:
     energy_is_estimate: bool
     batch_size: int | None
 
-    @property
-    def samples_per_s(self) -> float | None:
-        """Throughput."""
-        return self._per(self.time)
-
-    @property
-    def samples_per_j(self) -> float | None:
-        """Samples for each joule."""
-        return self._per(self.energy)
-
-    def _per(self, cost: Estimate | None) -> float | None:
-        if cost is None or not cost.value or self.batch_size is None:
-            return None
-        return self.batch_size / cost.value
+    def cost(self, quantity: Quantity) -> Estimate | None:
+        """Of an iteration."""
+        return self.time if quantity == TIME else self.energy
 
     def per_sample(self, quantity: Quantity) -> float | None:
         """Seconds or joules of a sample."""
-        cost = self.time if quantity == TIME else self.energy
+        cost = self.cost(quantity)
         return None if cost is None or not self.batch_size else cost.value / self.batch_size
+
+    def rate(self, quantity: Quantity) -> float | None:
+        """Samples for each second or joule."""
+        sample = self.per_sample(quantity)
+        return 1 / sample if sample else None
+
+    def shown_sample(self, quantity: Quantity) -> str:
+        """`per_sample` with as many digits as the interval allows, or a dash."""
+        value = self.per_sample(quantity)
+        return _NOTHING if value is None else quantity.show(value, digits(self.cost(quantity)))
+
+    def shown_rate(self, quantity: Quantity) -> str:
+        """`rate` with as many digits as the interval allows, or a dash."""
+        value = self.rate(quantity)
+        return _NOTHING if value is None else significant(value, digits(self.cost(quantity)))
 
 
 def headline(compared: Row) -> Headline:
@@ -69,10 +72,10 @@ def cost_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     cells = [
         {
             "time": _cost(each.time, TIME, each.time_is_estimate),
-            "time/sample": _sample(each, TIME) if has_batches else _NOTHING,
-            "samples/s": _rate(each.samples_per_s),
+            "time/sample": each.shown_sample(TIME) if has_batches else _NOTHING,
+            "samples/s": each.shown_rate(TIME),
             "energy": _cost(each.energy, ENERGY, each.energy_is_estimate),
-            "energy/sample": _sample(each, ENERGY),
+            "energy/sample": each.shown_sample(ENERGY),
         }
         for each in headlines
     ]
@@ -93,12 +96,3 @@ def _cost(cost: Estimate | None, quantity: Quantity, is_estimate: bool) -> str:
     if cost is None:
         return _NOTHING
     return with_interval(cost, quantity.show) + (ESTIMATED if is_estimate else "")
-
-
-def _sample(each: Headline, quantity: Quantity) -> str:
-    value = each.per_sample(quantity)
-    return _NOTHING if value is None else quantity.show(value, _DIGITS)
-
-
-def _rate(value: float | None) -> str:
-    return _NOTHING if value is None else significant(value, _DIGITS)

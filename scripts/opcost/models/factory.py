@@ -62,8 +62,8 @@ def _imported(
         with user_code():
             return importlib.import_module(module_name)
     except Exception as error:
-        where = f" ({search_path})" if search_path else ""
-        remedy = f". Put its file beside the model config{where} or install it"
+        where = str(search_path) if search_path else "the folder of the model config"
+        remedy = f". Put its file into {where}, name it as FILE.py:callable, or install it"
         raise OpcostError(
             f"model {definition.name}: cannot import {module_name!r} for factory "
             f"{definition.factory!r}: {reason(error)}"

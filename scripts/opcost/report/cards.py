@@ -10,7 +10,7 @@ from opcost.costs.verdict import UNKNOWN, Judgement, judgement, trusted_to, verd
 from opcost.report.colours import Colours
 from opcost.report.results import NOTHING, Results, Row
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import percent, scaled, significant, with_interval
+from opcost.text import percent, scaled, with_interval
 
 MOST_CARDS = 6
 """More models than these are rows of a table."""
@@ -135,20 +135,19 @@ def _card(results: Results, row: Row, named: Colours) -> Card:
 
 def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named: Colours) -> Cost:
     is_time = quantity == TIME
-    cost = found.time if is_time else found.energy
+    cost = found.cost(quantity)
     is_sum = found.time_is_estimate if is_time else found.energy_is_estimate
-    rate = found.samples_per_s if is_time else found.samples_per_j
     judged = judgement(row, quantity)
-    sample = found.per_sample(quantity)
+    sample, rate = found.per_sample(quantity), found.rate(quantity)
     parts = costliest(breakdown(row, results.shares_of(row), quantity), _OPERATORS)
     return Cost(
         quantity,
         with_interval(cost, quantity.show) if cost else NOTHING,
         cost.value if cost else None,
         bool(cost) and is_sum,
-        quantity.show(sample, _DIGITS) if sample else None,
+        found.shown_sample(quantity) if sample else None,
         sample,
-        significant(rate, _DIGITS) if rate else None,
+        found.shown_rate(quantity) if rate else None,
         rate,
         _segments(parts, quantity, named),
         judged,

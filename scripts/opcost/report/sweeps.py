@@ -10,7 +10,7 @@ from opcost.costs.headline import headline
 from opcost.report.colours import PALETTE
 from opcost.report.results import Results, Row
 from opcost.report.theme import SHAPES, Figure, figure
-from opcost.rows.quantities import COMPARED, TIME, Quantity
+from opcost.rows.quantities import COMPARED, Quantity
 
 _HEIGHT = 240
 
@@ -24,7 +24,7 @@ def sweeps(results: Results, quantity: Quantity) -> list[dict[str, Any]]:
     names = {row["model"]: _but_for_the_batch(row) for row in results.models}
     for row in results.comparison:
         costs = headline(row)
-        cost = costs.time if quantity == TIME else costs.energy
+        cost = costs.cost(quantity)
         name = names.get(row["model"])
         if name is None or cost is None or not cost.value or costs.batch_size is None:
             continue
