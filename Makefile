@@ -24,10 +24,10 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/run ## Set up .venv if needed, and run the study in config/config.yaml, or MODELS="resnet18 vit_b_16"
-	@$(BIN)/$(if $(MODELS),opcost run $(MODELS),snakemake --cores 1)
+	@$(BIN)/opcost run $(MODELS)
 
 plan: $(VENV)/run ## Say what a run would measure, in how much time and memory
-	@$(BIN)/$(if $(MODELS),opcost plan $(MODELS),snakemake --cores 1 plan)
+	@$(BIN)/opcost plan $(MODELS)
 
 retry: $(VENV)/run ## Forget the measurements that failed, or have a FLAG (FLAG=disturbed), and measure them again
 	@$(BIN)/opcost retry $(addprefix --flag ,$(FLAG))

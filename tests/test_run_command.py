@@ -1,6 +1,7 @@
 """`opcost run` with the real workflow: runs add to each other, and measure only what they name."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,24 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     runs = yaml.safe_load((done.root / "config/run.yaml").read_text())
     assert runs["models"] == ["tiny_mlp", "mlp_b2_width_16"]
     assert list(runs["targets"]) == ["local", "cpu_2_threads"]
+
+
+def test_without_a_model_the_study_is_measured_and_what_was_run_before_is_kept(done, opcost):
+    (measured,) = done.root.glob("results/local/models/tiny_mlp.parquet")
+    measured.unlink()
+    before = stamps(done)
+    found = opcost("run")
+    assert found.returncode == 0, found.stderr
+    assert re.search(
+        r"\[plan\] local: 1 whole model to measure, about \d+ s, \d+ tuples", found.stderr
+    )
+    assert "tiny_mlp " in found.stdout
+    assert "tiny_cnn " in found.stdout
+    assert measured.exists()
+    assert stamps(done) == before
+    refused = opcost("run", "--batch", "2")
+    assert refused.returncode == 2
+    assert "need a MODEL" in refused.stderr
 
 
 def test_a_plan_measures_nothing(done, opcost):

@@ -194,6 +194,11 @@ def written():
     return yaml.safe_load(RUN_STUDY.read_text())
 
 
+def test_without_a_study_a_model_has_to_be_named():
+    with pytest.raises(OpcostError, match="name a MODEL, such as resnet18: this folder has no"):
+        read_studies().written_by_user()
+
+
 def test_runs_add_to_each_other_and_leave_out_what_has_vanished():
     config = {"factory": "../../nets.py:tagger", "inputs": [{"shape": [1, 8]}]}
     for name in ("one", "two"):

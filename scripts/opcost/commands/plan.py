@@ -13,7 +13,8 @@ from opcost.commands.run import budget, prepared, verbosity, what_to_measure
 def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     """Say what `opcost run` would measure, in how much time and memory; measure nothing.
 
-    The arguments are those of opcost run. It writes the same configs, and extracts the models.
+    The arguments are those of opcost run, and so are the configs that it writes. It extracts the
+    models.
 
     \b
     opcost plan resnet50 --batch 1,8,32

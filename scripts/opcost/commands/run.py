@@ -12,8 +12,9 @@ from opcost.commands.parameters import Duration, Model, Numbers
 if TYPE_CHECKING:
     from opcost.runs.workflow import Only
 
+_DTYPE = "float32"
 _OPTIONS = (
-    click.argument("models", type=Model(), nargs=-1, required=True),
+    click.argument("models", type=Model(), nargs=-1),
     click.option("--batch", type=Numbers(), default=(), help="Batch sizes, such as 1,8,32."),
     click.option(
         "--input",
@@ -24,7 +25,7 @@ _OPTIONS = (
         "dimension, which is put in front: 3x224x224. Repeat it for each input, in order.",
     ),
     click.option(
-        "--dtype", default="float32", show_default=True, help="Dtypes of parameters and inputs."
+        "--dtype", default=_DTYPE, show_default=True, help="Dtypes of parameters and inputs."
     ),
     click.option("--channels-last", is_flag=True, help="Use channels_last memory format."),
     click.option(
@@ -70,7 +71,8 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     and dtype is a model of its own, with a config in config/models. What is measured already is not
     measured again: the same command resumes a run that was stopped.
 
-    Models and targets add to config/run.yaml: tables and report show those of all runs.
+    Models and targets add to config/run.yaml: tables and report show those of all runs. Without a
+    MODEL, those of the study in config/config.yaml are measured.
 
     \b
     opcost run resnet50 --batch 1,8,32
@@ -135,6 +137,13 @@ def prepared(
     from opcost.runs.targets import chosen_targets
 
     studies = read_studies()
+    if not models:
+        if any([batch, inputs, dtype != _DTYPE, channels_last, arguments, device, threads]):
+            raise click.UsageError("options of models and targets need a MODEL")
+        if studies.runs:
+            add_to_runs(studies, (), {})  # targets that are new in the study
+        yield studies.written_by_user()
+        return
     options = Options(
         batch,
         tuple(map(parse_input, inputs)),

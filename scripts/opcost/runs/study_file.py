@@ -55,6 +55,15 @@ class Studies(NamedTuple):
         document = {**self.default, **self.runs, "models": models, "targets": targets}
         return load_study({**document, "only": only or {}})
 
+    def written_by_user(self) -> dict[str, list[str]]:
+        """The models of the user's study, by target. Raises OpcostError without one."""
+        if not self.default:
+            raise OpcostError(
+                f"name a MODEL, such as resnet18: this folder has no study ({DEFAULT_STUDY})"
+            )
+        study = load_study({**self.default, "targets": self.targets})
+        return {target: list(study.models) for target in study.conditions}
+
     def measured(self) -> dict[str, list[str]] | None:
         """The models that were measured on each target; None without runs: all of the study."""
         if not self.runs:
