@@ -83,10 +83,8 @@ def planned_line(target: str, planned: Plan) -> str:
     }
     found = ", ".join(counted(number, noun) for noun, number in parts.items() if number)
     before = f", {len(planned.known)} tuples measured before" if planned.known else ""
-    return (
-        f"[plan] {target}: {found} to measure, about {duration(planned.needed_s)}"
-        f"{before}{_beyond(planned)}"
-    )
+    needed = duration(planned.needed_s)
+    return f"[plan] {target}: about {needed} for {found}{before}{_beyond(planned)}"
 
 
 def _models(study: Study, target: str, results: Path) -> list[ModelTuples]:

@@ -106,7 +106,7 @@ class Display:
             return f"{_RED}{line}{_PLAIN}" if self._colours and wrong else line
         width = shutil.get_terminal_size((_WIDTH, 0)).columns if self._terminal else _WIDTH
         failed = _FAILED.match(line) is not None
-        if not failed and len(line) >= width:
+        if not failed and match[1] != "plan" and len(line) >= width:
             line = f"{line[: width - 2]}…"
         if not self._colours:
             return line
