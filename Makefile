@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Two at a time: most of them wait for Snakemake to start.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+# More than there are cores in a small machine: many of them wait for Snakemake.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 export PYTHONDONTWRITEBYTECODE :=
 
 # Snakemake keeps a cache in the home folder, which a user of a container may not have.

@@ -23,10 +23,11 @@ from tests.quick_measurement import QUICK
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items):
-    """Tests that start Snakemake are marked `workflow`, and come early in each half of all tests.
+    """Tests that start Snakemake are marked `workflow`, and come early in each worker's share.
 
-    Two workers of pytest-xdist begin with a half each and take from the end of each other's: short
-    tests, so that both end at once. The second starts later, when the first has made `finished`.
+    Workers of pytest-xdist begin with equal shares and take from the end of each other's: short
+    tests, so that all end at once. But for the first, they begin with some short ones, too, until
+    the first has made `finished`.
     """
     for item in items:
         if {"checkout", "finished"} & set(item.fixturenames):
@@ -34,12 +35,15 @@ def pytest_collection_modifyitems(items):
     yield
     long = [item for item in items if item.get_closest_marker("workflow")]
     short = [item for item in items if not item.get_closest_marker("workflow")]
-    half, early = len(long) // 2, len(short) // 8
-    middle = max(0, len(items) // 2 - half)
-    items[:] = [
-        *(*long[:half], *short[:middle]),
-        *(*short[middle : middle + early], *long[half:], *short[middle + early :]),
-    ]
+    workers, total = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")), len(items)
+    items.clear()
+    for number in range(workers):
+        first, last = (len(long) * each // workers for each in (number, number + 1))
+        room = total * (number + 1) // workers - len(items) - (last - first)
+        filling, short = short[:room], short[room:]
+        early = len(filling) // 4 if number else 0
+        items += [*filling[:early], *long[first:last], *filling[early:]]
+    items += short
 
 
 @pytest.fixture(scope="session", autouse=True)

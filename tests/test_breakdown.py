@@ -102,10 +102,28 @@ def test_small_operators_are_one_part_and_nothing_else_is():
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=30), st.integers(0, 1))
 def test_percentages_add_up_to_a_hundred(amounts, decimals):
     total = math.fsum(amounts)
-    texts = percents([Part("x", each, each / total) for each in amounts], decimals)
+    texts = percents(
+        [Part(str(i), each, each / total) for i, each in enumerate(amounts)], None, decimals
+    )
     known = [float(text.rstrip("%")) for text in texts if not text.startswith("<")]
     assert math.fsum(known) == pytest.approx(100.0)
     assert not any(float(text.strip("<%")) == 0 for text in texts)
+
+
+@given(
+    st.lists(st.floats(1e-4, 1.0), min_size=1, max_size=30),
+    st.integers(1, 8),
+    st.integers(0, 1),
+)
+def test_a_part_has_the_same_percentage_however_others_are_folded(amounts, most, decimals):
+    total = math.fsum(amounts)
+    parts = [Part(str(i), each, each / total, 1) for i, each in enumerate(amounts)]
+    shown = costliest(parts, most)
+    plain = dict(zip([part.name for part in parts], percents(parts, None, decimals), strict=True))
+    folded = dict(zip([part.name for part in shown], percents(parts, shown, decimals), strict=True))
+    assert {name: plain.get(name, text) for name, text in folded.items()} == folded
+    known = [float(text.rstrip("%")) for text in folded.values() if not text.startswith("<")]
+    assert math.fsum(known) == pytest.approx(100.0)
 
 
 def estimate(cnn, **changes):

@@ -77,6 +77,15 @@ def test_an_error_of_opcost_is_shown_without_what_snakemake_puts_around_it():
     )
 
 
+def test_an_error_of_opcost_in_an_input_function_is_shown_alone():
+    header = ['InputFunctionException in rule compare in file "/a", line 9:', "Error:"]
+    around = ["Wildcards:", "target=local", "", "Traceback:", '  File "/a.py", line 1, in plan']
+    lines = [MARK, *header, "  OpcostError: a.parquet is damaged", *around, "the end"]
+    assert shown(io.StringIO(), lines) == "opcost: a.parquet is damaged\nthe end\n"
+    bug = [MARK, *header, "  KeyError: 'x'", *around]
+    assert shown(io.StringIO(), bug).splitlines() == bug[1:]
+
+
 def test_that_others_use_the_device_is_said_once():
     waiting = ["waiting for the device, held by process 7", "waiting for the device, held by 8"]
     lines = [MARK, waiting[0], LINES[2], waiting[1], LINES[2]]

@@ -335,7 +335,7 @@ def test_a_config_of_the_folder_is_found_by_its_name(tmp_path, monkeypatch):
     definition, folder = find_model("two_tower")
     assert (definition.batch_size, folder) == (2, Path("config/models"))
     assert run_command(definition, "two_tower") == "opcost run two_tower"
-    with pytest.raises(OpcostError, match="defines inputs and arguments"):
+    with pytest.raises(OpcostError, match="defines inputs, dtype and arguments"):
         find_model("two_tower", batch_size=4)
     with pytest.raises(OpcostError, match="Did you mean 'two_tower'"):
         find_model("two_towers")
@@ -353,6 +353,9 @@ def test_the_number_of_listed_operators_is_positive():
         (["nowhere/nets.py:net", "--input", "4"], "there is no file nowhere/nets.py: check"),
         (["resnet81"], "is not a torchvision model, a model config"),
         (["resnet81"], "Did you mean"),
+        (["resnet18", "--input", "1x3x56x56", "--batch", "8"], "give complete inputs instead"),
+        ([CNN, "--dtype", "bfloat16"], "defines inputs, dtype and arguments"),
+        ([CNN, "--channels-last"], "defines inputs, dtype and arguments"),
         (["nets:net"], "the inputs of nets:net are unknown: give each with --input"),
         (["resnet18", "--input", "1,3,224,224"], "'1,3,224,224' is not an input"),
         (["resnet18", "--input", "0x3x224x224"], "'0x3x224x224' is not an input: sizes"),
@@ -364,7 +367,7 @@ def test_the_number_of_listed_operators_is_positive():
         ),
         (["resnet18", "--input", "1x3:float99"], "Dtypes: float32"),
         (["resnet18", "--argument", "width"], "'width' is not an argument: give NAME=VALUE"),
-        ([CNN, "--input", "1x3x8x8"], "defines inputs and arguments"),
+        ([CNN, "--input", "1x3x8x8"], "defines inputs, dtype and arguments"),
         (["quantized"], "is not a torchvision model"),
         ([CNN, "--database", "nowhere.parquet"], "there is no database nowhere.parquet"),
     ],

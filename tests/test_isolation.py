@@ -261,7 +261,7 @@ def test_what_calls_cost_is_measured_again_on_the_same_device_only(files, tmp_pa
     assert set(samples).isdisjoint(read_samples(files.device_file))
     said = capfd.readouterr().out
     # Another test may hold the device meanwhile, and is waited for.
-    assert re.search(r"^\[again\] local .*s ± .*%  call overhead\n\Z", said, re.MULTILINE)
+    assert re.search(r"^\[replicate\] local .*s ± .*%  call overhead\n\Z", said, re.MULTILINE)
     another_device(files)
     again.unlink()
     with pytest.raises(SystemExit):

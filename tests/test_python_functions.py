@@ -159,3 +159,24 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     for cell in code:
         exec(compile(cell, str(NOTEBOOK), "exec"), names)
     assert isinstance(names["cost"].operators, pd.DataFrame)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0; allowed: an integer from 1"),
+        ({"batch_size": "8"}, "batch_size is '8'"),
+        ({"batch_size": 8}, "a module and its tensors have a batch size and a dtype"),
+        ({"dtype": "bfloat16"}, "a module and its tensors have a batch size and a dtype"),
+        ({"database": []}, "no database is given"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(given, message):
+    with pytest.raises(OpcostError, match=message):
+        opcost.explain(nn.ReLU(), torch.ones(2, 8), **given)
+
+
+def test_a_module_without_operators_misses_none():
+    cost = opcost.explain(nn.Identity(), torch.ones(1))
+    assert cost.missing.empty
+    assert "status" in cost.tuples.columns

@@ -150,10 +150,28 @@ def test_a_live_module_is_measured_by_the_same_workflow(done, opcost, monkeypatc
     assert stamps(done) == measured
 
 
+@pytest.mark.parametrize("name", ["a b", "../net", "/tmp/net", ".net", "n" * 300])
+def test_a_name_that_no_config_can_have_is_refused(name, tmp_path):
+    with pytest.raises(OpcostError, match="cannot name a model"):
+        package.run(nn.Linear(8, 4), torch.ones(2, 8), name=name, folder=tmp_path)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_config_of_the_user_is_not_overwritten(tmp_path):
+    config = tmp_path / "config/models/linear.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("model: resnet18\n")
+    with pytest.raises(OpcostError, match="is not overwritten"):
+        package.run(nn.Linear(8, 4), torch.ones(2, 8), folder=tmp_path)
+    assert config.read_text() == "model: resnet18\n"
+
+
 @pytest.mark.parametrize(
     ("module", "inputs", "message"),
     [
         (nn.Linear(8, 4), [{"input": torch.ones(2, 8)}], "must be Tensor, not dict"),
+        (nn.ReLU(), [torch.ones(0, 8, dtype=torch.int64)], r"inputs\[0\] is empty"),
+        (nn.ReLU(), [-torch.ones(2, 8, dtype=torch.int64)], "has negative integers"),
         (nn.Linear(8, 4).half(), [torch.ones(2, 8)], "dtype"),
         (nn.Sequential(nn.Linear(8, 4).double(), nn.Linear(4, 4)), [torch.ones(2, 8)], "dtype"),
     ],

@@ -15,7 +15,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from opcost.fingerprint import identity
 from opcost.planning.progress import Pace
-from opcost.results_folder import REPORT, SUMMARY
+from opcost.results_folder import REPORT, SUMMARY, all_measurements, target_folders
 from opcost.runs.display import MARK
 from opcost.terminal import announce, show_any_text
 
@@ -84,7 +84,7 @@ if HAS_DISPLAY:
 
 
 def say_how_to_go_on():
-    if workflow.is_main_process:
+    if workflow.is_main_process and any(map(all_measurements, target_folders())):
         announce("What was measured is kept: the same command goes on from there.")
 
 

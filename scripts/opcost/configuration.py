@@ -15,6 +15,7 @@ from opcost.errors import OpcostError, closest
 from opcost.plain_yaml import plain
 from opcost.values import shown
 
+_LONGEST_NAME = 200
 _SCHEMAS = Path(__file__).parent / "schemas"
 
 
@@ -39,6 +40,16 @@ def read_schema(name: str) -> dict[str, Any]:
     path = _SCHEMAS / f"{name}.schema.yaml"
     schema: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return schema
+
+
+def check_name(name: str) -> None:
+    """Raise OpcostError for a name that no model config can have."""
+    allowed = read_schema("config")["properties"]["models"]["items"]["pattern"]
+    if not re.fullmatch(allowed, name) or len(name) > _LONGEST_NAME:
+        raise OpcostError(
+            f"{shown(name)} cannot name a model: give at most {_LONGEST_NAME} letters, digits, "
+            "'_', '-' and '.' (not first)"
+        )
 
 
 def targets_named_last(

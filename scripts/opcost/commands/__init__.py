@@ -26,6 +26,7 @@ _COMMANDS = {
     "set-aside": "Keep a target's measurements under another name, to measure it again.",
     "completion": "Print a script for shell completion.",
 }
+INTERRUPTED = 130
 INCOMPLETE = 3
 """Exit code of a result that is incomplete or shows a change."""
 
@@ -47,8 +48,12 @@ class _Commands(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        with reported():
-            return super().invoke(ctx)
+        try:
+            with reported():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            raise SystemExit(INTERRUPTED) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -126,11 +126,12 @@ def prepared(
 ) -> Iterator["Only"]:
     """Write the configs and the study that the arguments stand for; the models for each target.
 
-    In the end, configs written here of which no model could be built are deleted.
+    In the end, configs written here of which no model was built are deleted, and new targets whose
+    device was not identified are left out of the study.
     """
     from opcost.configuration import checked
     from opcost.costs.model_argument import parse_argument, parse_input
-    from opcost.results_folder import extraction
+    from opcost.results_folder import device_file, extraction, target_folder
     from opcost.runs.configs import provide
     from opcost.runs.models import Options, variants
     from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies, withdraw
@@ -169,7 +170,12 @@ def prepared(
         yield only
     finally:
         unbuilt = [name for name in written if not extraction(name).exists()]
-        withdraw(directory, unbuilt)
+        absent = [
+            name
+            for name in targets.keys() - {*studies.targets, *studies.known_targets}
+            if not device_file(target_folder(name)).exists()
+        ]
+        withdraw(directory, unbuilt, absent)
         _say("deleted, as its model was not built:", (paths[name] for name in unbuilt))
 
 

@@ -29,13 +29,15 @@ _SHOWN = 0.005
 class Part:
     """A part of a model's cost. `amount` is in seconds or joules; None, like `share`, if unknown.
 
-    `calls` are those of operators; None for other parts.
+    `calls` are those of operators; None for other parts. If a part is not `complete`, some of its
+    tuples are not measured, and its amount is a lower limit.
     """
 
     name: str
     amount: float | None
     share: float | None
     calls: int | None = None
+    complete: bool = True
 
 
 def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME) -> list[Part]:
@@ -46,7 +48,7 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
     measured; the share of what is not measured is then unknown. There is no part if nothing was
     measured.
     """
-    measured, calls = _by_name(operators, quantity)
+    measured, calls, partial = _by_name(operators, quantity)
     parts = {name: amount for name, amount in measured.items() if amount}
     known = math.fsum(parts.values())
     parts |= {
@@ -58,7 +60,10 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
     if not total:
         return []
     largest = sorted(parts.items(), key=lambda item: -item[1])
-    found = [Part(name, amount, amount / total, calls.get(name)) for name, amount in largest]
+    found = [
+        Part(name, amount, amount / total, calls.get(name), name not in partial)
+        for name, amount in largest
+    ]
     if compared[quantity.of("estimate").value] is None:
         rest = total - known if compared.get(quantity.of("reference").value) else None
         share = None if rest is None else rest / total
@@ -91,28 +96,43 @@ def costliest(parts: Sequence[Part], most: int) -> list[Part]:
         math.fsum(part.amount or 0.0 for part in others),
         math.fsum(part.share or 0.0 for part in others),
         sum(part.calls or 0 for part in others),
+        all(part.complete for part in others),
     )
     kept = [part for part in parts if part not in others and part.name != NOT_MEASURED]
     return [*kept, folded, *(part for part in parts if part.name == NOT_MEASURED)]
 
 
-def percents(parts: Sequence[Part], decimals: int = 0) -> list[str]:
+def percents(
+    parts: Sequence[Part], shown: Sequence[Part] | None = None, decimals: int = 0
+) -> list[str]:
     """The shares in per cent, rounded so that they add up to what the shares do.
 
-    Those are rounded up that are cut off most, as in the largest remainder method. A share that is
-    not zero is never shown as 0%; an unknown one is a dash.
+    Those are rounded up that are cut off most, as in the largest remainder method. `shown` are the
+    parts with some of them folded (`costliest`): a part has the same percentage however others are
+    folded, and the folded ones add up. A share that is not zero is never shown as 0%; an unknown
+    one is a dash.
     """
     steps = 10**decimals
-    known = [100 * steps * part.share for part in parts if part.share is not None]
-    cut = [math.floor(share) for share in known]
-    rest = round(math.fsum(known)) - sum(cut)
-    up = set(sorted(range(len(known)), key=lambda index: cut[index] - known[index])[:rest])
-    texts = iter(
-        f"{number / steps:.{decimals}f}%" if number or not share else f"<{1 / steps:.{decimals}f}%"
-        for index, share in enumerate(known)
-        for number in [cut[index] + (index in up)]
-    )
-    return ["-" if part.share is None else next(texts) for part in parts]
+    known = {part.name: 100 * steps * part.share for part in parts if part.share is not None}
+    rounded = {name: math.floor(share) for name, share in known.items()}
+    rest = round(math.fsum(known.values())) - sum(rounded.values())
+    for name in sorted(known, key=lambda name: rounded[name] - known[name])[:rest]:
+        rounded[name] += 1
+    listed = parts if shown is None else shown
+    named = {part.name for part in listed}
+    folded = sum(number for name, number in rounded.items() if name not in named)
+    return [
+        "-"
+        if part.share is None
+        else _percent(rounded.get(part.name, folded), bool(part.share), decimals)
+        for part in listed
+    ]
+
+
+def _percent(number: int, is_some: bool, decimals: int) -> str:
+    if not number and is_some:
+        return f"<{10**-decimals:.{decimals}f}%"
+    return f"{number / 10**decimals:.{decimals}f}%"
 
 
 def beyond_operators(compared: Row, quantity: Quantity, operators: float) -> dict[str, float]:
@@ -124,13 +144,16 @@ def beyond_operators(compared: Row, quantity: Quantity, operators: float) -> dic
 
 def _by_name(
     operators: Iterable[Row], quantity: Quantity
-) -> tuple[dict[str, float], dict[str, int]]:
-    """What is measured of each operator, and its calls."""
+) -> tuple[dict[str, float], dict[str, int], set[str]]:
+    """What is measured of each operator, its calls, and the operators with tuples that are not."""
     amounts: dict[str, list[float]] = defaultdict(list)
     calls: dict[str, int] = defaultdict(int)
+    partial: set[str] = set()
     for row in operators:
         if row["launches_kernel"]:
             name = short_name(row["operator"])
             amounts[name].append(row[quantity.of("partial").value] or 0.0)
             calls[name] += row["calls"]
-    return {name: math.fsum(values) for name, values in amounts.items()}, calls
+            if row["measured_tuples"] < row["tuples"]:
+                partial.add(name)
+    return {name: math.fsum(values) for name, values in amounts.items()}, calls, partial

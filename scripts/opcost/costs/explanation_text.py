@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from opcost.costs.breakdown import costliest, percents
+from opcost.costs.breakdown import Part, costliest, percents
 from opcost.costs.caveats import caveats
 from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells
@@ -119,7 +119,8 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 def _operators(explanation: Explanation, top: int) -> list[str]:
     """Where the time goes, with the energy of each part."""
-    parts = costliest(explanation.parts(), top)
+    every = explanation.parts()
+    parts = costliest(every, top)
     energies_j = {part.name: part.amount for part in explanation.parts(ENERGY)}
     named = {part.name for part in parts}
     others_j = sum(amount or 0.0 for name, amount in energies_j.items() if name not in named)
@@ -127,15 +128,20 @@ def _operators(explanation: Explanation, top: int) -> list[str]:
         [
             part.name,
             "" if part.calls is None else str(part.calls),
-            "-" if part.amount is None else seconds(part.amount, _DIGITS),
-            percent,
+            "-" if part.amount is None else _at_least(part, seconds(part.amount, _DIGITS)),
+            _at_least(part, percent),
             _energy(energies_j.get(part.name, others_j)),
         ]
-        for part, percent in zip(parts, percents(parts, 1), strict=True)
+        for part, percent in zip(parts, percents(every, parts, 1), strict=True)
     ]
     known = all(part.share is not None for part in parts)
     title = "where the time goes" if known else "where the measured time goes"
     return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(energies_j))
+
+
+def _at_least(part: Part, amount: str) -> str:
+    """A lower limit if some of the part is not measured."""
+    return amount if part.complete or amount.startswith("<") else f">{amount}"
 
 
 def _modules(explanation: Explanation, top: int, depth: int | None) -> list[str]:

@@ -23,7 +23,11 @@ def look_up(
     dtype: str,
 ) -> ModelCost:
     """As `opcost.explain` describes."""
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+        raise OpcostError(f"batch_size is {batch_size!r}; allowed: an integer from 1")
     databases = _paths(database)
+    if not databases:
+        raise OpcostError("no database is given: name one, or leave it out for the default")
     tuples = _tuples(model, inputs, kwargs, batch_size, dtype)
     found = explain(tuples, databases, [] if target is None else [target])
     if not found:
@@ -47,6 +51,10 @@ def _tuples(
         raise OpcostError(
             f"model is a {type(model).__name__}; allowed: an instance of nn.Module, a name or path "
             "(str), or ModelTuples"
+        )
+    if (batch_size, dtype) != (1, "float32"):
+        raise OpcostError(
+            "a module and its tensors have a batch size and a dtype: give neither beside them"
         )
     from opcost.tuples.extraction import extract_module_tuples
 

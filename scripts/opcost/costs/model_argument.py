@@ -41,7 +41,13 @@ def find_model(
             f"{dtype!r} is not a dtype of parameters. Allowed: {', '.join(_MODEL_DTYPES)}"
         )
     if (config := config_path(name)) is not None:
-        return _from_config(config, bool(inputs or arguments) or batch_size != 1)
+        plain = (dtype, memory_format) == ("float32", "contiguous")
+        return _from_config(config, bool(inputs or arguments) or batch_size != 1 or not plain)
+    if batch_size != 1 and (inputs or ":" in name):
+        raise OpcostError(
+            f"batch size {batch_size} is for torchvision's official inputs: give complete inputs "
+            "instead, such as 8x3x224x224"
+        )
     given: dict[str, Any] = {
         "arguments": dict(arguments or {}),
         "dtype": dtype,
@@ -155,5 +161,5 @@ def _factory(name: str) -> tuple[str, Path]:
 
 def _from_config(path: Path, more_given: bool) -> tuple[ModelDefinition, Path]:
     if more_given:
-        raise OpcostError(f"{path} defines inputs and arguments: give no others")
+        raise OpcostError(f"{path} defines inputs, dtype and arguments: give no others")
     return load_model(path.stem, path.parent), path.parent

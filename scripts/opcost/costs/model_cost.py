@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from opcost.costs.breakdown import costliest, percents
+from opcost.costs.breakdown import NOT_MEASURED, costliest, percents
 from opcost.costs.explanation import Explanation
 from opcost.costs.explanation_text import as_text
 from opcost.costs.module_tree import module_tree
@@ -92,13 +92,21 @@ class ModelCost:
     def operators(self) -> "pd.DataFrame":
         """Where time and energy go: a row for each operator, and for what is beyond operators.
 
-        Columns: `operator`, `calls`, `time_s`, `share` (of the time; they add up to 1), `energy_j`.
+        Columns: `operator`, `calls`, `time_s`, `share` (of the time; they add up to 1), `energy_j`,
+        `complete` (if not, some of its tuples are not measured, and the cost is a lower limit).
         """
         energies_j = {part.name: part.amount for part in self._chosen.parts(ENERGY)}
         return _frame(
-            ["operator", "calls", "time_s", "share", "energy_j"],
+            ["operator", "calls", "time_s", "share", "energy_j", "complete"],
             [
-                (part.name, part.calls, part.amount, part.share, energies_j.get(part.name))
+                (
+                    part.name,
+                    part.calls,
+                    part.amount,
+                    part.share,
+                    energies_j.get(part.name),
+                    part.complete and part.name != NOT_MEASURED,
+                )
                 for part in self._chosen.parts()
             ],
         )
@@ -143,7 +151,10 @@ class ModelCost:
         """
         import pandas as pd
 
-        return pd.DataFrame(self._chosen.tuples())
+        from opcost.rows import schemas
+
+        rows = self._chosen.tuples()
+        return pd.DataFrame(rows, columns=None if rows else schemas.EXPLANATION.names)
 
     @cached_property
     def missing(self) -> "pd.DataFrame":
@@ -179,9 +190,11 @@ class ModelCost:
     def _summary(self) -> str:
         if self.time is None:
             return f"no time on {self.target}: {self.reason}"
-        parts = costliest(self._chosen.parts(), _NAMED)
+        parts = self._chosen.parts()
+        shown = costliest(parts, _NAMED)
         shares = [
-            f"{part.name} {share}" for part, share in zip(parts, percents(parts), strict=True)
+            f"{part.name} {share}"
+            for part, share in zip(shown, percents(parts, shown), strict=True)
         ]
         energy = f", {with_interval(self.energy, ENERGY.show)}" if self.energy else ""
         where = f"{self.target} ({self.device})" if self.device else self.target
@@ -194,14 +207,15 @@ class ModelCost:
         if self.operators.empty:
             return heading
         shown = self.operators.assign(
+            calls=["" if part.calls is None else part.calls for part in self._chosen.parts()],
             time=[
                 "-" if part.amount is None else TIME.show(part.amount, _DIGITS)
                 for part in self._chosen.parts()
             ],
-            share=percents(self._chosen.parts(), 1),
+            share=percents(self._chosen.parts(), decimals=1),
         )
         columns = ["operator", "calls", "time", "share"]
-        return heading + str(shown[columns].to_html(index=False, border=0, na_rep=""))
+        return heading + str(shown[columns].to_html(index=False, border=0))
 
 
 def _frame(columns: list[str], rows: list[tuple[Any, ...]]) -> "pd.DataFrame":

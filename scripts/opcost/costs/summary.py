@@ -99,7 +99,9 @@ def _of_what(comparison: Sequence[Row]) -> str:
 def _parts(row: Row, shares: Sequence[Row], quantity: Quantity) -> str:
     """The parts of a model's cost with their shares, or nothing if none was measured."""
     operators = [share for share in shares if share["model"] == row["model"]]
-    parts = costliest(breakdown(row, operators, quantity), _COSTLIEST)
+    parts = breakdown(row, operators, quantity)
+    shown = costliest(parts, _COSTLIEST)
     return ", ".join(
-        f"{part.name} {percent}" for part, percent in zip(parts, percents(parts), strict=True)
+        f"{part.name} {percent}"
+        for part, percent in zip(shown, percents(parts, shown), strict=True)
     )

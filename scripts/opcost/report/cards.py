@@ -139,7 +139,7 @@ def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named
     is_sum = found.time_is_estimate if is_time else found.energy_is_estimate
     judged = judgement(row, quantity)
     sample, rate = found.per_sample(quantity), found.rate(quantity)
-    parts = costliest(breakdown(row, results.shares_of(row), quantity), _OPERATORS)
+    parts = breakdown(row, results.shares_of(row), quantity)
     return Cost(
         quantity,
         with_interval(cost, quantity.show) if cost else NOTHING,
@@ -156,11 +156,12 @@ def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named
     )
 
 
-def _segments(parts: Sequence[Part], quantity: Quantity, named: Colours) -> list[Segment]:
-    """Widths add up to 100. A part of unknown size is drawn in a fixed width.
+def _segments(every: Sequence[Part], quantity: Quantity, named: Colours) -> list[Segment]:
+    """Of the costliest parts. Widths add up to 100. A part of unknown size has a fixed width.
 
     What is not measured is unknown, too, if what is measured takes longer than the whole.
     """
+    parts = costliest(every, _OPERATORS)
     known = 100.0 if all(part.share is not None for part in parts) else 100.0 - _UNKNOWN_WIDTH
     return [
         Segment(
@@ -172,7 +173,7 @@ def _segments(parts: Sequence[Part], quantity: Quantity, named: Colours) -> list
             part.name == NOT_MEASURED,
             part.calls is not None and part.name != OTHERS,
         )
-        for part, text in zip(parts, percents(parts), strict=True)
+        for part, text in zip(parts, percents(every, parts), strict=True)
     ]
 
 

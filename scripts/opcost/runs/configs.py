@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from opcost.configuration import check_name
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.models.definition import ModelDefinition
@@ -20,11 +21,13 @@ _HEAD = "# Written by opcost run; yours to change.\n"
 def provide(variants: Iterable[Variant], directory: Path) -> tuple[list[str], list[str]]:
     """The names of configs in `directory` that define these models, and those that are new.
 
-    A config of any name is reused if it defines the same model; no existing file is changed.
+    A config of any name is reused if it defines the same model; no existing file is changed. Raises
+    OpcostError for a name that no config can have.
     """
     existing = _definitions(directory)
     names, written = [], []
     for variant in variants:
+        check_name(variant.name)
         wanted = define_model("", variant.config, directory, f"model {variant.name}")
         same = sorted(name for name, each in existing.items() if each == wanted)
         if same:
@@ -43,6 +46,7 @@ def _definitions(directory: Path) -> dict[str, ModelDefinition]:
     found = {}
     for path in directory.glob("*.yaml"):
         with suppress(OpcostError):
+            check_name(path.stem)
             found[path.stem] = replace(load_model(path.stem, directory), name="")
     return found
 

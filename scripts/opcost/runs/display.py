@@ -23,6 +23,9 @@ _WAITING = "waiting for the device"
 _HEADER = re.compile(r'WorkflowError in file ".*", line \d+:')
 _FRAME = re.compile(r'  File ".*(?:\.smk|Snakefile)", line \d+, in .*')
 """What Snakemake puts around an error of opcost."""
+_WRAPPED = re.compile(r"InputFunctionException in rule .*:\nError:\n  OpcostError: (.*)", re.DOTALL)
+_AFTER_WRAPPED = re.compile(r"|Wildcards:|\w+=.*|Traceback:|  File .*")
+"""What is around one of opcost that an input function raises."""
 _FAILED = re.compile(r"\[refused\] |\[\w+\] \w+ +[a-z_]+: ")
 
 
@@ -44,14 +47,18 @@ class Display:
         self._error_follows = False
         self._is_interrupted = False
         self._has_waited = False
+        self._wrapped: list[str] = []
+        self._follows_wrapped = False
         self.jobs = 0
 
     def show(self, line: str) -> None:
         """Show a line of the workflow, or what it says about its progress."""
         if line.startswith(MARK):
             self._note(line.removeprefix(MARK))
-        elif self._is_interrupted:
+        elif self._is_interrupted or (self._follows_wrapped and _AFTER_WRAPPED.fullmatch(line)):
             return
+        elif self._wrapped or line.startswith("InputFunctionException"):
+            self._unwrap(line)
         elif line.startswith(_WAITING) and self._has_waited:
             return  # each measurement says so while others measure
         elif _HEADER.fullmatch(line):
@@ -66,6 +73,16 @@ class Display:
         else:
             self._has_waited |= line.startswith(_WAITING)
             self._print(line)
+
+    def _unwrap(self, line: str) -> None:
+        """Show three lines that begin with an exception: the reason alone if it is opcost's."""
+        self._wrapped.append(line)
+        if len(self._wrapped) < 3:
+            return
+        text, self._wrapped = "\n".join(self._wrapped), []
+        match = _WRAPPED.fullmatch(text)
+        self._before, self._follows_wrapped = None, match is not None
+        self._print(f"opcost: {match[1]}" if match else text)
 
     def interrupt(self) -> None:
         """Show nothing more: Snakemake says at length that it was interrupted."""

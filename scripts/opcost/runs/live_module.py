@@ -15,6 +15,7 @@ import torch
 import yaml
 from torch import nn
 
+from opcost.configuration import check_name
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.tuples.extraction import extract_module_tuples
@@ -31,8 +32,11 @@ def save_model(
 
     They are in `directory`, relative to the folder `root` of the run. The config changes with the
     calls of the module and with the code of its classes, not with its weights. Returns its tuples.
-    Raises OpcostError for a module that another process cannot load or run.
+    Raises OpcostError for a module that another process cannot load or run, and for a name that a
+    config of the user has.
     """
+    check_name(name)
+    _check_ours(root / directory / f"{name}.yaml")
     tuples = extract_module_tuples(module, inputs, name)
     for number, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor):
@@ -40,6 +44,7 @@ def save_model(
                 f"inputs[{number}] is a {type(value).__name__}; opcost.run measures modules that "
                 "take tensors by position: wrap yours as in docs/how_to/add_a_model.md"
             )
+    described = [_input(f"inputs[{number}]", value) for number, value in enumerate(inputs)]
     code = _code_hash(module)
     try:
         pickled = io.BytesIO()
@@ -56,7 +61,7 @@ def save_model(
             "version": f"{calls_hash(tuples.launched())}_{code}",
         },
         "dtype": _dtype(module, inputs),
-        "inputs": [_input(tensor) for tensor in inputs],
+        "inputs": described,
     }
     text = yaml.safe_dump(config, sort_keys=False, default_flow_style=None)
     with replacing(root / directory / f"{name}.yaml") as temporary:
@@ -102,9 +107,21 @@ def _dtype(module: nn.Module, inputs: Sequence[torch.Tensor]) -> str:
     return str(next(iter(found), torch.float32)).removeprefix("torch.")
 
 
-def _input(tensor: torch.Tensor) -> dict[str, Any]:
+def _check_ours(path: Path) -> None:
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(_HEAD):
+        raise OpcostError(
+            f"{path} was not written by opcost.run, and is not overwritten: give another `name`"
+        )
+
+
+def _input(name: str, tensor: torch.Tensor) -> dict[str, Any]:
+    if tensor.is_meta or not tensor.numel():
+        kind = "on the meta device" if tensor.is_meta else f"empty ({list(tensor.shape)})"
+        raise OpcostError(f"{name} is {kind}: give a tensor with values")
     if tensor.is_floating_point():
         return {"shape": list(tensor.shape)}
     kind = str(tensor.dtype).removeprefix("torch.")
+    if tensor.dtype != torch.bool and int(tensor.min()) < 0:
+        raise OpcostError(f"{name} has negative integers: opcost draws integers from 0 on")
     high = {} if tensor.dtype == torch.bool else {"high": int(tensor.max()) + 1}
     return {"shape": list(tensor.shape), "dtype": kind, **high}

@@ -130,14 +130,16 @@ def add_to_runs(
     return vanished
 
 
-def withdraw(directory: Path, models: Collection[str]) -> None:
-    """Delete configs of models, and leave them out of the study of all runs."""
-    if not models:
+def withdraw(directory: Path, models: Collection[str], targets: Collection[str]) -> None:
+    """Delete configs of models; leave these models and targets out of the study of all runs."""
+    if not models and not targets:
         return
     for name in models:
         (directory / f"{name}.yaml").unlink(missing_ok=True)
     runs = read_studies().runs
-    _write({**runs, "models": [name for name in runs.get("models", []) if name not in models]})
+    kept = {name: each for name, each in runs["targets"].items() if name not in targets}
+    named = [name for name in runs["models"] if name not in models]
+    _write({**runs, "models": named, "targets": kept})
 
 
 def _write(document: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import opcost
 from opcost.errors import OpcostError
 from opcost.runs.display import Display
-from opcost.runs.study_file import RUN_STUDY
+from opcost.runs.study_file import RUN_STUDY, read_studies
 
 Only = Mapping[str, Sequence[str]]
 """The models to measure, by target."""
@@ -43,7 +43,9 @@ def run_workflow(
         raise OpcostError("measuring needs Snakemake: pip install snakemake")
     command = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(_snakefile())]
     command += ["--cores", "1", *(["--quiet", "host"] if verbose else [])]
-    if RUN_STUDY.exists():
+    if not os.access(Path.cwd(), os.W_OK):
+        raise OpcostError(f"{Path.cwd()} cannot be written to: run in a folder that can")
+    if read_studies().runs:
         command += ["--configfile", str(RUN_STUDY)]
     chosen = {**({} if only is None else {"only": only}), **(settings or {})}
     if chosen:
