@@ -5,10 +5,12 @@ const shownNumber = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 })
 function columnOf({ kind, value }, index, DataTable) {
   const words = kind === "choice" || kind === "text" || value === "model";
   const columnControl = value === "model" ? [["search"]] : [];
-  const column = { data: index, className: words ? kind : "number", columnControl };
+  // Types are given and numbers not searched: finding both out takes time with many rows.
+  const type = words ? "string" : "num";
+  const column = { data: index, type, searchable: words, className: words ? kind : "number", columnControl };
   if (kind === "choice") column.columnControl = [["searchList"]];
   if (value === "model") column.className = "model";
-  if (words) return { ...column, render: DataTable.render.text() };
+  if (words) return { ...column, render: { display: DataTable.render.text().display } };
   const display = (number) => (number === null ? "–" : shownNumber.format(number));
   return { ...column, render: { display } };
 }
@@ -19,12 +21,17 @@ function inModel({ columns, models }, row, model) {
   const use = uses.find(([number]) => models[number] === model) ?? uses[0];
   const others = uses.length > 1 && !model ? ` and ${uses.length - 1} more` : "";
   const found = use && { share: use[2], calls: use[1], model: models[use[0]] + others };
-  const plain = row.values();
-  const cells = columns.map(({ kind, value }) => (kind === "use" ? found?.[value] : plain.next().value));
-  const at = (name) => columns.findIndex(({ value }) => value === name);
-  const time = cells[at("time_s")];
-  cells[at("total")] = use && time !== null ? Number((use[1] * time).toPrecision(4)) : null;
-  return cells.map((cell) => cell ?? null);
+  const cells = [];
+  let plain = 0;
+  let [time, total] = [null, 0];
+  for (const [index, { kind, value }] of columns.entries()) {
+    const cell = (kind === "use" ? found?.[value] : row[plain++]) ?? null;
+    if (value === "time_s") time = cell;
+    if (value === "total") total = index;
+    cells.push(cell);
+  }
+  cells[total] = use && time !== null ? Number((use[1] * time).toPrecision(4)) : null;
+  return cells;
 }
 
 const opener = {
