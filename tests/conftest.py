@@ -13,12 +13,16 @@ from functools import partial
 
 import pynvml
 import pytest
+from hypothesis import settings
 from opcost.devices import lock
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.study import Conditions, Target, load_model
 
 from tests.checkout import STUDY, Checkout
 from tests.quick_measurement import QUICK
+
+settings.register_profile("any speed", deadline=None)
+settings.load_profile("any speed")
 
 
 @pytest.hookimpl(wrapper=True)
