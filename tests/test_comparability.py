@@ -47,6 +47,23 @@ OTHER = {pa.string(): "other", pa.int64(): 7, pa.float64(): 400.0, pa.bool_(): T
 KINDS = {column.name: column.type for column in MEASUREMENT}
 
 
+DEFAULT_OF_VERSION_9 = json.dumps(
+    {
+        "measurement": {
+            **{"batch_s": 0.01, "cache_state": "model", "idle_s": 0.3, "max_repeats": 2},
+            **{"max_time_s": 3.0, "min_batches": 10, "min_time_s": 0.3, "model_time_s": 3.0},
+            **{"power_lead_in_max_s": 5.0, "power_max_s": 12.0, "power_min_s": 1.5},
+            **{"power_relative_ci": 0.01, "repeat_pause_s": 5.0, "seed": 0},
+            **{"time_relative_ci": 0.01, "timeout_s": 300, "warm_up_s": 0.1},
+        },
+        "protocol_version": 4,
+        "target": {"device": "cpu", "tf32": False, "threads": 1},
+    },
+    sort_keys=True,
+)
+HASH_OF_VERSION_9 = "a0bd89144796429e"
+
+
 def changed(name):
     """A row that differs from ROW in one column alone."""
     if name in ("conditions_json", "threads"):
@@ -82,6 +99,25 @@ def test_rows_under_two_settings_or_conditions_are_not_added_up(name):
 @pytest.mark.parametrize("name", comparability.COLUMNS)
 def test_what_is_not_known_is_no_difference(name):
     assert comparability.conflict([_complete(ROW), _complete(ROW | {name: None})]) is None
+
+
+def _measured_for(seconds, **settings):
+    measurement = {"cache_state": "model", "max_time_s": seconds, "min_batches": 6, **settings}
+    return _complete(ROW | {"conditions_json": json.dumps({"measurement": measurement})})
+
+
+def test_a_longer_measurement_of_the_same_is_added_up():
+    rows = [_measured_for(1), _measured_for(3.0)]
+    assert comparability.conflict(rows) is None
+    assert comparability.conditions_id(rows[0]) == comparability.conditions_id(rows[1])
+    other = _measured_for(1, cache_state="warm")
+    assert "cache_state" in comparability.conflict([rows[0], other])
+    assert comparability.conditions_id(other) != comparability.conditions_id(rows[0])
+
+
+def test_the_hash_of_default_conditions_stays_what_it_was():
+    row = _complete(ROW | {"conditions_json": DEFAULT_OF_VERSION_9})
+    assert comparability.conditions_id(row) == HASH_OF_VERSION_9
 
 
 @pytest.mark.parametrize("name", ["os", "python_version"])

@@ -74,7 +74,7 @@ def test_a_changed_factory_extracts_its_models(done):
 def test_a_changed_measurement_setting_measures_again(done):
     edit(
         done.root / "tests/study/config.yaml",
-        lambda config: config["measurement"].update(time_relative_ci=0.4),
+        lambda config: config["measurement"].update(warm_up_s=0.02),
     )
     before = stamps(done)
     started = done.started()
@@ -83,6 +83,16 @@ def test_a_changed_measurement_setting_measures_again(done):
     assert started.count("benchmark_operator") == 6
     assert started.count("benchmark_model") == 2
     assert not before.items() & stamps(done).items()
+
+
+def test_other_durations_of_a_measurement_measure_nothing_again(done):
+    longer = {"time_relative_ci": 0.4, "max_time_s": 1, "min_batches": 7, "timeout_s": 90}
+    edit(done.root / "tests/study/config.yaml", lambda config: config["measurement"].update(longer))
+    before = stamps(done)
+    assert done.started() == ["compare", "database", "report"]
+    assert stamps(done) == before
+    comparison = pq.read_table(done.root / "results/comparison.parquet")
+    assert None not in comparison["estimate_time_s"].to_pylist()
 
 
 def test_the_text_of_a_measuring_command_measures_nothing_again(done):
@@ -98,7 +108,7 @@ def test_restored_rows_are_kept_if_their_settings_are_those_of_the_study(done):
     results, earlier = done.root / "results", done.root / "earlier"
     shutil.copy2(config, done.root / "config_before")
     subprocess.run(["cp", "-a", results, earlier], check=True)
-    edit(config, lambda config: config["measurement"].update(time_relative_ci=0.4))
+    edit(config, lambda config: config["measurement"].update(warm_up_s=0.02))
     assert done.started().count("benchmark_operator") == 6
     shutil.rmtree(results)
     earlier.rename(results)
@@ -120,7 +130,7 @@ def test_settings_of_a_target_identify_its_device_again(done):
 def test_other_settings_are_announced_and_a_dry_run_takes_nothing_from_a_live_run(done):
     edit(
         done.root / "tests/study/config.yaml",
-        lambda config: config["measurement"].update(time_relative_ci=0.4),
+        lambda config: config["measurement"].update(warm_up_s=0.02),
     )
     notes = {path: path.read_bytes() for path in (done.root / "results/.made").iterdir()}
     dry = done.run("--dry-run")
@@ -191,7 +201,7 @@ def test_without_snakemakes_records_rows_of_other_settings_are_measured_again(do
     assert done.started() == []
     edit(
         done.root / "tests/study/config.yaml",
-        lambda config: config["measurement"].update(time_relative_ci=0.4),
+        lambda config: config["measurement"].update(warm_up_s=0.02),
     )
     edit(
         done.root / "tests/study/models/tiny_cnn.yaml",

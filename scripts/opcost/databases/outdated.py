@@ -15,6 +15,7 @@ from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
 from opcost.results_folder import OPERATORS, device_file, measurements, sensor_file, target_of
 from opcost.rows import records, schemas
+from opcost.rows.comparability import meaning
 from opcost.tuples.model_tuples import read_model_tuples
 from opcost.tuples.tuple_record import OlderVersion
 
@@ -22,7 +23,8 @@ from opcost.tuples.tuple_record import OlderVersion
 def operators_measured_otherwise(
     paths: Sequence[Path], conditions: Mapping[str, str], database: Path
 ) -> list[Path]:
-    """The operator files whose row was measured under conditions other than the current ones.
+    """The operator files whose row was measured under conditions of another meaning than the
+    current ones.
 
     `conditions` are JSON, by target. Files that are unchanged since `database` was made are not
     read. Unreadable files are not in the result.
@@ -36,19 +38,20 @@ def operators_measured_otherwise(
         if path not in stated:
             for [text] in _texts(path, schemas.OPERATOR, ["conditions_json"]):
                 stated[path] = text
-    return [path for path, text in stated.items() if text != conditions[target_of(path)]]
+    wanted = {target: meaning(text) for target, text in conditions.items()}
+    return [path for path, text in stated.items() if meaning(text) != wanted[target_of(path)]]
 
 
 def models_measured_otherwise(
     paths: Sequence[Path], conditions: Mapping[str, str], definitions: Mapping[str, str]
 ) -> list[Path]:
-    """The model files whose row has another definition or other conditions."""
-    names = ["conditions_json", "definition_json"]
+    """The model files whose row has another definition, or conditions of another meaning."""
+    wanted = {target: meaning(text) for target, text in conditions.items()}
     return [
         path
         for path in paths
-        for found in _texts(path, schemas.MODEL, names)
-        if found != [conditions[target_of(path)], definitions[path.stem]]
+        for text, definition in _texts(path, schemas.MODEL, ["conditions_json", "definition_json"])
+        if (meaning(text), definition) != (wanted[target_of(path)], definitions[path.stem])
     ]
 
 

@@ -4,19 +4,24 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from opcost.rows.comparability import meaning
+
 
 def asked_for(
     database: pa.Table, conditions: Mapping[str, str], tuple_ids: Sequence[str]
 ) -> pa.Table:
-    """The rows of these tuples and targets, measured under each target's conditions.
+    """The rows of these tuples and targets whose conditions mean the same as each target's.
 
     `conditions` are JSON, by target. Rows are ordered by target, then by tuple.
     """
     names = ("target", "tuple_id", "conditions_json")
     rows = zip(*(database[name].to_pylist() for name in names), strict=True)
-    numbers = {key: number for number, key in enumerate(rows)}
+    numbers = {
+        (target, tuple_id, meaning(settings)): number
+        for number, (target, tuple_id, settings) in enumerate(rows)
+    }
     wanted = (
-        (target, tuple_id, settings)
+        (target, tuple_id, meaning(settings))
         for target, settings in conditions.items()
         for tuple_id in tuple_ids
     )

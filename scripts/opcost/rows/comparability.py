@@ -5,6 +5,9 @@
   what was measured.
 - Rows may be compared if they agree in settings; other differences are listed.
 
+Settings that say only how long and how often to measure (`_OF_PRECISION`) are no difference: the
+number means the same, and its interval says how precise it is.
+
 An unknown value (null), as of a column that a later version added, agrees with any other.
 """
 
@@ -36,6 +39,22 @@ _NOTED = names_in(Role.PROVENANCE)
 
 COLUMNS = (*MUST_AGREE, *_NOTED)
 """The columns that determine whether rows can be combined."""
+
+_OF_PRECISION = {
+    "min_batches": 10,
+    "time_relative_ci": 0.01,
+    "min_time_s": 0.3,
+    "max_time_s": 3.0,
+    "model_time_s": 3.0,
+    "power_relative_ci": 0.01,
+    "power_min_s": 1.5,
+    "power_max_s": 12.0,
+    "max_repeats": 2,
+    "repeat_pause_s": 5.0,
+    "timeout_s": 300,
+}
+"""Settings that do not change what a number means, and the values that stand for any of them: the
+defaults of schema version 9, so that hashes of conditions stay what they were."""
 
 _OF_ONE_DEVICE = ("device_uuid_hash", "machine_id_hash")
 _OF_ONE_STUDY = "quiet_sentinel_time_s"
@@ -94,8 +113,23 @@ def disagreements(rows: Sequence[Row], names: Iterable[str]) -> list[Disagreemen
     return [each for each in found if each.name.rpartition(".")[2] not in listed - {each.name}]
 
 
+@lru_cache(maxsize=256)
+def meaning(conditions_json: str | None) -> str | None:
+    """The conditions as JSON that is equal for rows whose numbers mean the same."""
+    if conditions_json is None:
+        return None
+    document = json.loads(conditions_json)
+    stated = document.get("measurement")
+    if not isinstance(stated, dict):  # an imported row's conditions are its source
+        return conditions_json
+    standing = {name: value for name, value in _OF_PRECISION.items() if name in stated}
+    return json.dumps({**document, "measurement": {**stated, **standing}}, sort_keys=True)
+
+
 def settings_of(conditions_json: str) -> dict[str, Any]:
-    """Name, such as `measurement.cache_state`, -> value of target and settings."""
+    """Name, such as `measurement.cache_state`, -> value of target and settings that change the
+    meaning of a number.
+    """
     return dict(_settings(conditions_json))
 
 
@@ -126,8 +160,9 @@ def conditions_id(row: Row) -> str | None:
 @lru_cache(maxsize=1024)
 def _digest(values: tuple[Any, ...]) -> str:
     """A hash of the known values only, so that columns added later change no older row's."""
-    pairs = zip(("target", *COLUMNS), values, strict=True)
-    known = sorted((name, value) for name, value in pairs if value is not None)
+    named = dict(zip(("target", *COLUMNS), values, strict=True))
+    named["conditions_json"] = meaning(named["conditions_json"])
+    known = sorted((name, value) for name, value in named.items() if value is not None)
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
 
 
@@ -147,7 +182,11 @@ def _settings(text: str) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for section, content in json.loads(text).items():
         if isinstance(content, dict):
-            found |= {f"{section}.{name}": value for name, value in content.items()}
+            found |= {
+                f"{section}.{name}": value
+                for name, value in content.items()
+                if section != "measurement" or name not in _OF_PRECISION
+            }
         else:
             found[section] = content
     return found

@@ -14,6 +14,7 @@ from opcost.files import check_readable, replacing
 from opcost.results_folder import EAGER
 from opcost.rows.checks import check
 from opcost.rows.comma_separated import write_csv
+from opcost.rows.comparability import meaning
 from opcost.rows.reading import Reading
 from opcost.rows.seal import BrokenSeal, check_seal, seal
 from opcost.rows.versions import SCHEMA_VERSION
@@ -194,10 +195,10 @@ def metadata(path: Path) -> dict[str, str]:
 def measured_under(
     conditions: Conditions, paths: Sequence[Path], schema: pa.Schema, columns: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Some columns of those rows that were measured under the conditions."""
+    """Some columns of those rows that were measured under conditions of the same meaning."""
     table = read_all(paths, schema, [*columns, "conditions_json"])
-    wanted = conditions.to_json()
-    return [row for row in table.to_pylist() if row.pop("conditions_json") == wanted]
+    wanted = meaning(conditions.to_json())
+    return [row for row in table.to_pylist() if meaning(row.pop("conditions_json")) == wanted]
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
