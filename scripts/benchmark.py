@@ -8,14 +8,14 @@ def main() -> None:
     import argparse
     from pathlib import Path
 
-    from opcost.errors import reported
+    from opcost.errors import OpcostError, reported
     from opcost.measuring.job import subject_job
     from opcost.measuring.subjects import SUBJECTS
     from opcost.measuring.target_files import TargetFiles
-    from opcost.results_folder import SERIES
+    from opcost.results_folder import series_named
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--series", choices=SERIES, required=True)
+    parser.add_argument("--series", required=True, help="the name of its folder")
     parser.add_argument("--subject", required=True, help="a tuple id, or a model's definition")
     parser.add_argument(
         "--tuples",
@@ -27,12 +27,14 @@ def main() -> None:
     TargetFiles.add_arguments(parser)
     arguments = parser.parse_args()
     with reported():
-        series = SERIES[arguments.series]
+        series = series_named(arguments.series)
+        if series is None:
+            raise OpcostError(f"--series {arguments.series}: no folder of measurements")
         named = SUBJECTS[series.kind].named
         subject = named(arguments.subject, arguments.tuples, arguments.search_path)
         subject.launch_mode = series.launch_mode
         files = TargetFiles.from_arguments(arguments)
-        subject_job(subject, files, series.replicate, arguments.output)
+        subject_job(subject, files, series.round, arguments.output)
 
 
 if __name__ == "__main__":

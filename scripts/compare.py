@@ -33,7 +33,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     operators = asked_for(database, params.conditions, to_benchmark(manifest))
     wholes = [
         row | {"target": target_of(path)}
-        for path in map(Path, [*files.models, *files.models_again, *files.models_launched])
+        for path in map(Path, [*files.models, *files.models_launched])
         for row in records.read(path, schemas.MODEL).to_pylist()
     ]
     check_definitions(models, wholes)

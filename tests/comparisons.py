@@ -3,7 +3,7 @@
 from opcost.costs.comparison import compare_study
 from opcost.costs.summary import summarise
 from opcost.rows import comparability
-from opcost.rows.quantities import HOST_TIME
+from opcost.rows.quantities import EXECUTED, HOST_TIME
 from opcost.tuples.manifest import collect
 
 CONDITIONS = dict.fromkeys(comparability.COLUMNS) | {
@@ -39,10 +39,14 @@ def row(time_s=1e-3, power_w=None, **changes):
         "sentinel_time_s": 1e-4,
         "call_overhead_s": None,
         "displaced_call_overhead_s": None,
-        "spread": None,
+        "executions": None,
+        "power_w": power_w,
+        "power_ci_low_w": power_w and power_w * 0.99,
+        "power_ci_high_w": power_w and power_w * 1.01,
+        **{name: None for each in EXECUTED for name in (each.scatter, each.scatter_degrees)},
         "differing_calls": None,
         "calls_hash": None,
-        **dict.fromkeys([*HOST_TIME.names, "host_spread"]),
+        **dict.fromkeys([*HOST_TIME.names]),
         **changes,
     }
 

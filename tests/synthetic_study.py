@@ -102,7 +102,11 @@ class Measurements:
 
     def operator(self, number: int, target: SyntheticTarget, subject: TupleRecord) -> dict:
         """One operator's row; of the first `faulty`, one in fifty fails and one in ten drifts."""
-        row = {**records.operator_columns(subject), **self._circumstances(target), "spread": 0.01}
+        row = {
+            **records.operator_columns(subject),
+            **self._circumstances(target),
+            "time_scatter": 0.01,
+        }
         if number < self._faulty and number % 50 == 7:
             error = "synthetic: tried to allocate 80 GiB"
             return {**row, "status": "out_of_memory", "error": error, "flags": []}

@@ -76,7 +76,8 @@ def test_rows_of_all_targets_are_joined_in_the_order_of_their_paths(tmp_path):
     paths.append(measure(tmp_path, 1, "other"))
     aggregate(tmp_path)
     rows = records.read_all(sorted(paths), schemas.OPERATOR)
-    assert database(tmp_path).select(rows.column_names).to_pylist() == rows.to_pylist()
+    names = ["target", "tuple_id", "time_s", "batch_iterations", "status"]
+    assert database(tmp_path).select(names).to_pylist() == rows.select(names).to_pylist()
     assert len(rows) == 4
 
 
@@ -105,7 +106,9 @@ def test_of_what_an_earlier_database_has_no_file_is_read(before, after):
         new = {measure(folder, number) for number in after - before}
         with reading() as read:
             aggregate(folder)
-        assert set(read) - {folder / "database.parquet"} == new
+        assert {path for path in read if folder in path.parents} - {
+            folder / "database.parquet"
+        } == new
         rows = database(folder)
         (folder / "database.parquet").unlink()
         aggregate(folder)
@@ -140,9 +143,10 @@ def test_a_file_that_is_written_while_it_is_read_is_read_again(tmp_path):
     path = measure(tmp_path, 1, time_s=1.0)
     real = records.stream
 
-    def stream(*arguments, **options):
-        yield from real(*arguments, **options)
-        measure(tmp_path, 1, time_s=2.0)
+    def stream(file, *arguments, **options):
+        yield from real(file, *arguments, **options)
+        if file == path:
+            measure(tmp_path, 1, time_s=2.0)
 
     with mock.patch.object(records, "stream", stream):
         aggregate(tmp_path)
@@ -175,7 +179,7 @@ def test_damaged_files_that_the_study_asks_for_are_all_named_at_once(tmp_path, c
     assert not (tmp_path / "database.parquet").exists()
 
 
-@pytest.mark.parametrize("kind", ["operators", "again"])
+@pytest.mark.parametrize("kind", ["operators", "operators_2"])
 def test_a_damaged_file_that_nobody_asks_for_is_left_out_and_named(tmp_path, kind):
     measure(tmp_path, 1, time_s=1.0)
     path = measure(tmp_path, 2, kind=kind)
@@ -219,32 +223,61 @@ def test_of_a_database_that_another_program_changed_no_row_is_taken(tmp_path):
     assert times(tmp_path) == [1.0]
 
 
-def spreads(tmp_path, *factors, **conditions):
-    """The spreads of the rows, where some were measured again, at another speed."""
+def in_two_rounds(tmp_path, *factors, **conditions):
+    """The rows where some were measured in round 2, at another speed."""
     for number in range(10):
         measure(tmp_path, number, time_s=1e-3)
     for number, factor in enumerate(factors):
         result = {"time_s": 1e-3 * factor} if factor else {"time_s": None, "status": "error"}
-        measure(tmp_path, number, kind="again", **result, **conditions)
+        measure(tmp_path, number, kind="operators_2", **result, **conditions)
     aggregate(tmp_path)
-    return set(database(tmp_path)["spread"].to_pylist())
+    return database(tmp_path).to_pylist()
 
 
-def test_each_row_says_how_well_measurements_of_its_target_reproduce(tmp_path):
-    [spread] = spreads(tmp_path, *[1.1, 0.9] * 5)
-    assert spread == pytest.approx(0.1 / 0.6745 / 2**0.5, rel=0.01)
+def test_a_row_combines_the_executions_of_all_rounds(tmp_path):
+    rows = in_two_rounds(tmp_path, *[1.1, 0.9] * 5)
+    for row in rows:
+        assert row["executions"] == 2
+        assert row["execution_round"] == [1, 2]
+        first_s, second_s = row["execution_time_s"]
+        assert row["time_s"] == pytest.approx((first_s * second_s) ** 0.5)
+        assert row["time_ci_low_s"] < min(first_s, second_s)
+    [scatter] = {row["time_scatter"] for row in rows}
+    assert scatter == pytest.approx(0.1 / 2**0.5, rel=0.3)
+    before = (tmp_path / "database.parquet").read_bytes()
+    aggregate(tmp_path)
+    assert (tmp_path / "database.parquet").read_bytes() == before, "combined once, not twice"
 
 
 @pytest.mark.parametrize("factors", [(), [None] * 3 + [1.0] * 5], ids=["none", "failed"])
-def test_what_was_not_measured_twice_says_nothing_of_the_spread(tmp_path, factors):
-    assert spreads(tmp_path, *factors) == {None}
+def test_too_few_tuples_with_several_executions_do_not_tell_their_scatter(tmp_path, factors):
+    rows = in_two_rounds(tmp_path, *factors)
+    assert {row["time_scatter"] for row in rows} == {None}
+    assert all(row["status"] == "ok" for row in rows)
 
 
-def test_what_was_measured_again_under_other_settings_says_nothing_of_the_spread(tmp_path):
-    assert spreads(tmp_path, *[1.1, 0.9] * 5, conditions_json='{"other": 1}') == {None}
+def test_executions_under_other_settings_do_not_count(tmp_path):
+    rows = in_two_rounds(tmp_path, *[1.1, 0.9] * 5, conditions_json='{"other": 1}')
+    assert {(row["executions"], row["time_s"]) for row in rows} == {(1, 1e-3)}
 
 
-def test_what_calls_cost_on_a_target_is_over_the_processes_at_both_ends_of_a_study(tmp_path):
+def test_an_execution_that_is_off_is_known_by_the_others(tmp_path):
+    for number in range(12):
+        for kind, factor in (("operators", 1.0), ("operators_2", 1.01), ("operators_3", 0.99)):
+            measure(tmp_path, number, kind=kind, time_s=factor * 1e-3)
+    measure(tmp_path, 5, kind="operators_2", time_s=3e-3)
+    aggregate(tmp_path)
+    [odd] = [row for row in database(tmp_path).to_pylist() if row["outlying_executions"]]
+    assert odd["tuple_id"] == row(5)["tuple_id"]
+    assert odd["time_s"] == pytest.approx(1e-3, rel=0.01)
+    assert odd["execution_time_s"][1] == 3e-3
+    assert odd["flags"] == ["executions_disagree"]
+    measure(tmp_path, 5, kind="operators_2", time_s=1e-3)
+    aggregate(tmp_path)
+    assert {tuple(row["flags"]) for row in database(tmp_path).to_pylist()} == {()}
+
+
+def test_what_calls_cost_on_a_target_is_over_the_processes_of_all_rounds(tmp_path):
     measure(tmp_path, 1)
     measure(tmp_path, 1, "gpu")
     found = [[1e-6, 2e-6, 3e-6, False]] * 2
@@ -252,7 +285,7 @@ def test_what_calls_cost_on_a_target_is_over_the_processes_at_both_ends_of_a_stu
         document = {"device": device, "device_name": "Any", "overhead": overhead}
         (tmp_path / f"results/{target}/device.json").write_text(json.dumps(document))
     again = {"overhead": [[4e-6, 2e-6, 3e-6, False]] * 2}
-    (tmp_path / "results/local/overhead_again.json").write_text(json.dumps(again))
+    (tmp_path / "results/local/overhead_2.json").write_text(json.dumps(again))
     aggregate(tmp_path)
     gpu, here = database(tmp_path).to_pylist()
     assert here["call_overhead_s"] == pytest.approx(2.5e-6)

@@ -12,7 +12,7 @@ from opcost.devices.device_file import (
     DeviceFile,
     Sample,
     read_device,
-    read_overhead_again,
+    read_overhead,
     write_device,
 )
 from opcost.errors import OpcostError
@@ -142,28 +142,28 @@ def test_any_bytes_are_an_error_of_ours(path, content):
 
 
 def test_what_calls_cost_at_the_end_is_of_the_same_device(path):
-    again = path.with_name("overhead_again.json")
+    again = path.with_name("overhead_2.json")
     write_device(again, CPU)
-    assert read_overhead_again(again, CPU) == CPU.overhead
+    assert read_overhead(again, CPU) == CPU.overhead
     other = DeviceFile("cpu", "Another")
-    message = refused(again, lambda file: read_overhead_again(file, other))
+    message = refused(again, lambda file: read_overhead(file, other))
     assert "was measured on cpu (Xeon, None), its target is cpu (Another, None)" in message
     assert f"delete {again} and run again" in message
 
 
 def test_an_older_file_of_the_end_names_no_device(path):
-    again = path.with_name("overhead_again.json")
+    again = path.with_name("overhead_2.json")
     again.write_text('{"overhead": [[1e-06, 2e-06, 3e-06, false]]}')
-    assert read_overhead_again(again, CPU) == (Sample(1e-6, 2e-6, 3e-6, False),)
+    assert read_overhead(again, CPU) == (Sample(1e-6, 2e-6, 3e-6, False),)
 
 
 @pytest.mark.parametrize(
     "content", ["[]", '{"overhead": NaN}', '{"overhead": "a"}', '{"overhead": [[-5, 0, 0, false]]}']
 )
 def test_what_calls_cost_at_the_end_is_checked_too(path, content):
-    again = path.with_name("overhead_again.json")
+    again = path.with_name("overhead_2.json")
     again.write_text(content)
-    message = refused(again, lambda file: read_overhead_again(file, CPU))
+    message = refused(again, lambda file: read_overhead(file, CPU))
     assert f"delete {again} and run again" in message
 
 

@@ -14,9 +14,10 @@ from opcost.difference.changes import changes_of
 from opcost.difference.databases import compare_databases
 from opcost.difference.null_distribution import NullDistribution
 from opcost.errors import OpcostError
+from opcost.executions import Executions, scatter_of
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
-from opcost.statistics import holm, spread_of_pairs, weighted_median
+from opcost.statistics import holm, weighted_median
 from scipy import stats
 
 ROW = {
@@ -25,7 +26,8 @@ ROW = {
     "status": "ok",
     "converged": True,
     "flags": [],
-    "spread": 0.02,
+    "executions": None,
+    "time_scatter": 0.02,
     "device_name": "Simulated",
     "device_uuid_hash": "a" * 16,
     "driver_version": "550",
@@ -145,10 +147,10 @@ def test_doubtful_rows_are_judged_by_how_far_doubtful_rows_lie_apart(diff):
     assert sum(change.doubtful for change in time.changes) == 30
 
 
-def test_few_operators_are_judged_by_what_their_studies_know_of_the_spread(diff):
+def test_few_operators_are_judged_by_what_their_studies_know_of_the_scatter(diff):
     before, after = study(1, number=3, sd=0), study(2, number=3, sd=0, factors=[1.5, 1.01])
     assert names(diff(before, after)) == {"relu(0)"}
-    unknown = [row | {"spread": None} for row in before]
+    unknown = [row | {"time_scatter": None} for row in before]
     difference = diff(unknown, after)
     assert difference.tests == 0
     assert not difference.changed
@@ -283,14 +285,15 @@ def test_the_probability_of_a_false_alarm_is_at_most_the_level(law):
     assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
 
 
-def test_nor_is_it_for_a_handful_of_operators_whose_studies_know_their_spread():
+def test_nor_is_it_for_a_handful_of_operators_whose_studies_know_their_scatter():
     generator = np.random.default_rng(2)
     studies, alarms = 700, 0
     for _ in range(studies):
         repeated = np.exp(0.03 * generator.standard_t(5, (2, 10)))
-        first, second = (spread_of_pairs([(1.0, each) for each in study]) for study in repeated)
+        subjects = ([Executions([1.0, each], [0.0, 0.0]) for each in study] for study in repeated)
+        first, second = (scatter_of(each).sd for each in subjects)
         pairs = [
-            (before | {"spread": first}, after | {"spread": second})
+            (before | {"time_scatter": first}, after | {"time_scatter": second})
             for before, after in drawn_pairs(generator, "normal", sound=3, doubtful=0)
         ]
         quantity = changes_of(TIME, pairs)

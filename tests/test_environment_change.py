@@ -303,7 +303,7 @@ def test_a_run_stops_before_it_mixes_two_pytorches_or_sets_the_old_rows_aside(do
     assert "PyTorch: 2.0.0 before, " in stopped.stderr
     assert "opcost set-aside local" in stopped.stderr
     assert stamps(done) == before
-    configure(done, environment_changes="set_aside", measured_again=1)
+    configure(done, environment_changes="set_aside", rounds=2)
     folder = done.root / "results/local"
     old, name = contents(folder), aside_name(folder)
     assert done.run().returncode == 0

@@ -51,7 +51,7 @@ def database(path, models, *targets, without=(), **changes):
             "converged": True,
             "flags": [],
             "core_cache_bytes": 2**20,
-            "spread": 0.02,
+            "time_scatter": 0.02,
             **OVERHEAD,
             **changes,
         }
@@ -235,7 +235,7 @@ def test_people_read_times_with_intervals_and_where_they_go(cnn, tmp_path):
         in answer.output
     )
     assert re.search(r"local +Simulated +4\.\d+ ms ± 2\.\d%", answer.output)
-    assert "with a spread of 2.0% between replicates" in answer.output
+    assert "Executions of one operator scatter by 2.0%" in answer.output
     assert "No energy: simulated: no meter." in answer.output
     assert "conv2d" in answer.output
     assert "To measure" not in answer.output

@@ -22,7 +22,7 @@ from opcost.measuring import station, target_identity
 from opcost.measuring.job import subject_job
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_files import TargetFiles
-from opcost.measuring.target_identity import identify_target, measure_overhead_again
+from opcost.measuring.target_identity import identify_target, measure_overhead
 from opcost.memory import resident_bytes
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
@@ -255,17 +255,17 @@ def test_a_target_knows_what_calls_cost_on_it(files):
 def test_what_calls_cost_is_measured_again_on_the_same_device_only(files, tmp_path, capfd):
     again = tmp_path / "again.json"
     settings = files.conditions.target
-    measure_overhead_again(settings, "local", files.device_file, again)
+    measure_overhead(settings, "local", files.device_file, again)
     samples = read_samples(again)
     assert len({sample.displaced_call_s for sample in samples}) == 6
     assert set(samples).isdisjoint(read_samples(files.device_file))
     said = capfd.readouterr().out
     # Another test may hold the device meanwhile, and is waited for.
-    assert re.search(r"^\[replicate\] local .*s ± .*%  call overhead\n\Z", said, re.MULTILINE)
+    assert re.search(r"^\[overhead\] local .*s ± .*%  call overhead\n\Z", said, re.MULTILINE)
     another_device(files)
     again.unlink()
     with pytest.raises(SystemExit):
-        measure_overhead_again(settings, "local", files.device_file, again)
+        measure_overhead(settings, "local", files.device_file, again)
     assert "device: Other before, " in capfd.readouterr().err
     assert not again.exists()
 
@@ -309,7 +309,7 @@ def one_tuple(tiny_tuples, tmp_path):
 
 def test_a_tuple_that_kills_its_process_is_a_row(files, one_tuple, tmp_path, monkeypatch):
     monkeypatch.setattr(station, "expected_device", lambda *_: crash(signal.SIGABRT))
-    subject_job(one_tuple, files, 0, tmp_path / "row.parquet")
+    subject_job(one_tuple, files, 1, tmp_path / "row.parquet")
     [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
     assert (row["status"], row["error"]) == ("crashed", "killed by SIGABRT")
     assert row["tuple_id"] == one_tuple.record.operator_tuple.tuple_id
@@ -319,7 +319,7 @@ def test_a_tuple_that_kills_its_process_is_a_row(files, one_tuple, tmp_path, mon
 def test_another_device_than_the_study_began_with_is_refused(files, one_tuple, tmp_path, capfd):
     another_device(files)
     with pytest.raises(SystemExit):
-        subject_job(one_tuple, files, 0, tmp_path / "row.parquet")
+        subject_job(one_tuple, files, 1, tmp_path / "row.parquet")
     message = capfd.readouterr().err
     assert "was measured in another environment" in message
     assert "device: Other before, " in message
@@ -332,7 +332,7 @@ def test_a_model_that_is_no_longer_its_definition_fails_the_job(files, tmp_path,
         "edited", (InputSpec((2,)),), factory="edited_model:build", source_digest="0" * 16
     )
     with pytest.raises(SystemExit):
-        subject_job(ModelSubject(definition, tmp_path), files, 0, tmp_path / "row.parquet")
+        subject_job(ModelSubject(definition, tmp_path), files, 1, tmp_path / "row.parquet")
     assert "has changed since the run began" in capfd.readouterr().err
     assert not (tmp_path / "row.parquet").exists()
 
@@ -341,7 +341,7 @@ def test_the_row_of_a_model_that_moves_and_fails_is_where_it_belongs(files, tmp_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "moving_model.py").write_text("import os\ndef build(): os.chdir('/'); 1 / 0")
     definition = ModelDefinition("moving", (InputSpec((2,)),), factory="moving_model:build")
-    subject_job(ModelSubject(definition, tmp_path), files, 0, Path("row.parquet"))
+    subject_job(ModelSubject(definition, tmp_path), files, 1, Path("row.parquet"))
     [row] = records.read(tmp_path / "row.parquet", schemas.MODEL).to_pylist()
     assert row["status"] == "error"
     assert "division by zero" in row["error"]
@@ -366,7 +366,7 @@ def measured_on(card_of, conditions, one_tuple, folder, second_card):
     identify_target(conditions.target, folder / "device.json")
     card_of(*second_card)
     files = TargetFiles("h100", conditions, folder / "device.json")
-    subject_job(one_tuple, files, 0, folder / "row.parquet")
+    subject_job(one_tuple, files, 1, folder / "row.parquet")
     return records.read(folder / "row.parquet", schemas.OPERATOR).to_pylist()
 
 
@@ -414,7 +414,7 @@ def test_a_card_of_a_kind_is_locked_as_itself(
 
 def test_a_measurement_reports_itself(files, one_tuple, tmp_path, capfd):
     output = tmp_path / "operators" / "row.parquet"
-    subject_job(one_tuple, files, 0, output)
+    subject_job(one_tuple, files, 1, output)
     assert "[operator] local" in capfd.readouterr().out
     assert pq.read_table(output)["status"].to_pylist() == ["ok"]
 

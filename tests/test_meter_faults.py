@@ -53,7 +53,7 @@ def measured(conditions, identified, tiny_tuples, tmp_path):
     def measured(sensor=None):
         files = TargetFiles("local", conditions, identified, sensor)
         subject = OperatorSubject(manifest.read_record(tmp_path / "tuples.json", tuple_id))
-        subject_job(subject, files, 0, tmp_path / "row.parquet")
+        subject_job(subject, files, 1, tmp_path / "row.parquet")
         [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
         return row
 

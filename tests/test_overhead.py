@@ -127,9 +127,9 @@ def test_a_processor_without_overhead_leaves_no_smaller_sum(tmp_path):
 def test_what_an_older_opcost_did_not_measure_at_the_begin_is_that_of_the_end(sample, tmp_path):
     begin = DeviceFile("cpu", "Xeon")
     write_device(tmp_path / "device.json", begin)
-    write_device(tmp_path / "overhead_again.json", replace(begin, overhead=(sample,)))
+    write_device(tmp_path / "overhead_2.json", replace(begin, overhead=(sample,)))
     assert read_samples(tmp_path / "device.json") == []
-    assert read_samples(tmp_path / "overhead_again.json") == [sample]
+    assert read_samples(tmp_path / "overhead_2.json") == [sample]
 
 
 def test_a_difference_below_zero_counts_as_zero_and_disturbed(monkeypatch):

@@ -62,32 +62,21 @@ def test_without_a_budget_all_that_is_new_is_chosen(settings):
     assert planned.expected_coverage() == pytest.approx(1)
 
 
-def test_tuples_to_measure_again_take_their_share_of_the_time(settings):
-    rows = [row(MIDDLE, 1e-3, device_time_s=2)]
-    assert plan([MODEL], ALL, rows, settings, None, again_to_measure=3).needed_s == 2 * (2 + 3)
-    with_budget = plan([MODEL], ALL, rows, settings, 8.5, again_to_measure=3)
-    assert (with_budget.chosen, with_budget.again) == (ids(LARGE, SMALL), 1)
-
-
-@pytest.mark.parametrize("again", range(5))
+@pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("budget_s", range(10))
-def test_a_budget_holds_with_tuples_measured_again(settings, budget_s, again):
+def test_a_budget_holds(settings, budget_s, rounds):
     rows = [row(MIDDLE, 1e-3, device_time_s=1)]
-    planned = plan([MODEL], ALL, rows, settings, budget_s, again_to_measure=again)
-    needed_s = len(planned.chosen) + planned.again
-    assert planned.needed_s == needed_s
-    assert not needed_s or planned.spent_s + needed_s <= budget_s
-    assert not planned.beyond or planned.spent_s + needed_s + 1 > budget_s
+    planned = plan([MODEL], ALL, rows, settings, budget_s, rounds=rounds)
+    assert planned.needed_s == len(planned.chosen)
+    assert not planned.needed_s or planned.spent_s + planned.needed_s <= budget_s
 
 
-@pytest.mark.parametrize(
-    ("budget_s", "chosen", "again"), [(1, 1, 0), (4, 3, 1), (20, 15, 5), (45, 40, 5), (41, 36, 5)]
-)
-def test_a_short_budget_is_mostly_for_new_tuples(settings, budget_s, chosen, again):
+@pytest.mark.parametrize(("rounds", "chosen"), [(1, 20), (2, 15), (4, 15)])
+def test_a_quarter_of_a_budget_is_for_later_rounds(settings, rounds, chosen):
     records = [record(size) for size in range(1, 42)]
     known = [row(records[0], 1e-3, device_time_s=1)]
-    planned = plan([], by_id(*records), known, settings, 1 + budget_s, again_to_measure=5)
-    assert (len(planned.chosen), planned.again) == (chosen, again)
+    planned = plan([], by_id(*records), known, settings, 1 + 20, rounds=rounds)
+    assert len(planned.chosen) == chosen
 
 
 def test_a_budget_is_spent_on_what_explains_most(settings):
@@ -129,7 +118,7 @@ def test_whole_models_and_other_measurements_are_paid_from_the_budget(settings):
     # One model, two tuples, and one was measured.
     budget = 1 + settings.model_time_s + 2 + 1 + 0.01
     assert len(plan([MODEL], ALL, rows, settings, budget, 0, 1).chosen) == 2
-    assert plan([MODEL], ALL, rows, settings, budget, 1, 1).again == 0
+    assert len(plan([MODEL], ALL, rows, settings, budget, 1, 1).chosen) == 1
     assert len(plan([MODEL], ALL, rows, settings, budget, 1, 2).chosen) == 0
 
 

@@ -67,8 +67,8 @@ def test_failures_are_shown_as_what_they_are():
     assert "out_of_memory" in measured_line("model", "mine", {**ROW, **failed})
 
 
-def test_a_later_replicate_is_told_apart():
-    assert measured_line("model", "mine", ROW, replicate=1).startswith("[replicate] local ")
+def test_a_later_round_is_told_apart():
+    assert measured_line("model", "mine", ROW, 3).startswith("[model 3] local ")
 
 
 def test_energy_is_shown_where_there_is_some():

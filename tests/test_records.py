@@ -182,13 +182,19 @@ def test_a_column_that_the_schema_lacks_is_refused(tmp_path):
 
 def test_a_table_beside_its_csv_says_the_same(tmp_path):
     flags = {"drifting": 2, "disturbed": 1}
-    row = {"model": "one", "tuples": 3, "spread": 0.1, "reference_flags": [], "flag_counts": flags}
+    row = {
+        "model": "one",
+        "tuples": 3,
+        "time_scatter": 0.1,
+        "reference_flags": [],
+        "flag_counts": flags,
+    }
     records.write_with_csv(tmp_path / "table.parquet", schemas.COMPARISON, [row])
     (table,) = records.read(tmp_path / "table.parquet", schemas.COMPARISON).to_pylist()
     with (tmp_path / "table.csv").open(newline="") as file:
         (text,) = csv.DictReader(file)
     assert text.keys() == table.keys()
-    assert (text["model"], text["tuples"], text["spread"]) == ("one", "3", "0.1")
+    assert (text["model"], text["tuples"], text["time_scatter"]) == ("one", "3", "0.1")
     assert (text["reference_flags"], json.loads(text["flag_counts"])) == ("[]", flags)
     assert text["target"] == ""
 

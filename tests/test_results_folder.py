@@ -5,11 +5,15 @@ from opcost.results_folder import (
     MODELS,
     OPERATORS,
     Series,
+    adopt_former_names,
     all_measurements,
+    executions,
+    executions_of,
     extraction,
     measurement,
     note,
     overhead_file,
+    series_named,
     series_of,
     target_folder,
     target_folders,
@@ -17,11 +21,12 @@ from opcost.results_folder import (
 )
 
 PATHS = {
-    (OPERATORS, 0): "results/local/operators/name.parquet",
-    (OPERATORS, 1): "results/local/again/name.parquet",
-    (MODELS, 0): "results/local/models/name.parquet",
-    (MODELS, 1): "results/local/models_again/name.parquet",
-    (MODELS, 0, "graph"): "results/local/models_graph/name.parquet",
+    (OPERATORS, 1): "results/local/operators/name.parquet",
+    (OPERATORS, 2): "results/local/operators_2/name.parquet",
+    (OPERATORS, 12): "results/local/operators_12/name.parquet",
+    (MODELS, 1): "results/local/models/name.parquet",
+    (MODELS, 3): "results/local/models_3/name.parquet",
+    (MODELS, 1, "graph"): "results/local/models_graph/name.parquet",
 }
 
 
@@ -34,19 +39,48 @@ def test_a_measurements_path_says_what_it_is_of(series):
 
 
 def test_paths_of_existing_results_do_not_change():
-    paths = [extraction("resnet18"), note("compare"), *map(overhead_file, [Path("x")] * 2, (0, 1))]
+    paths = [extraction("resnet18"), note("compare"), *map(overhead_file, [Path("x")] * 2, (1, 2))]
     assert [str(path) for path in paths] == [
         "results/tuples/resnet18.pkl",
         "results/.made/compare.json",
         "x/device.json",
-        "x/overhead_again.json",
+        "x/overhead_2.json",
     ]
 
 
 def test_targets_are_the_folders_with_a_device_or_measurements(tmp_path):
-    for name in ("tuples/m.pkl", "a/device.json", "b/again/1.parquet", "b/models/.2.parquet"):
+    for name in ("tuples/m.pkl", "a/device.json", "b/operators_2/1.parquet", "b/models/.2.parquet"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert [folder.name for folder in target_folders(tmp_path)] == ["a", "b"]
     assert [path.name for path in all_measurements(tmp_path / "b")] == ["1.parquet"]
+
+
+@pytest.mark.parametrize("name", ["operators_1", "operators_0", "tuples", "models_", "rounds"])
+def test_other_folders_hold_no_measurements(name):
+    assert series_named(name) is None
+
+
+def test_executions_of_a_subject_are_in_the_order_of_rounds(tmp_path):
+    files = ("operators/b", "operators_10/a", "operators_2/a", "operators/a", "models_2/a")
+    for name in files:
+        path = tmp_path / f"{name}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    found = executions(tmp_path, OPERATORS)
+    assert [path.parent.name for path in found["a"]] == ["operators", "operators_2", "operators_10"]
+    assert list(found) == ["a", "b"]
+    assert executions_of(tmp_path, OPERATORS, "a") == found["a"]
+
+
+def test_what_was_measured_again_is_the_second_round(tmp_path):
+    former = ("again/1.parquet", "models_again/m.parquet", "overhead_again.json")
+    for name in former:
+        path = tmp_path / "local" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    adopt_former_names(tmp_path)
+    adopt_former_names(tmp_path)
+    now = ("operators_2/1.parquet", "models_2/m.parquet", "overhead_2.json")
+    assert [(tmp_path / "local" / name).read_text() for name in now] == list(former)

@@ -14,7 +14,7 @@ from opcost.statistics import (
     median,
     product,
     ratio,
-    spread_of_pairs,
+    student_97_5,
     weighted_sum,
 )
 
@@ -110,19 +110,30 @@ def test_widening_adds_in_quadrature():
     assert Estimate(100.0, None, None).widened(0.1) == Estimate(100.0, None, None)
 
 
-def test_the_spread_of_pairs_is_that_of_one_value_whatever_the_quantity():
-    generator = np.random.default_rng(3)
-    truth = generator.uniform(1e-6, 1.0, size=20_000)
-    first, second = truth * np.exp(generator.normal(0, 0.05, size=(2, truth.size)))
-    pairs = list(zip(first.tolist(), second.tolist(), strict=True))
-    assert spread_of_pairs(pairs) == pytest.approx(0.05, rel=0.02)
-    assert spread_of_pairs(pairs[:5]) is None
-    assert spread_of_pairs([(2.0, 2.0)] * 6) == 0
+def student(generator, scale, degrees, size):
+    """Estimates of 1 whose errors are Student's, with intervals of that distribution."""
+    half = student_97_5(degrees) * scale
+    values = 1 + scale * generator.standard_t(degrees, size)
+    return [Estimate(value, value - half, value + half, degrees) for value in values.tolist()]
 
 
-def test_one_pair_that_went_wrong_is_not_the_spread():
-    pairs = [(1.0, 1.01), (1.0, 0.99)] * 5
-    assert spread_of_pairs([*pairs, (1.0, 2.0)]) == pytest.approx(spread_of_pairs(pairs), rel=0.02)
+@pytest.mark.parametrize("degrees", [3.5, 6, 30])
+@pytest.mark.parametrize("weights", [[1], [1, 1], [10, 1, 1, 1], [1] * 60])
+def test_a_sum_of_estimates_with_few_degrees_of_freedom_holds_the_truth(degrees, weights):
+    generator = np.random.default_rng(5)
+    held = []
+    for _ in range(2000):
+        terms = student(generator, 0.01, degrees, len(weights))
+        total = weighted_sum(zip(weights, terms, strict=True))
+        held.append(total.low <= sum(weights) <= total.high)
+    assert 0.93 < np.mean(held) < 0.975
+
+
+def test_a_single_term_keeps_its_interval():
+    term = Estimate(10.0, 8.0, 11.0, 4.0)
+    total = weighted_sum([(2.0, term)])
+    assert (total.low, total.high) == pytest.approx((16, 22))
+    assert total.degrees_of_freedom == pytest.approx(4, rel=0.3)
 
 
 def test_drift_is_seen_and_noise_is_not():

@@ -70,7 +70,7 @@ def test_the_shipped_configuration_is_valid():
             "'hot' is not one of ['model', 'cold', 'warm']",
         ),
         ({**CONFIG, "measurement": {"max_time": 1}}, "Did you mean 'max_time_s'"),
-        ({**CONFIG, "measurement": {"max_time_s": 0.1}}, "min_time_s (0.3) exceeds"),
+        ({**CONFIG, "measurement": {"max_time_s": 0.05}}, "min_time_s (0.1) exceeds"),
         ({**CONFIG, "targets": {"local": {"device": "gpu"}}}, "targets.local.device: 'gpu'"),
         ({**CONFIG, "targets": {"local": {"device": "cpu", "threads": 0}}}, "threads: 0 is less"),
         ({**CONFIG, "targets": {"x": {"device": "cpu", "threads": 10**9}}}, "maximum of 4096"),
@@ -91,7 +91,7 @@ def test_the_shipped_configuration_is_valid():
         ({**CONFIG, "measurement": {"idle_s": "6e-7"}}, "it is a string; in YAML write 6.0e-07."),
         ({**CONFIG, "measurement": {"power_min_s": 20}}, "power_min_s (20) exceeds"),
         (
-            {**CONFIG, "measured_again": "3"},
+            {**CONFIG, "rounds": "3"},
             "write 3. Snakemake reads nested values of --config as strings",
         ),
         ({**CONFIG, "measurement": {"seed": "1e3"}}, "it is a string; in YAML write 1000."),
@@ -186,13 +186,13 @@ def test_any_bytes_for_a_model_config_are_an_error_of_ours(load, content):
 
 
 def test_the_conditions_of_a_configuration_are_the_same_text_as_ever(load):
-    """Another text would measure everything again."""
+    """In the settings that change what a number means, another text measures everything again."""
     changed = {"timeout_s": 300, "max_time_s": 3, "batch_s": 0.02}
     conditions = load({**CONFIG, "measurement": changed}).conditions["local"]
     assert conditions.to_json() == (
         '{"measurement": {"batch_s": 0.02, "cache_state": "model", "idle_s": 0.3, '
-        '"max_repeats": 2, "max_time_s": 3, "min_batches": 10, "min_time_s": 0.3, '
-        '"model_time_s": 3.0, "power_lead_in_max_s": 5.0, "power_max_s": 12.0, '
+        '"max_repeats": 2, "max_time_s": 3, "min_batches": 10, "min_time_s": 0.1, '
+        '"model_time_s": 1.0, "power_lead_in_max_s": 5.0, "power_max_s": 12.0, '
         '"power_min_s": 1.5, "power_relative_ci": 0.01, "repeat_pause_s": 5.0, "seed": 0, '
         '"time_relative_ci": 0.01, "timeout_s": 300, "warm_up_s": 0.1}, "protocol_version": 4, '
         '"target": {"device": "cpu", "tf32": false, "threads": 1}}'

@@ -74,19 +74,27 @@ def test_models_are_tabulated_alone_and_one_that_is_refused_stops_nothing(done):
     assert "Not extracted: quantized_resnet18: quantised models are not supported" in summary
 
 
-def test_some_operators_all_models_and_what_calls_cost_are_measured_again_last_of_all(done):
-    configure(done, measured_again=2)
-    once_more = ["benchmark_model"] * 2 + ["benchmark_operator"] * 2
-    answers = ["compare", "database", "measure_overhead_again", "report"]
-    assert done.started() == [*once_more, *answers]
+def test_a_second_round_measures_what_makes_the_answers_more_precise(done):
+    configure(done, rounds=2, precision={"models": 0.0001})
+    measured = ["benchmark_model"] * 2 + ["benchmark_operator"] * 6
+    tables = ["compare", "database", "measure_overhead", "plan_round", "report"]
+    assert done.started() == sorted([*measured, *tables])
     comparison = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
     assert [row["reference_measurements"] for row in comparison] == [2, 2]
-    again = sorted((done.root / "results/local/again").glob("*.parquet"))
-    assert [path.name for path in again] == sorted(stamps(done))[:2]
     database = pq.read_table(done.root / "results/database.parquet").to_pylist()
-    files = [done.root / "results/local" / name for name in ("device.json", "overhead_again.json")]
+    assert {row["executions"] for row in database} == {2}
+    files = [done.root / "results/local" / name for name in ("device.json", "overhead_2.json")]
     both = overhead_columns([sample for path in files for sample in read_samples(path)])
     assert database[0]["call_overhead_s"] == both["call_overhead_s"]
+    assert done.started() == []
+
+
+def test_precise_answers_need_no_further_round(done):
+    configure(done, rounds=9, precision={"models": 1.0})
+    assert "plan_round" in done.started()
+    plans = sorted(path.name for path in done.root.glob("results/local/rounds/*.json"))
+    assert plans == ["2.json", "3.json"]
+    assert json.loads((done.root / "results/local/rounds/3.json").read_text())["operators"] == []
     assert done.started() == []
 
 

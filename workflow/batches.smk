@@ -38,7 +38,8 @@ def batch(names):
                 settings, group_components={series: NO_LIMIT}
             )
             return series
-        size = workflow.group_settings.group_components.get(series, 1)
+        kind = CALLS if series == CALLS else series_named(series).kind
+        size = workflow.group_settings.group_components.get(kind, 1)
         name = wildcards.get("tuple_id") or wildcards.model
         identity = f"{series}_{target}_{positions(target, series)[name] // size}"
         workflow.parent_groupids[identity] = series

@@ -8,6 +8,7 @@
 # by content.
 #
 #   Rule                       Runs again if
+#   plan_round                 what was measured before, or the study's request, differs
 #   models, collect            the extracted models, or the study's request, differ
 #   database                   any measured file in results/, of this study or not, differs
 #   compare, report            their inputs, or the study's request, differ
@@ -15,7 +16,7 @@
 #   record_calls               the same, or of another device
 #   benchmark_operator         the row was measured under other conditions
 #   benchmark_model            the same, or another definition
-#   identify_target, measure_overhead_again
+#   identify_target, measure_overhead
 #                              the file was made with other settings of the target; those of the
 #                              measurement are no reason, nor is the device: each measurement
 #                              compares it with device.json
@@ -25,10 +26,18 @@
 # complete files (`opcost.files`) and no note.
 
 import sys
+from dataclasses import asdict
 
 from opcost import fingerprint
 from opcost.databases.measured import find_measured
-from opcost.results_folder import DATABASE, RESULTS, extraction, note
+from opcost.results_folder import (
+    DATABASE,
+    RESULTS,
+    adopt_former_names,
+    extraction,
+    note,
+    round_plan,
+)
 from opcost.text import counted
 
 CODE = [
@@ -43,6 +52,10 @@ ASKED = {
         ("models", [DEFINITIONS]),
         ("collect", [MODELS_ON, DEFINITIONS, STUDY.operators]),
         ("database", [CONDITIONS]),
+        (
+            "rounds",
+            [MODELS_ON, DEFINITIONS, CONDITIONS, asdict(STUDY.precision), STUDY.max_device_time_s],
+        ),
         ("compare", [MODELS_ON, CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
         ("report", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
     )
@@ -52,16 +65,24 @@ ASKED = {
 def with_invalid_note():
     """The rules whose note does not describe the present study and files."""
     inputs = {"database": find_measured(RESULTS).files}
+    rounds = {
+        f"{target}_round_{number}": ASKED["rounds"]
+        for target, folder in MEASURED.items()
+        for number in range(2, STUDY.rounds + 1)
+        if round_plan(folder, number).exists()
+    }
+    asked = {name: each for name, each in ASKED.items() if name != "rounds"} | rounds
     return {
         name
-        for name, asked in ASKED.items()
-        if not fingerprint.is_current(note(name), asked, inputs.get(name))
+        for name, each in asked.items()
+        if not fingerprint.is_current(note(name), each, inputs.get(name))
     }
 
 
 INVALID = set()
 if workflow.is_main_process:
     fingerprint.clamp_future_times(RESULTS)
+    adopt_former_names()
     INVALID = with_invalid_note()
 
 

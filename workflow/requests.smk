@@ -4,6 +4,8 @@
 from functools import cache
 from itertools import chain
 
+from snakemake.exceptions import IncompleteCheckpointException
+
 from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
 from opcost.results_folder import (  # the rules use them, too
@@ -19,21 +21,26 @@ from opcost.results_folder import (  # the rules use them, too
     OPERATORS,
     REPORT,
     RESULTS,
-    SERIES,
     SHARES,
     SUMMARY,
+    Series,
     all_series,
     device_file,
+    executions_of,
     extraction,
     key_of,
     measurement,
     measurement_in,
     note,
     overhead_file,
+    overhead_files,
     recording,
+    round_plan,
+    series_named,
     sensor_file,
     target_folder,
 )
+from opcost.planning.target_rounds import read_round
 from opcost.runs.requested import measured_already
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 
@@ -60,38 +67,85 @@ def with_kept(paths, kept):
     return sorted({*paths, *(str(path) for path in kept if path.exists())}, key=order)
 
 
-def operator_measurements(wildcards, series=0):
-    """One file for each tuple that is benchmarked and each target."""
-    checkpoints.collect.get()
-    paths = current_operators(
-        str(measurement(folder, OPERATORS, tuple_id, series))
-        for target, folder in MEASURED.items()
-        for tuple_id in (measured_again(target) if series else tuples_to_measure(target))
-    )
-    return with_kept(
-        paths,
-        (
-            measurement(folder, OPERATORS, tuple_id, series)
-            for folder in FOLDERS.values()
-            for tuple_id in benchmarked()
-        ),
-    )
+def planned(target, number):
+    """What is measured in a round from 2 on. Raises IncompleteCheckpointException until the rounds
+    before it have been measured."""
+    path = checkpoints.plan_round.get(target=target, round=number).output.plan
+    return checked(read_round, Path(path))
 
 
-def measurements_again(wildcards):
-    """Replicates of some of them."""
-    return operator_measurements(wildcards, 1)
+def names_in_round(target, number):
+    """The tuples and models of a round that is planned, by kind."""
+    if number == 1:
+        return {OPERATORS: tuples_to_measure(target), MODELS: models_to_measure(target)}
+    found = planned(target, number)
+    current = {OPERATORS: known_tuples(), MODELS: models_to_measure(target)}
+    return {
+        kind: [name for name in names if name in current[kind]]
+        for kind, names in ((OPERATORS, found.operators), (MODELS, found.models))
+    }
 
 
 @cache
-def measured_again(target):
-    """The first tuples by id: ids are hashes, so this is a stable random choice. With a budget, those
-    measured already, and as many more as it allows."""
-    chosen = sorted(tuples_to_measure(target))[: STUDY.measured_again]
-    if STUDY.max_device_time_s is None:
-        return chosen
-    done = [name for name in chosen if measurement(FOLDERS[target], OPERATORS, name, 1).exists()]
-    return [*done, *[name for name in chosen if name not in done][: plan(target).again]]
+def known_tuples():
+    return frozenset(benchmarked())
+
+
+def rounds_of(target):
+    """The rounds of a target so far, and the plan that must be made first, if any. It becomes an
+    input: if the exception were raised, this target would keep all others from being measured."""
+    numbers = [1]
+    for number in range(2, STUDY.rounds + 1):
+        try:
+            if not planned(target, number):
+                break
+        except IncompleteCheckpointException as error:
+            return numbers, [error.targetfile]
+        numbers.append(number)
+    return numbers, []
+
+
+def in_rounds(kind, target):
+    """The files of a kind of measurements on a target in all rounds, and plans to wait for."""
+    checkpoints.collect.get()
+    numbers, plans = rounds_of(target)
+    paths = (
+        str(measurement(FOLDERS[target], kind, name, number))
+        for number in numbers
+        for name in names_in_round(target, number)[kind]
+    )
+    return [*paths], plans
+
+
+def operator_measurements(wildcards):
+    """One file for each round, target, and tuple that is benchmarked in it."""
+    found = [in_rounds(OPERATORS, target) for target in MEASURED]
+    paths = current_operators(chain.from_iterable(paths for paths, _ in found))
+    kept = (
+        path
+        for folder in FOLDERS.values()
+        for tuple_id in benchmarked()
+        for path in executions_of(folder, OPERATORS, tuple_id)
+    )
+    return [*with_kept(paths, kept), *chain.from_iterable(plans for _, plans in found)]
+
+
+def measured_before(wildcards):
+    """What the plan of a round is made from: all measurements of the one before it."""
+    checkpoints.collect.get()
+    target, number = wildcards.target, int(wildcards.round) - 1
+    overhead = [str(overhead_file(FOLDERS[target], number))] if number > 1 else []
+    return [
+        *current_devices(overhead),
+        *current_operators(
+            str(measurement(FOLDERS[target], OPERATORS, name, number))
+            for name in names_in_round(target, number)[OPERATORS]
+        ),
+        *current_models(
+            str(measurement(FOLDERS[target], MODELS, name, number))
+            for name in names_in_round(target, number)[MODELS]
+        ),
+    ]
 
 
 def devices(wildcards):
@@ -136,24 +190,26 @@ def expected_calls(wildcards):
     return extraction(wildcards.model)
 
 
-def overheads_again(wildcards):
-    """The second call overhead of each target. Always needed where an older opcost began the study
-    without the first."""
+def overheads(wildcards):
+    """The call overhead of each target in each round after the first. Always needed where an older
+    opcost began the study without it."""
     checkpoints.collect.get()
-    paths = current_devices(
-        str(overhead_file(folder, replicate=1))
-        for folder in MEASURED.values()
-        if needed_again(folder)
-    )
-    return with_kept(paths, (overhead_file(folder, replicate=1) for folder in FOLDERS.values()))
+    paths, plans = [], []
+    for target, folder in MEASURED.items():
+        numbers, to_make = rounds_of(target)
+        further = numbers[1:] or ([2] if lacks_overhead(folder) else [])
+        paths += [str(overhead_file(folder, number)) for number in further]
+        plans += to_make
+    kept = (path for folder in FOLDERS.values() for path in overhead_files(folder)[1:])
+    return [*with_kept(current_devices(paths), kept), *plans]
 
 
-def needed_again(folder):
-    """According to the device file; if it was deleted, whether it was before."""
+def lacks_overhead(folder):
+    """According to the device file; if it was deleted, whether it did before."""
     path = device_file(folder)
     if not path.exists():
-        return overhead_file(folder, replicate=1).exists()
-    return STUDY.measured_again or not checked(read_device, path).overhead
+        return len(overhead_files(folder)) > 0
+    return not checked(read_device, path).overhead
 
 
 def benchmarked():
@@ -183,23 +239,15 @@ def plan(target):
 
 def operator_priority(wildcards):
     """Without a budget, the order is random, so that no drift looks like an effect of size; with
-    one, tuples that explain most come first. Replicates are last."""
-    if replicate(wildcards):
-        return 0
-    if STUDY.max_device_time_s is None:
+    one, tuples that explain most come first."""
+    if STUDY.max_device_time_s is None or series_named(wildcards.series).round > 1:
         return 1
     return 1 + plan(wildcards.target).explained[wildcards.tuple_id]
 
 
 def model_priority(wildcards):
     """With a budget, as what explains most."""
-    if replicate(wildcards):
-        return 0
     return 1 if STUDY.max_device_time_s is None else 2
-
-
-def replicate(wildcards):
-    return SERIES[wildcards.series][1]
 
 
 def extracted_models():
@@ -208,31 +256,39 @@ def extracted_models():
     return [model for model in STUDY.models if model not in refused]
 
 
-def model_measurements(wildcards, *series):
-    """One file for each target and each of these models, of a replicate or a launch mode."""
-    models = extracted_models()
+def models_to_measure(target):
+    """The models of this run that could be extracted."""
+    return [model for model in extracted_models() if model in REQUESTED.measured[target]]
+
+
+def model_measurements(wildcards):
+    """One file for each round, target, and model that is measured in it."""
+    found = [in_rounds(MODELS, target) for target in MEASURED]
+    paths = current_models(chain.from_iterable(paths for paths, _ in found))
+    kept = chain.from_iterable(map(kept_models, FOLDERS))
+    return [*with_kept(paths, kept), *chain.from_iterable(plans for _, plans in found)]
+
+
+def models_launched(wildcards):
+    """One file for each target, each model, and each further launch mode of the study."""
     paths = current_models(
-        str(measurement(folder, MODELS, model, *series))
+        str(measurement(folder, MODELS, model, 1, mode))
+        for mode in STUDY.launch_modes
         for target, folder in MEASURED.items()
-        for model in models
-        if model in REQUESTED.measured[target]
+        for model in models_to_measure(target)
     )
-    return with_kept(paths, chain.from_iterable(kept_models(target, *series) for target in FOLDERS))
+    kept = (
+        path
+        for mode in STUDY.launch_modes
+        for target in FOLDERS
+        for path in kept_models(target, 1, mode)
+    )
+    return with_kept(paths, kept)
 
 
 @cache
 def kept_models(target, *series):
     return measured_already(STUDY, target, REQUESTED.kept.get(target, ()), *series)
-
-
-def models_again(wildcards):
-    """The same once more, if anything is measured again."""
-    return model_measurements(wildcards, 1) if STUDY.measured_again else []
-
-
-def models_launched(wildcards):
-    """Each in the further launch modes that the study asks for."""
-    return [path for mode in STUDY.launch_modes for path in model_measurements(wildcards, 0, mode)]
 
 
 def missing_measurements(wildcards):
@@ -242,8 +298,7 @@ def missing_measurements(wildcards):
         *devices(wildcards),
         *operator_measurements(wildcards),
         *model_measurements(wildcards),
-        *models_again(wildcards),
         *models_launched(wildcards),
-        *overheads_again(wildcards),
+        *overheads(wildcards),
     ]
     return [path for path in measurements if not Path(path).exists()]

@@ -47,7 +47,7 @@ def steps(
                 "tables",
                 models=json.dumps(models[: number + 1]),
                 torchvision="",
-                measured_again="0",
+                rounds="1",
             )
             for number, model in enumerate(models)
         }

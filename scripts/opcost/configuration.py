@@ -116,7 +116,12 @@ def _explain(error: Any) -> str:
     if error.validator == "additionalProperties":
         allowed: Iterable[str] = schema.get("properties", {})
         unknown = sorted(error.instance.keys() - set(allowed))
-        hints = " ".join(f"Unknown key {key!r}. {closest(key, allowed)}" for key in unknown)
+        former: Mapping[str, str] = schema.get("formerKeys", {})
+        hints = " ".join(
+            f"Unknown key {key!r}{f': {former[key]}' if key in former else ''}. "
+            f"{'' if key in former else closest(key, allowed)}".strip()
+            for key in unknown
+        )
         if comment := schema.get("$comment"):
             hints += f" ({comment})"
         return f"{path}: {hints}" if path else hints

@@ -3,19 +3,21 @@
     results/*                                 tables of a study (constants below)
     results/tuples/MODEL.pkl                  a model's operator tuples and calls
     results/.made/RULE.json                   what a rule made its tables from
-    results/TARGET/device.json                the target's device; replicate 0 of the call overhead
+    results/TARGET/device.json                the target's device; call overhead in round 1
     results/TARGET/sensor.json                its power sensor
     results/TARGET/calls/MODEL.pkl            a model's tuples and calls, recorded on the device
-    results/TARGET/operators/TUPLE_ID.parquet replicate 0 of an operator, one row
-    results/TARGET/again/TUPLE_ID.parquet     replicate 1
-    results/TARGET/models/MODEL.parquet       replicate 0 of a whole model, one row
-    results/TARGET/models_again/MODEL.parquet replicate 1
+    results/TARGET/operators/TUPLE_ID.parquet an operator in round 1: one execution, one row
+    results/TARGET/operators_2/...            round 2, and so on
+    results/TARGET/models/MODEL.parquet       a whole model in round 1
+    results/TARGET/models_2/...               round 2, and so on
     results/TARGET/models_MODE/MODEL.parquet  a whole model in another launch mode
-    results/TARGET/overhead_again.json        replicate 1 of the call overhead
+    results/TARGET/overhead_2.json            call overhead in round 2, and so on
+    results/TARGET/rounds/2.json              what is measured in round 2, and so on
 
 Names may be patterns of Snakemake: `extraction("{model}")`.
 """
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,31 +42,60 @@ RESERVED = (_TUPLES,)
 
 OPERATORS, MODELS = KINDS = ("operators", "models")
 """What is measured."""
-REPLICATES = (0, 1)
-"""The first measurement, and the replicate that shows how well it reproduces."""
 
 EAGER, *FURTHER_MODES = LAUNCH_MODES = ("eager", "graph", "compiled")
 """How whole models are run (opcost.measuring.launch); operators are called one by one."""
 
 
 class Series(NamedTuple):
-    """Measurements of one kind: which replicate, in which launch mode."""
+    """Measurements of one kind: in which round, from 1 on, and in which launch mode."""
 
     kind: str
-    replicate: int = 0
+    round: int = 1
     launch_mode: str = EAGER
 
+    @property
+    def folder(self) -> str:
+        """The name of their folder."""
+        return self.kind + (f"_{self.round}" if self.round > 1 else self._mode)
 
-SERIES = {
-    "operators": Series(OPERATORS),
-    "models": Series(MODELS),
-    "again": Series(OPERATORS, 1),
-    "models_again": Series(MODELS, 1),
-    **{f"models_{mode}": Series(MODELS, 0, mode) for mode in FURTHER_MODES},
+    @property
+    def _mode(self) -> str:
+        return "" if self.launch_mode == EAGER else f"_{self.launch_mode}"
+
+
+_LATER_ROUND = "[2-9]|[1-9][0-9]+"
+_SERIES = {
+    OPERATORS: f"{OPERATORS}(?:_(?:{_LATER_ROUND}))?",
+    MODELS: f"{MODELS}(?:_(?:{'|'.join([_LATER_ROUND, *FURTHER_MODES])}))?",
 }
-"""Folder of measurements -> which they are."""
-_FOLDERS = {series: name for name, series in SERIES.items()}
-_OVERHEADS = ("device.json", "overhead_again.json")
+"""Kind -> pattern of the names of its folders."""
+
+_FORMER_NAMES = {
+    "again": Series(OPERATORS, 2).folder,
+    "models_again": Series(MODELS, 2).folder,
+    "overhead_again.json": "overhead_2.json",
+}
+"""What opcost named round 2 while there were two."""
+
+
+def series_named(name: str) -> Series | None:
+    """The series of a folder of measurements; None for another folder."""
+    for kind, pattern in _SERIES.items():
+        if re.fullmatch(pattern, name):
+            suffix = name.removeprefix(kind)[1:]
+            if suffix in FURTHER_MODES:
+                return Series(kind, launch_mode=suffix)
+            return Series(kind, int(suffix or 1))
+    return None
+
+
+def adopt_former_names(results: Path = RESULTS) -> None:
+    """Rename what an earlier opcost measured a second time: it is round 2."""
+    for former, name in _FORMER_NAMES.items():
+        for path in results.glob(f"*/{former}"):
+            if not path.with_name(name).exists():
+                path.rename(path.with_name(name))
 
 
 def target_folder(target: str, results: Path = RESULTS) -> Path:
@@ -78,7 +109,14 @@ def target_folders(results: Path = RESULTS) -> list[Path]:
 
 
 def _is_target(folder: Path) -> bool:
-    return device_file(folder).exists() or any((folder / name).is_dir() for name in SERIES)
+    return device_file(folder).exists() or bool(_series_in(folder))
+
+
+def _series_in(folder: Path) -> list[Series]:
+    """The series that a target has, operators first."""
+    found = (series_named(path.name) for path in folder.glob("*/"))
+    order = {kind: number for number, kind in enumerate(KINDS)}
+    return sorted(filter(None, found), key=lambda each: (order[each.kind], *each[1:]))
 
 
 def device_file(folder: Path) -> Path:
@@ -91,9 +129,21 @@ def sensor_file(folder: Path) -> Path:
     return folder / "sensor.json"
 
 
-def overhead_file(folder: Path, replicate: int = 0) -> Path:
-    """The file with a replicate of the call overhead; replicate 0 is in the device's file."""
-    return folder / _OVERHEADS[replicate]
+def overhead_file(folder: Path, number: int | str = 1) -> Path:
+    """The file with the call overhead of a round; that of round 1 is the device's file."""
+    return device_file(folder) if number == 1 else folder / f"overhead_{number}.json"
+
+
+def overhead_files(folder: Path) -> list[Path]:
+    """The existing files with call overhead, by round."""
+    further = (re.fullmatch(r"overhead_(\d+)\.json", path.name) for path in folder.glob("*.json"))
+    rounds = sorted(int(found[1]) for found in further if found)
+    return [path for number in (1, *rounds) if (path := overhead_file(folder, number)).is_file()]
+
+
+def round_plan(folder: Path, number: int | str) -> Path:
+    """The file that says what is measured in a round from 2 on."""
+    return folder / "rounds" / f"{number}.json"
 
 
 def environment_note(folder: Path) -> Path:
@@ -101,16 +151,9 @@ def environment_note(folder: Path) -> Path:
     return folder / "environment_changed.txt"
 
 
-def measurement_folder(
-    folder: Path, kind: str, replicate: int = 0, launch_mode: str = EAGER
-) -> Path:
-    """The folder of all measurements of a series."""
-    return folder / _FOLDERS[Series(kind, replicate, launch_mode)]
-
-
 def all_series(kind: str) -> str:
     """Snakemake's wildcard `series`: the folders of all measurements of a kind."""
-    return f"{{series,{'|'.join(name for name, series in SERIES.items() if series[0] == kind)}}}"
+    return f"{{series,{_SERIES[kind]}}}"
 
 
 def measurement_in(folder: Path, series: str, name: str) -> Path:
@@ -119,22 +162,38 @@ def measurement_in(folder: Path, series: str, name: str) -> Path:
 
 
 def measurement(
-    folder: Path, kind: str, name: str, replicate: int = 0, launch_mode: str = EAGER
+    folder: Path, kind: str, name: str, number: int = 1, launch_mode: str = EAGER
 ) -> Path:
-    """The file of one measurement; `name` is a tuple id or a model."""
-    return measurement_in(folder, _FOLDERS[Series(kind, replicate, launch_mode)], name)
+    """The file of one measurement; `name` is a tuple id or a model, `number` that of the round."""
+    return measurement_in(folder, Series(kind, number, launch_mode).folder, name)
 
 
-def measurements(
-    folder: Path, kind: str, replicate: int = 0, launch_mode: str = EAGER
-) -> list[Path]:
+def measurements(folder: Path, kind: str, number: int = 1, launch_mode: str = EAGER) -> list[Path]:
     """The files of all measurements of a series on a target, by name."""
-    return sorted(measurement_folder(folder, kind, replicate, launch_mode).glob("[!.]*.parquet"))
+    within = folder / Series(kind, number, launch_mode).folder
+    return sorted(within.glob("[!.]*.parquet"))
+
+
+def executions(folder: Path, kind: str) -> dict[str, list[Path]]:
+    """Name -> the files of its measurements in all rounds, in their order; by name."""
+    found: dict[str, list[Path]] = {}
+    for series in _series_in(folder):
+        if series.kind == kind and series.launch_mode == EAGER:
+            for path in measurements(folder, *series):
+                found.setdefault(path.stem, []).append(path)
+    return dict(sorted(found.items()))
+
+
+def executions_of(folder: Path, kind: str, name: str) -> list[Path]:
+    """The files of one subject's measurements in all rounds, in their order."""
+    series = (each for each in _series_in(folder) if each == Series(kind, each.round))
+    paths = (measurement_in(folder, each.folder, name) for each in series)
+    return [path for path in paths if path.is_file()]
 
 
 def all_measurements(folder: Path) -> list[Path]:
     """The files of all measurements on a target, operators first."""
-    return [path for series in SERIES.values() for path in measurements(folder, *series)]
+    return [path for series in _series_in(folder) for path in measurements(folder, *series)]
 
 
 def target_of(path: Path) -> str:
@@ -149,7 +208,9 @@ def key_of(path: Path) -> tuple[str, str]:
 
 def series_of(path: Path) -> Series:
     """The series of a measurement's file."""
-    return SERIES[path.parent.name]
+    found = series_named(path.parent.name)
+    assert found is not None, path
+    return found
 
 
 def extraction(model: str, results: Path = RESULTS) -> Path:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_NORMAL_75 = statistics.NormalDist().inv_cdf(0.75)
 NORMAL_97_5 = statistics.NormalDist().inv_cdf(0.975)
 """Half of a 95 % interval of a normal variable, in standard deviations."""
 
@@ -16,28 +15,25 @@ NORMAL_97_5 = statistics.NormalDist().inv_cdf(0.975)
 class Estimate:
     """A value with a two-sided 95 % confidence interval, in the unit of the data.
 
-    The limits are None if the data are too few for an interval.
+    The limits are None if the data are too few for an interval. `degrees_of_freedom` are those of
+    the Student's distribution behind the interval, more than 2; None stands for a normal one.
     """
 
     value: float
     low: float | None
     high: float | None
+    degrees_of_freedom: float | None = None
 
     def widened(self, relative_sd: float) -> "Estimate":
         """The estimate with an independent relative error added to its interval in quadrature."""
-        if self.low is None or self.high is None:
-            return self
         margin = NORMAL_97_5 * relative_sd * self.value
-        return Estimate(
-            self.value,
-            self.value - math.hypot(self.value - self.low, margin),
-            self.value + math.hypot(self.high - self.value, margin),
-        )
+        error = Estimate(0.0, -margin, margin)
+        return _with_errors(self.value, [(1.0, self), (1.0, error)])
 
     def plus(self, constant: float) -> "Estimate":
         """The estimate shifted by an exact number."""
-        limits = (None if each is None else each + constant for each in (self.low, self.high))
-        return Estimate(self.value + constant, *limits)
+        low, high = (None if each is None else each + constant for each in (self.low, self.high))
+        return Estimate(self.value + constant, low, high, self.degrees_of_freedom)
 
     @property
     def relative_half_width(self) -> float | None:
@@ -92,27 +88,18 @@ def drifts(data: Sequence[float]) -> bool:
     return first.high < second.low or second.high < first.low
 
 
-def spread_of_pairs(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """The relative standard deviation between measurements of one quantity.
-
-    A robust estimate from pairs of measurements of different quantities: the median of
-    abs(ln(second / first)), divided by its value for standard normal data. None for fewer than 6
-    pairs.
-    """
-    if len(pairs) < 6:
-        return None
-    middle = statistics.median(abs(math.log(second / first)) for first, second in pairs)
-    return middle / (_NORMAL_75 * math.sqrt(2))
-
-
 def product(first: Estimate, second: Estimate) -> Estimate:
     """The product of two independent positive estimates, relative half-widths in quadrature."""
-    return _combine(first.value * second.value, (first, False), (second, False))
+    value = first.value * second.value
+    return _with_errors(value, [(second.value, first), (first.value, second)])
 
 
 def ratio(numerator: Estimate, denominator: Estimate) -> Estimate:
     """The quotient of two independent positive estimates, relative half-widths in quadrature."""
-    return _combine(numerator.value / denominator.value, (numerator, False), (denominator, True))
+    value = numerator.value / denominator.value
+    return _with_errors(
+        value, [(1 / denominator.value, numerator), (-value / denominator.value, denominator)]
+    )
 
 
 def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
@@ -121,17 +108,44 @@ def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
     A weight multiplies its estimate's error, because all calls of a tuple share one
     measurement. The sum has no interval if one of the terms has none.
     """
-    total, below, above, complete = 0.0, 0.0, 0.0, True
-    for weight, estimate in terms:
-        total += weight * estimate.value
-        if estimate.low is None or estimate.high is None:
-            complete = False
-            continue
-        below += (weight * (estimate.value - estimate.low)) ** 2
-        above += (weight * (estimate.high - estimate.value)) ** 2
-    if not complete:
-        return Estimate(total, None, None)
-    return Estimate(total, total - math.sqrt(below), total + math.sqrt(above))
+    listed = list(terms)
+    return _with_errors(sum(weight * each.value for weight, each in listed), listed)
+
+
+def student_97_5(degrees_of_freedom: float | None) -> float:
+    """Half of a 95 % interval in units of the scale; of a normal distribution for None."""
+    from scipy import special
+
+    if degrees_of_freedom is None:
+        return NORMAL_97_5
+    return float(special.stdtrit(degrees_of_freedom, 0.975))
+
+
+def _with_errors(value: float, terms: Sequence[tuple[float, Estimate]]) -> Estimate:
+    """The value with the errors of all terms, times their weights; none if one is unknown.
+
+    A Student's variable of scale s has the variance s^2 n / (n - 2). The sum of the terms is taken
+    as Student's again, with their total variance, and degrees of freedom as by Welch (The
+    generalization of Student's problem, Biometrika 34, 1947).
+    """
+    below = above = of_degrees = 0.0
+    for weight, each in terms:
+        if each.low is None or each.high is None:
+            return Estimate(value, None, None)
+        n = each.degrees_of_freedom
+        stretch = (1.0 if n is None else n / (n - 2)) / student_97_5(n) ** 2
+        sides = (each.value - each.low, each.high - each.value)
+        down, up = (stretch * (weight * side) ** 2 for side in sides)
+        down, up = (down, up) if weight >= 0 else (up, down)
+        below, above = below + down, above + up
+        of_degrees += 0.0 if n is None else ((down + up) / 2) ** 2 / n
+    total = (below + above) / 2
+    degrees = total**2 / of_degrees if of_degrees > 1e-9 * total**2 else None
+    shrink = 1.0 if degrees is None else (degrees - 2) / degrees
+    half = student_97_5(degrees) * math.sqrt(shrink)
+    return Estimate(
+        value, value - half * math.sqrt(below), value + half * math.sqrt(above), degrees
+    )
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[float]) -> Estimate:
@@ -169,15 +183,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted.tolist()
-
-
-def _combine(value: float, *factors: tuple[Estimate, bool]) -> Estimate:
-    below, above = 0.0, 0.0
-    for factor, inverse in factors:
-        if factor.low is None or factor.high is None:
-            return Estimate(value, None, None)
-        down = (factor.value - factor.low) / factor.value
-        up = (factor.high - factor.value) / factor.value
-        below += (up if inverse else down) ** 2
-        above += (down if inverse else up) ** 2
-    return Estimate(value, value * (1 - math.sqrt(below)), value * (1 + math.sqrt(above)))

@@ -46,6 +46,16 @@ class ClusterRequest:
 
 
 @dataclass(frozen=True)
+class Precision:
+    """The half-widths of 95 % intervals, relative to the value, that a study wants of its models'
+    times and of its rows. None wants nothing.
+    """
+
+    models: float | None = None
+    rows: float | None = None
+
+
+@dataclass(frozen=True)
 class ExtractionSettings:
     """Limits on the extraction of one model. Not part of the definition: they change no result.
 
@@ -139,7 +149,8 @@ class Study:
     max_device_time_s: float | None
     extraction: ExtractionSettings
     workers: str
-    measured_again: int
+    rounds: int
+    precision: Precision
     launch_modes: tuple[str, ...]
     environment_changes: str
     conditions: Mapping[str, Conditions]
@@ -170,7 +181,8 @@ def load_study(config: Mapping[str, Any]) -> Study:
         max_device_time_s=document["max_device_time_s"],
         extraction=ExtractionSettings(**document["extraction"]),
         workers=document["workers"],
-        measured_again=document["measured_again"],
+        rounds=document["rounds"],
+        precision=Precision(**document["precision"]),
         launch_modes=tuple(document["launch_modes"]),
         environment_changes=document["environment_changes"],
         conditions={

@@ -134,7 +134,7 @@ class Study:
             file.write(STUB.format(stub_s=stub_s))
         (root / "config/models/many.py").write_text(FACTORY)
         self.config = yaml.safe_load((REPOSITORY / "tests/study/config.yaml").read_text())
-        self.config |= {"models": [], "model_directory": "config/models", "measured_again": 10}
+        self.config |= {"models": [], "model_directory": "config/models", "rounds": 2}
         for first in range(1, tuples + 1, TUPLES_PER_MODEL):
             self.add_model(first, min(TUPLES_PER_MODEL, tuples + 1 - first))
 

@@ -47,7 +47,7 @@ def make_study(folder: Path, models: list[str], targets: list[str]) -> None:
         definition = {"model": name, "inputs": [{"shape": [int(batch), 3, int(size), int(size)]}]}
         (root / f"config/models/{names[-1]}.yaml").write_text(yaml.safe_dump(definition))
     target = {"device": "cuda", "threads": 1, "tf32": False}
-    config = {"models": names, "targets": dict.fromkeys(targets, target), "measured_again": 0}
+    config = {"models": names, "targets": dict.fromkeys(targets, target), "rounds": 1}
     (root / "config/simulated.yaml").write_text(json.dumps(config))
 
 

@@ -21,11 +21,12 @@ import time
 
 import torch
 from opcost.devices.target_device import open_device
+from opcost.executions import Executions, scatter_of
 from opcost.measuring import timing
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.workload import operator_workload
 from opcost.models.construction import inference_conditions
-from opcost.statistics import Estimate, median, spread_of_pairs
+from opcost.statistics import Estimate, median
 from opcost.study import Target, default_measurement
 from opcost.tuples.description import describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -143,13 +144,14 @@ def main():
             widths = [w for e in estimates if (w := e.relative_half_width) is not None]
             width = f"{statistics.median(widths):.1%}" if widths else "none"
             others = [found[method, other] for other in OPERATORS if other != name]
-            spread = spread_of_pairs([pair for rows in others for pair in pairs_of(rows)])
-            widened = [estimate.widened(spread or 0.0) for estimate in estimates]
+            pairs = [pair for rows in others for pair in pairs_of(rows)]
+            scatter = scatter_of([Executions(pair, (0.0, 0.0)) for pair in pairs])
+            widened = [estimate.widened(scatter.sd if scatter else 0.0) for estimate in estimates]
             print(
                 f"| {name} | {method} | {statistics.median(seconds):.2f} ({max(seconds):.2f}) "
                 f"| {width} | {statistics.stdev(values) / statistics.median(values):.1%} (SD) "
                 f"| {held(estimates)} of {len(values)} "
-                f"| {held(widened) if spread and method in CACHE_STATES else '-'} |",
+                f"| {held(widened) if scatter and method in CACHE_STATES else '-'} |",
                 flush=True,
             )
 

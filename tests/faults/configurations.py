@@ -67,9 +67,9 @@ wrong("31.21", "min_time_s above max_time_s", measured(min_time_s=9), "min_time_
 wrong("31.22", "a torchvision model misspelt", top(torchvision={"names": ["resnet81"]}), "resnet")
 wrong(
     "31.23",
-    "measured_again -1; batch_size 0",
-    top(measured_again=-1, torchvision={"batch_size": 0}),
-    "measured_again",
+    "rounds 0; batch_size 0",
+    top(rounds=0, torchvision={"batch_size": 0}),
+    "rounds",
     "batch_size",
 )
 

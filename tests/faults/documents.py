@@ -40,7 +40,7 @@ def json_file(
 
 
 DEVICE, SENSOR = "local/device.json", "local/sensor.json"
-AGAIN, MANIFEST = "local/overhead_again.json", "operator_tuples.json"
+AGAIN, MANIFEST = "local/overhead_2.json", "operator_tuples.json"
 
 
 def setting(name: str, value: Any) -> Callable[[dict], dict]:
@@ -83,14 +83,12 @@ json_file(
     "Other CPU",
 )
 json_file("26.1", "device.json: a call costs -5 s", DEVICE, first_call(-5.0), "-5", job=False)
-json_file(
-    "26.2", "overhead_again.json: a call costs -1 s", AGAIN, first_call(-1.0), "-1", job=False
-)
+json_file("26.2", "overhead_2.json: a call costs -1 s", AGAIN, first_call(-1.0), "-1", job=False)
 
 
-@fault("26.3", "overhead_again.json of another device")
+@fault("26.3", "overhead_2.json of another device")
 def overhead_of_another_device(study: Study) -> Found:
-    path = study.target / "overhead_again.json"
+    path = study.target / "overhead_2.json"
     document = json.loads(path.read_text())
     known = [key for key in document if key != "overhead"]
     other = {
@@ -103,12 +101,12 @@ def overhead_of_another_device(study: Study) -> Found:
     return refused(outcome, file_and_remedy(path))
 
 
-json_file("27.1", "overhead_again.json is no JSON", AGAIN, "{", job=False)
-json_file("27.2", "overhead_again.json is a list", AGAIN, "[]", job=False)
+json_file("27.1", "overhead_2.json is no JSON", AGAIN, "{", job=False)
+json_file("27.2", "overhead_2.json is a list", AGAIN, "[]", job=False)
 json_file("27.3", "sensor.json is no JSON", SENSOR, "{")
 json_file("27.4", "operator_tuples.json is no JSON", MANIFEST, "{")
-json_file("28.1", "overhead_again.json: NaN", AGAIN, first_call(NAN), NUMBER, job=False)
-json_file("28.2", 'overhead_again.json: "a"', AGAIN, first_call("a"), job=False)
+json_file("28.1", "overhead_2.json: NaN", AGAIN, first_call(NAN), NUMBER, job=False)
+json_file("28.2", 'overhead_2.json: "a"', AGAIN, first_call("a"), job=False)
 json_file("28.3", "sensor.json without content", SENSOR, '{"schema_version": 1}', accepted=POOR)
 
 

@@ -49,7 +49,9 @@ damaged(
 )
 damaged("8.4", "operators/: another tuple's file", of_operators, replace_by_another)
 damaged("9.1", "models/: a truncated file", lambda study: study.rows("models")[0], truncate)
-damaged("9.2", "again/: a truncated file", lambda study: study.rows("again")[0], truncate)
+damaged(
+    "9.2", "operators_2/: a truncated file", lambda study: study.rows("operators_2")[0], truncate
+)
 damaged(
     "9.3", "database.parquet truncated", lambda study: study.results / "database.parquet", truncate
 )

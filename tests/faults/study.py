@@ -95,7 +95,7 @@ class Study:
             if (checkout / name).is_file():
                 shutil.copy2(checkout / name, self.root / name)
         # Enough second measurements to know how well one reproduces.
-        self.configure(measured_again=6)
+        self.configure(rounds=2)
 
     def copied(self, folder: Path) -> "Study":
         """Another study, equal to this one, file times and Snakemake's records included."""

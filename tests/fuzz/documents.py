@@ -198,7 +198,7 @@ def device_files(folder: Path) -> Case:
     device = subjects.write_json(folder / "local" / "device.json", subjects.DEVICE)
     again = {key: subjects.DEVICE[key] for key in ("device", "device_name", "device_uuid_hash")}
     again["overhead"] = subjects.DEVICE["overhead"]
-    overhead_again = device.with_name("overhead_again.json")
+    later = device.with_name("overhead_2.json")
     of_overhead = tuple(each for each in DEVICE_WRONG if each[0][0] == "overhead")
 
     def read_sensor(path: Path) -> None:
@@ -208,7 +208,7 @@ def device_files(folder: Path) -> Case:
 
     cases = (
         _case(device, subjects.DEVICE, _as_json, DEVICE_WRONG, read_samples),
-        _case(overhead_again, again, _as_json, of_overhead, read_samples),
+        _case(later, again, _as_json, of_overhead, read_samples),
         _case(
             device.with_name("sensor.json"), subjects.SENSOR, _as_json, SENSOR_WRONG, read_sensor
         ),

@@ -5,13 +5,14 @@
 #                                                        the calls that a model is expected to make
 #        results/{target}/sensor.json                    what its power sensor is like
 #   out: results/{target}/device.json                    the device that the target stands for
-#        results/{target}/operators/{tuple_id}.parquet   one row
-#        results/{target}/again/{tuple_id}.parquet       one row, as before: how well it reproduces
-#        results/{target}/models/{model}.parquet         one row
-#        results/{target}/models_again/{model}.parquet   one row, as before
-#        results/{target}/models_graph/{model}.parquet   one row: run as a CUDA graph
-#        results/{target}/models_compiled/...            one row: run by torch.compile
-#        results/{target}/overhead_again.json            what calls cost, as device.json has it
+#        results/{target}/rounds/{round}.json            what a round after the first measures
+#        results/{target}/{series}/{tuple_id}.parquet    one execution: one row
+#        results/{target}/{series}/{model}.parquet       one execution: one row
+#        results/{target}/overhead_{round}.json          what calls cost, as device.json has it
+#
+# A series is a kind of measurement in one round (operators, operators_2, models, models_2, ...), or
+# whole models in a launch mode (models_graph, models_compiled). A round is planned when the one
+# before it has been measured: it measures again what makes the answers most precise for its time.
 #
 # The manifest, the device and the sensor are `ancient`: another model, or the same device identified
 # again, is no reason to measure again. What is one (settings, protocol version, a model's
@@ -84,15 +85,15 @@ use rule benchmark_operator as benchmark_model with:
         tuples=expected_calls,
 
 
-rule measure_overhead_again:
+rule measure_overhead:
     input:
         device=ancient(device_file(EACH_TARGET)),
         # Only then may all others begin, of which this is the last.
         sensor=ancient(sensor_file(EACH_TARGET)),
     output:
-        overhead_file(EACH_TARGET, replicate=1),
+        overhead_file(EACH_TARGET, "{round}"),
     log:
-        "logs/{target}/measure_overhead_again.log",
+        "logs/{target}/measure_overhead_{round}.log",
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
@@ -101,6 +102,26 @@ rule measure_overhead_again:
     params:
         conditions=conditions,
     shell:
-        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/measure_overhead_again.py --target {wildcards.target}'
+        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/measure_overhead.py --target {wildcards.target}'
         " --device {input.device:q} --conditions {params.conditions:q} --output {output:q}"
         " 2> >(tee {log:q} >&2)"
+
+
+checkpoint plan_round:
+    input:
+        measured_before,
+    output:
+        plan=round_plan(EACH_TARGET, "{round}"),
+        note=note("{target}_round_{round}"),
+    log:
+        "logs/{target}/plan_round_{round}.log",
+    conda:
+        "../../envs/opcost.yaml"
+    resources:
+        processor=1,
+    params:
+        asked=ASKED["rounds"],
+    message:
+        "Planning round {wildcards.round} of target {wildcards.target}"
+    script:
+        "../../scripts/plan_round.py"

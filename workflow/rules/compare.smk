@@ -13,9 +13,8 @@
 rule database:
     input:
         operators=operator_measurements,
-        again=measurements_again,
         devices=devices,
-        overheads_again=overheads_again,
+        overheads=overheads,
     output:
         # `update`: rows of files that have not changed since come from the earlier database.
         database=report(
@@ -45,7 +44,6 @@ rule compare:
         tuples=extracted,
         recorded=recorded,
         models=model_measurements,
-        models_again=models_again,
         models_launched=models_launched,
     output:
         comparison=COMPARISON,

@@ -14,7 +14,7 @@ CALL_OVERHEAD = "call overhead"
 CALL_OVERHEAD_PARTS = "Python, dispatch, code evicted from the private cache"
 
 _NAMED = 6
-_MUCH_SPREAD = 0.1
+_MUCH_SCATTER = 0.1
 
 
 def caveats(
@@ -27,7 +27,7 @@ def caveats(
     """
     wide = {row["model"]: row["unconverged_tuples"] for row in rows}
     return [
-        _interval(rows[0]["spread"]),
+        _interval(rows[0][TIME.scatter]),
         *_overhead(rows),
         *(text for quantity in quantities for text in _missing(rows, quantity, most)),
         *_partial(rows, most),
@@ -38,13 +38,13 @@ def caveats(
     ]
 
 
-def _interval(spread: float | None) -> str:
-    if spread is None:
-        return f"{INTERVAL}, without the spread between replicates, which is unknown."
-    text = f"{INTERVAL}, with a spread of {spread:.1%} between replicates."
-    if spread > _MUCH_SPREAD:
+def _interval(scatter: float | None) -> str:
+    if scatter is None:
+        return f"{INTERVAL}, without the scatter between executions, which is unknown."
+    text = f"{INTERVAL}. Executions of one operator scatter by {scatter:.1%} (standard deviation)."
+    if scatter > _MUCH_SCATTER:
         text += (
-            " That is large: the machine's speed changed during the study, as it does when other "
+            " That is much: the machine's speed changed during the study, as it does when other "
             "tenants use its memory. Set its rows aside (opcost set-aside TARGET) and run again "
             "when it is idle."
         )
@@ -58,7 +58,7 @@ def _overhead(rows: Sequence[Row]) -> list[str]:
     if any(row["overhead_disturbed"] for row in rows):
         parts.append(
             f"There was interference throughout the measurement of {CALL_OVERHEAD}, so it is too "
-            "high: delete the target's device.json and overhead_again.json in results and run "
+            "high: delete the target's device.json and overhead_*.json in results and run "
             "again on an idle machine; its rows are kept."
         )
     return [" ".join(parts)] if parts else []

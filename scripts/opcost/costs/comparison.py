@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost import statistics
-from opcost.costs.estimate import ModelEstimate, mean_value
+from opcost.costs.estimate import ModelEstimate
 from opcost.costs.estimate_columns import PARTS, estimate_columns
 from opcost.costs.launches import launch_rows
 from opcost.costs.shares import operator_shares
@@ -89,7 +89,7 @@ def check_definitions(models: Sequence[ModelTuples], model_rows: Sequence[Row]) 
 def compare(estimate: ModelEstimate) -> dict[str, Any]:
     """The comparison row of one model on one target.
 
-    The reference is the mean over the measurements of the whole model.
+    The reference combines the executions of the whole model.
     """
     columns, references = estimate_columns(estimate), estimate.whole
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
@@ -105,8 +105,8 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         time_reason = energy_reason = mixed
     if comparability.conflict(references) is not None:
         measured = []
-    reference_time = mean_value(measured, TIME, estimate.whole_spread)
-    reference_energy = mean_value(measured, ENERGY, estimate.whole_spread)
+    reference_time = estimate.whole_time if measured else None
+    reference_energy = estimate.whole_energy if measured else None
     if reference_time is None and mixed is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure

@@ -10,15 +10,12 @@ of this race (host.py), at the pace that the host had in the whole model if that
 device's energy is that of the operators, and that of an idle device with a context while it waits
 for its host.
 
-Replicates in other processes differ by more than the interval of one: memory lies elsewhere, the
-machine's speed varies. A study replicates some operators to estimate this `spread`. Intervals
-here include it, as an independent error of each measurement.
+Intervals of rows hold what further executions find. The errors of tuples are independent.
 """
 
-# ASSUME that all measurements reproduce as well as those with replicates.
+# ASSUME that executions of whole models scatter like those of operators.
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,9 +27,11 @@ from opcost.costs.evicted_code import evicted_calls
 from opcost.costs.host import HostRace, race_of, races, unknown_host
 from opcost.costs.shares import module_shares
 from opcost.costs.terms import Row, Term, why_incomplete
+from opcost.executions import Scatter
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, OVERHEAD
-from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, TIME, Quantity
+from opcost.rows.executed import combined_value, measured_value, scatter_in
+from opcost.rows.quantities import ENERGY, EXECUTED, HOST_TIME, OVERHEADS, POWER, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples, calls_hash
 
@@ -43,8 +42,9 @@ OPERATOR_COLUMNS = (
     *ANSWER,
     *HOST_TIME.names,
     "idle_power_w",
-    "spread",
-    "host_spread",
+    "executions",
+    *(name for each in EXECUTED for name in (each.scatter, each.scatter_degrees)),
+    *(each.degrees for each in (TIME, HOST_TIME, ENERGY)),
     *(column.name for column in OVERHEAD),
     *comparability.COLUMNS,
 )
@@ -101,24 +101,35 @@ class ModelEstimate:
         """
         if comparability.conflict([*self.rows, *self.whole]) is not None:
             return None
-        return mean_value(self.whole, HOST_TIME, self._host_spread)
-
-    @property
-    def whole_spread(self) -> float | None:
-        """The spread of the whole model: of its device, or of its host where that is waited for."""
-        if self.race is None or self.spread is None or self._host_spread is None:
-            return self.spread
-        waits = self.race.idle.value / self.race.time.value
-        return math.hypot((1 - waits) * self.spread, waits * self._host_spread)
-
-    @property
-    def _host_spread(self) -> float | None:
-        return next((row["host_spread"] for row in self.rows), None)
+        return combined_value(self._measured_whole, HOST_TIME, self.scatter(HOST_TIME))
 
     @cached_property
-    def spread(self) -> float | None:
-        """The relative standard deviation between replicates."""
-        return next((row["spread"] for row in self.rows), None)
+    def whole_time(self) -> Estimate | None:
+        """Seconds of the whole model, from its executions.
+
+        A model that waits for its host reproduces like the host.
+        """
+        scatter = self.scatter(TIME)
+        if self.race is not None and scatter is not None:
+            waits = self.race.idle.value / self.race.time.value
+            scatter = scatter.mixed(self.scatter(HOST_TIME) or scatter, waits)
+        return combined_value(self._measured_whole, TIME, scatter)
+
+    @cached_property
+    def whole_energy(self) -> Estimate | None:
+        """Gross joules of the whole model, from its executions."""
+        return combined_value(self._measured_whole, ENERGY, self.scatter(ENERGY))
+
+    @cached_property
+    def _measured_whole(self) -> list[Row]:
+        return [row for row in self.whole if row["status"] == "ok"]
+
+    def scatter(self, quantity: Quantity) -> Scatter | None:
+        """How executions vary on the target; in energy, as in time and in power."""
+        if quantity != ENERGY:
+            return next((scatter_in(row, quantity) for row in self.rows), None)
+        time, power = self.scatter(TIME), self.scatter(POWER)
+        return power and time and time.with_error(power)
 
     @cached_property
     def conflict(self) -> str | None:
@@ -262,21 +273,6 @@ class ModelEstimate:
 
     def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:
         for term in self.measured:
-            estimate = measured_value(term.row or {}, quantity, self.spread)
+            estimate = measured_value(term.row or {}, quantity)
             if estimate is not None:
                 yield term.calls, estimate
-
-
-def measured_value(row: Row, quantity: Quantity, spread: float | None) -> Estimate | None:
-    """A quantity of a row, its interval widened by the spread."""
-    estimate = quantity.read(row)
-    return estimate and estimate.widened(spread or 0.0)
-
-
-def mean_value(rows: Iterable[Row], quantity: Quantity, spread: float | None) -> Estimate | None:
-    """The mean over replicates, whose errors are independent."""
-    values = [measured_value(row, quantity, spread) for row in rows]
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    return statistics.weighted_sum((1 / len(known), value) for value in known)

@@ -46,7 +46,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "flops": flops_of(estimate.terms),
         "parameters": estimate.model.parameters,
         **_inputs(estimate),
-        "spread": estimate.spread,
+        TIME.scatter: scatter.sd if (scatter := estimate.scatter(TIME)) else None,
         "told_differences": comparability.told_differences(estimate.rows),
         "differing_calls": estimate.differing_calls,
     }

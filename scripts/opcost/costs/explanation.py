@@ -18,7 +18,7 @@ from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
-from opcost.results_folder import MODELS, REPLICATES, measurement, measurements, target_folder
+from opcost.results_folder import MODELS, executions_of, measurements, target_folder
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
 from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
@@ -226,8 +226,7 @@ def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:
 def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
     """The measurements of the whole model in the results folder of a study's database, if any."""
     folder = target_folder(target, results)
-    paths = [measurement(folder, MODELS, model.model, replicate) for replicate in REPLICATES]
-    table = records.read_all([path for path in paths if path.is_file()], schemas.MODEL, _OF_WHOLE)
+    table = records.read_all(executions_of(folder, MODELS, model.model), schemas.MODEL, _OF_WHOLE)
     wanted = model.definition and model.definition.to_json()
     return [row for row in table.to_pylist() if row["definition_json"] == wanted]
 

@@ -12,7 +12,7 @@ Intervals are those of races whose times are drawn from the intervals of the row
 tuple share its error.
 """
 
-# ASSUME normal errors, with another standard deviation on each side where an interval is lopsided.
+# ASSUME normal or Student's errors, of another scale on each side where an interval is lopsided.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +23,10 @@ import numpy as np
 from opcost.costs.race import Clocks, Race, Seconds, replay
 from opcost.costs.terms import Row, Term
 from opcost.rows import comparability
+from opcost.rows.executed import measured_value
 from opcost.rows.flags import WAITS_FOR_DEVICE
 from opcost.rows.quantities import HOST_TIME, OVERHEADS, TIME, Quantity
-from opcost.statistics import NORMAL_97_5, Estimate
+from opcost.statistics import Estimate, student_97_5
 from opcost.tuples.model_tuples import ModelTuples
 
 _SAMPLES = 1000
@@ -116,8 +117,8 @@ def race_of(
     known = [row for row in rows if row is not None]
     call, view = (OVERHEADS[kind].read(known[0]) or _NOTHING for kind in ("call", "view_call"))
     estimates = [
-        *(_read(row, TIME, "spread") for row in rows),
-        *(_read(row, HOST_TIME, "host_spread") for row in rows),
+        *(_read(row, TIME) for row in rows),
+        *(_read(row, HOST_TIME) for row in rows),
         _of_any_model(call, _BETWEEN_MODELS),
         _of_any_model(call, _WITHOUT_MODULE),
         _of_any_model(view, _BETWEEN_MODELS),
@@ -161,9 +162,8 @@ def _of_any_model(overhead: Estimate, shares: tuple[float, float]) -> Estimate:
     return Estimate(overhead.value, min(least * low, least * high), most * high)
 
 
-def _read(row: Row | None, quantity: Quantity, spread: str) -> Estimate:
-    estimate = None if row is None else quantity.read(row)
-    return _NOTHING if estimate is None else estimate.widened((row or {})[spread] or 0.0)
+def _read(row: Row | None, quantity: Quantity) -> Estimate:
+    return (None if row is None else measured_value(row, quantity)) or _NOTHING
 
 
 def _drawn(estimates: Sequence[Estimate]) -> Seconds:
@@ -172,6 +172,11 @@ def _drawn(estimates: Sequence[Estimate]) -> Seconds:
     values = np.array([value for _, value, _ in limits])[:, None]
     below = np.array([0.0 if low is None else value - low for low, value, _ in limits])[:, None]
     above = np.array([0.0 if high is None else high - value for _, value, high in limits])[:, None]
-    errors = np.random.default_rng(0).standard_normal((len(estimates), 1 + _SAMPLES))
+    generator, size = np.random.default_rng(0), (len(estimates), 1 + _SAMPLES)
+    degrees = np.array([each.degrees_of_freedom or np.inf for each in estimates])[:, None]
+    finite = np.where(np.isinf(degrees), 1.0, degrees)
+    stretch = np.where(np.isinf(degrees), 1.0, finite / generator.chisquare(finite, size))
+    errors = generator.standard_normal(size) * np.sqrt(stretch)
     errors[:, 0] = 0.0
-    return values + errors * np.where(errors < 0, below, above) / NORMAL_97_5
+    half = np.array([student_97_5(each.degrees_of_freedom) for each in estimates])[:, None]
+    return values + errors * np.where(errors < 0, below, above) / half

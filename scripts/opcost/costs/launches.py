@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from opcost import statistics
-from opcost.costs.estimate import ModelEstimate, measured_value
+from opcost.costs.estimate import ModelEstimate
 from opcost.costs.terms import Row
 from opcost.results_folder import EAGER
 from opcost.rows import comparability
+from opcost.rows.executed import combined_value
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.text import difference, percent, shortened, table
 
@@ -54,7 +55,7 @@ def _further(estimate: ModelEstimate, row: Row) -> dict[str, Any]:
     }
     estimates = (estimate.operators_time, estimate.operators_energy)
     for quantity, expected in zip(COMPARED, estimates, strict=True):
-        measured = measured_value(row, quantity, estimate.spread)
+        measured = combined_value([row], quantity, estimate.scatter(quantity))
         known = None if mixed else expected
         error = measured and known and statistics.ratio(known, measured).plus(-1)
         columns |= quantity.columns(measured) | quantity.of("estimate").columns(known)

@@ -4,28 +4,30 @@ The database holds every measurement, of this study and others; `selection` sele
 """
 
 import itertools
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from opcost.databases.earlier import EarlierRows, stating
+from opcost.databases.earlier import EarlierRows, identity_of, stating
 from opcost.databases.measured import Damages, Measured
+from opcost.databases.rounds import JOINED, Scatters, joined
 from opcost.databases.target_columns import columns_of_targets, with_columns
 from opcost.errors import OpcostError
-from opcost.fingerprint import identity
-from opcost.results_folder import target_of
+from opcost.results_folder import key_of, series_of, target_of
 from opcost.rows import records, schemas
 
 
 def write_database(
     measured: Measured, output: Path, asked: Collection[Path] | None = None
 ) -> list[str]:
-    """Write the rows of all measurements into one file, in the order of their paths.
+    """Write the rows of all measured operators into one file, in the order of targets and tuples.
 
-    Memory is bounded. If `output` exists, rows of unchanged files are copied from it. A row's
-    target is the name of its file's folder, which may have been renamed. Each row gets the columns
-    of its target (`target_columns`).
+    Each row joins the executions of a tuple (`rounds`). Memory is bounded. If `output` exists, rows
+    of unchanged files are copied from it. A row's target is the name of its files' folder, which
+    may have been renamed. Each row gets the columns of its target (`target_columns`).
 
     Raises OpcostError with a remedy for a damaged file, or one that holds another tuple than its
     path names, among `asked` (default: all files). Other such files are skipped, and the returned
@@ -33,50 +35,65 @@ def write_database(
     """
     earlier = EarlierRows(output, measured.operators)
     damages = Damages(asked, earlier.numbers)
-    known = columns_of_targets(measured, damages)
+    scatters = Scatters()
     files: list[str] = []
-    rows = _rows(measured.operators, earlier, damages, files)
-    batches = (with_columns(batch, known) for batch in rows)
-    records.write_batches(output, schemas.DATABASE, batches, lambda: stating(files))
+    with tempfile.TemporaryDirectory() as folder:
+        # The scatter of a target is known once all rows have been read.
+        joined_rows = Path(folder) / "joined.parquet"
+        rows = _noted(_rows(measured.operators, earlier, damages, files), scatters)
+        records.write_batches(joined_rows, JOINED, rows)
+        known = columns_of_targets(measured, damages)
+        damages.left_out()  # before the database is replaced
+        stored = records.stream(joined_rows, JOINED)
+        batches = (with_columns(batch, known, scatters) for batch in stored)
+        records.write_batches(output, schemas.DATABASE, batches, lambda: stating(files))
     return damages.left_out()
 
 
 def _rows(
-    paths: Sequence[Path], earlier: EarlierRows, damages: Damages, files: list[str]
+    subjects: Sequence[Sequence[Path]], earlier: EarlierRows, damages: Damages, files: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these paths; appends the identities of their files to `files`."""
-    for is_same, group in itertools.groupby(paths, key=earlier.same.__contains__):
-        if is_same:
-            same = list(group)
-            yield from earlier.take(same)
-            files.extend(map(identity, same))
+    """The rows of these subjects; appends the identities of their files to `files`."""
+    is_same = lambda paths: key_of(paths[0]) in earlier.same  # noqa: E731
+    for same, group in itertools.groupby(subjects, key=is_same):
+        if same:
+            kept = list(group)
+            yield from earlier.take([key_of(paths[0]) for paths in kept], JOINED)
+            files.extend(map(identity_of, kept))
             continue
-        for path in group:
-            file = identity(path)  # before reading, so that a concurrent write is detected
-            with damages.tolerated(path):
-                row = _checked(path, damages.remedy(path))
-            if path not in damages.found:
-                yield row
-                files.append(file)
-            elif path in earlier.numbers:
-                yield from earlier.take([path])
+        for paths in group:
+            identities = identity_of(paths)  # before reading, so that concurrent writes are noticed
+            found, rounds = [], []
+            for path in paths:
+                with damages.tolerated(path):
+                    found.append(_checked(path, damages.remedy(path)))
+                    rounds.append(series_of(path).round)
+            if found:
+                row = joined(found, rounds)
+                yield pa.RecordBatch.from_pylist([row], schema=JOINED)
+                files.append(identities if len(found) == len(paths) else "")
+            elif key_of(paths[0]) in earlier.numbers:
+                yield from earlier.take([key_of(paths[0])], JOINED)
                 files.append("")
-    damages.left_out()  # before the database is replaced
 
 
-def _checked(path: Path, remedy: str) -> pa.RecordBatch:
+def _noted(rows: Iterator[pa.RecordBatch], scatters: Scatters) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        scatters.note(batch)
+        yield batch
+
+
+def _checked(path: Path, remedy: str) -> dict[str, Any]:
     """The row of a file, after checking that it is of the tuple that its path names."""
-    table = records.read(path, schemas.OPERATOR, remedy=remedy)
-    if len(table) != 1:
-        count = f"{len(table)} rows" if len(table) else "no row"
+    rows = records.read(path, schemas.OPERATOR, remedy=remedy).to_pylist()
+    if len(rows) != 1:
+        count = f"{len(rows)} rows" if rows else "no row"
         raise OpcostError(f"{path} holds {count} where one is expected: {remedy}")
-    [batch] = table.to_batches()
-    tuple_id, canonical_json = (batch[name][0].as_py() for name in ("tuple_id", "canonical_json"))
-    if canonical_json is None:  # its id is checked where it is read
+    [row] = rows
+    if row["canonical_json"] is None:  # its id is checked where it is read
         raise OpcostError(
-            f"{path} has a row of tuple {tuple_id} that describes another (None): {remedy}"
+            f"{path} has a row of tuple {row['tuple_id']} that describes another (None): {remedy}"
         )
-    if tuple_id != path.stem:
-        raise OpcostError(f"{path} holds the row of another tuple, {tuple_id}: {remedy}")
-    index = batch.schema.get_field_index("target")
-    return batch.set_column(index, batch.schema.field(index), pa.array([target_of(path)]))
+    if row["tuple_id"] != path.stem:
+        raise OpcostError(f"{path} holds the row of another tuple, {row['tuple_id']}: {remedy}")
+    return {**row, "target": target_of(path)}

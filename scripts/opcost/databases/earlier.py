@@ -1,8 +1,8 @@
 """Reuse rows of an earlier database whose files are unchanged.
 
 Reading thousands of small files takes longer than all other work after one new measurement, and the
-earlier database already has their rows. It records the identity of each row's file (size, times,
-inode); the row is reused if the file still has that identity. A database written by another program
+earlier database already has their rows. It records the identity of each row's files (size, times,
+inode); the row is reused if they still have it. A database written by another program
 has no valid seal, and none of its rows are reused.
 """
 
@@ -17,40 +17,43 @@ from opcost.results_folder import key_of
 from opcost.rows import records, schemas
 from opcost.rows.seal import is_sealed
 
+Key = tuple[str, str]
+"""Target and tuple id."""
+
 FILES = "opcost.files"
-"""Metadata of a database: the identity of each row's file, in order, or `-`."""
+"""Metadata of a database: the identities of each row's files, in order, or `-`."""
 
 _KEY = ("target", "tuple_id")
 
 
 class EarlierRows:
-    """The rows of an earlier database for these files.
+    """The rows of an earlier database for these subjects, each with the files of its executions.
 
-    `numbers` are row numbers by path, in ascending order. Files in `same` need not be read again.
-    Both are empty if there is no earlier database, or if it has another schema version or was
-    written by another program.
+    `numbers` are row numbers by key, in ascending order; the files of keys in `same` need not be
+    read again. Both are empty if there is no earlier database, or if it has another schema version
+    or was written by another program.
     """
 
-    def __init__(self, database: Path, paths: Sequence[Path]) -> None:
+    def __init__(self, database: Path, subjects: Sequence[Sequence[Path]]) -> None:
         self._database = database
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._batch: pa.RecordBatch | None = None
         self._start = 0
-        self.numbers: dict[Path, int] = {}
-        self.same: set[Path] = set()
+        self.numbers: dict[Key, int] = {}
+        self.same: set[Key] = set()
         rows = _rows_by_key(database)
         last = -1
-        for path in paths:
-            number, file = rows.get(key_of(path), (-1, ""))
+        for paths in subjects:
+            key = key_of(paths[0])
+            number, files = rows.get(key, (-1, ""))
             if number > last:
-                self.numbers[path] = last = number
-                if file == identity(path):
-                    self.same.add(path)
+                self.numbers[key] = last = number
+                if files == identity_of(paths):
+                    self.same.add(key)
 
-    def take(self, paths: Sequence[Path]) -> Iterator[pa.RecordBatch]:
-        """The rows of these files, with the columns of a measurement. Call it in order of files."""
-        numbers = [self.numbers[path] for path in paths]
-        schema = schemas.OPERATOR
+    def take(self, keys: Sequence[Key], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of these keys, with the columns of a schema. Call it in order of keys."""
+        numbers = [self.numbers[key] for key in keys]
         position = 0
         while position < len(numbers):
             batch = self._batch_with(numbers[position])
@@ -69,13 +72,24 @@ class EarlierRows:
         return self._batch
 
 
+def identity_of(paths: Sequence[Path]) -> str:
+    """Changes with any of a subject's files."""
+    return "+".join(map(identity, paths))
+
+
 def stating(files: Sequence[str]) -> dict[str, str]:
     """The metadata of a database whose rows came from files of these identities."""
     return {FILES: " ".join(file or "-" for file in files)}
 
 
-def _rows_by_key(database: Path) -> dict[tuple[str, str], tuple[int, str]]:
-    """(target, tuple id) -> the row's number and the identity of its file."""
+def stated_files(database: Path) -> dict[Key, tuple[int, set[str]]]:
+    """Key -> the row's number and the identities of its files."""
+    rows = _rows_by_key(database).items()
+    return {key: (number, set(files.split("+"))) for key, (number, files) in rows}
+
+
+def _rows_by_key(database: Path) -> dict[Key, tuple[int, str]]:
+    """Key -> the row's number and the identities of its files."""
     metadata = records.metadata(database) if database.exists() else {}
     expected = schemas.DATABASE.metadata or {}
     if FILES not in metadata or any(

@@ -3,15 +3,16 @@
 from collections.abc import Collection, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from opcost.errors import OpcostError
 from opcost.results_folder import (
     OPERATORS,
-    REPLICATES,
     device_file,
-    measurements,
-    overhead_file,
+    executions,
+    key_of,
+    overhead_files,
     target_folders,
     target_of,
 )
@@ -21,31 +22,28 @@ _NAMED = 10
 
 @dataclass(frozen=True)
 class Measured:
-    """The files that a database is made from, in the order of their paths.
+    """The files that a database is made from, by target.
 
-    `replicates` are those of operators; `overheads` are the replicates of call overhead, of which
-    the device's file is the first.
+    `operators` are the executions of each tuple, in the order of rounds; `overheads` the files with
+    call overhead.
     """
 
-    operators: list[Path] = field(default_factory=list)
-    replicates: list[Path] = field(default_factory=list)
+    operators: list[list[Path]] = field(default_factory=list)
     overheads: list[Path] = field(default_factory=list)
 
     @property
     def files(self) -> list[Path]:
         """All files."""
-        return [*self.operators, *self.replicates, *self.overheads]
+        return [*chain.from_iterable(self.operators), *self.overheads]
 
 
 def find_measured(results: Path) -> Measured:
     """All measurements in a results folder."""
     found = Measured()
     for folder in target_folders(results):
-        found.operators.extend(measurements(folder, OPERATORS))
-        found.replicates.extend(measurements(folder, OPERATORS, replicate=1))
+        found.operators.extend(executions(folder, OPERATORS).values())
         if device_file(folder).is_file():
-            paths = (overhead_file(folder, replicate) for replicate in REPLICATES)
-            found.overheads.extend(path for path in paths if path.is_file())
+            found.overheads.extend(overhead_files(folder))
     return found
 
 
@@ -53,12 +51,12 @@ def find_measured(results: Path) -> Measured:
 class Damages:
     """Files that cannot be read: an error if the study asks for them, else left out and named.
 
-    `asked` are the files that it asks for; None stands for all. `kept` are the files whose row in
+    `asked` are the files that it asks for; None stands for all. `kept` are the keys whose row in
     the earlier database is kept.
     """
 
     asked: Collection[Path] | None = None
-    kept: Container[Path] = ()
+    kept: Container[tuple[str, str]] = ()
     found: dict[Path, str] = field(default_factory=dict)
 
     @contextmanager
@@ -73,7 +71,7 @@ class Damages:
         """What to do about the damaged file of a measurement."""
         if self._is_asked(path):
             return f"delete {path} and run again to measure it again"
-        kept = "its earlier row is kept; " if path in self.kept else ""
+        kept = "its earlier row is kept; " if key_of(path) in self.kept else ""
         return f"{kept}to measure it again, run a study with target {target_of(path)!r}"
 
     def left_out(self) -> list[str]:

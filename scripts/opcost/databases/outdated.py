@@ -10,10 +10,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from opcost.databases.earlier import EarlierRows
+from opcost.databases.earlier import stated_files
 from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
-from opcost.results_folder import OPERATORS, device_file, measurements, sensor_file, target_of
+from opcost.fingerprint import identity
+from opcost.results_folder import (
+    OPERATORS,
+    device_file,
+    key_of,
+    measurements,
+    sensor_file,
+    target_of,
+)
 from opcost.rows import records, schemas
 from opcost.rows.comparability import meaning
 from opcost.tuples.model_tuples import read_model_tuples
@@ -29,11 +37,21 @@ def operators_measured_otherwise(
     `conditions` are JSON, by target. Files that are unchanged since `database` was made are not
     read. Unreadable files are not in the result.
     """
-    earlier = EarlierRows(database, paths)
+    known = stated_files(database)
+    rows = {path: known.get(key_of(path), (-1, set())) for path in paths}
+    same = {path: row for path, row in rows.items() if identity(path) in row[1]}
     stated = {}
-    if earlier.same:
-        texts = records.read(database, schemas.DATABASE, ["conditions_json"])["conditions_json"]
-        stated = {path: texts[earlier.numbers[path]].as_py() for path in earlier.same}
+    if same:
+        names = ("conditions_json", "executions")
+        texts, counts = (
+            records.read(database, schemas.DATABASE, names)[name].to_pylist() for name in names
+        )
+        # A row is of the conditions of all its files if it combines all of them.
+        stated = {
+            path: texts[number]
+            for path, (number, files) in same.items()
+            if len(files) in (1, counts[number])
+        }
     for path in paths:
         if path not in stated:
             for [text] in _texts(path, schemas.OPERATOR, ["conditions_json"]):

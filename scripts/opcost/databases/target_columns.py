@@ -1,70 +1,55 @@
-"""Columns that are equal in all rows of a target: its spreads and its call overhead."""
+"""Columns of a database that follow from all rows of a target: its call overhead, how its
+executions scatter, and the results that combine them.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from opcost import statistics
 from opcost.databases.measured import Damages, Measured
+from opcost.databases.rounds import Scatters
 from opcost.devices.device_file import Sample
-from opcost.results_folder import key_of
-from opcost.rows import comparability, records, schemas
+from opcost.rows import schemas
+from opcost.rows.columns import COMBINED, EXECUTIONS, OVERHEAD, SCATTERS
+from opcost.rows.executed import result_of, scatter_columns
 from opcost.rows.overhead_samples import overhead_columns, read_samples
+from opcost.rows.quantities import ENERGY, EXECUTED
 
-_SPREADS = {"spread": "time_s", "host_spread": "host_time_s"}
-_TIMES = (*_SPREADS.values(), "status", "target", *comparability.MUST_AGREE)
+_RESULTS = (
+    "flags",
+    *(name for quantity in (*EXECUTED, ENERGY) for name in quantity.names),
+    *(column.name for column in COMBINED),
+)
+"""The columns that combine executions."""
 
 
 def columns_of_targets(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]]:
-    """These columns by target: the spreads, from replicates, and the call overheads."""
+    """The call overhead by target."""
     samples: dict[str, list[Sample]] = defaultdict(list)
     for path in measured.overheads:
         with damages.tolerated(path):
             samples[path.parent.name] += read_samples(path)
-    known = {target: overhead_columns(found) for target, found in samples.items()}
-    for target, spreads in _spreads(measured, damages).items():
-        known.setdefault(target, {}).update(spreads)
-    return known
+    return {target: overhead_columns(found) for target, found in samples.items()}
 
 
-def with_columns(batch: pa.RecordBatch, known: Mapping[str, Mapping[str, Any]]) -> pa.RecordBatch:
-    """Measurements as rows of a database."""
-    targets = batch["target"].to_pylist()
-    for name in schemas.DATABASE.names[len(schemas.OPERATOR.names) :]:
-        values = [known.get(target, {}).get(name) for target in targets]
-        batch = batch.append_column(name, pa.array(values, schemas.DATABASE.field(name).type))
-    return batch.cast(schemas.DATABASE)
-
-
-def _spreads(measured: Measured, damages: Damages) -> dict[str, dict[str, float | None]]:
-    """The spreads between replicates on each target."""
-    names = set(map(key_of, measured.replicates))
-    first = _times([path for path in measured.operators if key_of(path) in names], damages)
-    pairs: dict[str, list[list[comparability.Row]]] = defaultdict(list)
-    for key, row in _times(measured.replicates, damages).items():
-        rows = [first[key], row] if key in first else []
-        if rows and comparability.conflict(rows) is None:
-            pairs[key[0]].append(rows)
-    return {
-        target: {name: _spread(found, column) for name, column in _SPREADS.items()}
-        for target, found in pairs.items()
-    }
-
-
-def _spread(pairs: Iterable[Sequence[comparability.Row]], column: str) -> float | None:
-    times = [(first[column], second[column]) for first, second in pairs]
-    return statistics.spread_of_pairs([pair for pair in times if None not in pair])
-
-
-def _times(paths: Iterable[Path], damages: Damages) -> dict[tuple[str, str], comparability.Row]:
-    """Times in these files, with the columns that must agree for a comparison."""
-    found = {}
-    for path in paths:
-        with damages.tolerated(path):
-            table = records.read(path, schemas.OPERATOR, _TIMES, damages.remedy(path))
-            for row in table.to_pylist():
-                found[key_of(path)] = row
-    return found
+def with_columns(
+    batch: pa.RecordBatch, overheads: Mapping[str, Mapping[str, Any]], scatters: Scatters
+) -> pa.RecordBatch:
+    """Joined rows as rows of a database."""
+    names = {*_RESULTS, "target", *(column.name for column in EXECUTIONS)}
+    held = [name for name in batch.schema.names if name in names]
+    rows = batch.select(held).to_pylist()
+    for row in rows:
+        of_target = scatters.of(row["target"])
+        row |= dict(overheads.get(row["target"], {})) | scatter_columns(of_target)
+        row |= result_of(row, of_target)
+    written = {*_RESULTS, *(column.name for column in (*OVERHEAD, *SCATTERS))}
+    arrays = [
+        pa.array([row.get(field.name) for row in rows], field.type)
+        if field.name in written
+        else batch[field.name]
+        for field in schemas.DATABASE
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schemas.DATABASE)

@@ -1,7 +1,6 @@
 """`device.json`: a target's device, its software, the sentinel's baseline and the call overhead.
 
-It is written before any measurement. `overhead_again.json`, from the end of a study, has the same
-form.
+It is written before any measurement. `overhead_2.json`, from round 2, has the same form, and so on.
 """
 
 from collections.abc import Mapping
@@ -137,9 +136,9 @@ def write_device(path: Path, device: DeviceFile) -> None:
     write_json(path, document)
 
 
-def read_overhead_again(path: Path, device: DeviceFile) -> tuple[Sample, ...]:
-    """Read the replicate of the call overhead. Raises OpcostError if it is of another device."""
-    remedy = f"delete {path} and run again to repeat the measurement of call overhead"
+def read_overhead(path: Path, device: DeviceFile) -> tuple[Sample, ...]:
+    """Read the call overhead of a later round. Raises OpcostError if it is of another device."""
+    remedy = f"delete {path} and run again to measure the call overhead again"
     document = {**device.identity(), **read_json(path, remedy)}  # older files name no device
     again = DeviceFile.from_document(document, path, remedy)
     if again.identity() != device.identity():

@@ -18,7 +18,7 @@ from opcost.difference.null_distribution import (
     NullDistribution,
 )
 from opcost.rows import flags
-from opcost.rows.quantities import Quantity
+from opcost.rows.quantities import TIME, Quantity
 from opcost.statistics import Estimate
 
 Pair = tuple[Row, Row]
@@ -53,13 +53,16 @@ class LogRatios(NamedTuple):
 
 
 def is_doubtful(row: Row) -> bool:
-    """Whether a row may reproduce worse than others, because it drifted or did not converge."""
-    return flags.doubtful(row["flags"] or ()) or not row["converged"]
+    """Whether a row may reproduce worse than its interval says: because of a flag, or as a single
+    execution that did not converge.
+    """
+    single = (row["executions"] or 1) == 1
+    return flags.doubtful(row["flags"] or ()) or (single and not row["converged"])
 
 
 def spread_of_ratio(pair: Pair, stated: float | None) -> float | None:
     """The standard deviation of the log ratio of two measurements, from the studies' spreads."""
-    spreads = [row["spread"] if stated is None else stated for row in pair]
+    spreads = [row[TIME.scatter] if stated is None else stated for row in pair]
     return None if None in spreads else math.hypot(*spreads)
 
 

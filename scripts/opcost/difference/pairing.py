@@ -9,6 +9,7 @@ from opcost.databases.database import read_database
 from opcost.difference.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.errors import OpcostError, closest
 from opcost.rows.columns import ANSWER
+from opcost.rows.quantities import TIME
 
 _COLUMNS = (
     "tuple_id",
@@ -16,7 +17,8 @@ _COLUMNS = (
     "description",
     "target",
     *ANSWER,
-    "spread",
+    "executions",
+    TIME.scatter,
     "conditions_id",
     *CONDITION_COLUMNS,
 )

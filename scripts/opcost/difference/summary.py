@@ -70,8 +70,8 @@ def _common(quantity: QuantityChange, level: float) -> str:
         text += ": not significant."
     if not quantity.spread_known:
         text += (
-            " The variation between studies is unknown (no `spread`): interference during a whole "
-            "study would look the same."
+            " The variation between studies is unknown (no `time_scatter`): interference during a "
+            "whole study would look the same."
         )
     return text
 
@@ -79,9 +79,9 @@ def _common(quantity: QuantityChange, level: float) -> str:
 def _reproduction(quantity: QuantityChange, difference: Difference) -> Iterator[str]:
     if not quantity.nulls:
         yield (
-            "Not tested: fewer than 10 operators and no column `spread`, so the variation between "
-            "measurements is unknown. To state it, use --spread: 0.02 is a standard deviation of "
-            "2 %."
+            "Not tested: fewer than 10 operators and no column `time_scatter`, so the variation "
+            "between measurements is unknown. To state it, use --spread: 0.02 is a standard "
+            "deviation of 2 %."
         )
         return
     sound, doubtful = (quantity.nulls[kind] for kind in (False, True))

@@ -31,8 +31,8 @@ HeldSeconds = Callable[[], float]
 """Returns for how many seconds the job has held its device."""
 
 
-def subject_job(subject: Subject, files: TargetFiles, replicate: int, output: Path) -> None:
-    """Measure a subject on a target for the `replicate`-th time, from 0 on, and write its row."""
+def subject_job(subject: Subject, files: TargetFiles, number: int, output: Path) -> None:
+    """Measure a subject on a target in a round, and write its row."""
     checkpoint = Checkpoint()
     output = output.absolute()  # a model's code may change the working directory
 
@@ -45,7 +45,7 @@ def subject_job(subject: Subject, files: TargetFiles, replicate: int, output: Pa
         row = benchmark.measure(subject, open_station(files, checkpoint.meter_fault), checkpoint)
         row["device_time_s"] = held_s()
         records.write(output, subject.schema, [row])
-        announce(measured_line(subject.kind, subject.description, row, replicate))
+        announce(measured_line(subject.kind, subject.description, row, number))
 
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost.rows import records

@@ -57,8 +57,8 @@ def _refuse_more_threads_than_cores(target: Target) -> None:
         )
 
 
-def measure_overhead_again(settings: Target, target: str, device_file: Path, output: Path) -> None:
-    """Write a replicate of the call overhead. Raises OpcostError if the device has changed."""
+def measure_overhead(settings: Target, target: str, device_file: Path, output: Path) -> None:
+    """Write the call overhead of a later round. Raises OpcostError if the device has changed."""
     from opcost.measuring import overhead  # noqa: F401  as above
     from opcost.planning.progress import overhead_line
     from opcost.rows.overhead_samples import overhead_columns

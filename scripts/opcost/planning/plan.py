@@ -27,8 +27,8 @@ _MIN_S = 1e-7
 _MIN_ROWS = 8
 _JOB_S = 0.3
 _GPU_START_S = 1.0
-_FOR_REPLICATES = 4
-"""One of so many jobs is a replicate, where a budget does not suffice for all."""
+_FOR_LATER_ROUNDS = 0.25
+"""The share of a budget, without that of whole models, that round 1 leaves to later rounds."""
 _SETTLING_S = 1.5
 """What a power sensor needs to settle, three times in a trial."""
 
@@ -37,8 +37,8 @@ _SETTLING_S = 1.5
 class Plan:
     """The tuples of one target in order of importance, and the device time of measuring them.
 
-    `known` are measured, `chosen` remain to be measured, `beyond` exceed the budget. `again` is the
-    number of replicates of tuples that remain to be measured, `models` that of whole models.
+    `known` are measured, `chosen` remain to be measured in round 1, `beyond` exceed the budget.
+    `models` is the number of whole models that remain to be measured in round 1.
     `explained` is the expected share of the models' time that a tuple explains, averaged over
     the models. `needed_s` is the expected device time: `job_s` for each measurement of a tuple,
     plus the models. `job_s` is the mean over previous jobs, also of other studies, or an
@@ -48,7 +48,6 @@ class Plan:
     known: tuple[str, ...]
     chosen: tuple[str, ...]
     beyond: tuple[str, ...]
-    again: int
     models: int
     explained: Mapping[str, float]
     spent_s: float
@@ -69,15 +68,14 @@ def plan(
     max_device_time_s: float | None,
     other_spent_s: float = 0.0,
     models_to_measure: int = 0,
-    again_to_measure: int = 0,
+    rounds: int = 1,
     device: str = "auto",
 ) -> Plan:
     """Select the `tuples` to measure on a target with existing `rows`.
 
     `device` is the target's. With `max_device_time_s`, those that explain most come first, until
     the budget is used up by rows of these tuples, other measurements of the study
-    (`other_spent_s`), remaining whole models, and replicates: at most one for each tuple and, while
-    tuples remain, in a quarter of the time for both.
+    (`other_spent_s`), remaining whole models, and a quarter of the rest for later `rounds`, if any.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
@@ -86,20 +84,19 @@ def plan(
     job_s = float(np.mean(held_s)) if held_s else _guessed_job_s(settings, device)
     for_models_s = models_to_measure * (job_s + settings.model_time_s)
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
-    count, again = len(new), min(again_to_measure, len(tuples))
+    count = len(new)
     if max_device_time_s is not None:
-        jobs = int(max(0.0, max_device_time_s - spent_s - for_models_s) / job_s)
-        count = min(count, max(jobs - again, jobs - jobs // _FOR_REPLICATES))
-        again = min(again, jobs - count, len(known) + count)
+        for_tuples_s = max(0.0, max_device_time_s - spent_s - for_models_s)
+        share = 1 - _FOR_LATER_ROUNDS if rounds > 1 else 1
+        count = min(count, int(share * for_tuples_s / job_s))
     return Plan(
         tuple(sorted(known)),
         tuple(new[:count]),
         tuple(new[count:]),
-        again,
         models_to_measure,
         explained,
         spent_s,
-        for_models_s + (count + again) * job_s,
+        for_models_s + count * job_s,
         job_s,
         bool(held_s),
     )

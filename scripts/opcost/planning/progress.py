@@ -73,15 +73,15 @@ def recording_line(target: str, recorded: ModelTuples, extracted: ModelTuples) -
     return f"[calls] {target}  {recorded.model}: {found}"
 
 
-def measured_line(kind: str, description: str, row: Mapping[str, Any], replicate: int = 0) -> str:
-    """The line for a measured operator or model; replicates begin with `replicate`."""
-    word = "replicate" if replicate else kind
+def measured_line(kind: str, description: str, row: Mapping[str, Any], number: int = 1) -> str:
+    """The line for an operator or model that was measured in a round."""
+    word = kind if number == 1 else f"{kind} {number}"
     return f"[{word}] {row['target']}  {result(row)}  {description}"
 
 
 def overhead_line(target: str, columns: Mapping[str, Any]) -> str:
-    """The line for a replicate of call overhead."""
-    return f"[replicate] {target}  {_timed(OVERHEADS['call'].read(columns))}  call overhead"
+    """The line for the call overhead of a later round."""
+    return f"[overhead] {target}  {_timed(OVERHEADS['call'].read(columns))}  call overhead"
 
 
 def result(row: Mapping[str, Any]) -> str:

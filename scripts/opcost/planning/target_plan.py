@@ -17,7 +17,6 @@ from opcost.results_folder import (
     EAGER,
     MODELS,
     OPERATORS,
-    REPLICATES,
     device_file,
     extraction,
     measurement,
@@ -79,7 +78,6 @@ def planned_line(target: str, planned: Plan) -> str:
     parts = {
         "operator tuple": len(planned.chosen),
         "whole model": planned.models,
-        "replicate": planned.again,
     }
     found = ", ".join(counted(number, noun) for noun, number in parts.items() if number)
     before = f", {len(planned.known)} tuples measured before" if planned.known else ""
@@ -132,20 +130,25 @@ def _plan(
     device: str,
 ) -> Plan:
     conditions, folder = study.conditions[target], target_folder(target, results)
-    series = [(number, EAGER) for number in (REPLICATES if study.measured_again else [0])]
-    series += [(0, mode) for mode in study.launch_modes]
+    series = [(1, EAGER), *((1, mode) for mode in study.launch_modes)]
     whole = [_measured_models(study, target, results, models, *each) for each in series]
-    again = _measured_tuples(conditions, measurements(folder, OPERATORS, replicate=1))
-    again = [row for row in again if row["tuple_id"] in tuples]
+    later = [
+        row
+        for number in range(2, study.rounds + 1)
+        for row in (
+            *_measured_models(study, target, results, models, number),
+            *_measured_tuples(conditions, measurements(folder, OPERATORS, number)),
+        )
+    ]
     return plan(
         models,
         tuples,
         _measured_tuples(conditions, measurements(folder, OPERATORS)),
         conditions.measurement,
         study.max_device_time_s,
-        sum(row["device_time_s"] or 0.0 for row in chain(again, *whole)),
+        sum(row["device_time_s"] or 0.0 for row in chain(later, *whole)),
         sum(len(models) - len(rows) for rows in whole),
-        max(0, study.measured_again - len(again)),
+        study.rounds,
         device,
     )
 
@@ -160,14 +163,14 @@ def _measured_models(
     target: str,
     results: Path,
     models: Sequence[ModelTuples],
-    replicate: int = 0,
+    number: int = 1,
     launch_mode: str = EAGER,
 ) -> Sequence[Row]:
-    """The rows of the study's models whose definition and settings are current."""
+    """The rows of a series of the study's models whose definition and settings are current."""
     definitions = {model.model: study.models[model.model].to_json() for model in models}
     rows = records.measured_under(
         study.conditions[target],
-        measurements(target_folder(target, results), MODELS, replicate, launch_mode),
+        measurements(target_folder(target, results), MODELS, number, launch_mode),
         schemas.MODEL,
         ("model", "definition_json", "device_time_s"),
     )

@@ -11,6 +11,7 @@ from opcost.costs.caveats import WIDE
 from opcost.report.results import NOTHING, Results
 from opcost.report.theme import Figure, decades, figure, targets_scale
 from opcost.rows.flags import meaning
+from opcost.rows.quantities import TIME
 from opcost.text import percent
 
 _POINTS = 101
@@ -55,7 +56,7 @@ def _facts(results: Results) -> list[list[str]]:
         rows = frame[frame["target"] == target]
         ok = rows[rows["status"] == "ok"]
         flagged = sum(len(flags) > 0 for flags in ok["flags"])
-        spread = rows["spread"].dropna()
+        scatter = rows[TIME.scatter].dropna()
         columns.append(
             [
                 str(len(rows)),
@@ -65,7 +66,7 @@ def _facts(results: Results) -> list[list[str]]:
                 str(flagged),
                 _known(ok["time_half_width"].median()),
                 _known(ok["power_half_width"].median()),
-                _known(spread.iloc[0] if len(spread) else np.nan),
+                _known(scatter.iloc[0] if len(scatter) else np.nan),
             ]
         )
     titles = (
@@ -76,7 +77,7 @@ def _facts(results: Results) -> list[list[str]]:
         "with a flag",
         "half of the 95 % interval of time, median",
         "half of the 95 % interval of power, median",
-        "spread between replicates (standard deviation)",
+        "scatter between executions (standard deviation)",
     )
     return [[title, *cells] for title, *cells in zip(titles, *columns, strict=True)]
 

@@ -34,7 +34,7 @@ _RESULTS = {
 }
 _SHARES = ("utilisation", "power_gain_uncertainty")
 _MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
-_NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|spread|load_average")
+_NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_scatter|load_average")
 """Seconds, watts and clocks. Negative can be limits of intervals, call overhead, times of the first
 refreshes of a window, and differences of counters, which a driver may reset."""
 

@@ -242,7 +242,76 @@ OVERHEAD: list[Column] = [
         "whether interference lasted for the whole measurement of call overhead",
     ),
 ]
-"""Call overhead of the target, measured at the start and at the end of a study."""
+"""Call overhead of the target, measured in each round."""
+
+EXECUTIONS: list[Column] = in_role(
+    Role.RAW,
+    [
+        ("execution_round", pa.list_(pa.int64()), "the round of each execution with a result"),
+        (
+            "execution_batches",
+            pa.list_(pa.int64()),
+            "number of batches of each execution: `batch_time_s` holds one execution after another",
+        ),
+        *(
+            column
+            for quantity, what in (
+                (TIME, "seconds per iteration"),
+                (HOST_TIME, "host seconds per iteration"),
+                (POWER, "watts under load"),
+            )
+            for column in (
+                (quantity.executed, _SAMPLES, f"{what} that each execution found"),
+                (
+                    quantity.executed_error,
+                    _SAMPLES,
+                    f"relative standard error of each of `{quantity.executed}`, from its batches "
+                    "or readings",
+                ),
+            )
+        ),
+    ],
+)
+"""What each execution of an operator found, in the order of rounds."""
+
+COMBINED: list[Column] = [
+    Column("executions", pa.int64(), "number of executions with a result"),
+    Column(
+        "outlying_executions",
+        pa.int64(),
+        "executions that do not count, because they differ from most others by more than the "
+        "scatter explains",
+    ),
+    *(
+        Column(
+            quantity.degrees,
+            pa.float64(),
+            f"degrees of freedom of Student's distribution behind the interval of "
+            f"`{quantity.value}`; null for a normal one",
+        )
+        for quantity in (TIME, HOST_TIME, POWER, ENERGY)
+    ),
+]
+"""The combined result of the executions of an operator."""
+
+SCATTERS: list[Column] = [
+    column
+    for quantity in (TIME, HOST_TIME, POWER)
+    for column in (
+        Column(
+            quantity.scatter,
+            pa.float64(),
+            f"relative standard deviation of `{quantity.value}` between executions on this "
+            "target, without that of batches; null if fewer than 6 tuples have several",
+        ),
+        Column(
+            quantity.scatter_degrees,
+            pa.float64(),
+            "degrees of freedom of its distribution over tuples: few if tuples are unlike",
+        ),
+    )
+]
+"""How executions vary on a target."""
 
 MEASUREMENT = [TARGET, *RESULT, *SETTINGS, *CONDITIONS, *PROVENANCE, *CIRCUMSTANCES, *RAW]
 """The columns of every measurement."""

@@ -128,6 +128,12 @@ TOO_FEW_REFRESHES = _flag(
     "the power sensor gave fewer than 8 different readings: it is stuck, too slow or too coarse",
     "look at power_sample_w",
 )
+EXECUTIONS_DISAGREE = _flag(
+    "executions_disagree",
+    "executions differ by more than the scatter of the target explains: outlying_executions do not "
+    "count if most others agree; otherwise the interval holds all of them",
+    "raise `rounds`, and run again",
+)
 POWER_DRIFTING = _flag(
     "power_drifting",
     "power changed over the window by more than power_relative_ci",

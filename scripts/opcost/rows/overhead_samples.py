@@ -5,25 +5,25 @@ from pathlib import Path
 from typing import Any
 
 from opcost import statistics
-from opcost.devices.device_file import Sample, read_device, read_overhead_again
+from opcost.devices.device_file import Sample, read_device, read_overhead
 from opcost.devices.kinds import host_sets_pace
 from opcost.errors import OpcostError
-from opcost.results_folder import REPLICATES, overhead_file
+from opcost.results_folder import device_file, overhead_files
 from opcost.rows.quantities import OVERHEADS
 
 _MIN_PROCESSES = 3
 
 
 def read_samples(path: Path) -> list[Sample]:
-    """The samples in `path`, a target's `device.json` or its replicate.
+    """The samples in `path`, a target's `device.json` or that of a later round.
 
     Raises OpcostError for a file that is invalid or of another device.
     """
-    first, again = (overhead_file(path.parent, replicate) for replicate in REPLICATES)
+    first = device_file(path.parent)
     device = read_device(first)
-    samples = device.overhead if path == first else read_overhead_again(path, device)
-    # Older versions measured none on a GPU, and at first only the replicate on a processor.
-    measured_later = path == first and again.exists()
+    samples = device.overhead if path == first else read_overhead(path, device)
+    # Older versions measured none on a GPU, and at first only in round 2 on a processor.
+    measured_later = path == first and len(overhead_files(path.parent)) > 1
     if host_sets_pace(device.device) and not samples and not measured_later:
         raise OpcostError(
             f"{path} has no call overhead: delete only {path}, and run again to measure it; the "

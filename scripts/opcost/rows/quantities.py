@@ -42,6 +42,31 @@ class Quantity:
         return self.value, self.low, self.high
 
     @cached_property
+    def degrees(self) -> str:
+        """The column of the interval's degrees of freedom, where a record has it."""
+        return f"{self.name}_degrees_of_freedom"
+
+    @cached_property
+    def executed(self) -> str:
+        """The column with the value of each execution: `execution_time_s`."""
+        return replace(self, name=f"execution_{self.name}").value
+
+    @cached_property
+    def executed_error(self) -> str:
+        """The column with the relative standard error of each execution."""
+        return f"execution_{self.name}_error"
+
+    @cached_property
+    def scatter(self) -> str:
+        """The column of the relative standard deviation between executions on a target."""
+        return f"{self.name}_scatter"
+
+    @cached_property
+    def scatter_degrees(self) -> str:
+        """The column of the degrees of freedom of its distribution over subjects."""
+        return f"{self.name}_scatter_degrees_of_freedom"
+
+    @cached_property
     def symbol(self) -> str:
         """The symbol of the unit."""
         return self.unit if self.unit == "s" else self.unit.upper()
@@ -73,7 +98,7 @@ class Quantity:
         """The estimate in a row, or None if it has none."""
         if row[self.value] is None:
             return None
-        return Estimate(row[self.value], row[self.low], row[self.high])
+        return Estimate(row[self.value], row[self.low], row[self.high], row.get(self.degrees))
 
     def described(self, meaning: str) -> list[tuple[str, pa.DataType, str]]:
         """The columns as (name, type, meaning)."""
@@ -102,6 +127,9 @@ HOST_TIME = Quantity("host_time", "s")
 
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""
+
+EXECUTED = (TIME, HOST_TIME, POWER)
+"""The quantities that each execution of a subject measures; others follow from them."""
 
 OVERHEADS = {
     kind: Quantity(f"{kind}_overhead", "s") for kind in ("call", "displaced_call", "view_call")

@@ -68,7 +68,8 @@ class Reading:
     def _source(self, column: str) -> str | None:
         """The column of the file with the quantity, if any."""
         if column not in self._held:
-            return FORMER_NAMES.get(column)
+            former = FORMER_NAMES.get(column)
+            return former if former in self._held else None
         companion = REDEFINED_WITH.get(column, column)
         return column if companion in self._held else None
 
@@ -77,10 +78,12 @@ class Reading:
         since = {name: added(self._record).get(name, 0) for name in self._schema.names}
         needed = {name for name, version in since.items() if version < self._version}
         possible = {name for name, version in since.items() if version <= self._version}
+        former = {FORMER_NAMES[name] for name in possible & FORMER_NAMES.keys()}
         dropped = DROPPED.get(self._record, {}).get(self._version, [])
         return (
             len(self._held) == len(file.names)
-            and needed <= self._held <= possible.union(dropped)
+            and all(name in self._held or FORMER_NAMES.get(name) in self._held for name in needed)
+            and self._held <= possible.union(former, dropped)
             and all(
                 file.field(name).type == self._schema.field(name).type
                 for name in self._held & possible

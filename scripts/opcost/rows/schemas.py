@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.column import Column, Role, in_role
-from opcost.rows.columns import MEASUREMENT, OVERHEAD, TARGET
+from opcost.rows.columns import COMBINED, EXECUTIONS, MEASUREMENT, OVERHEAD, SCATTERS, TARGET
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.rows.versions import SCHEMA_VERSION
 
@@ -58,13 +58,9 @@ OPERATOR = _schema("operator", _OPERATOR)
 _DATABASE: list[Column] = [
     *_OPERATOR,
     *OVERHEAD,
-    Column(
-        "spread",
-        pa.float64(),
-        "relative standard deviation between measurements of one operator on this target, from "
-        "the study's replicates; null if fewer than 6",
-    ),
-    Column("host_spread", pa.float64(), "the same of `host_time_s`; null on a processor"),
+    *SCATTERS,
+    *COMBINED,
+    *EXECUTIONS,
 ]
 DATABASE = _schema("database", _DATABASE)
 
@@ -195,9 +191,9 @@ COMPARISON = _schema(
             "null if the inputs differ in it",
         ),
         (
-            "spread",
+            TIME.scatter,
             pa.float64(),
-            "`spread` of the database; the intervals of this table include it",
+            f"`{TIME.scatter}` of the database; the intervals of this table include it",
         ),
         (
             "told_differences",

@@ -5,9 +5,9 @@ A new column needs a new SCHEMA_VERSION, a line in VERSIONS, and its name in ADD
 
 from functools import cache
 
-from opcost.rows.quantities import HOST_TIME, OVERHEADS, Quantity
+from opcost.rows.quantities import ENERGY, EXECUTED, HOST_TIME, OVERHEADS, POWER, TIME, Quantity
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 VERSIONS = {
     1: "The first.",
@@ -32,6 +32,10 @@ VERSIONS = {
     "are those of a race between host and device. New record `launches`. `inputs`, `dtype` and "
     "`batch_size` in the comparison; `partial_time_s` and `partial_energy_j` in shares and "
     "modules; `overhead_time_s`, `first_call`, `tuple_ids` and `tuple_calls` in the modules.",
+    10: "A row of the database combines the executions of all rounds: `time_s`, `power_w` and "
+    "`host_time_s` are geometric means, and their intervals hold what a further execution finds. "
+    "`execution_...`, `executions`, `outlying_executions`, `..._degrees_of_freedom`; "
+    "`time_scatter` replaces `spread`, `host_time_scatter` `host_spread`.",
 }
 """Schema version -> its changes."""
 
@@ -58,9 +62,15 @@ _MEASUREMENT = {
 }
 _OPERATOR = _MEASUREMENT | {2: [*_MEASUREMENT[2], "parameters"]}
 _DATABASE = _OPERATOR | {
-    5: [*_OVERHEAD, "spread"],
+    5: [*_OVERHEAD, TIME.scatter],
     6: ["overhead_disturbed"],
-    9: [*_OPERATOR[9], "host_spread"],
+    9: [*_OPERATOR[9], HOST_TIME.scatter],
+    10: [
+        *(HOST_TIME.scatter_degrees, TIME.scatter_degrees, POWER.scatter, POWER.scatter_degrees),
+        *("executions", "outlying_executions", "execution_round", "execution_batches"),
+        *(name for each in EXECUTED for name in (each.executed, each.executed_error)),
+        *(each.degrees for each in (*EXECUTED, ENERGY)),
+    ],
 }
 
 ADDED: dict[str, dict[int, list[str]]] = {
@@ -69,7 +79,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
     "database": _DATABASE,
     "merged": _DATABASE,
     "comparison": {
-        3: ["overhead_time_s", "displaced_calls", "spread"],
+        3: ["overhead_time_s", "displaced_calls", TIME.scatter],
         5: ["reference_converged", "reference_flags"],
         6: ["overhead_disturbed", "reference_measurements"],
         8: ["told_differences"],
@@ -129,7 +139,11 @@ REDEFINED_WITH = {
 }
 """Column -> a column that was added when its meaning changed: without that, it is null."""
 
-FORMER_NAMES = {"idle_power_before_w": "idle_power_w"}
+FORMER_NAMES = {
+    "idle_power_before_w": "idle_power_w",
+    TIME.scatter: "spread",
+    HOST_TIME.scatter: "host_spread",
+}
 """Column -> the older column of the same quantity."""
 
 OLDEST = {"comparison": 5}

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opcost.errors import OpcostError
-from opcost.results_folder import EAGER, MODELS, RESULTS, measurement, target_folder
+from opcost.results_folder import (
+    EAGER,
+    MODELS,
+    RESULTS,
+    executions_of,
+    measurement,
+    target_folder,
+)
 from opcost.study import Study
 
 
@@ -44,9 +51,8 @@ def requested(study: Study, results: Path = RESULTS) -> Requested:
     kept = {}
     for target in study.conditions:
         others = [model for model in study.models if model not in study.only.get(target, ())]
-        kept[target] = tuple(
-            path.stem for path in measured_already(study, target, others, results=results)
-        )
+        found = measured_already(study, target, others, 1, EAGER, results)
+        kept[target] = tuple(dict.fromkeys(path.stem for path in found))
     both = Requested(study, {name: each for name, each in study.only.items() if each}, kept)
     on_targets = {target: both.models_on(target) for target in study.conditions}
     names = {name for models in on_targets.values() for name in models}
@@ -66,16 +72,26 @@ def measured_already(
     study: Study,
     target: str,
     models: Iterable[str],
-    replicate: int = 0,
+    number: int | None = None,
     launch_mode: str = EAGER,
     results: Path = RESULTS,
 ) -> list[Path]:
-    """The measurements of these models on a target that are of the study's models and settings."""
+    """The measurements of these models on a target that are of the study's models and settings, in
+    one round or, by default, in all.
+    """
     from opcost.databases.outdated import models_measured_otherwise  # not each start of Snakemake
 
     folder = target_folder(target, results)
-    paths = [measurement(folder, MODELS, model, replicate, launch_mode) for model in models]
-    found = [path for path in paths if path.exists()]
+    found = [
+        path
+        for model in models
+        for path in (
+            executions_of(folder, MODELS, model)
+            if number is None
+            else [measurement(folder, MODELS, model, number, launch_mode)]
+        )
+        if path.exists()
+    ]
     definitions = {name: each.to_json() for name, each in study.models.items()}
     conditions = {target: study.conditions[target].to_json()}
     outdated = set(models_measured_otherwise(found, conditions, definitions))

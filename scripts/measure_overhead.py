@@ -1,4 +1,4 @@
-"""Rule measure_overhead_again: what calls cost on a target's host, at the end of the study."""
+"""Rule measure_overhead: what calls cost on a target's host, in a round after the first."""
 
 from opcost.workers.client import run
 
@@ -9,7 +9,7 @@ def main() -> None:
     from pathlib import Path
 
     from opcost.errors import reported
-    from opcost.measuring.target_identity import measure_overhead_again
+    from opcost.measuring.target_identity import measure_overhead
     from opcost.study import Conditions
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -20,7 +20,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with reported():
         settings = arguments.conditions.target
-        measure_overhead_again(settings, arguments.target, arguments.device, arguments.output)
+        measure_overhead(settings, arguments.target, arguments.device, arguments.output)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,96 @@
+"""Rows of a database from the executions of each tuple, one for each round.
+
+A row keeps what each execution found (`execution_...`), so that it can be combined again when the
+scatter of its target is known better. What describes the trial is that of the first execution;
+batches follow each other.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from opcost.executions import Executions, Scatter, batch_error, scatter_of
+from opcost.rows import comparability, schemas
+from opcost.rows.columns import EXECUTIONS
+from opcost.rows.executed import executions_in
+from opcost.rows.quantities import EXECUTED, POWER, Quantity
+
+Row = dict[str, Any]
+
+JOINED = pa.schema(
+    [*schemas.OPERATOR, *(schemas.DATABASE.field(column.name) for column in EXECUTIONS)],
+    schemas.OPERATOR.metadata,
+)
+"""The columns of a measurement, and those of its executions."""
+
+
+def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
+    """One row for the executions of a tuple. Those of other conditions, or failed, are left out."""
+    base = next((row for row in rows if row["status"] == "ok"), rows[0])
+    pairs = [
+        (row, number)
+        for row, number in zip(rows, rounds, strict=True)
+        if row["status"] == "ok" and comparability.conflict([base, row]) is None
+    ]
+    if not pairs:
+        return base
+    found = [row for row, _ in pairs]
+    times_s = [row["batch_time_s"] or [] for row in found]
+    undisturbed = [row["batch_undisturbed"] for row in found]
+    columns: Row = {
+        "batch_time_s": [value for values in times_s for value in values],
+        "batch_undisturbed": None
+        if None in undisturbed
+        else [value for values in undisturbed for value in values],
+        "flags": _of_most([row["flags"] or [] for row in found]),
+        "converged": all(row["converged"] for row in found),
+        "repeats": _total(row["repeats"] for row in found),
+        "device_time_s": _total(row["device_time_s"] for row in rows),
+        "ended_at": found[-1]["ended_at"],
+        "execution_round": [number for _, number in pairs],
+        "execution_batches": [len(values) for values in times_s],
+    }
+    for quantity in EXECUTED:
+        estimates = [quantity.read(row) for row in found]
+        columns[quantity.executed] = [each and each.value for each in estimates]
+        columns[quantity.executed_error] = [each and batch_error(each) for each in estimates]
+    if any(columns[POWER.executed]):
+        columns["energy_reason"] = None
+    return base | columns
+
+
+def _of_most(flags: Sequence[Sequence[str]]) -> list[str]:
+    """The flags of at least half of the executions."""
+    names = dict.fromkeys(name for found in flags for name in found)
+    return [name for name in names if 2 * sum(name in found for found in flags) >= len(flags)]
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+class Scatters:
+    """The scatter of each quantity on each target, from the joined rows that it has seen."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, Quantity], list[Executions]] = defaultdict(list)
+        self._found: dict[str, dict[Quantity, Scatter]] = {}
+
+    def note(self, batch: pa.RecordBatch) -> None:
+        """Take these rows into account."""
+        names = [name for each in EXECUTED for name in (each.executed, each.executed_error)]
+        for row in batch.select(["target", *names]).to_pylist():
+            for quantity in EXECUTED:
+                found = executions_in(row, quantity)
+                if found is not None and len(found.values) > 1:
+                    self._seen[row["target"], quantity].append(found)
+
+    def of(self, target: str) -> Mapping[Quantity, Scatter]:
+        """The scatter of those quantities for which it is known. Call it after all rows."""
+        if target not in self._found:
+            scatters = {each: scatter_of(self._seen[target, each]) for each in EXECUTED}
+            self._found[target] = {each: found for each, found in scatters.items() if found}
+        return self._found[target]

@@ -1,0 +1,196 @@
+"""Executions: one subject measured several times, each time in a process with memory of its own.
+
+Executions of a subject differ by more than the batches within one explain, and some subjects
+differ more than others. The few executions of one subject do not tell its variance; those of all
+subjects of a target together tell how the variances are distributed, and that is what each of them
+is combined with (empirical Bayes; Smyth, Linear models and empirical Bayes methods for assessing
+differential expression in microarray experiments, Statistical Applications in Genetics and
+Molecular Biology 3, 2004, sections 3 and 6):
+
+    ln(value of an execution) = ln(value of the subject) + error of variance v + batch_error^2
+    v ~ variance x degrees_of_freedom / chi^2(degrees_of_freedom)
+
+An execution that is off by more than this allows, while most others agree, is an outlier, and is
+not counted. If they disagree by more, and none has a majority, the interval holds them all.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opcost.statistics import NORMAL_97_5, Estimate, student_97_5
+
+MIN_SUBJECTS = 6
+"""Fewer subjects with several executions do not tell how variances are distributed."""
+
+_LEAST_SD, _MOST_SD = 5e-4, 1.0
+MANY_DEGREES = 100.0
+_LEAST_DEGREES = 3.0
+# ASSUME that variances are distributed about as on the machines of docs/explanation/uncertainty.md:
+# few subjects hardly tell, and would often seem to have equal variances.
+_USUAL_DEGREES, _USUAL_FACTOR = 6.0, 2.0
+_OUTLIER = 0.001
+"""The probability that an execution without a cause of its own is taken for an outlier."""
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """How executions on a target vary: their relative standard deviation, without that of batches,
+    and the degrees of freedom of its distribution over subjects: few if subjects are unlike.
+    """
+
+    sd: float
+    degrees_of_freedom: float
+
+    def with_error(self, other: "Scatter") -> "Scatter":
+        """That of a product of two quantities."""
+        return Scatter(
+            math.hypot(self.sd, other.sd), min(self.degrees_of_freedom, other.degrees_of_freedom)
+        )
+
+    def mixed(self, other: "Scatter", share: float) -> "Scatter":
+        """That of a quantity of which a share scatters like another."""
+        return Scatter(
+            math.hypot((1 - share) * self.sd, share * other.sd),
+            min(self.degrees_of_freedom, other.degrees_of_freedom),
+        )
+
+
+@dataclass(frozen=True)
+class Executions:
+    """The values of one quantity of one subject, and the relative standard error of each from its
+    batches; None if that is unknown.
+    """
+
+    values: Sequence[float]
+    batch_errors: Sequence[float | None]
+
+    @property
+    def batch_variance(self) -> float:
+        """The mean variance that batches explain, as far as it is known."""
+        return statistics.fmean((error or 0.0) ** 2 for error in self.batch_errors)
+
+    @property
+    def variance(self) -> float:
+        """The sample variance of the logarithms; there must be two or more."""
+        return statistics.variance([math.log(value) for value in self.values])
+
+    def chosen(self, counted: Sequence[bool]) -> "Executions":
+        """Those that are counted."""
+        kept = [number for number, each in enumerate(counted) if each]
+        return Executions(
+            [self.values[number] for number in kept], [self.batch_errors[number] for number in kept]
+        )
+
+
+def batch_error(estimate: Estimate) -> float | None:
+    """The relative standard error that the interval of one execution states; None without one."""
+    if estimate.low is None or estimate.high is None or estimate.low <= 0:
+        return None
+    return math.log(estimate.high / estimate.low) / 2 / NORMAL_97_5
+
+
+def combined(executions: Executions, scatter: Scatter | None) -> Estimate:
+    """The geometric mean of the executions that count, with the interval of what further ones find.
+
+    Without a known scatter, the interval is Student's of these executions; a single one has that of
+    its batches, which says nothing about further executions.
+    """
+    executions = executions.chosen(counted(executions, scatter))
+    values = executions.values
+    if scatter is None and len(values) == 1 and executions.batch_errors[0] is None:
+        return Estimate(values[0], None, None)
+    value = math.exp(statistics.fmean(map(math.log, values))) if len(values) > 1 else values[0]
+    variance, degrees = variance_of_one(executions, scatter)
+    margin = student_97_5(degrees) * math.sqrt(variance / len(values))
+    low, high = value * math.exp(-margin), value * math.exp(margin)
+    if not all(near_the_middle(executions, scatter)):
+        low, high = min(low, *values), max(high, *values)
+    known = degrees if degrees is not None and degrees > 2 else None
+    return Estimate(value, low, high, known)
+
+
+def variance_of_one(executions: Executions, scatter: Scatter | None) -> tuple[float, float | None]:
+    """The variance of the logarithm of one further execution, and its degrees of freedom."""
+    found = len(executions.values) - 1
+    explained = executions.batch_variance
+    if scatter is None:
+        if not found:
+            return explained, None
+        return max(executions.variance, explained), float(found)
+    expected = scatter.sd**2 + explained
+    degrees = scatter.degrees_of_freedom + found
+    observed = executions.variance if found else 0.0
+    return (scatter.degrees_of_freedom * expected + found * observed) / degrees, degrees
+
+
+def counted(executions: Executions, scatter: Scatter | None) -> list[bool]:
+    """Whether each execution counts: not if it is an outlier, and more than half agree."""
+    near = near_the_middle(executions, scatter)
+    return near if 2 * sum(near) > len(near) else [True] * len(near)
+
+
+def near_the_middle(executions: Executions, scatter: Scatter | None) -> list[bool]:
+    """Whether each execution differs from their median by no more than the scatter explains."""
+    if scatter is None or len(executions.values) < 2:
+        return [True] * len(executions.values)
+    from scipy import special
+
+    logs = [math.log(value) for value in executions.values]
+    middle = statistics.median(logs)
+    reach = float(special.stdtrit(scatter.degrees_of_freedom, 1 - _OUTLIER / 2))
+    limit = reach * math.sqrt(scatter.sd**2 + executions.batch_variance)
+    return [abs(each - middle) <= limit for each in logs]
+
+
+def scatter_of(subjects: Sequence[Executions]) -> Scatter | None:
+    """How executions vary on a target, from its subjects with several; None for too few of them.
+
+    The most likely values, given the sample variances, which are F-distributed in units of the
+    expected variance; on a grid, because the likelihood is cheap and may have a flat top.
+    """
+    several = [each for each in subjects if len(each.values) > 1]
+    if len(several) < MIN_SUBJECTS:
+        return None
+    observed = np.array([max(each.variance, 1e-14) for each in several])
+    explained = np.array([each.batch_variance for each in several])
+    found = np.array([len(each.values) - 1.0 for each in several])
+    sds = np.geomspace(_LEAST_SD, _MOST_SD, 40)
+    degrees = np.geomspace(_LEAST_DEGREES, MANY_DEGREES, 16)
+    for _ in range(2):  # the second grid lies around the best point of the first one
+        likelihood = [
+            [_log_likelihood(observed, explained, found, sd, each) for each in degrees]
+            for sd in sds
+        ]
+        row, column = divmod(int(np.argmax(likelihood)), len(degrees))
+        best = sds[row], degrees[column]
+        sds = np.geomspace(sds[max(row - 1, 0)], sds[min(row + 1, len(sds) - 1)], 21)
+        degrees = np.geomspace(
+            degrees[max(column - 1, 0)], degrees[min(column + 1, len(degrees) - 1)], 9
+        )
+    return Scatter(*map(float, best))
+
+
+def _log_likelihood(
+    observed: NDArray[np.float64],
+    explained: NDArray[np.float64],
+    found: NDArray[np.float64],
+    sd: float,
+    degrees: float,
+) -> float:
+    """Of sample variances with `found` degrees of freedom, up to a constant."""
+    from scipy import special
+
+    expected = sd**2 + explained
+    share = observed / expected * found / degrees
+    terms = (
+        found / 2 * np.log(share)
+        - (found + degrees) / 2 * np.log1p(share)
+        - special.betaln(found / 2, degrees / 2)
+    )
+    usual = math.log(degrees / _USUAL_DEGREES) / math.log(_USUAL_FACTOR)
+    return float(terms.sum()) - usual**2 / 2

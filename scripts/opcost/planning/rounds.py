@@ -1,0 +1,200 @@
+"""Plan a round: what, measured once more, makes the study's answers most precise for a second of
+device time.
+
+The answers are each model's time, as a sum over operators and as a whole, and, if the study states
+a precision of rows, the row of each tuple. An answer's variance is the sum over its subjects of
+
+    (share of the answer)^2 x variance of one execution / number of executions
+
+so that a subject is worth measuring once more for what the last factor then saves in all answers
+that are not yet precise enough. Subjects that contribute next to nothing are left out, however far
+an answer is from its precision. A round measures each subject at most once.
+"""
+
+# ASSUME that executions of a target scatter as `_ASSUMED` until some subjects have several.
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from opcost.executions import MIN_SUBJECTS, Executions, Scatter, scatter_of, variance_of_one
+from opcost.results_folder import MODELS, OPERATORS
+from opcost.statistics import NORMAL_97_5
+from opcost.study import Precision
+from opcost.tuples.model_tuples import ModelTuples
+
+Subject = tuple[str, str]
+"""Kind of measurement, and tuple id or model."""
+
+_ASSUMED = Scatter(0.03, 6.0)
+_NEARLY_ALL = 0.95
+"""Subjects that explain the rest of an answer's variance are not measured again for it."""
+
+_FOR_SCATTER = MIN_SUBJECTS + 4
+"""Tuples that round 2 measures whatever they contribute, so that the scatter is known."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a subject: its executions, and the device time that one takes."""
+
+    executions: Executions
+    device_time_s: float
+
+
+@dataclass(frozen=True)
+class Round:
+    """The names of the tuples and models of a round; of these, `new` remain to be measured.
+
+    `needed_s` is their expected device time. `half_widths` are those expected of the models, each
+    the wider one of sum and whole, without the error of call overhead.
+    """
+
+    operators: Sequence[str] = ()
+    models: Sequence[str] = ()
+    new: Collection[Subject] = ()
+    needed_s: float = 0.0
+    half_widths: Mapping[str, float] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.operators or self.models)
+
+
+def plan_round(
+    number: int,
+    models: Sequence[ModelTuples],
+    known: Mapping[Subject, Known],
+    precision: Precision,
+    done: Collection[Subject] = (),
+    left_s: float = float("inf"),
+) -> Round:
+    """What to measure in round `number`, from 2 on, within `left_s` seconds of device time.
+
+    `known` are the subjects with a result; `done` those already measured in this round.
+    """
+    answers = _Answers(models, known, precision)
+    chosen = [each for each in done if each in known]
+    new: list[Subject] = []
+    needed_s = 0.0
+
+    def choose(subject: Subject) -> bool:
+        nonlocal needed_s
+        cost_s = known[subject].device_time_s
+        if needed_s + cost_s > left_s:
+            return False
+        needed_s += cost_s
+        new.append(subject)
+        answers.measure(subject)
+        return True
+
+    if number == 2:
+        wholes = [subject for subject in known if subject[0] == MODELS]
+        tuples = sorted(subject for subject in known if subject[0] == OPERATORS)
+        for subject in [*wholes, *tuples[:_FOR_SCATTER]]:
+            if subject not in done and not choose(subject):
+                break
+    while (best := answers.most_worth({*chosen, *new})) is not None:
+        if not choose(best):
+            break
+    every = sorted({*chosen, *new})
+    return Round(
+        [name for kind, name in every if kind == OPERATORS],
+        [name for kind, name in every if kind == MODELS],
+        new,
+        needed_s,
+        answers.half_widths(),
+    )
+
+
+class _Answers:
+    """The variances of all answers, while subjects are chosen."""
+
+    def __init__(
+        self, models: Sequence[ModelTuples], known: Mapping[Subject, Known], precision: Precision
+    ) -> None:
+        self._subjects = list(known)
+        self._index = {subject: number for number, subject in enumerate(self._subjects)}
+        self._names: list[str] = []
+        shares = []
+        for model in models:
+            for answer in (self._sum(model, known), self._whole(model)):
+                if answer is not None:
+                    self._names.append(model.model)
+                    shares.append(answer)
+        self._weights = np.array(shares).reshape(len(shares), len(self._subjects)) ** 2
+        scatter = scatter_of([each.executions for each in known.values()]) or _ASSUMED
+        self._variance = np.array([_variance(each, scatter) for each in known.values()])
+        self._count = np.array([float(len(each.executions.values)) for each in known.values()])
+        self._cost_s = np.array([each.device_time_s for each in known.values()])
+        self._matters = _largest_parts(self._weights * self._variance / self._count)
+        self._is_row = np.array([kind == OPERATORS for kind, _ in self._subjects], bool)
+        self._limits = [
+            np.inf if each is None else (each / NORMAL_97_5) ** 2
+            for each in (precision.models, precision.rows)
+        ]
+
+    def _sum(self, model: ModelTuples, known: Mapping[Subject, Known]) -> list[float] | None:
+        """Each subject's share of the sum over operators; None if one is unknown."""
+        calls = {(OPERATORS, record.operator_tuple.tuple_id): n for record, n in model.kernels()}
+        if not calls or not calls.keys() <= known.keys():
+            return None
+        times_s = {each: n * known[each].executions.values[0] for each, n in calls.items()}
+        total_s = sum(times_s.values())
+        return [times_s.get(subject, 0.0) / total_s for subject in self._subjects]
+
+    def _whole(self, model: ModelTuples) -> list[float] | None:
+        subject = (MODELS, model.model)
+        if subject not in self._index:
+            return None
+        return [float(each == subject) for each in self._subjects]
+
+    @property
+    def _variances(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        """The variance of each model's answers."""
+        found: np.ndarray[tuple[int], np.dtype[np.float64]]
+        found = self._weights @ (self._variance / self._count)
+        return found
+
+    def most_worth(self, others: Collection[Subject]) -> Subject | None:
+        """The subject, not among `others`, that saves most for its time; None if it is enough."""
+        saved = self._variance / self._count - self._variance / (self._count + 1)
+        of_models, of_rows = self._limits
+        vague = self._variances > of_models
+        worth = (self._weights * self._matters)[vague].sum(axis=0) / of_models * saved
+        rows = self._is_row & (self._variance / self._count > of_rows)
+        worth = (worth + np.where(rows, saved / of_rows, 0.0)) / self._cost_s
+        worth[[self._index[each] for each in others]] = 0.0
+        best = int(np.argmax(worth)) if len(worth) else 0
+        return self._subjects[best] if len(worth) and worth[best] > 0 else None
+
+    def measure(self, subject: Subject) -> None:
+        """Expect one more execution of a subject."""
+        self._count[self._index[subject]] += 1
+
+    def half_widths(self) -> dict[str, float]:
+        """Model -> the expected half-width of its answers, the wider one."""
+        found: dict[str, float] = {}
+        for name, variance in zip(self._names, self._variances, strict=True):
+            half_width = NORMAL_97_5 * float(np.sqrt(variance))
+            found[name] = max(found.get(name, 0.0), half_width)
+        return found
+
+
+def _largest_parts(
+    parts: "np.ndarray[tuple[int, int], np.dtype[np.float64]]",
+) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
+    """Which parts of each sum are needed to make up nearly all of it."""
+    order = np.argsort(-parts, axis=1)
+    before = np.cumsum(np.take_along_axis(parts, order, axis=1), axis=1)
+    before -= np.take_along_axis(parts, order, axis=1)
+    found = np.zeros(parts.shape, bool)
+    few = before < _NEARLY_ALL * parts.sum(axis=1, keepdims=True)
+    np.put_along_axis(found, order, few, axis=1)
+    return found
+
+
+def _variance(known: Known, scatter: Scatter) -> float:
+    """The expected variance of one execution."""
+    variance, degrees = variance_of_one(known.executions, scatter)
+    return variance if degrees is None else variance * degrees / max(degrees - 2, 1.0)

@@ -1,0 +1,102 @@
+"""The executions of a row, and their combined result."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opcost import statistics
+from opcost.executions import (
+    MANY_DEGREES,
+    Executions,
+    Scatter,
+    batch_error,
+    combined,
+    counted,
+    near_the_middle,
+)
+from opcost.rows.flags import EXECUTIONS_DISAGREE
+from opcost.rows.quantities import ENERGY, EXECUTED, POWER, TIME, Quantity
+from opcost.statistics import Estimate
+
+Row = Mapping[str, Any]
+
+
+def executions_in(row: Row, quantity: Quantity) -> Executions | None:
+    """The executions of a row that found a value of the quantity."""
+    found = [
+        (value, error)
+        for value, error in zip(
+            row[quantity.executed] or (), row[quantity.executed_error] or (), strict=False
+        )
+        if value is not None
+    ]
+    return Executions(*map(list, zip(*found, strict=True))) if found else None
+
+
+def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
+    """The columns of a target's scatters."""
+    return {
+        name: value
+        for quantity, each in scatters.items()
+        for name, value in (
+            (quantity.scatter, each.sd),
+            (quantity.scatter_degrees, each.degrees_of_freedom),
+        )
+    }
+
+
+def scatter_in(row: Row, quantity: Quantity) -> Scatter | None:
+    """The scatter of the row's target; one that an older opcost found counts as that of many."""
+    sd, degrees = row[quantity.scatter], row[quantity.scatter_degrees]
+    if sd is None:
+        return None
+    return Scatter(sd, MANY_DEGREES if degrees is None else degrees)
+
+
+def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
+    """The columns of the combined result of a row's executions; empty if it has none."""
+    columns: dict[str, Any] = {}
+    estimates = {}
+    for quantity in EXECUTED:
+        found = executions_in(row, quantity)
+        if found is None:
+            continue
+        estimate = combined(found, scatters.get(quantity))
+        estimates[quantity] = estimate
+        columns |= quantity.columns(estimate)
+        columns[quantity.degrees] = estimate.degrees_of_freedom
+    times = executions_in(row, TIME)
+    if times is None:
+        return columns
+    scatter = scatters.get(TIME)
+    columns["executions"] = len(times.values)
+    columns["outlying_executions"] = counted(times, scatter).count(False)
+    others = [flag for flag in row["flags"] if flag != EXECUTIONS_DISAGREE]
+    agree = all(near_the_middle(times, scatter))
+    columns["flags"] = others if agree else [*others, EXECUTIONS_DISAGREE]
+    if POWER in estimates:
+        energy = statistics.product(estimates[TIME], estimates[POWER])
+        columns |= ENERGY.columns(energy)
+        columns[ENERGY.degrees] = energy.degrees_of_freedom
+    return columns
+
+
+def combined_value(
+    rows: Sequence[Row], quantity: Quantity, scatter: Scatter | None
+) -> Estimate | None:
+    """A quantity of a subject, such as a whole model, from the rows of its executions."""
+    found = [estimate for row in rows if (estimate := quantity.read(row)) is not None]
+    if not found:
+        return None
+    executions = Executions([each.value for each in found], list(map(batch_error, found)))
+    return combined(executions, scatter)
+
+
+def measured_value(row: Row, quantity: Quantity) -> Estimate | None:
+    """A quantity of a row of a database. A single measurement that an older opcost did not combine
+    gets the scatter of its target.
+    """
+    estimate = quantity.read(row)
+    if estimate is None or row["executions"] is not None:
+        return estimate
+    scatter = quantity.scatter if quantity in EXECUTED else TIME.scatter
+    return estimate.widened(row[scatter] or 0.0)

@@ -1,0 +1,124 @@
+"""Intervals over executions hold what further executions find, on drawn machines."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.executions import (
+    Executions,
+    Scatter,
+    batch_error,
+    combined,
+    counted,
+    scatter_of,
+    variance_of_one,
+)
+from opcost.statistics import Estimate
+
+times = st.lists(st.floats(1e-6, 1e2), min_size=1, max_size=6)
+
+
+def drawn(generator, subjects, counts, sd, degrees, batch_sd=0.003):
+    """The executions of subjects of true value 1, whose variances are drawn as assumed."""
+    found = []
+    for number in range(subjects):
+        count = counts[number % len(counts)]
+        variance = sd**2 * (degrees / generator.chisquare(degrees) if degrees else 1.0)
+        errors = np.full(count, batch_sd) * generator.uniform(0.5, 2, count)
+        logs = generator.normal(0, math.sqrt(variance), count) + generator.normal(0, errors)
+        found.append(Executions(np.exp(logs).tolist(), errors.tolist()))
+    return found
+
+
+def coverage(subjects):
+    scatter = scatter_of(subjects)
+    estimates = [combined(each, scatter) for each in subjects]
+    return np.mean([each.low <= 1 <= each.high for each in estimates])
+
+
+@pytest.mark.parametrize("counts", [[2], [3], [1, 1, 3], [1, 2, 4]])
+@pytest.mark.parametrize(("sd", "degrees"), [(0.01, 4), (0.03, 10), (0.1, 5), (0.02, None)])
+def test_intervals_hold_the_truth_as_often_as_they_say(counts, sd, degrees):
+    generator = np.random.default_rng(0)
+    found = np.mean([coverage(drawn(generator, 120, counts, sd, degrees)) for _ in range(12)])
+    assert 0.935 <= found <= 0.97
+
+
+@pytest.mark.parametrize("counts", [[2], [1, 3]])
+def test_the_scatter_of_many_subjects_is_found(counts):
+    subjects = drawn(np.random.default_rng(1), 2000, counts, 0.02, 5)
+    found = scatter_of(subjects)
+    assert found.sd == pytest.approx(0.02, rel=0.1)
+    assert found.degrees_of_freedom == pytest.approx(5, rel=0.4)
+
+
+def test_executions_that_batches_explain_have_next_to_no_scatter():
+    subjects = drawn(np.random.default_rng(2), 300, [3], 0.0, None, batch_sd=0.02)
+    assert scatter_of(subjects).sd < 0.005
+
+
+def test_few_subjects_do_not_tell():
+    subjects = drawn(np.random.default_rng(3), 6, [1, 2], 0.02, 5)
+    assert scatter_of(subjects) is None
+
+
+def test_two_executions_that_disagree_have_an_interval_with_both():
+    estimate = combined(Executions([26.9, 81.8], [0.003, 0.003]), Scatter(0.02, 6))
+    assert estimate.low <= 26.9 < 81.8 <= estimate.high
+
+
+def test_a_third_execution_tells_which_of_them_is_the_outlier():
+    executions = Executions([81.8, 26.9, 27.2], [0.003] * 3)
+    assert counted(executions, Scatter(0.02, 6)) == [False, True, True]
+    estimate = combined(executions, Scatter(0.02, 6))
+    assert 26 < estimate.low < estimate.value < estimate.high < 28.1
+
+
+def test_where_no_majority_agrees_all_count():
+    assert counted(Executions([1, 2, 4], [0.003] * 3), Scatter(0.02, 6)) == [True] * 3
+
+
+def test_a_single_execution_has_the_scatter_of_the_others():
+    estimate = combined(Executions([1.0], [0.0]), Scatter(0.02, 6))
+    assert math.log(estimate.high) == pytest.approx(2.447 * 0.02, rel=1e-3)
+    assert estimate.degrees_of_freedom == 6
+
+
+def test_without_a_known_scatter_executions_speak_for_themselves():
+    estimate = combined(Executions([1.0, 1.1, 1.05], [0.001] * 3), None)
+    logs = np.log([1.0, 1.1, 1.05])
+    assert math.log(estimate.high / estimate.value) == pytest.approx(
+        4.303 * np.std(logs, ddof=1) / math.sqrt(3), rel=1e-3
+    )
+    only = combined(Executions([2.0], [0.01]), None)
+    assert only.high == pytest.approx(2 * math.exp(0.0196), rel=1e-4)
+
+
+@given(times, st.floats(1e-3, 0.5), st.floats(3, 50))
+def test_the_estimate_lies_among_the_executions_and_in_its_interval(values, sd, degrees):
+    estimate = combined(Executions(values, [0.01] * len(values)), Scatter(sd, degrees))
+    assert min(values) * (1 - 1e-9) <= estimate.value <= max(values) * (1 + 1e-9)
+    assert 0 < estimate.low <= estimate.value <= estimate.high
+
+
+@given(times)
+def test_more_disagreement_is_never_more_certain(values):
+    calm = Executions([values[0]] * len(values), [0.01] * len(values))
+    scatter = Scatter(0.02, 6)
+    assert (
+        variance_of_one(calm, scatter)[0]
+        <= variance_of_one(Executions(values, [0.01] * len(values)), scatter)[0]
+    )
+
+
+def test_the_error_of_batches_is_that_of_the_interval():
+    assert batch_error(Estimate(1.0, math.exp(-0.0196), math.exp(0.0196))) == pytest.approx(
+        0.01, rel=1e-3
+    )
+    assert batch_error(Estimate(1.0, None, None)) is None
+
+
+def test_a_single_execution_without_any_interval_has_none():
+    assert combined(Executions([2.0], [None]), None) == Estimate(2.0, None, None)

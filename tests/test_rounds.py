@@ -1,0 +1,86 @@
+"""A round measures what makes the answers most precise for its time, and no more."""
+
+import pytest
+from opcost.executions import Executions
+from opcost.planning.rounds import Known, plan_round
+from opcost.results_folder import MODELS, OPERATORS
+from opcost.study import Precision
+
+from tests.test_planning import LARGE, MIDDLE, SMALL, ids, model
+
+[LARGE_ID], [MIDDLE_ID], [SMALL_ID] = ids(LARGE), ids(MIDDLE), ids(SMALL)
+NET = model([LARGE, MIDDLE, SMALL], [1, 1, 1])
+WHOLE = (MODELS, NET.model)
+
+
+def known(times_s, executions=2, device_s=1.0, errors=0.001):
+    """Subjects whose executions agree, by tuple id; the whole model is their sum."""
+    found = {(OPERATORS, name): time_s for name, time_s in times_s.items()}
+    found[WHOLE] = sum(times_s.values())
+    return {
+        subject: Known(Executions([time_s] * executions, [errors] * executions), device_s)
+        for subject, time_s in found.items()
+    }
+
+
+TIMES = {LARGE_ID: 1.0, MIDDLE_ID: 0.1, SMALL_ID: 1e-5}
+
+
+def test_what_makes_up_most_of_the_time_is_measured_again_first():
+    planned = plan_round(3, [NET], known(TIMES), Precision(models=0.025), left_s=2.0)
+    assert set(planned.new) == {WHOLE, (OPERATORS, LARGE_ID)}
+
+
+def test_what_hardly_matters_is_not_measured_again():
+    planned = plan_round(3, [NET], known(TIMES), Precision(models=0.03))
+    assert SMALL_ID not in planned.operators
+    assert planned.half_widths[NET.model] <= 0.04
+
+
+def test_precise_answers_end_the_rounds():
+    assert not plan_round(3, [NET], known(TIMES), Precision(models=0.5))
+
+
+def test_round_2_measures_wholes_and_some_tuples_whatever_their_share():
+    planned = plan_round(2, [NET], known(TIMES, executions=1), Precision(models=0.5))
+    assert planned.operators == sorted(TIMES)
+    assert planned.models == [NET.model]
+
+
+@pytest.mark.parametrize("executions", [1, 2, 8])
+def test_each_subject_is_measured_at_most_once_in_a_round(executions):
+    planned = plan_round(5, [NET], known(TIMES, executions), Precision(models=1e-6))
+    assert sorted(planned.new) == [WHOLE, (OPERATORS, LARGE_ID)]
+
+
+def test_what_is_measured_in_the_round_already_stays_in_it():
+    done = [(OPERATORS, SMALL_ID)]
+    planned = plan_round(3, [NET], known(TIMES), Precision(models=0.5), done)
+    assert (planned.operators, planned.new) == ([SMALL_ID], [])
+
+
+def test_a_precision_of_rows_measures_every_vague_row():
+    planned = plan_round(3, [NET], known(TIMES), Precision(rows=0.01))
+    assert planned.operators == sorted(TIMES)
+    assert planned.models == []
+
+
+@pytest.mark.parametrize("left_s", [0.0, 0.5, 1.0, 2.5, 100.0])
+def test_a_budget_is_kept(left_s):
+    planned = plan_round(2, [NET], known(TIMES), Precision(models=1e-6), left_s=left_s)
+    assert planned.needed_s <= left_s
+    assert len(planned.new) == min(4, int(left_s))
+
+
+def test_a_model_with_an_unknown_operator_has_no_sum_to_be_precise():
+    some = {LARGE_ID: 1.0}
+    planned = plan_round(3, [NET], known(some), Precision(models=1e-6))
+    assert planned.operators == []
+    assert planned.models == [NET.model]
+
+
+def test_cheap_measurements_come_first_where_they_help_as_much():
+    found = known({LARGE_ID: 1.0, MIDDLE_ID: 1.0, SMALL_ID: 1e-5})
+    found[OPERATORS, LARGE_ID] = Known(found[OPERATORS, LARGE_ID].executions, 50.0)
+    planned = plan_round(3, [NET], found, Precision(models=1e-6), left_s=2.0)
+    assert (OPERATORS, LARGE_ID) not in planned.new
