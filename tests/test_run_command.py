@@ -110,6 +110,7 @@ def test_a_retry_measures_what_failed_or_has_a_flag_and_nothing_else(done, opcos
 
 
 def test_a_report_is_made_anew_from_what_is_measured(done, opcost):
+    (done.root / "results/local/models/tiny_cnn.parquet").unlink()
     before = stamps(done)
     (done.root / "results/report.html").unlink()
     reported = opcost("report")
@@ -117,6 +118,8 @@ def test_a_report_is_made_anew_from_what_is_measured(done, opcost):
     assert reported.stdout.endswith(f"The report: {done.root / 'results/report.html'}\n")
     assert (done.root / "results/report.html").exists()
     assert stamps(done) == before
+    assert compared(done) == {("local", "tiny_mlp")}, "what is no longer measured is left out"
+    assert not (done.root / "results/local/models/tiny_cnn.parquet").exists()
 
 
 def flag_and_fail(checkout):
