@@ -88,10 +88,14 @@ def operand_sets(
         _copies(spec, draw, count, device, generator)
         for spec, draw, count in zip(specs, draws(operator_tuple, outputs), counts, strict=True)
     ]
-    calls = []
-    for row in range(max(counts, default=1)):
-        call = rebuild(operator_tuple, [column[row % len(column)] for column in columns])
-        calls.append(on_device(call, device.torch_device))
+    first = [column[0] for column in columns]
+    call = on_device(rebuild(operator_tuple, first), device.torch_device)
+    rows = zip(*map(itertools.cycle, columns), strict=True) if columns else itertools.repeat(())
+    places = [*map(id, first)]
+    calls = [
+        call.on(dict(zip(places, row, strict=True)))
+        for row in itertools.islice(rows, max(counts, default=1))
+    ]
     footprint = sum(size * count for size, count in zip(sizes, counts, strict=True))
     kept_results = activation_sets if result_bytes and activation_sets > 1 else 0
     return OperandSets(tuple(calls), footprint, kept_results)

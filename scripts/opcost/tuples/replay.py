@@ -1,6 +1,6 @@
 """Replay an operator tuple from its JSON."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,19 @@ class ReplayCall:
     def __call__(self) -> Any:
         """Execute the operator once."""
         return self.operator(*self.args, **self.kwargs)
+
+    def on(self, tensors: Mapping[int, torch.Tensor]) -> "ReplayCall":
+        """The same call on other tensors, each in the place of the one with its id."""
+
+        def replaced(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return tensors[id(value)]
+            return [replaced(each) for each in value] if isinstance(value, list) else value
+
+        args, kwargs = map(replaced, self.args), self.kwargs.items()
+        return ReplayCall(
+            self.operator, tuple(args), {name: replaced(each) for name, each in kwargs}
+        )
 
 
 def resolve(operator: str) -> torch._ops.OpOverload:
