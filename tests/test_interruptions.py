@@ -16,6 +16,10 @@ from tests.warm_python import with_warm_jobs
 
 
 def test_the_same_command_resumes_an_interrupted_and_a_killed_run(prepared):
+    # Long enough that measurements remain when the signal arrives.
+    edit(
+        prepared.root / "tests/study/config.yaml", lambda c: c["measurement"].update(min_time_s=0.5)
+    )
     with running(prepared, measured=1) as run:
         os.killpg(run.pid, signal.SIGINT)  # as Ctrl-C does
         output, _ = run.communicate(timeout=120)
