@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcost.arrow import skip_pandas_import
+from opcost.costs.known_methods import methods_of
 from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
 from opcost.errors import reported
@@ -19,6 +20,6 @@ skip_pandas_import()
 with reported(snakemake.log[0]):
     measured = find_measured(RESULTS)
     with noted(outputs.note, snakemake.params.asked, measured.files, outputs):
-        database = Path(outputs.database)
-        for text in write_database(measured, database, set(map(Path, snakemake.input))):
+        database, asked = Path(outputs.database), set(map(Path, snakemake.input))
+        for text in write_database(measured, database, asked, methods_of):
             print(f"opcost: left out of {database}: {text}", file=sys.stderr)

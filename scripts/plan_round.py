@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from opcost.errors import reported
 from opcost.fingerprint import noted
+from opcost.planning.target_plan import expected_widths
 from opcost.planning.target_rounds import plan_target_round, write_round
 from opcost.results_folder import MANIFEST, RESULTS
 from opcost.runs.requested import requested
@@ -27,6 +28,6 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, snakemake.inp
     if planned.new:
         what = counted(len(planned.new), "measurement")
         announce(
-            f"[round {number}] {wildcards.target}: {what}, about {duration(planned.needed_s)}, "
-            f"until each model is within {study.precision.models or 0:.0%}"
+            f"[round {number}] {wildcards.target}: {what}, about {duration(planned.needed_s)}"
+            f"{expected_widths(planned, study.precision.models)}"
         )

@@ -3,6 +3,7 @@
 from opcost.costs.comparison import compare_study
 from opcost.costs.summary import summarise
 from opcost.rows import comparability
+from opcost.rows.columns import METHOD
 from opcost.rows.quantities import EXECUTED, HOST_TIME
 from opcost.tuples.manifest import collect
 
@@ -44,6 +45,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "power_ci_low_w": power_w and power_w * 0.99,
         "power_ci_high_w": power_w and power_w * 1.01,
         **{name: None for each in EXECUTED for name in (each.scatter, each.scatter_degrees)},
+        **{column.name: None for column in METHOD},
         "differing_calls": None,
         "calls_hash": None,
         **dict.fromkeys([*HOST_TIME.names]),

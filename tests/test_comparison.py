@@ -9,10 +9,12 @@ import pytest
 from opcost.costs.comparison import check_definitions, compare_study
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.estimate_columns import estimate_columns
+from opcost.costs.method import Difference, method_columns
 from opcost.costs.terms import terms_of
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.report.picture import draw
+from opcost.rows.quantities import ENERGY, TIME
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 
@@ -298,23 +300,55 @@ def test_people_read_a_table_with_every_caveat(compare):
         reference={"flags": ["disturbed"]},
     )
     text = summary([comparison], shares)
-    assert "4.000 ms ± 0.6%" in text
+    assert "4.000 ms ±0.6% - 5.00 ms ± 1.0%" in text
     assert "5.00 ms ± 1.0%" in text
     assert "-20.0% ±" in text
     assert "No energy: simulated: no meter." in text
     assert "Flagged disturbed: whole model of tiny_cnn (interference slowed the core" in text
     assert "Flagged drifting: tuples: 1 of tiny_cnn (" in text
-    assert "wider interval than requested: 1 of tiny_cnn" in text
+    assert "holds the uncertainty of its measurements alone: fewer than 2 other models" in text
     assert "tiny_cnn: conv2d 50%, relu 25%, linear 25%" in text
+
+
+METHOD_KNOWN = method_columns(
+    ["tiny_cnn", "first", "second", "third"],
+    {TIME: [Difference(-0.2, 0.001), *[Difference(0.02, 0.001)] * 3], ENERGY: [None] * 4},
+)
+"""Other models are off by 2 %, and this one by 20 %."""
+
+
+def test_an_estimate_is_as_uncertain_as_measurement_and_method(compare):
+    alone, _ = compare()
+    both, _ = compare(**METHOD_KNOWN)
+    assert both["estimate_time_s"] == alone["estimate_time_s"]
+    assert both["time_measurement_half_width"] == alone["time_measurement_half_width"]
+    assert (alone["time_method_half_width"], both["energy_method_half_width"]) == (None, None)
+    assert both["method_models"] == 3
+    half = both["estimate_time_ci_high_s"] / both["estimate_time_s"] - 1
+    parts = (both["time_measurement_half_width"], both["time_method_half_width"])
+    assert max(parts) < half == pytest.approx(math.hypot(*parts), rel=0.02)
+    widths = [each["time_relative_error_ci_high"] + 0.2 for each in (alone, both)]
+    assert 0 < 3 * widths[0] < widths[1] < 0.1
+
+
+def test_a_model_that_is_off_by_more_than_others_does_not_excuse_itself(compare):
+    comparison, shares = compare(**METHOD_KNOWN)
+    assert comparison["time_relative_error_ci_high"] < -0.1
+    text = summary([comparison], shares)
+    assert "measurement, method: what makes up the interval of the sum" in text
+    assert "alone" not in text
 
 
 def test_of_many_models_caveats_name_those_they_matter_to_most(compare):
     comparison, _ = compare(reference={"flags": ["disturbed"]})
-    rows = [comparison | {"model": f"m{n}", "unconverged_tuples": n} for n in range(10)]
+    rows = [
+        comparison | {"model": f"m{n}", "flag_counts": {"drifting": n} if n else {}}
+        for n in range(10)
+    ]
     text = summary(rows, [])
     assert (
-        "wider interval than requested: 4 of m4, 5 of m5, 6 of m6, 7 of m7, 8 of m8, 9 of m9, "
-        "less of 3 others." in text
+        "drifting: tuples: 4 of m4, 5 of m5, 6 of m6, 7 of m7, 8 of m8, 9 of m9, less of 3 others "
+        "(" in text
     )
     assert "No energy for any model: simulated: no meter." in text
     assert "Flagged disturbed: whole model of m0, m1, m2, m3, m4, m5, 4 others (" in text

@@ -13,6 +13,7 @@ from opcost.costs.comparison import compare_study
 from opcost.costs.estimate_columns import estimate_columns
 from opcost.costs.explanation import explain
 from opcost.costs.explanation_text import as_text
+from opcost.costs.method import Difference, method_columns
 from opcost.costs.model_argument import find_model, parse_input, run_command
 from opcost.databases.database import read_database
 from opcost.databases.merging import merge
@@ -21,6 +22,7 @@ from opcost.models.construction import build
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.results_folder import MODELS, device_file, measurement, recording, target_folder
 from opcost.rows import records, schemas
+from opcost.rows.quantities import ENERGY, TIME
 from opcost.study import Conditions, Target, default_measurement
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
@@ -239,6 +241,23 @@ def test_people_read_times_with_intervals_and_where_they_go(cnn, tmp_path):
     assert "No energy: simulated: no meter." in answer.output
     assert "conv2d" in answer.output
     assert "To measure" not in answer.output
+
+
+def test_an_interval_of_a_model_that_was_never_measured_says_what_it_holds(cnn, tmp_path):
+    alone = run(CNN, "--database", database(tmp_path / "alone.parquet", [cnn]))
+    assert "holds the uncertainty of its measurements alone" in " ".join(alone.output.split())
+    method = {TIME: [Difference(0.05, 0.01), Difference(-0.05, 0.01)], ENERGY: [None, None]}
+    known = method_columns(["first", "second"], method)
+    path = database(tmp_path / "known.parquet", [cnn], **known)
+    answer = " ".join(run(CNN, "--database", path).output.split())
+    found = re.search(
+        r"4\.\d ms ± (\d+)%.* the uncertainty of the measurements \(±2\.\d%\) and the method's own "
+        r"error \(±(\d+)%\), as 2 models tell it that were measured as a whole\.",
+        answer,
+    )
+    assert found, answer
+    assert 5 < int(found[2]) <= int(found[1]) < 20
+    assert "alone" not in answer
 
 
 def test_a_model_without_kernels_has_no_cost_and_the_reason(cnn, tmp_path):

@@ -5,10 +5,14 @@ import re
 
 import pyarrow.parquet as pq
 import pytest
+from opcost.planning.target_rounds import read_round
 from opcost.rows.overhead_samples import overhead_columns, read_samples
+from opcost.rows.quantities import TIME
 from opcost.rows.versions import SCHEMA_VERSION
 
 from tests.checkout import MEASUREMENTS, configure, edit, stamps
+
+DIFFERENCES = TIME.method_differences
 
 
 def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
@@ -41,6 +45,12 @@ def test_the_results_say_what_the_models_cost(finished):
     others = cnn.estimate_time_s - 2 * conv
     assert others > 0
     assert cnn.time_relative_error == pytest.approx(cnn.estimate_time_s / cnn.reference_time_s - 1)
+    # Each has one other model, a further one would have two.
+    assert comparison.time_method_half_width.isna().all()
+    assert set(map(tuple, database.method_models)) == {("tiny_cnn", "tiny_mlp")}
+    for name, differences in zip(*database.iloc[0][["method_models", DIFFERENCES]], strict=True):
+        assert differences == pytest.approx(comparison.loc[name].time_relative_error)
+    assert (database.time_method_sd > 0).all()
     summary = (results / "summary.txt").read_text()
     assert "tiny_mlp" in summary
     assert "tiny_cnn" in summary
@@ -92,8 +102,9 @@ def test_a_second_round_measures_what_makes_the_answers_more_precise(done):
 def test_precise_answers_need_no_further_round(done):
     configure(done, rounds=9, precision={"models": 1.0})
     assert "plan_round" in done.started()
-    plans = sorted(path.name for path in done.root.glob("results/local/rounds/*.json"))
-    assert plans == ["2.json", "3.json"]
+    plans = sorted(done.root.glob("results/local/rounds/*.json"))
+    assert len(plans) < 8
+    assert [bool(read_round(path)) for path in plans] == [True] * (len(plans) - 1) + [False]
     assert json.loads((done.root / "results/local/rounds/3.json").read_text())["operators"] == []
     assert done.started() == []
 
@@ -213,4 +224,11 @@ def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):
     planned = checkout.run("--", "plan").stdout
     assert "operators: 6 tuples, 0 measured, 6 to measure" in planned
     assert "models: 2, 0 measured, 2 to measure" in planned
+    assert "later rounds" not in planned
     assert not list((checkout.root / "results").glob("local/*"))
+    configure(checkout, rounds=4, precision={"models": 1e-4})
+    planned = " ".join(checkout.run("--", "plan").stdout.split())
+    # Round 2 measures both models and all six tuples; what hardly matters is then left out.
+    found = re.search(r"later rounds: about .* for (\d+) measurements; after it, 2 of 2", planned)
+    assert found
+    assert 8 + 2 * 2 <= int(found[1]) <= 3 * 8

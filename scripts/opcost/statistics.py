@@ -42,6 +42,14 @@ class Estimate:
             return None
         return (self.high - self.low) / 2 / abs(self.value)
 
+    @property
+    def relative_sd(self) -> float | None:
+        """The standard deviation that the interval stands for, as a share of the value."""
+        half, n = self.relative_half_width, self.degrees_of_freedom
+        if half is None:
+            return None
+        return half / student_97_5(n) * (1.0 if n is None else math.sqrt(n / (n - 2)))
+
 
 def median(data: Sequence[float]) -> Estimate:
     """The median with the interval between order statistics, which assumes no distribution.

@@ -13,6 +13,10 @@
 rule database:
     input:
         operators=operator_measurements,
+        # Beside them, their sums are compared: that is how far a sum can be trusted.
+        models=model_measurements,
+        tuples=extracted,
+        recorded=recorded,
         devices=devices,
         overheads=overheads,
     output:

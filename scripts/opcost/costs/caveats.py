@@ -3,16 +3,21 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.text import counted, names_by_text, percent, seconds, some
 
 INTERVAL = "±: half of the 95 % interval"
-WIDE = "a wider interval than requested"
 CALL_OVERHEAD = "call overhead"
 CALL_OVERHEAD_PARTS = "Python, dispatch, code evicted from the private cache"
 
+_MEASUREMENT_ALONE = (
+    "The interval of a sum holds the uncertainty of its measurements alone: fewer than "
+    f"{LEAST_MODELS} other models were measured as a whole there, so the method's own error is "
+    "unknown."
+)
 _NAMED = 6
 _MUCH_SCATTER = 0.1
 
@@ -25,23 +30,28 @@ def caveats(
     `rows` are those of the comparison. A caveat names at most `most` models, the most affected.
     Missing `quantities` are given with their reasons.
     """
-    wide = {row["model"]: row["unconverged_tuples"] for row in rows}
     return [
-        _interval(rows[0][TIME.scatter]),
+        *_interval(rows),
         *_overhead(rows),
         *(text for quantity in quantities for text in _missing(rows, quantity, most)),
         *_partial(rows, most),
         *_differing_calls(rows, most),
         *_mixed_provenance(rows, most),
-        *([f"Tuples with {WIDE}: {_of_models(wide, most)}."] if any(wide.values()) else []),
         *_flags(rows, most),
     ]
 
 
-def _interval(scatter: float | None) -> str:
+def _interval(rows: Sequence[Row]) -> list[str]:
+    """How executions scatter, and whether the intervals of sums hold more than measurement."""
+    texts = [f"{INTERVAL}. {_scatter(rows[0][TIME.scatter])}"]
+    known = [row["method_models"] for row in rows if row[TIME.of("estimate").value] is not None]
+    return [*texts, _MEASUREMENT_ALONE] if known and not any(known) else texts
+
+
+def _scatter(scatter: float | None) -> str:
     if scatter is None:
-        return f"{INTERVAL}, without the scatter between executions, which is unknown."
-    text = f"{INTERVAL}. Executions of one operator scatter by {scatter:.1%} (standard deviation)."
+        return "It lacks the scatter between executions, which is unknown."
+    text = f"Executions of one operator scatter by {scatter:.1%} (standard deviation)."
     if scatter > _MUCH_SCATTER:
         text += (
             " That is much: the machine's speed changed during the study, as it does when other "

@@ -10,7 +10,8 @@ of this race (host.py), at the pace that the host had in the whole model if that
 device's energy is that of the operators, and that of an idle device with a context while it waits
 for its host.
 
-Intervals of rows hold what further executions find. The errors of tuples are independent.
+Intervals of rows hold what further executions find. The errors of tuples are independent. The
+interval of an estimate also holds the method's own error (method.py), if other models tell it.
 """
 
 # ASSUME that executions of whole models scatter like those of operators.
@@ -25,14 +26,15 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.evicted_code import evicted_calls
 from opcost.costs.host import HostRace, race_of, races, unknown_host
+from opcost.costs.method import MethodError, method_in
 from opcost.costs.shares import module_shares
 from opcost.costs.terms import Row, Term, why_incomplete
 from opcost.executions import Scatter
 from opcost.rows import comparability
-from opcost.rows.columns import ANSWER, OVERHEAD
+from opcost.rows.columns import ANSWER, METHOD, OVERHEAD
 from opcost.rows.executed import combined_value, measured_value, scatter_in
 from opcost.rows.quantities import ENERGY, EXECUTED, HOST_TIME, OVERHEADS, POWER, TIME, Quantity
-from opcost.statistics import Estimate
+from opcost.statistics import Estimate, product
 from opcost.tuples.model_tuples import ModelTuples, calls_hash
 
 OPERATOR_COLUMNS = (
@@ -45,7 +47,7 @@ OPERATOR_COLUMNS = (
     "executions",
     *(name for each in EXECUTED for name in (each.scatter, each.scatter_degrees)),
     *(each.degrees for each in (TIME, HOST_TIME, ENERGY)),
-    *(column.name for column in OVERHEAD),
+    *(column.name for column in (*OVERHEAD, *METHOD)),
     *comparability.COLUMNS,
 )
 """The columns of operator rows that an estimate reads."""
@@ -217,7 +219,26 @@ class ModelEstimate:
 
     @cached_property
     def time(self) -> Estimate | None:
-        """Seconds of one iteration."""
+        """Seconds of one iteration, in an interval that also holds the method's error if known."""
+        return self._with_method(self.summed_time, TIME)
+
+    @cached_property
+    def energy(self) -> Estimate | None:
+        """Gross joules of one iteration, in an interval like that of the time."""
+        return self._with_method(self.summed_energy, ENERGY)
+
+    def _with_method(self, total: Estimate | None, quantity: Quantity) -> Estimate | None:
+        method = self.method(quantity)
+        return total if total is None or method is None else product(total, method.factor)
+
+    def method(self, quantity: Quantity) -> MethodError | None:
+        """The method's own error, as other models tell it that were measured on the target."""
+        row = next(iter(self.rows), None)
+        return None if row is None else method_in(row, quantity, self.model.model)
+
+    @cached_property
+    def summed_time(self) -> Estimate | None:
+        """Seconds of one iteration, in the interval of what was measured."""
         if self.operators_time is None:
             return None
         if self.race is not None:
@@ -232,17 +253,17 @@ class ModelEstimate:
         return statistics.weighted_sum(self._weighted(ENERGY))
 
     @cached_property
-    def energy(self) -> Estimate | None:
-        """Gross joules of one iteration."""
-        operators = self.operators_energy
-        if operators is None or self.operators_time is None or self.time is None:
+    def summed_energy(self) -> Estimate | None:
+        """Gross joules of one iteration, in the interval of what was measured."""
+        operators, time = self.operators_energy, self.summed_time
+        if operators is None or self.operators_time is None or time is None:
             return None
         if self.race is not None and self._idle_powers_w:
             idle_w = fmean(self._idle_powers_w)
             return statistics.weighted_sum([(1, operators), (idle_w, self.race.idle)])
         if not self.overhead:
             return operators
-        stretch = self.time.value / self.operators_time.value
+        stretch = time.value / self.operators_time.value
         return statistics.weighted_sum([(stretch, operators)])
 
     @cached_property
@@ -267,7 +288,7 @@ class ModelEstimate:
         beyond_s: dict[str, list[float]] = {}
         if self.race is not None:
             beyond_s = {"idle_time_s": self.race.idle_by_call_s}
-        elif self.time is not None and self.overhead:
+        elif self.summed_time is not None and self.overhead:
             beyond_s = {"overhead_time_s": self._overhead_by_call_s}
         return module_shares(self.model, self.addable, beyond_s, depth)
 

@@ -46,10 +46,23 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "flops": flops_of(estimate.terms),
         "parameters": estimate.model.parameters,
         **_inputs(estimate),
+        **_uncertainties(estimate),
         TIME.scatter: scatter.sd if (scatter := estimate.scatter(TIME)) else None,
         "told_differences": comparability.told_differences(estimate.rows),
         "differing_calls": estimate.differing_calls,
     }
+
+
+def _uncertainties(estimate: ModelEstimate) -> dict[str, Any]:
+    """Of what the interval of an estimate consists."""
+    columns: dict[str, Any] = {}
+    known = []
+    for quantity, total in ((TIME, estimate.summed_time), (ENERGY, estimate.summed_energy)):
+        method = estimate.method(quantity) if total else None
+        known += [method] if method else []
+        columns[quantity.measurement_half] = total and total.relative_half_width
+        columns[quantity.method_half] = method and method.half_width
+    return columns | {"method_models": known[0].models if known else None}
 
 
 def _inputs(estimate: ModelEstimate) -> dict[str, Any]:

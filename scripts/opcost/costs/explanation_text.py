@@ -8,21 +8,20 @@ from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import Branch, module_tree
+from opcost.costs.terms import Row
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import waiting
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
-from opcost.text import counted, joules, scaled, seconds, shortened, some, table, wrapped
+from opcost.text import counted, joules, margin, scaled, seconds, shortened, some, table, wrapped
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 _MISSING = 10
 _RECORDED = 5
 _DIGITS = 3
 _LINE = 90
-_NOT_COMPARED = (
-    "The whole model was not measured there, so nothing says how far its breakdown can be trusted"
-)
+_NOT_COMPARED = "The whole model was not measured there"
 _UNVERIFIED = (
     "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
     "a study of the model there records them."
@@ -210,8 +209,20 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     if explanation.whole_conflict and not explanation.estimate.conflict:
         notes.append(f"The whole model is left out: {explanation.whole_conflict}.")
     elif explanation.estimate.time and TIME.of("reference").value not in compared:
-        notes.insert(0, f"{_NOT_COMPARED}: opcost run measures it.")
+        notes.insert(0, _never_measured(compared))
     return notes
+
+
+def _never_measured(compared: Row) -> str:
+    """What the interval of a sum consists of that no measurement of the whole confirms."""
+    measurement, method = compared[TIME.measurement_half], compared[TIME.method_half]
+    if method is None or measurement is None:
+        return f"{_NOT_COMPARED}: opcost run measures it."
+    return (
+        f"{_NOT_COMPARED}. The interval of its time holds the uncertainty of the measurements "
+        f"(±{margin(measurement)}) and the method's own error (±{margin(method)}), as "
+        f"{counted(compared['method_models'], 'model')} tell it that were measured as a whole."
+    )
 
 
 def _recorded(model: ModelTuples, explanation: Explanation) -> list[str]:

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
-from opcost.text import difference, margin
+from opcost.text import difference, digits, margin
 
 _REAL = " *"
 _HOST = "host"
+_METHOD = "method"
 _MEANINGS = {
+    _METHOD: "measurement, method: what makes up the interval of the sum: the uncertainty of its "
+    "measurements, and the method's own error, which is how far the sums of other models lie from "
+    "their wholes beyond the uncertainty of theirs.",
     "±": "Trust to: the largest difference between the sum over operators and the measured whole "
     "model that its 95 % interval allows.",
     _REAL: "*: the interval excludes zero, so the difference is more than noise.",
@@ -94,10 +98,19 @@ def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
     return Judgement(kind, f"The breakdown can be trusted to ±{margin(bound)} ({both}).{more}")
 
 
+def _half(width: float | None) -> str:
+    return "-" if width is None else f"±{margin(width)}"
+
+
 def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
-    """Sum, whole, their difference, the verdict, and how complete the sum is: title -> text."""
+    """The sum and what makes up its interval, the whole, their difference, the verdict, and how
+    complete the sum is: title -> text.
+    """
+    total = quantity.of("estimate").read(compared)
     return {
-        "from operators": quantity.of("estimate").shown(compared),
+        "sum": "-" if total is None else quantity.show(total.value, digits(total)),
+        "measurement": _half(compared[quantity.measurement_half]),
+        "method": _half(compared[quantity.method_half]),
         "whole model": quantity.of("reference").shown(compared),
         "difference": difference(quantity.error.read(compared)),
         "trust to": verdict(compared, quantity),
@@ -108,4 +121,5 @@ def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
 def meanings(comparison: Sequence[Row]) -> list[str]:
     """What the verdicts of these rows mean."""
     shown = [verdict(row, quantity) for row in comparison for quantity in COMPARED]
+    shown += [_METHOD for row in comparison if row["method_models"]]
     return [text for mark, text in _MEANINGS.items() if any(mark in each for each in shown)]

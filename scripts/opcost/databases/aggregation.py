@@ -5,7 +5,7 @@ The database holds every measurement, of this study and others; `selection` sele
 
 import itertools
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,27 @@ import pyarrow as pa
 from opcost.databases.earlier import EarlierRows, identity_of, stating
 from opcost.databases.measured import Damages, Measured
 from opcost.databases.rounds import JOINED, Scatters, joined
-from opcost.databases.target_columns import columns_of_targets, with_columns
+from opcost.databases.target_columns import columns_of_targets, with_methods, with_results
 from opcost.errors import OpcostError
 from opcost.results_folder import key_of, series_of, target_of
 from opcost.rows import records, schemas
 
+Methods = Callable[[Measured, Damages, Path], Mapping[str, Mapping[str, Any]]]
+"""Target -> its columns of the method's own error, from a database without them."""
+
 
 def write_database(
-    measured: Measured, output: Path, asked: Collection[Path] | None = None
+    measured: Measured,
+    output: Path,
+    asked: Collection[Path] | None = None,
+    methods: Methods | None = None,
 ) -> list[str]:
     """Write the rows of all measured operators into one file, in the order of targets and tuples.
 
     Each row joins the executions of a tuple (`rounds`). Memory is bounded. If `output` exists, rows
     of unchanged files are copied from it. A row's target is the name of its files' folder, which
-    may have been renamed. Each row gets the columns of its target (`target_columns`).
+    may have been renamed. Each row gets the columns of its target (`target_columns`); those of the
+    method's own error are null without `methods`.
 
     Raises OpcostError with a remedy for a damaged file, or one that holds another tuple than its
     path names, among `asked` (default: all files). Other such files are skipped, and the returned
@@ -42,10 +49,16 @@ def write_database(
         joined_rows = Path(folder) / "joined.parquet"
         rows = _noted(_rows(measured.operators, earlier, damages, files), scatters)
         records.write_batches(joined_rows, JOINED, rows)
-        known = columns_of_targets(measured, damages)
-        damages.left_out()  # before the database is replaced
+        overheads = columns_of_targets(measured, damages)
+        # The method's own error follows from the combined rows of a target.
+        combined_rows = Path(folder) / "combined.parquet"
         stored = records.stream(joined_rows, JOINED)
-        batches = (with_columns(batch, known, scatters) for batch in stored)
+        batches = (with_results(batch, overheads, scatters) for batch in stored)
+        records.write_batches(combined_rows, schemas.DATABASE, batches)
+        known = methods(measured, damages, combined_rows) if methods else {}
+        damages.left_out()  # before the database is replaced
+        stored = records.stream(combined_rows, schemas.DATABASE)
+        batches = (with_methods(batch, known) for batch in stored)
         records.write_batches(output, schemas.DATABASE, batches, lambda: stating(files))
     return damages.left_out()
 
@@ -54,9 +67,8 @@ def _rows(
     subjects: Sequence[Sequence[Path]], earlier: EarlierRows, damages: Damages, files: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these subjects; appends the identities of their files to `files`."""
-    is_same = lambda paths: key_of(paths[0]) in earlier.same  # noqa: E731
-    for same, group in itertools.groupby(subjects, key=is_same):
-        if same:
+    for is_same, group in itertools.groupby(subjects, lambda each: key_of(each[0]) in earlier.same):
+        if is_same:
             kept = list(group)
             yield from earlier.take([key_of(paths[0]) for paths in kept], JOINED)
             files.extend(map(identity_of, kept))

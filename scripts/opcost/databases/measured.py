@@ -8,11 +8,14 @@ from pathlib import Path
 
 from opcost.errors import OpcostError
 from opcost.results_folder import (
+    MODELS,
     OPERATORS,
     device_file,
     executions,
+    extraction,
     key_of,
     overhead_files,
+    recording,
     target_folders,
     target_of,
 )
@@ -24,17 +27,21 @@ _NAMED = 10
 class Measured:
     """The files that a database is made from, by target.
 
-    `operators` are the executions of each tuple, in the order of rounds; `overheads` the files with
-    call overhead.
+    `operators` are the executions of each tuple, in the order of rounds, `models` likewise those of
+    each whole model; `overheads` the files with call overhead, `extracted` those with the calls of
+    models.
     """
 
     operators: list[list[Path]] = field(default_factory=list)
+    models: list[list[Path]] = field(default_factory=list)
     overheads: list[Path] = field(default_factory=list)
+    extracted: list[Path] = field(default_factory=list)
 
     @property
     def files(self) -> list[Path]:
         """All files."""
-        return [*chain.from_iterable(self.operators), *self.overheads]
+        measured = chain.from_iterable([*self.operators, *self.models])
+        return [*measured, *self.overheads, *self.extracted]
 
 
 def find_measured(results: Path) -> Measured:
@@ -42,6 +49,14 @@ def find_measured(results: Path) -> Measured:
     found = Measured()
     for folder in target_folders(results):
         found.operators.extend(executions(folder, OPERATORS).values())
+        models = executions(folder, MODELS)
+        found.models.extend(models.values())
+        found.extracted.extend(
+            path
+            for name in models
+            for path in (extraction(name, results), recording(folder, name))
+            if path.is_file()
+        )
         if device_file(folder).is_file():
             found.overheads.extend(overhead_files(folder))
     return found

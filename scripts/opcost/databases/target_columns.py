@@ -1,9 +1,9 @@
 """Columns of a database that follow from all rows of a target: its call overhead, how its
-executions scatter, and the results that combine them.
+executions scatter, the results that combine them, and the method's own error.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from opcost.databases.measured import Damages, Measured
 from opcost.databases.rounds import Scatters
 from opcost.devices.device_file import Sample
 from opcost.rows import schemas
-from opcost.rows.columns import COMBINED, EXECUTIONS, OVERHEAD, SCATTERS
+from opcost.rows.columns import COMBINED, EXECUTIONS, METHOD, OVERHEAD, SCATTERS
 from opcost.rows.executed import result_of, scatter_columns
 from opcost.rows.overhead_samples import overhead_columns, read_samples
 from opcost.rows.quantities import ENERGY, EXECUTED
@@ -34,10 +34,10 @@ def columns_of_targets(measured: Measured, damages: Damages) -> dict[str, dict[s
     return {target: overhead_columns(found) for target, found in samples.items()}
 
 
-def with_columns(
+def with_results(
     batch: pa.RecordBatch, overheads: Mapping[str, Mapping[str, Any]], scatters: Scatters
 ) -> pa.RecordBatch:
-    """Joined rows as rows of a database."""
+    """Joined rows as rows of a database, without the method's own error."""
     names = {*_RESULTS, "target", *(column.name for column in EXECUTIONS)}
     held = [name for name in batch.schema.names if name in names]
     rows = batch.select(held).to_pylist()
@@ -45,10 +45,23 @@ def with_columns(
         of_target = scatters.of(row["target"])
         row |= dict(overheads.get(row["target"], {})) | scatter_columns(of_target)
         row |= result_of(row, of_target)
-    written = {*_RESULTS, *(column.name for column in (*OVERHEAD, *SCATTERS))}
+    written = [*_RESULTS, *(column.name for column in (*OVERHEAD, *SCATTERS, *METHOD))]
+    return _written(batch, rows, written)
+
+
+def with_methods(batch: pa.RecordBatch, methods: Mapping[str, Mapping[str, Any]]) -> pa.RecordBatch:
+    """Rows of a database with the method's own error on their targets."""
+    rows = [methods.get(target, {}) for target in batch["target"].to_pylist()]
+    return _written(batch, rows, [column.name for column in METHOD])
+
+
+def _written(
+    batch: pa.RecordBatch, rows: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> pa.RecordBatch:
+    """Rows of a database: these columns are those of `rows`, the others those of the batch."""
     arrays = [
         pa.array([row.get(field.name) for row in rows], field.type)
-        if field.name in written
+        if field.name in names
         else batch[field.name]
         for field in schemas.DATABASE
     ]

@@ -71,8 +71,8 @@ class Change:
 
     @property
     def flagged(self) -> bool:
-        """Whether one of the rows has a flag or did not converge."""
-        return any(row["flags"] or not row["converged"] for row in (self.before, self.after))
+        """Whether one of the rows has a flag."""
+        return any(row["flags"] for row in (self.before, self.after))
 
 
 @dataclass

@@ -56,7 +56,7 @@ def _quantity(quantity: QuantityChange, difference: Difference, limit: int) -> I
         yield "  Largest insignificant changes:"
         yield from _changes(quantity, _largest(others)[:limit], level)
     if any(each.flagged for each in [*found, *_largest(others)[:limit]]):
-        yield "  *: flagged or not converged, before or after"
+        yield "  *: flagged, before or after"
 
 
 def _common(quantity: QuantityChange, level: float) -> str:

@@ -73,7 +73,35 @@ def plan_round(
 
     `known` are the subjects with a result; `done` those already measured in this round.
     """
+    [planned] = expect_rounds([number], models, known, precision, done, left_s)
+    return planned
+
+
+def expect_rounds(
+    numbers: Sequence[int],
+    models: Sequence[ModelTuples],
+    known: Mapping[Subject, Known],
+    precision: Precision,
+    done: Collection[Subject] = (),
+    left_s: float = float("inf"),
+) -> list[Round]:
+    """What to measure in these rounds, as `plan_round`, if executions scatter as is known now."""
     answers = _Answers(models, known, precision)
+    found = []
+    for number in numbers:
+        planned = _next_round(number, answers, known, done, left_s)
+        done, left_s = (), left_s - planned.needed_s
+        found.append(planned)
+    return found
+
+
+def _next_round(
+    number: int,
+    answers: "_Answers",
+    known: Mapping[Subject, Known],
+    done: Collection[Subject],
+    left_s: float,
+) -> Round:
     chosen = [each for each in done if each in known]
     new: list[Subject] = []
     needed_s = 0.0

@@ -12,7 +12,9 @@ from opcost.devices.kinds import kind_of
 from opcost.environments.advice import summary
 from opcost.environments.present import changes_here
 from opcost.errors import OpcostError
-from opcost.planning.plan import Plan, Row, memory_bytes, plan
+from opcost.planning.plan import Plan, Row, memory_bytes, plan, predicted_times_s
+from opcost.planning.rounds import Round
+from opcost.planning.target_rounds import expect_target_rounds
 from opcost.results_folder import (
     EAGER,
     MODELS,
@@ -25,7 +27,7 @@ from opcost.results_folder import (
 )
 from opcost.rows import records, schemas
 from opcost.study import Conditions, Study, Target
-from opcost.text import counted, duration, wrapped
+from opcost.text import counted, duration, margin, wrapped
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
@@ -65,6 +67,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
             *_to_record(models, device),
             *_replaced(target, results, planned.chosen, new_models),
             _device_time(planned),
+            *_later_rounds(study, target, results, models, tuples, planned),
             *_environment(target_folder(target, results), conditions.target),
             *_budget(study.max_device_time_s, planned),
             *_memory(tuples, planned, conditions.target, open_device),
@@ -207,6 +210,48 @@ def _device_time(planned: Plan) -> str:
     return (
         f"  device time: {duration(planned.needed_s)} remaining ({each}), "
         f"{spent}; if started now, done at {end:%a %H:%M}"
+    )
+
+
+def _later_rounds(
+    study: Study,
+    target: str,
+    results: Path,
+    models: Sequence[ModelTuples],
+    tuples: Mapping[str, TupleRecord],
+    planned: Plan,
+) -> list[str]:
+    """What further rounds are expected to measure, and how precise the answers then are."""
+    measured = {name: tuples[name] for name in (*planned.known, *planned.chosen)}
+    if not measured or study.rounds == 1:
+        return []
+    rows = _measured_tuples(
+        study.conditions[target], measurements(target_folder(target, results), OPERATORS)
+    )
+    times_s = predicted_times_s(measured, rows)
+    rounds = expect_target_rounds(
+        study, target, results, models, times_s, planned.job_s, planned.needed_s
+    )
+    number = sum(len(each.new) for each in rounds)
+    if not number:
+        return ["  later rounds: nothing left to measure"]
+    needed_s = sum(each.needed_s for each in rounds)
+    what = f"about {duration(needed_s)} for {counted(number, 'measurement')}"
+    return [f"  later rounds: {what}{expected_widths(rounds[-1], study.precision.models)}"]
+
+
+def expected_widths(planned: Round, requested: float | None) -> str:
+    """How precise the models are expected to be after a round: all of them as requested, or not."""
+    if requested is None or not planned.half_widths:
+        return ""
+    wide = [name for name, half in planned.half_widths.items() if half > 1.02 * requested]
+    if not wide:
+        return f", until each model is within ±{margin(requested)}"
+    widest = max(wide, key=lambda name: planned.half_widths[name])
+    of = f"{len(wide)} of {counted(len(planned.half_widths), 'model')}"
+    return (
+        f"; after it, {of} are not expected within ±{margin(requested)}, as requested "
+        f"({widest}: ±{margin(planned.half_widths[widest])})"
     )
 
 

@@ -3,19 +3,21 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from opcost.executions import Executions, batch_error
+from opcost.executions import Executions
 from opcost.files import read_json, write_json
-from opcost.planning.rounds import Known, Round, Subject, plan_round
+from opcost.planning.rounds import Known, Round, Subject, expect_rounds, plan_round
 from opcost.results_folder import (
     MODELS,
     OPERATORS,
     extraction,
     measurement,
+    round_plan,
     series_of,
     target_folder,
 )
 from opcost.rows import records, schemas
 from opcost.rows.comparability import meaning
+from opcost.rows.executed import executions_of
 from opcost.rows.quantities import TIME
 from opcost.study import Study
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
@@ -33,8 +35,80 @@ def plan_target_round(
 
     `tuple_ids` are those of round 1. Raises OpcostError for a damaged file.
     """
+    models = calls_on(target_folder(target, results), list(extracted(study, results)))
+    known, done, spent_s = _measured(study, target, number, results, models, tuple_ids)
+    left_s = _left_s(study, spent_s)
+    return plan_round(number, models, known, study.precision, done, left_s)
+
+
+def expect_target_rounds(
+    study: Study,
+    target: str,
+    results: Path,
+    models: Sequence[ModelTuples],
+    times_s: Mapping[str, float],
+    job_s: float,
+    needed_s: float,
+) -> list[Round]:
+    """What rounds after the first still measure, as far as can be expected now.
+
+    A tuple without a result is expected to take the `times_s` of its id, and its jobs `job_s` of
+    device time. `needed_s` is what round 1 still needs. Raises OpcostError for a damaged file.
+    """
     folder = target_folder(target, results)
-    models = calls_on(folder, list(extracted(study, results)))
+    further = range(2, study.rounds + 1)
+    planned = {
+        number: read_round(path)
+        for number in further
+        if (path := round_plan(folder, number)).exists()
+    }
+    number = max(planned, default=1)
+    known, _, spent_s = _measured(study, target, number, results, models, list(times_s))
+    model_s = job_s + study.conditions[target].measurement.model_time_s
+    for name, time_s in times_s.items():
+        known.setdefault((OPERATORS, name), Known(Executions([time_s], [None]), job_s))
+    for model in models:
+        sum_s = sum(times_s.get(name, 0.0) * n for name, n in model.call_counts().items())
+        if sum_s:
+            known.setdefault((MODELS, model.model), Known(Executions([sum_s], [None]), model_s))
+    begun = [
+        Round(new=new, needed_s=sum(known[each].device_time_s for each in new))
+        for number, each in planned.items()
+        if (new := [name for name in _missing(each, number, folder) if name in known])
+    ]
+    if planned and not planned[number]:
+        return begun
+    left_s = _left_s(study, spent_s + needed_s + sum(each.needed_s for each in begun))
+    later = range(number + 1, study.rounds + 1)
+    return begun + expect_rounds(later, models, known, study.precision, left_s=left_s)
+
+
+def _missing(planned: Round, number: int, folder: Path) -> list[Subject]:
+    """The subjects of a planned round that have not been measured in it."""
+    subjects = [
+        *((OPERATORS, name) for name in planned.operators),
+        *((MODELS, name) for name in planned.models),
+    ]
+    return [each for each in subjects if not measurement(folder, *each, number).exists()]
+
+
+def _left_s(study: Study, spent_s: float) -> float:
+    budget_s = study.max_device_time_s
+    return float("inf") if budget_s is None else budget_s - spent_s
+
+
+def _measured(
+    study: Study,
+    target: str,
+    number: int,
+    results: Path,
+    models: Sequence[ModelTuples],
+    tuple_ids: Sequence[str],
+) -> tuple[dict[Subject, Known], list[Subject], float]:
+    """What is known up to a round, the subjects that have been measured in it, and the device time
+    of all that.
+    """
+    folder = target_folder(target, results)
     names = {OPERATORS: tuple_ids, MODELS: [model.model for model in models]}
     known: dict[Subject, Known] = {}
     done, spent_s = [], 0.0
@@ -46,9 +120,7 @@ def plan_target_round(
                 done.append((kind, name))
             if found := _known(list(rows.values())):
                 known[kind, name] = found
-    budget_s = study.max_device_time_s
-    left_s = float("inf") if budget_s is None else budget_s - spent_s
-    return plan_round(number, models, known, study.precision, done, left_s)
+    return known, done, spent_s
 
 
 def extracted(study: Study, results: Path) -> list[ModelTuples]:
@@ -78,10 +150,9 @@ def _executions(
 
 def _known(rows: Sequence[Mapping]) -> Known | None:
     found = [row for row in rows if row["status"] == "ok"]
-    if not found:
+    executions = executions_of(found, TIME)
+    if executions is None:
         return None
-    estimates = [estimate for row in found if (estimate := TIME.read(row)) is not None]
-    executions = Executions([each.value for each in estimates], list(map(batch_error, estimates)))
     times_s = [row["device_time_s"] for row in found if row["device_time_s"]]
     return Known(executions, max(sum(times_s) / len(times_s) if times_s else 1.0, 0.01))
 

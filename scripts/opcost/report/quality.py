@@ -7,7 +7,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from opcost.costs.caveats import WIDE
 from opcost.report.results import NOTHING, Results
 from opcost.report.theme import Figure, decades, figure, targets_scale
 from opcost.rows.flags import meaning
@@ -62,7 +61,6 @@ def _facts(results: Results) -> list[list[str]]:
                 str(len(rows)),
                 str(len(ok)),
                 str(len(rows) - len(ok)),
-                str(int((ok["converged"] == False).sum())),  # noqa: E712 (nullable)
                 str(flagged),
                 _known(ok["time_half_width"].median()),
                 _known(ok["power_half_width"].median()),
@@ -73,7 +71,6 @@ def _facts(results: Results) -> list[list[str]]:
         "operator tuples",
         "measured",
         "failed",
-        f"with {WIDE}",
         "with a flag",
         "half of the 95 % interval of time, median",
         "half of the 95 % interval of power, median",

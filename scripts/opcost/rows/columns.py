@@ -313,6 +313,54 @@ SCATTERS: list[Column] = [
 ]
 """How executions vary on a target."""
 
+METHOD: list[Column] = [
+    *(
+        column
+        for quantity in (TIME, ENERGY)
+        for column in (
+            Column(
+                quantity.method_sd,
+                pa.float64(),
+                f"relative standard deviation of the method's own error in {quantity} on this "
+                "target; null if fewer than 2 models were measured as a whole",
+            ),
+            Column(
+                quantity.method_degrees,
+                pa.float64(),
+                "degrees of freedom of its distribution: few if few models tell it",
+            ),
+        )
+    ),
+    *in_role(
+        Role.RAW,
+        [
+            (
+                "method_models",
+                pa.list_(pa.string()),
+                "the models measured as a whole, which tell the method's own error",
+            ),
+            *(
+                column
+                for quantity in (TIME, ENERGY)
+                for column in (
+                    (
+                        quantity.method_differences,
+                        _SAMPLES,
+                        f"sum over operators / whole - 1 in {quantity} of each of them",
+                    ),
+                    (
+                        quantity.method_errors,
+                        _SAMPLES,
+                        f"relative standard error of each of `{quantity.method_differences}` from "
+                        "its measurements",
+                    ),
+                )
+            ),
+        ],
+    ),
+]
+"""The method's own error on a target."""
+
 MEASUREMENT = [TARGET, *RESULT, *SETTINGS, *CONDITIONS, *PROVENANCE, *CIRCUMSTANCES, *RAW]
 """The columns of every measurement."""
 

@@ -32,6 +32,14 @@ def executions_in(row: Row, quantity: Quantity) -> Executions | None:
     return Executions(*map(list, zip(*found, strict=True))) if found else None
 
 
+def executions_of(rows: Sequence[Row], quantity: Quantity) -> Executions | None:
+    """The executions of which each has a row, as far as they found a value of the quantity."""
+    found = [estimate for row in rows if (estimate := quantity.read(row)) is not None]
+    if not found:
+        return None
+    return Executions([each.value for each in found], list(map(batch_error, found)))
+
+
 def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
     """The columns of a target's scatters."""
     return {
@@ -84,11 +92,8 @@ def combined_value(
     rows: Sequence[Row], quantity: Quantity, scatter: Scatter | None
 ) -> Estimate | None:
     """A quantity of a subject, such as a whole model, from the rows of its executions."""
-    found = [estimate for row in rows if (estimate := quantity.read(row)) is not None]
-    if not found:
-        return None
-    executions = Executions([each.value for each in found], list(map(batch_error, found)))
-    return combined(executions, scatter)
+    executions = executions_of(rows, quantity)
+    return combined(executions, scatter) if executions else None
 
 
 def measured_value(row: Row, quantity: Quantity) -> Estimate | None:

@@ -67,6 +67,36 @@ class Quantity:
         return f"{self.name}_scatter_degrees_of_freedom"
 
     @cached_property
+    def method_sd(self) -> str:
+        """The column of the relative standard deviation of the method's own error on a target."""
+        return f"{self.name}_method_sd"
+
+    @cached_property
+    def method_degrees(self) -> str:
+        """The column of the degrees of freedom of its distribution."""
+        return f"{self.name}_method_degrees_of_freedom"
+
+    @cached_property
+    def method_differences(self) -> str:
+        """The column of the differences between sum and whole that tell it."""
+        return f"{self.name}_method_differences"
+
+    @cached_property
+    def method_errors(self) -> str:
+        """The column of the standard errors of these differences."""
+        return f"{self.name}_method_difference_errors"
+
+    @cached_property
+    def measurement_half(self) -> str:
+        """The column with what measurement contributes to an estimate's interval."""
+        return f"{self.name}_measurement_half_width"
+
+    @cached_property
+    def method_half(self) -> str:
+        """The column with what the method's own error contributes to it."""
+        return f"{self.name}_method_half_width"
+
+    @cached_property
     def symbol(self) -> str:
         """The symbol of the unit."""
         return self.unit if self.unit == "s" else self.unit.upper()

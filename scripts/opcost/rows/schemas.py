@@ -9,7 +9,15 @@ import pyarrow as pa
 
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.column import Column, Role, in_role
-from opcost.rows.columns import COMBINED, EXECUTIONS, MEASUREMENT, OVERHEAD, SCATTERS, TARGET
+from opcost.rows.columns import (
+    COMBINED,
+    EXECUTIONS,
+    MEASUREMENT,
+    METHOD,
+    OVERHEAD,
+    SCATTERS,
+    TARGET,
+)
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.rows.versions import SCHEMA_VERSION
 
@@ -59,6 +67,7 @@ _DATABASE: list[Column] = [
     *_OPERATOR,
     *OVERHEAD,
     *SCATTERS,
+    *METHOD,
     *COMBINED,
     *EXECUTIONS,
 ]
@@ -190,6 +199,26 @@ COMPARISON = _schema(
             "samples of an iteration: the first size of the inputs, or the length of their list; "
             "null if the inputs differ in it",
         ),
+        *(
+            column
+            for quantity in (TIME, ENERGY)
+            for column in (
+                (
+                    quantity.measurement_half,
+                    pa.float64(),
+                    f"half of the 95 % interval of `{quantity.of('estimate').value}`, relative, as "
+                    "far as measurement explains it",
+                ),
+                (
+                    quantity.method_half,
+                    pa.float64(),
+                    "half of the 95 % interval of the method's own error, relative, which the "
+                    f"interval of `{quantity.of('estimate').value}` includes; null if fewer than 2 "
+                    "other models tell it",
+                ),
+            )
+        ),
+        ("method_models", pa.int64(), "number of other models that tell the method's own error"),
         (
             TIME.scatter,
             pa.float64(),

@@ -7,7 +7,7 @@ from functools import cache
 
 from opcost.rows.quantities import ENERGY, EXECUTED, HOST_TIME, OVERHEADS, POWER, TIME, Quantity
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 VERSIONS = {
     1: "The first.",
@@ -36,6 +36,9 @@ VERSIONS = {
     "`host_time_s` are geometric means, and their intervals hold what a further execution finds. "
     "`execution_...`, `executions`, `outlying_executions`, `..._degrees_of_freedom`; "
     "`time_scatter` replaces `spread`, `host_time_scatter` `host_spread`.",
+    11: "The method's own error: `..._method_...` and `method_models` in the database and the "
+    "comparison, `..._measurement_half_width` in the comparison. The intervals of estimates and of "
+    "their differences from whole models include it.",
 }
 """Schema version -> its changes."""
 
@@ -71,6 +74,17 @@ _DATABASE = _OPERATOR | {
         *(name for each in EXECUTED for name in (each.executed, each.executed_error)),
         *(each.degrees for each in (*EXECUTED, ENERGY)),
     ],
+    11: [
+        "method_models",
+        *(
+            name
+            for each in (TIME, ENERGY)
+            for name in (
+                *(each.method_sd, each.method_degrees),
+                *(each.method_differences, each.method_errors),
+            )
+        ),
+    ],
 }
 
 ADDED: dict[str, dict[int, list[str]]] = {
@@ -86,6 +100,14 @@ ADDED: dict[str, dict[int, list[str]]] = {
         9: [
             *("differing_calls", "idle_time_s", "host_bound_share", "host_time_s"),
             *("reference_host_time_s", "inputs", "dtype", "batch_size"),
+        ],
+        11: [
+            "method_models",
+            *(
+                name
+                for each in (TIME, ENERGY)
+                for name in (each.measurement_half, each.method_half)
+            ),
         ],
     },
     "shares": {9: ["partial_time_s", "partial_energy_j"]},

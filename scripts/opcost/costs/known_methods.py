@@ -1,0 +1,74 @@
+"""The method's own error on each target of a results folder, as columns of its database."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from opcost import statistics
+from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
+from opcost.costs.method import Difference, method_columns
+from opcost.costs.terms import Row, terms_of
+from opcost.databases.measured import Damages, Measured
+from opcost.results_folder import extraction, key_of
+from opcost.rows import comparability, records, schemas
+from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
+from opcost.statistics import Estimate
+from opcost.tuples.model_tuples import read_extractions
+from opcost.tuples.recordings import calls_on
+
+_Differences = dict[Quantity, Difference | None]
+
+
+def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str, dict[str, Any]]:
+    """Target -> the columns of its rows, from those of a database without these columns.
+
+    A model tells nothing if one of its operators is not measured, or if it is defined otherwise
+    than when it was measured. Notes damaged files in `damages`.
+    """
+    table = records.read(database, schemas.DATABASE, OPERATOR_COLUMNS)
+    rows: dict[str, dict[str, Row]] = defaultdict(dict)
+    if measured.models:
+        for row in table.to_pylist():
+            rows[row["target"]][row["tuple_id"]] = row
+    found: dict[str, dict[str, _Differences]] = defaultdict(dict)
+    for paths in measured.models:
+        target, model = key_of(paths[0])
+        with damages.tolerated(paths[0]):
+            differences = _differences(paths, rows[target], damages.remedy(paths[0]))
+            if any(differences.values()):
+                found[target][model] = differences
+    return {
+        target: method_columns(
+            list(models), {each: [known[each] for known in models.values()] for each in COMPARED}
+        )
+        for target, models in found.items()
+    }
+
+
+def _differences(paths: Sequence[Path], rows: Mapping[str, Row], remedy: str) -> _Differences:
+    """How far the sum of a model, as if it had never been measured as a whole, lies from that."""
+    folder, name = paths[0].parent.parent, paths[0].stem
+    extracted = extraction(name, folder.parent)
+    if not extracted.is_file():
+        return {}
+    wholes = records.read_all(paths, schemas.MODEL, remedy=remedy).to_pylist()
+    [model] = calls_on(folder, read_extractions([extracted]))
+    defined = model.definition and model.definition.to_json()
+    wholes = [row for row in wholes if row["definition_json"] == defined]
+    terms = terms_of(model, rows, set())
+    estimate, measured = ModelEstimate(model, terms), ModelEstimate(model, terms, wholes)
+    if comparability.conflict([*estimate.rows, *wholes]) is not None:
+        return {}
+    pairs = {
+        TIME: (estimate.time, measured.whole_time),
+        ENERGY: (estimate.energy, measured.whole_energy),
+    }
+    return {quantity: _difference(*pair) for quantity, pair in pairs.items()}
+
+
+def _difference(total: Estimate | None, whole: Estimate | None) -> Difference | None:
+    if total is None or whole is None:
+        return None
+    ratio = statistics.ratio(total, whole)
+    return None if ratio.relative_sd is None else Difference(ratio.value - 1, ratio.relative_sd)

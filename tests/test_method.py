@@ -1,0 +1,85 @@
+"""The method's own error is what further models find, and a model does not vouch for itself."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.costs.method import Difference, method_columns, method_error, method_in
+from opcost.rows.quantities import ENERGY, TIME
+
+differences = st.lists(
+    st.builds(Difference, st.floats(-0.5, 1.0), st.floats(1e-4, 0.3)), min_size=2, max_size=20
+)
+
+
+def drawn(generator, sd, models, error):
+    """The models of a target, and the error of the method in a further one."""
+    measured = generator.normal(0, math.hypot(sd, error), models)
+    found = method_error([Difference(math.expm1(each), error) for each in measured])
+    return found, math.expm1(generator.normal(0, sd))
+
+
+def coverage(generator, sds, models, error):
+    pairs = [drawn(generator, sd, models, error) for sd in sds]
+    return np.mean([abs(further) <= found.half_width for found, further in pairs])
+
+
+@pytest.mark.parametrize("models", [2, 3, 8, 20])
+@pytest.mark.parametrize("error", [0.005, 0.03])
+def test_intervals_hold_further_models_of_targets_as_they_are_expected(models, error):
+    generator = np.random.default_rng(0)
+    sds = 0.04 * 2.0 ** generator.normal(0, 1, 3000)
+    assert 0.93 <= coverage(generator, sds, models, error) <= 0.97
+
+
+@pytest.mark.parametrize("sd", [0.01, 0.03, 0.1])
+@pytest.mark.parametrize("error", [0.005, 0.03])
+def test_with_many_models_they_hold_further_ones_on_any_target(sd, error):
+    found = coverage(np.random.default_rng(1), [sd] * 1500, 15, error)
+    assert 0.92 <= found <= (0.98 if error < sd else 1)
+
+
+def test_many_models_tell_the_methods_error():
+    generator = np.random.default_rng(2)
+    found, _ = drawn(generator, 0.05, 400, 0.01)
+    assert found.sd == pytest.approx(0.05, rel=0.1)
+    assert found.half_width == pytest.approx(1.96 * found.sd, rel=0.02)
+
+
+def test_a_difference_that_measurement_explains_says_little_about_the_method():
+    noisy = method_error([Difference(0.1, 0.1), Difference(-0.1, 0.1)])
+    sure = method_error([Difference(0.1, 0.001), Difference(-0.1, 0.001)])
+    assert noisy.sd < 0.06 < sure.sd
+
+
+@given(differences)
+def test_an_interval_is_finite_and_grows_with_the_differences(found):
+    error = method_error(found)
+    assert 0 < error.half_width < math.inf
+    assert error.degrees_of_freedom > 4
+    assert error.models == len(found)
+    worse = method_error([*found, Difference(1.5, 1e-4)])
+    assert worse.sd > error.sd
+
+
+@pytest.mark.parametrize("models", [0, 1])
+def test_fewer_than_two_models_tell_nothing(models):
+    assert method_error([Difference(0.01, 0.01)] * models) is None
+
+
+def test_of_a_model_only_the_others_tell():
+    found = [Difference(0.3, 0.01), Difference(0.01, 0.01), Difference(-0.01, 0.01), None]
+    names = ["off", "first", "second", "unknown"]
+    row = method_columns(names, {TIME: found, ENERGY: [None] * 4})
+    assert method_in(row, TIME, "off") == method_error(found[1:3])
+    assert method_in(row, TIME, "never_measured") == method_error(found[:3])
+    assert row["time_method_sd"] == method_error(found[:3]).sd
+    assert method_in(row, ENERGY, "off") is None
+    assert row["energy_method_sd"] is None
+
+
+def test_a_database_of_an_older_opcost_tells_nothing():
+    row = dict.fromkeys(method_columns([], {TIME: [], ENERGY: []}))
+    assert method_in(row, TIME, "any") is None
