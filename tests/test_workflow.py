@@ -105,7 +105,6 @@ def test_precise_answers_need_no_further_round(done):
     plans = sorted(done.root.glob("results/local/rounds/*.json"))
     assert len(plans) < 8
     assert [bool(read_round(path)) for path in plans] == [True] * (len(plans) - 1) + [False]
-    assert json.loads((done.root / "results/local/rounds/3.json").read_text())["operators"] == []
     assert done.started() == []
 
 
