@@ -14,7 +14,7 @@ from opcost.difference.changes import changes_of
 from opcost.difference.databases import compare_databases
 from opcost.difference.null_distribution import NullDistribution
 from opcost.errors import OpcostError
-from opcost.executions import Executions, scatter_of
+from opcost.executions import Executions, Scatter, combined, scatter_of
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
 from opcost.statistics import holm, weighted_median
@@ -28,6 +28,8 @@ ROW = {
     "flags": [],
     "executions": None,
     "time_scatter": 0.02,
+    "time_degrees_of_freedom": None,
+    "energy_degrees_of_freedom": None,
     "device_name": "Simulated",
     "device_uuid_hash": "a" * 16,
     "driver_version": "550",
@@ -303,25 +305,62 @@ def test_nor_is_it_for_a_handful_of_operators_whose_studies_know_their_scatter()
 
 def test_without_scatter_a_p_value_is_the_normal_one():
     z = np.array([0.0, 1.0, 1.959964, 3.0, 6.0])
-    p = NullDistribution(0.0, 3.0).p_values(0.01 * z, np.full(5, 0.01))
+    p = NullDistribution(0.0, 3.0).p_values(0.01 * z, np.full(5, 0.01), np.full(5, np.inf))
     assert p == pytest.approx(2 * stats.norm.sf(z), rel=1e-6)
 
 
+@pytest.mark.parametrize("degrees", [6.0, np.inf])
 @pytest.mark.parametrize("tail", [2.0, 5.0])
-def test_without_error_a_p_value_is_students(tail):
+def test_without_error_a_p_value_is_students(tail, degrees):
     scale = 0.02 * stats.norm.ppf(0.75) / stats.t.ppf(0.75, tail)
     ratios = np.array([0.01, 0.05, 0.3])
-    p = NullDistribution(0.02, tail).p_values(ratios, np.full(3, 1e-9))
+    p = NullDistribution(0.02, tail).p_values(ratios, np.full(3, 1e-9), np.full(3, degrees))
     assert p == pytest.approx(2 * stats.t.sf(ratios / scale, tail), rel=1e-4)
 
 
-@given(st.floats(1e-6, 0.1), st.floats(0, 0.1), st.sampled_from([2.0, 5.0]))
-def test_at_the_half_width_the_p_value_is_the_level(error, sd, tail):
-    errors, null = np.array([error]), NullDistribution(sd, tail)
+@pytest.mark.parametrize("tail", [2.0, 5.0])
+def test_without_scatter_a_p_value_of_combined_executions_is_students(tail):
+    ratios, degrees = np.array([0.01, 0.05, 0.3]), np.array([3.0, 6.0, 20.0])
+    scales = 0.02 * np.sqrt((degrees - 2) / degrees)
+    p = NullDistribution(0.0, tail).p_values(ratios, np.full(3, 0.02), degrees)
+    assert p == pytest.approx(2 * stats.t.sf(ratios / scales, degrees), rel=1e-6)
+
+
+@given(
+    st.floats(1e-6, 0.1),
+    st.sampled_from([2.5, 6.0, np.inf]),
+    st.floats(0, 0.1),
+    st.sampled_from([2.0, 5.0]),
+)
+def test_at_the_half_width_the_p_value_is_the_level(error, degrees, sd, tail):
+    errors, null = (np.array([error]), np.array([degrees])), NullDistribution(sd, tail)
     for level in (0.05, 1e-5):
-        assert null.p_values(null.half_widths(errors, level), errors) == pytest.approx(
-            level, rel=1e-3
-        )
+        found = null.p_values(null.half_widths(*errors, level), *errors)
+        assert found == pytest.approx(level, rel=1e-3)
+
+
+@pytest.mark.parametrize("number", [4, 60])
+@pytest.mark.parametrize("scatter", [Scatter(0.02, 4.0), Scatter(0.1, 10.0)])
+def test_nor_is_it_for_rows_that_combine_executions(scatter, number):
+    generator = np.random.default_rng(3)
+    studies, alarms = 400, 0
+    for _ in range(studies):
+        n = scatter.degrees_of_freedom
+        sds = scatter.sd * np.sqrt(n / generator.chisquare(n, number))
+        pairs = list(zip(*(combined_study(generator, sds, scatter) for _ in range(2)), strict=True))
+        quantity = changes_of(TIME, pairs)
+        alarms += min(holm([change.p for change in quantity.changes])) <= 0.05
+    assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
+
+
+def combined_study(generator, sds, scatter):
+    """Rows that combine one to three executions, of which each tuple has a scatter of its own."""
+    for number, sd in enumerate(sds):
+        times_s = 1e-3 * np.exp(generator.normal(0, sd, 1 + number % 3))
+        estimate = combined(Executions(times_s.tolist(), [0.001] * len(times_s)), scatter)
+        columns = TIME.columns(estimate) | {TIME.degrees: estimate.degrees_of_freedom}
+        more = {"executions": len(times_s), "time_scatter": scatter.sd}
+        yield measured(number, estimate.value) | columns | more
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))

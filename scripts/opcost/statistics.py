@@ -43,12 +43,19 @@ class Estimate:
         return (self.high - self.low) / 2 / abs(self.value)
 
     @property
-    def relative_sd(self) -> float | None:
-        """The standard deviation that the interval stands for, as a share of the value."""
-        half, n = self.relative_half_width, self.degrees_of_freedom
-        if half is None:
+    def scale(self) -> float | None:
+        """The scale of the distribution behind the interval; of a normal one its deviation."""
+        if self.low is None or self.high is None:
             return None
-        return half / student_97_5(n) * (1.0 if n is None else math.sqrt(n / (n - 2)))
+        return (self.high - self.low) / 2 / student_97_5(self.degrees_of_freedom)
+
+    @property
+    def sd(self) -> float | None:
+        """The standard deviation that the interval stands for."""
+        n = self.degrees_of_freedom
+        if self.scale is None or n is None:
+            return self.scale
+        return self.scale * math.sqrt(n / (n - 2))
 
 
 def median(data: Sequence[float]) -> Estimate:

@@ -71,4 +71,4 @@ def _difference(total: Estimate | None, whole: Estimate | None) -> Difference | 
     if total is None or whole is None:
         return None
     ratio = statistics.ratio(total, whole)
-    return None if ratio.relative_sd is None else Difference(ratio.value - 1, ratio.relative_sd)
+    return None if ratio.sd is None else Difference(ratio.value - 1, ratio.sd / ratio.value)

@@ -41,7 +41,8 @@ class Change:
     """One operator's change: `ratio` is after / before, `deviation` is ratio / common factor.
 
     The interval of the ratio includes the errors within and the variation between measurements:
-    `error` is the standard deviation of the former, as a log ratio, `null` the latter. `p` is None
+    `error` is the standard deviation of the former, as a log ratio, with `degrees` of freedom,
+    `null` the latter. `p` is None
     if that variation is unknown or a measurement has no interval. `adjusted_p` is p adjusted for
     the number of tests; the caller sets it after all tests.
     """
@@ -52,6 +53,7 @@ class Change:
     deviation: float
     p: float | None
     error: float
+    degrees: float
     null: NullDistribution | None
     adjusted_p: float | None = None
 
@@ -59,8 +61,8 @@ class Change:
         """The deviation with the interval that excludes 1 where `adjusted_p` is below the level."""
         if self.null is None or self.p is None:
             return Estimate(self.deviation, None, None)
-        errors = np.array([self.error])
-        [half_width] = self.null.half_widths(errors, _level_of(self, level))
+        error = np.array([self.error]), np.array([self.degrees])
+        [half_width] = self.null.half_widths(*error, _level_of(self, level))
         log = math.log(self.deviation)
         return exponential(Estimate(log, log - half_width, log + half_width))
 
@@ -82,7 +84,8 @@ class QuantityChange:
     `common` is the factor of all operators, None for fewer than ten; if `spread_known`, its
     interval includes the error of a whole study. `p` and `adjusted_p` test whether it is one.
     `nulls` are those of sound (False) and of doubtful (True) pairs, empty if unknown;
-    `error` is the median standard deviation within the measurements of sound pairs, as a log ratio.
+    `error` is the median standard deviation within the measurements of sound pairs, as a log ratio,
+    `degrees` their median degrees of freedom.
     """
 
     quantity: Quantity
@@ -92,6 +95,7 @@ class QuantityChange:
     p: float | None
     nulls: Mapping[bool, NullDistribution]
     error: float | None
+    degrees: float | None
     log_common: Estimate | None
     adjusted_p: float | None = None
 
@@ -105,7 +109,8 @@ class QuantityChange:
         """The smallest deviation, a ratio above one, that is significant in a typical pair."""
         if self.error is None or not self.nulls:
             return None
-        [half_width] = self.nulls[False].half_widths(np.array([self.error]), level)
+        error = np.array([self.error]), np.array([self.degrees])
+        [half_width] = self.nulls[False].half_widths(*error, level)
         return math.exp(half_width)
 
 
@@ -124,7 +129,7 @@ def changes_of(
     apart = spread_of_ratio(pairs[0], spread)
     centre, nulls = fit(known, apart, stated=spread is not None)
     common = widened(centre, apart or 0.0) if centre else None
-    sound = known.error[~known.doubtful]
+    sound = known.where(~known.doubtful)
     return QuantityChange(
         quantity,
         list(_judged(pairs, logs, centre.value if centre else 0.0, nulls)),
@@ -132,7 +137,8 @@ def changes_of(
         apart is not None,
         p_of(common) if common else None,
         nulls,
-        float(np.median(sound)) if sound.size else None,
+        float(np.median(sound.error)) if sound.error.size else None,
+        float(np.median(sound.degrees)) if sound.error.size else None,
         common,
     )
 
@@ -147,11 +153,12 @@ def _judged(
     half_widths = np.full(len(pairs), np.nan)
     for kind, null in nulls.items():
         chosen = (logs.doubtful == kind) & np.isfinite(logs.error)
-        residuals, errors = logs.ratio[chosen] - centre, logs.error[chosen]
-        p_values[chosen] = null.p_values(residuals, errors)
-        half_widths[chosen] = null.half_widths(errors)
-    numbers = zip(logs.ratio, p_values, half_widths, logs.error, logs.doubtful, strict=True)
-    for pair, (log, p, half_width, error, doubtful) in zip(pairs, numbers, strict=True):
+        residuals, errors = logs.ratio[chosen] - centre, (logs.error[chosen], logs.degrees[chosen])
+        p_values[chosen] = null.p_values(residuals, *errors)
+        half_widths[chosen] = null.half_widths(*errors)
+    for pair, (log, error, degrees, doubtful), p, half_width in zip(
+        pairs, zip(*logs, strict=True), p_values, half_widths, strict=True
+    ):
         limits = (None, None) if np.isnan(p) else (log - half_width, log + half_width)
         yield Change(
             *pair,
@@ -159,6 +166,7 @@ def _judged(
             math.exp(log - centre),
             None if np.isnan(p) else float(p),
             float(error),
+            float(degrees),
             nulls.get(bool(doubtful)),
         )
 

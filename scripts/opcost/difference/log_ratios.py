@@ -28,36 +28,42 @@ _NORMAL_97_5 = float(special.ndtri(0.975))
 
 
 class LogRatios(NamedTuple):
-    """For each pair: ln(after / before), the standard deviation of its error, and its doubtfulness.
+    """For each pair: ln(after / before), the standard deviation of its error with its degrees of
+    freedom, and its doubtfulness.
 
-    The error is infinite if a measurement has no interval.
+    The error is infinite if a measurement has no interval, the degrees of freedom if it is normal.
     """
 
     ratio: Array
     error: Array
+    degrees: Array
     doubtful: NDArray[np.bool_]
 
     @classmethod
     def of(cls, pairs: Sequence[Pair], quantity: Quantity) -> Self:
         """The log ratios of a quantity that all rows have."""
         column = quantity.value
+        errors = [_error(*(_log(row, quantity) for row in pair)) for pair in pairs]
         return cls(
             np.array([math.log(after[column] / before[column]) for before, after in pairs]),
-            np.array([math.hypot(*(_log_error(row, quantity) for row in pair)) for pair in pairs]),
+            np.array([error for error, _ in errors]),
+            np.array([degrees for _, degrees in errors]),
             np.array([any(map(is_doubtful, pair)) for pair in pairs]),
         )
 
     def where(self, chosen: NDArray[np.bool_]) -> "LogRatios":
         """The log ratios of selected pairs."""
-        return LogRatios(self.ratio[chosen], self.error[chosen], self.doubtful[chosen])
+        return LogRatios(
+            self.ratio[chosen], self.error[chosen], self.degrees[chosen], self.doubtful[chosen]
+        )
 
 
 def is_doubtful(row: Row) -> bool:
     """Whether a row may reproduce worse than its interval says: because of a flag, or as a single
-    execution that did not converge.
+    execution that did not converge, on a target whose scatter is unknown.
     """
-    single = (row["executions"] or 1) == 1
-    return flags.doubtful(row["flags"] or ()) or (single and not row["converged"])
+    alone = row[TIME.degrees] is None and (row["executions"] or 1) == 1
+    return flags.doubtful(row["flags"] or ()) or (alone and not row["converged"])
 
 
 def spread_of_ratio(pair: Pair, stated: float | None) -> float | None:
@@ -76,8 +82,11 @@ def fit(
     """
     # A study's spread comes from few pairs, which makes it uncertain: heavy tails account for that.
     tails = {False: SOUND_TAIL if stated else DOUBTFUL_TAIL, True: DOUBTFUL_TAIL}
+    held = not stated and bool(np.isfinite(logs.degrees).all())  # by the intervals of the rows
     given = {
-        kind: NullDistribution(apart, tail) for kind, tail in tails.items() if apart is not None
+        kind: NullDistribution(0.0 if held else apart, tail)
+        for kind, tail in tails.items()
+        if apart is not None
     }
     if logs.ratio.size < MIN_PAIRS:
         return None, given
@@ -90,12 +99,28 @@ def fit(
     return centre, nulls
 
 
-def _log_error(row: Row, quantity: Quantity) -> float:
-    """The standard deviation of the logarithm, from the row's interval; infinite if it has none."""
-    low, high = row[quantity.low], row[quantity.high]
+def _log(row: Row, quantity: Quantity) -> Estimate:
+    """The logarithm of a quantity, with as wide an interval below as above."""
+    found = quantity.read(row)
+    assert found is not None
+    value, low, high = math.log(found.value), found.low, found.high
     if low is None or high is None or low <= 0:
-        return math.inf
-    return max(math.log(high / low) / 2 / _NORMAL_97_5, _RESOLUTION)
+        return Estimate(value, None, None)
+    half = math.log(high / low) / 2
+    return Estimate(value, value - half, value + half, found.degrees_of_freedom)
+
+
+def _error(before: Estimate, after: Estimate) -> tuple[float, float]:
+    """The standard deviation of the difference of two logarithms, and its degrees of freedom.
+
+    Executions of a tuple have one variance, whichever row combines them. That of both rows together
+    is known no worse than that of the row with fewer degrees of freedom.
+    """
+    if before.scale is None or after.scale is None:
+        return math.inf, math.inf
+    n = min(each.degrees_of_freedom or math.inf for each in (before, after))
+    stretch = 1.0 if math.isinf(n) else math.sqrt(n / (n - 2))
+    return max(stretch * math.hypot(before.scale, after.scale), _RESOLUTION), n
 
 
 def _estimated_nulls(logs: LogRatios, centre: float) -> dict[bool, NullDistribution]:

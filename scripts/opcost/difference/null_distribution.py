@@ -1,11 +1,12 @@
 """The variation between measurements of one operator, estimated from the tested pairs themselves.
 
-The log ratio of a pair has three components: the error within each measurement (normal, known from
-its interval), the variation between measurements, and a real change. The variation differs between
-machines and days, but because most pairs have not changed, the median pair shows it (an empirical
-null: Efron, Large-scale simultaneous hypothesis testing: the choice of a null hypothesis, JASA 99,
-2004). The median does not determine the tails, which are heavy because of occasional outliers. They
-follow Student's t with the degrees of freedom of repeated studies (tests/benchmarks/difference.py).
+The log ratio of a pair has three components: the error of each row (known from its interval:
+normal, or Student's if it combines executions), the variation between studies, and a real change.
+The variation differs between machines and days, but because most pairs have not changed, the median
+pair shows it (an empirical null: Efron, Large-scale simultaneous hypothesis testing: the choice of
+a null hypothesis, JASA 99, 2004). The median does not determine the tails, which are heavy because
+of occasional outliers. They follow Student's t with the degrees of freedom of repeated studies
+(tests/benchmarks/difference.py).
 """
 
 # ASSUME that fewer than four in ten pairs deviate from the common change.
@@ -61,23 +62,51 @@ class NullDistribution:
         assert sd is not None  # ten values have an interval
         return cls(sd, tail)
 
-    def p_values(self, residuals: Array, errors: Array) -> Array:
-        """Two-sided p-values: the probability of such a log ratio, or a larger one, by chance."""
+    def p_values(self, residuals: Array, errors: Array, degrees: Array) -> Array:
+        """Two-sided p-values: the probability of such a log ratio, or a larger one, by chance.
+
+        `errors` are standard deviations; those with finite `degrees` of freedom are Student's.
+        """
+        p_values = self._with_normal(residuals, errors)
+        known = np.isfinite(degrees)
+        p_values[known] = self._with_student(residuals[known], errors[known], degrees[known])
+        return p_values
+
+    def _with_student(self, residuals: Array, errors: Array, degrees: Array) -> Array:
+        """The sum of two Student's variables is taken as one, with degrees of freedom by Welch, or
+        with the heavier tail if a variance is infinite.
+        """
+        scale = self._scale
+        if self.tail <= 2:
+            total = np.minimum(degrees, self.tail if self.sd else np.inf)
+            scales = np.hypot(errors * np.sqrt((degrees - 2) / degrees), scale)
+        else:
+            own = scale**2 * self.tail / (self.tail - 2)
+            variances = errors**2 + own
+            total = variances**2 / (errors**4 / degrees + own**2 / self.tail)
+            scales = np.sqrt(variances * (total - 2) / total)
+        p_values: Array = 2 * special.stdtr(total, -np.abs(residuals) / scales)
+        return p_values
+
+    @property
+    def _scale(self) -> float:
+        return self.sd * _NORMAL_75 / float(special.stdtrit(self.tail, 0.75))
+
+    def _with_normal(self, residuals: Array, errors: Array) -> Array:
         half = self.tail / 2
         weights = _STEP * np.exp(
             half * math.log(half) - special.gammaln(half) + half * (_LOG_W - np.exp(_LOG_W))
         )
-        scale = self.sd * _NORMAL_75 / float(special.stdtrit(self.tail, 0.75))
-        deviations = np.sqrt(errors[:, None] ** 2 + scale**2 * np.exp(-_LOG_W))
+        deviations = np.sqrt(errors[:, None] ** 2 + self._scale**2 * np.exp(-_LOG_W))
         tails = 2 * special.ndtr(-np.abs(residuals)[:, None] / deviations)
         return np.minimum(tails @ weights, 1.0)
 
-    def half_widths(self, errors: Array, level: float = 0.05) -> Array:
+    def half_widths(self, errors: Array, degrees: Array, level: float = 0.05) -> Array:
         """The log ratio with p-value `level`, for each of the errors."""
         low = np.zeros_like(errors)
         high = 1e3 * (errors + self.sd)
         for _ in range(32):
             middle = (low + high) / 2
-            larger = self.p_values(middle, errors) > level
+            larger = self.p_values(middle, errors, degrees) > level
             low, high = np.where(larger, middle, low), np.where(larger, high, middle)
         return high

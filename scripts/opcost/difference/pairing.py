@@ -9,7 +9,7 @@ from opcost.databases.database import read_database
 from opcost.difference.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.errors import OpcostError, closest
 from opcost.rows.columns import ANSWER
-from opcost.rows.quantities import TIME
+from opcost.rows.quantities import COMPARED, TIME
 
 _COLUMNS = (
     "tuple_id",
@@ -18,6 +18,7 @@ _COLUMNS = (
     "target",
     *ANSWER,
     "executions",
+    *(each.degrees for each in COMPARED),
     TIME.scatter,
     "conditions_id",
     *CONDITION_COLUMNS,
