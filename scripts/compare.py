@@ -42,7 +42,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         for target, folder in params.folders.items()
     }
     comparison, shares, modules, launches = compare_study(
-        on_targets, operators.to_pylist(), wholes, manifest
+        on_targets, operators.to_pylist(), wholes, manifest, params.precision
     )
     records.write_with_csv(Path(outputs.comparison), schemas.COMPARISON, comparison)
     records.write_with_csv(Path(outputs.shares), schemas.SHARES, shares)

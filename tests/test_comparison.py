@@ -339,6 +339,14 @@ def test_a_model_that_is_off_by_more_than_others_does_not_excuse_itself(compare)
     assert "alone" not in text
 
 
+def test_models_that_are_less_precise_than_requested_are_named(compare):
+    comparison, _ = compare()  # the sum is within 0.6 %, the whole within 1 %
+    rows = [comparison | {"requested_half_width": half} for half in (None, 0.01, 0.008)]
+    assert all("Not so precise" not in summary([row], []) for row in rows[:2])
+    assert "requests ±0.8% for each" in summary(rows[2:], [])
+    assert "Not so precise: ±1.0% of tiny_cnn." in summary(rows[2:], [])
+
+
 def test_of_many_models_caveats_name_those_they_matter_to_most(compare):
     comparison, _ = compare(reference={"flags": ["disturbed"]})
     rows = [

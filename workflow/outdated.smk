@@ -56,7 +56,10 @@ ASKED = {
             "rounds",
             [MODELS_ON, DEFINITIONS, CONDITIONS, asdict(STUDY.precision), STUDY.max_device_time_s],
         ),
-        ("compare", [MODELS_ON, CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
+        (
+            "compare",
+            [MODELS_ON, CONDITIONS, DEFINITIONS, STUDY.launch_modes, STUDY.precision.models],
+        ),
         ("report", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
     )
 }

@@ -80,6 +80,7 @@ rule compare:
         conditions=CONDITIONS,
         folders=FOLDERS,
         models_on=MODELS_ON,
+        precision=STUDY.precision.models,
     message:
         "Comparing sums over operators with whole models"
     script:

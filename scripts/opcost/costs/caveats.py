@@ -7,7 +7,7 @@ from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import counted, names_by_text, percent, seconds, some
+from opcost.text import counted, margin, names_by_text, percent, seconds, some
 
 INTERVAL = "±: half of the 95 % interval"
 CALL_OVERHEAD = "call overhead"
@@ -20,6 +20,7 @@ _MEASUREMENT_ALONE = (
 )
 _NAMED = 6
 _MUCH_SCATTER = 0.1
+_NEARLY = 1.02
 
 
 def caveats(
@@ -32,6 +33,7 @@ def caveats(
     """
     return [
         *_interval(rows),
+        *_imprecise(rows, most),
         *_overhead(rows),
         *(text for quantity in quantities for text in _missing(rows, quantity, most)),
         *_partial(rows, most),
@@ -59,6 +61,26 @@ def _scatter(scatter: float | None) -> str:
             "when it is idle."
         )
     return text
+
+
+def _imprecise(rows: Sequence[Row], most: int) -> list[str]:
+    """The models that are not as precise as the study requests."""
+    requested = rows[0].get("requested_half_width")
+    if requested is None:
+        return []
+    wide: dict[str, float] = {}
+    for row in rows:
+        whole = TIME.of("reference").read(row)
+        half = max(row[TIME.measurement_half] or 0.0, (whole and whole.relative_half_width) or 0.0)
+        if half > _NEARLY * requested:
+            wide[row["model"]] = half
+    if not wide:
+        return []
+    missed = _of_models(wide, most, lambda half: f"±{margin(half)}")
+    return [
+        f"The study requests ±{margin(requested)} for each model's time, sum and whole. Not so "
+        f"precise: {missed}. More rounds or a quieter machine narrow the intervals."
+    ]
 
 
 def _overhead(rows: Sequence[Row]) -> list[str]:

@@ -37,11 +37,13 @@ def compare_study(
     operator_rows: Sequence[Row],
     model_rows: Sequence[Row],
     manifest: Mapping[str, Mapping[str, Any]],
+    precision: float | None = None,
 ) -> Tables:
     """Compare every measured model on every target. A model has one row for each replicate.
 
     `models` are those of each target, with the calls that they make there. Operator rows need at
-    least the columns `estimate.OPERATOR_COLUMNS`.
+    least the columns `estimate.OPERATOR_COLUMNS`. `precision` is the relative half-width that the
+    study requests of its models.
     """
     filtered = {tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] == "filtered"}
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
@@ -57,9 +59,9 @@ def compare_study(
     for (name, target), measurements in references.items():
         model = named[name, target]
         terms = terms_of(model, rows[target], filtered)
-        keys = {"model": model.model, "target": target}
+        keys: dict[str, Any] = {"model": model.model, "target": target}
         estimate = ModelEstimate(model, terms, measurements)
-        comparison = keys | compare(estimate)
+        comparison = keys | compare(estimate) | {"requested_half_width": precision}
         tables.comparison.append(comparison)
         tables.launches.extend(launch_rows(keys, comparison, estimate, launched[name, target]))
         tables.shares.extend(

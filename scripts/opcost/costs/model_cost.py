@@ -64,13 +64,23 @@ class ModelCost:
 
     @property
     def time(self) -> Estimate | None:
-        """Seconds with their 95 % interval, added up from operators; None if one is missing."""
+        """Seconds, added up from operators; None if one is missing. The 95 % interval holds the
+        uncertainty of the measurements and, if known (`method_error`), the method's own error.
+        """
         return self._chosen.estimate.time
 
     @property
     def energy(self) -> Estimate | None:
-        """Gross joules with their 95 % interval, added up from operators; None if unknown."""
+        """Gross joules with an interval like that of the time; None if unknown."""
         return self._chosen.estimate.energy
+
+    @property
+    def method_error(self) -> float | None:
+        """Half of the 95 % interval of the method's own error in time, relative; None if fewer than
+        two models tell it that were measured as a whole.
+        """
+        half: float | None = self._chosen.compared[TIME.method_half]
+        return half
 
     @property
     def whole_time(self) -> Estimate | None:

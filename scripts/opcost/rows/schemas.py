@@ -220,6 +220,12 @@ COMPARISON = _schema(
         ),
         ("method_models", pa.int64(), "number of other models that tell the method's own error"),
         (
+            "requested_half_width",
+            pa.float64(),
+            "relative half-width that the study's `precision` requests of each model's time, as a "
+            "sum, without the method's own error, and as a whole; null if it requests none",
+        ),
+        (
             TIME.scatter,
             pa.float64(),
             f"`{TIME.scatter}` of the database; the intervals of this table include it",

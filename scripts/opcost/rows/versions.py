@@ -102,7 +102,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
             *("reference_host_time_s", "inputs", "dtype", "batch_size"),
         ],
         11: [
-            "method_models",
+            *("method_models", "requested_half_width"),
             *(
                 name
                 for each in (TIME, ENERGY)
