@@ -44,7 +44,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "power_w": power_w,
         "power_ci_low_w": power_w and power_w * 0.99,
         "power_ci_high_w": power_w and power_w * 1.01,
-        **{name: None for each in EXECUTED for name in (each.scatter, each.scatter_degrees)},
+        **{name: None for each in EXECUTED for name in each.scatter_columns},
         **{column.name: None for column in METHOD},
         "differing_calls": None,
         "calls_hash": None,

@@ -54,6 +54,26 @@ def test_the_scatter_of_many_subjects_is_found(counts):
     assert found.degrees_of_freedom == pytest.approx(5, rel=0.4)
 
 
+@pytest.mark.parametrize("slope", [-0.3, 0.0, 0.2])
+def test_short_subjects_may_scatter_more_than_long_ones(slope):
+    generator = np.random.default_rng(4)
+    subjects, trend = [], Scatter(0.05, 6.0, slope, 1e-4)
+    for time_s in np.exp(generator.uniform(math.log(1e-5), math.log(1e-3), 900)):
+        [each] = drawn(generator, 1, [3], trend.at(time_s).sd, 6.0)
+        subjects.append(Executions([time_s * value for value in each.values], each.batch_errors))
+    found = scatter_of(subjects)
+    assert found.slope == pytest.approx(slope, abs=0.101)
+    for time_s in (2e-5, 1e-4, 5e-4):
+        assert found.at(time_s).sd == pytest.approx(trend.at(time_s).sd, rel=0.2)
+
+
+def test_a_trend_ends_ten_times_beyond_the_centre():
+    trend = Scatter(0.05, 6.0, -0.5, 1e-3)
+    assert trend.at(1e-1) == trend.at(1e-2)
+    assert trend.at(1e-2).sd == pytest.approx(0.05 / 10**0.5)
+    assert trend.at(1e-2).at(1.0) == trend.at(1e-2)
+
+
 def test_executions_that_batches_explain_have_next_to_no_scatter():
     subjects = drawn(np.random.default_rng(2), 300, [3], 0.0, None, batch_sd=0.02)
     assert scatter_of(subjects).sd < 0.005

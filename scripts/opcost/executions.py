@@ -10,13 +10,17 @@ Molecular Biology 3, 2004, sections 3 and 6):
     ln(value of an execution) = ln(value of the subject) + error of variance v + batch_error^2
     v ~ variance x degrees_of_freedom / chi^2(degrees_of_freedom)
 
+The expected variance follows a trend: short operators scatter more than long ones (as in Sartor et
+al., Intensity-based hierarchical Bayes method improves testing for differentially expressed genes,
+BMC Bioinformatics 7, 2006).
+
 An execution that is off by more than this allows, while most others agree, is an outlier, and is
 not counted. If they disagree by more, and none has a majority, the interval holds them all.
 """
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +37,11 @@ _LEAST_DEGREES = 3.0
 # ASSUME that variances are distributed about as on the machines of docs/explanation/uncertainty.md:
 # few subjects hardly tell, and would often seem to have equal variances.
 _USUAL_DEGREES, _USUAL_FACTOR = 6.0, 2.0
+_USUAL_SLOPES = 0.15
+_SLOPES = np.linspace(-0.5, 0.5, 11)
+_REACH = math.log(10)
+"""How far from the centre the trend goes on, in logarithms."""
+
 _OUTLIER = 0.001
 """The probability that an execution without a cause of its own is taken for an outlier."""
 
@@ -41,10 +50,22 @@ _OUTLIER = 0.001
 class Scatter:
     """How executions on a target vary: their relative standard deviation, without that of batches,
     and the degrees of freedom of its distribution over subjects: few if subjects are unlike.
+
+    With a `centre`, `sd` is that of subjects of this value; that of others is in proportion to the
+    `slope`th power of theirs, up to ten times larger or smaller ones.
     """
 
     sd: float
     degrees_of_freedom: float
+    slope: float = 0.0
+    centre: float | None = None
+
+    def at(self, value: float) -> "Scatter":
+        """That of subjects of a value."""
+        if self.centre is None:
+            return self
+        distance = min(max(math.log(value / self.centre), -_REACH), _REACH)
+        return Scatter(self.sd * math.exp(self.slope * distance), self.degrees_of_freedom)
 
     def with_error(self, other: "Scatter") -> "Scatter":
         """That of a product of two quantities."""
@@ -68,6 +89,11 @@ class Executions:
 
     values: Sequence[float]
     batch_errors: Sequence[float | None]
+
+    @property
+    def middle(self) -> float:
+        """Their median."""
+        return statistics.median(self.values)
 
     @property
     def batch_variance(self) -> float:
@@ -122,7 +148,7 @@ def variance_of_one(executions: Executions, scatter: Scatter | None) -> tuple[fl
         if not found:
             return explained, None
         return max(executions.variance, explained), float(found)
-    expected = scatter.sd**2 + explained
+    expected = scatter.at(executions.middle).sd ** 2 + explained
     degrees = scatter.degrees_of_freedom + found
     observed = executions.variance if found else 0.0
     return (scatter.degrees_of_freedom * expected + found * observed) / degrees, degrees
@@ -143,7 +169,8 @@ def near_the_middle(executions: Executions, scatter: Scatter | None) -> list[boo
     logs = [math.log(value) for value in executions.values]
     middle = statistics.median(logs)
     reach = float(special.stdtrit(scatter.degrees_of_freedom, 1 - _OUTLIER / 2))
-    limit = reach * math.sqrt(scatter.sd**2 + executions.batch_variance)
+    sd = scatter.at(executions.middle).sd
+    limit = reach * math.sqrt(sd**2 + executions.batch_variance)
     return [abs(each - middle) <= limit for each in logs]
 
 
@@ -159,33 +186,50 @@ def scatter_of(subjects: Sequence[Executions]) -> Scatter | None:
     observed = np.array([max(each.variance, 1e-14) for each in several])
     explained = np.array([each.batch_variance for each in several])
     found = np.array([len(each.values) - 1.0 for each in several])
+    places = np.log([each.middle for each in several])
+    centre = float(places.mean())
+    places = np.clip(places - centre, -_REACH, _REACH)
+
+    def likelihood(sd: float, degrees: float, slope: float) -> float:
+        expected = (sd * np.exp(slope * places)) ** 2 + explained
+        usual = (slope / _USUAL_SLOPES) ** 2 / 2
+        return _log_likelihood(observed, expected, found, degrees) - usual
+
     sds = np.geomspace(_LEAST_SD, _MOST_SD, 40)
     degrees = np.geomspace(_LEAST_DEGREES, MANY_DEGREES, 16)
+    _, slope = _best(lambda sd, trend: likelihood(sd, _USUAL_DEGREES, trend), sds, _SLOPES)
     for _ in range(2):  # the second grid lies around the best point of the first one
-        likelihood = [
-            [_log_likelihood(observed, explained, found, sd, each) for each in degrees]
-            for sd in sds
-        ]
-        row, column = divmod(int(np.argmax(likelihood)), len(degrees))
-        best = sds[row], degrees[column]
-        sds = np.geomspace(sds[max(row - 1, 0)], sds[min(row + 1, len(sds) - 1)], 21)
-        degrees = np.geomspace(
-            degrees[max(column - 1, 0)], degrees[min(column + 1, len(degrees) - 1)], 9
-        )
-    return Scatter(*map(float, best))
+        best = _best(lambda sd, each: likelihood(sd, each, slope), sds, degrees)
+        sds, degrees = (_around(*each) for each in zip(best, (sds, degrees), strict=True))
+    return Scatter(*best, slope, math.exp(centre))
+
+
+def _best(
+    likelihood: Callable[[float, float], float],
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+) -> tuple[float, float]:
+    """The most likely point of a grid."""
+    found = [[likelihood(one, other) for other in second] for one in first]
+    row, column = divmod(int(np.argmax(found)), len(second))
+    return float(first[row]), float(second[column])
+
+
+def _around(best: float, grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A finer grid between the neighbours of its best point."""
+    place = int(np.argmin(abs(grid - best)))
+    return np.geomspace(grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)], 15)
 
 
 def _log_likelihood(
     observed: NDArray[np.float64],
-    explained: NDArray[np.float64],
+    expected: NDArray[np.float64],
     found: NDArray[np.float64],
-    sd: float,
     degrees: float,
 ) -> float:
     """Of sample variances with `found` degrees of freedom, up to a constant."""
     from scipy import special
 
-    expected = sd**2 + explained
     share = observed / expected * found / degrees
     terms = (
         found / 2 * np.log(share)

@@ -14,7 +14,7 @@ Intervals of rows hold what further executions find. The errors of tuples are in
 interval of an estimate also holds the method's own error (method.py), if other models tell it.
 """
 
-# ASSUME that executions of whole models scatter like those of operators.
+# ASSUME that executions of whole models scatter like those of operators that take as long.
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -29,10 +29,10 @@ from opcost.costs.host import HostRace, race_of, races, unknown_host
 from opcost.costs.method import MethodError, method_in
 from opcost.costs.shares import module_shares
 from opcost.costs.terms import Row, Term, why_incomplete
-from opcost.executions import Scatter
+from opcost.executions import Scatter, combined
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, METHOD, OVERHEAD
-from opcost.rows.executed import combined_value, measured_value, scatter_in
+from opcost.rows.executed import combined_value, executions_of, measured_value, scatter_in
 from opcost.rows.quantities import ENERGY, EXECUTED, HOST_TIME, OVERHEADS, POWER, TIME, Quantity
 from opcost.statistics import Estimate, product
 from opcost.tuples.model_tuples import ModelTuples, calls_hash
@@ -45,7 +45,7 @@ OPERATOR_COLUMNS = (
     *HOST_TIME.names,
     "idle_power_w",
     "executions",
-    *(name for each in EXECUTED for name in (each.scatter, each.scatter_degrees)),
+    *(name for each in EXECUTED for name in each.scatter_columns),
     *(each.degrees for each in (TIME, HOST_TIME, ENERGY)),
     *(column.name for column in (*OVERHEAD, *METHOD)),
     *comparability.COLUMNS,
@@ -111,11 +111,15 @@ class ModelEstimate:
 
         A model that waits for its host reproduces like the host.
         """
+        found = executions_of(self._measured_whole, TIME)
+        if found is None:
+            return None
         scatter = self.scatter(TIME)
         if self.race is not None and scatter is not None:
             waits = self.race.idle.value / self.race.time.value
-            scatter = scatter.mixed(self.scatter(HOST_TIME) or scatter, waits)
-        return combined_value(self._measured_whole, TIME, scatter)
+            host = self.scatter(HOST_TIME) or scatter
+            scatter = scatter.at(found.middle).mixed(host.at(found.middle), waits)
+        return combined(found, scatter)
 
     @cached_property
     def whole_energy(self) -> Estimate | None:
@@ -130,8 +134,10 @@ class ModelEstimate:
         """How executions vary on the target; in energy, as in time and in power."""
         if quantity != ENERGY:
             return next((scatter_in(row, quantity) for row in self.rows), None)
-        time, power = self.scatter(TIME), self.scatter(POWER)
-        return power and time and time.with_error(power)
+        time, power, whole = self.scatter(TIME), self.scatter(POWER), self.whole_time
+        if time is None or power is None:
+            return None
+        return (time.at(whole.value) if whole else time).with_error(power)
 
     @cached_property
     def conflict(self) -> str | None:

@@ -302,12 +302,23 @@ SCATTERS: list[Column] = [
             quantity.scatter,
             pa.float64(),
             f"relative standard deviation of `{quantity.value}` between executions on this "
-            "target, without that of batches; null if fewer than 6 tuples have several",
+            f"target, of tuples of `{quantity.scatter_centre}`, without that of batches; null if "
+            "fewer than 6 tuples have several",
         ),
         Column(
             quantity.scatter_degrees,
             pa.float64(),
             "degrees of freedom of its distribution over tuples: few if tuples are unlike",
+        ),
+        Column(
+            quantity.scatter_slope,
+            pa.float64(),
+            f"the scatter of a tuple is in proportion to this power of `{quantity.value}`",
+        ),
+        Column(
+            quantity.scatter_centre,
+            pa.float64(),
+            f"`{quantity.value}` of tuples that scatter by `{quantity.scatter}`",
         ),
     )
 ]

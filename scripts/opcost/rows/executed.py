@@ -45,19 +45,20 @@ def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
     return {
         name: value
         for quantity, each in scatters.items()
-        for name, value in (
-            (quantity.scatter, each.sd),
-            (quantity.scatter_degrees, each.degrees_of_freedom),
+        for name, value in zip(
+            quantity.scatter_columns,
+            (each.sd, each.degrees_of_freedom, each.slope, each.centre),
+            strict=True,
         )
     }
 
 
 def scatter_in(row: Row, quantity: Quantity) -> Scatter | None:
     """The scatter of the row's target; one that an older opcost found counts as that of many."""
-    sd, degrees = row[quantity.scatter], row[quantity.scatter_degrees]
+    sd, degrees, slope, centre = (row[name] for name in quantity.scatter_columns)
     if sd is None:
         return None
-    return Scatter(sd, MANY_DEGREES if degrees is None else degrees)
+    return Scatter(sd, MANY_DEGREES if degrees is None else degrees, slope or 0.0, centre)
 
 
 def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:

@@ -67,6 +67,21 @@ class Quantity:
         return f"{self.name}_scatter_degrees_of_freedom"
 
     @cached_property
+    def scatter_slope(self) -> str:
+        """The column of the trend of the scatter: the power of the subject's value."""
+        return f"{self.name}_scatter_slope"
+
+    @cached_property
+    def scatter_centre(self) -> str:
+        """The column of the value at which subjects scatter as stated."""
+        return replace(self, name=f"{self.name}_scatter_centre").value
+
+    @cached_property
+    def scatter_columns(self) -> tuple[str, str, str, str]:
+        """All four columns of a scatter."""
+        return self.scatter, self.scatter_degrees, self.scatter_slope, self.scatter_centre
+
+    @cached_property
     def method_sd(self) -> str:
         """The column of the relative standard deviation of the method's own error on a target."""
         return f"{self.name}_method_sd"

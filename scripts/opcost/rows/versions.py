@@ -37,8 +37,9 @@ VERSIONS = {
     "`execution_...`, `executions`, `outlying_executions`, `..._degrees_of_freedom`; "
     "`time_scatter` replaces `spread`, `host_time_scatter` `host_spread`.",
     11: "The method's own error: `..._method_...` and `method_models` in the database and the "
-    "comparison, `..._measurement_half_width` in the comparison. The intervals of estimates and of "
-    "their differences from whole models include it.",
+    "comparison, `..._measurement_half_width` and `requested_half_width` in the comparison. The "
+    "intervals of estimates and of their differences from whole models include it. "
+    "`..._scatter_slope` and `..._scatter_centre_...`: short operators scatter more.",
 }
 """Schema version -> its changes."""
 
@@ -76,6 +77,7 @@ _DATABASE = _OPERATOR | {
     ],
     11: [
         "method_models",
+        *(name for each in EXECUTED for name in (each.scatter_slope, each.scatter_centre)),
         *(
             name
             for each in (TIME, ENERGY)
