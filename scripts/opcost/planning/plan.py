@@ -25,7 +25,7 @@ _GUESSED_RATES = (5e-6, 1e-11, 1e-10)
 
 _MIN_S = 1e-7
 _MIN_ROWS = 8
-_JOB_S = 0.3
+_JOB_S = 0.6
 _GPU_START_S = 1.0
 _FOR_LATER_ROUNDS = 0.25
 """The share of a budget, without that of whole models, that round 1 leaves to later rounds."""
