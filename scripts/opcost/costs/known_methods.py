@@ -26,10 +26,9 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     A model tells nothing if one of its operators is not measured, or if it is defined otherwise
     than when it was measured. Notes damaged files in `damages`.
     """
-    table = records.read(database, schemas.DATABASE, OPERATOR_COLUMNS)
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
     if measured.models:
-        for row in table.to_pylist():
+        for row in records.read(database, schemas.DATABASE, OPERATOR_COLUMNS).to_pylist():
             rows[row["target"]][row["tuple_id"]] = row
     found: dict[str, dict[str, _Differences]] = defaultdict(dict)
     for paths in measured.models:
@@ -61,8 +60,8 @@ def _differences(paths: Sequence[Path], rows: Mapping[str, Row], remedy: str) ->
     if comparability.conflict([*estimate.rows, *wholes]) is not None:
         return {}
     pairs = {
-        TIME: (estimate.time, measured.whole_time),
-        ENERGY: (estimate.energy, measured.whole_energy),
+        TIME: (estimate.summed_time, measured.whole_time),
+        ENERGY: (estimate.summed_energy, measured.whole_energy),
     }
     return {quantity: _difference(*pair) for quantity, pair in pairs.items()}
 
