@@ -18,7 +18,7 @@ from opcost.rows.quantities import ENERGY, TIME
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 
-from tests.comparisons import FAILED, OVERHEAD, row, summary
+from tests.comparisons import FAILED, OVERHEAD, compared, row, summary
 
 
 def test_each_tuple_counts_as_often_as_it_is_called(compare):
@@ -44,6 +44,24 @@ def test_the_overhead_of_calls_is_in_the_estimate_and_stated_apart(
     assert comparison["overhead_time_s"] == pytest.approx(overhead_s)
     assert comparison["estimate_time_s"] == pytest.approx(4e-3 + overhead_s)
     assert "Call overhead: Python, dispatch" in summary([comparison], [])
+
+
+@pytest.mark.parametrize(("core_cache_bytes", "code_s"), [(2**30, 0), (0, 4 * (1e-4 - 1e-5))])
+def test_functions_and_views_are_no_module_calls_of_their_own(
+    tiny_tuples, core_cache_bytes, code_s
+):
+    cnn = tiny_tuples[1]
+    overheads_s = []
+    for paths in (["a", "b", "c", "d", "e"], ["a"] * 5):
+        calls = tuple(
+            (index, path, kind) for (index, _, kind), path in zip(cnn.calls, paths, strict=True)
+        )
+        comparison, _ = compared(
+            dataclasses.replace(cnn, calls=calls), **OVERHEAD, core_cache_bytes=core_cache_bytes
+        )
+        overheads_s.append(comparison["overhead_time_s"])
+    view_s = 1e-6
+    assert overheads_s == pytest.approx([5e-5 + code_s + view_s, 1e-5 + code_s + view_s])
 
 
 def test_an_overhead_that_was_measured_under_disturbances_is_said_to_be(compare):

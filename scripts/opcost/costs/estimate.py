@@ -199,16 +199,19 @@ class ModelEstimate:
 
     @cached_property
     def overhead(self) -> dict[str, tuple[int, Estimate]]:
-        """Kind of call -> number of calls, overhead of each; empty if the host runs ahead."""
+        """Kind of call -> number of calls, overhead of each; empty if the host runs ahead.
+
+        That of a call with evicted code contains the call of a module. A further call from one
+        module has none: it counts as one module call fewer.
+        """
         row = next(iter(self.rows), None)
         if row is None or row["displaced_call_overhead_s"] is None:
             return {}
         evicted = sum(self._evicted)
-        views = len(self.model.calls) - self.calls
         counts = {
-            "call": self.calls - evicted + views,
+            "call": sum(self.model.first_of_module) - evicted,
             "displaced_call": evicted,
-            "view_call": views,
+            "view_call": len(self.model.calls) - self.calls,
         }
         return {
             kind: (count, each)
@@ -281,12 +284,12 @@ class ModelEstimate:
         """What each call of the model costs beyond its operator, on a processor."""
         each = {kind: estimate.value for kind, (_, estimate) in self.overhead.items()}
         call_s = each.get("call", 0.0)
-        evicted_s, view_s = each.get("displaced_call", call_s), call_s + each.get("view_call", 0.0)
+        code_s, view_s = each.get("displaced_call", call_s) - call_s, each.get("view_call", 0.0)
+        kernels = [self.model.tuples[index].launches_kernel for index, _, _ in self.model.calls]
+        calls = zip(self.model.first_of_module, self._evicted, kernels, strict=True)
         return [
-            (evicted_s if evicted else call_s)
-            if self.model.tuples[index].launches_kernel
-            else view_s
-            for (index, _, _), evicted in zip(self.model.calls, self._evicted, strict=True)
+            first * call_s + evicted * code_s + (not kernel) * view_s
+            for first, evicted, kernel in calls
         ]
 
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:

@@ -143,10 +143,9 @@ def race_of(
 
 def _overheads(model: ModelTuples, rows: Sequence[Row | None]) -> list[int]:
     """Which overhead each call has: 0 of a module, 1 of a further call of it, 2 of a view."""
-    before = [None, *(path for _, path, _ in model.calls)]
     return [
-        2 if rows[index] is None else int(path == earlier)
-        for (index, path, _), earlier in zip(model.calls, before, strict=False)
+        2 if rows[index] is None else int(not first)
+        for (index, _, _), first in zip(model.calls, model.first_of_module, strict=True)
     ]
 
 

@@ -12,6 +12,9 @@ study, each time in several processes, because it depends on the memory layout o
   moves.
 - `view_call_s`: a view, which launches no kernel and is not benchmarked.
 
+A module calls its operators, or functions that do: only the first one contains the call of the
+module.
+
 On a GPU the host runs ahead of the device: costs/race.py uses its overhead.
 """
 

@@ -5,6 +5,7 @@ The unpickler refuses every global, so that an untrusted file cannot run code.
 
 import hashlib
 import io
+import itertools
 import json
 import pickle
 import pickletools
@@ -73,6 +74,14 @@ class ModelTuples:
     def by_id(self) -> dict[str, TupleRecord]:
         """The distinct tuples by tuple id."""
         return {record.operator_tuple.tuple_id: record for record in self.tuples}
+
+    @cached_property
+    def first_of_module(self) -> list[bool]:
+        """Whether each call is the first in a row from its module; the further ones are functions
+        that the module's `forward` calls.
+        """
+        paths = [None, *(path for _, path, _ in self.calls)]
+        return [path != before for before, path in itertools.pairwise(paths)]
 
     def call_counts(self) -> dict[str, int]:
         """How often the model calls each tuple, by tuple id."""
