@@ -23,7 +23,7 @@ def test_the_same_command_resumes_an_interrupted_and_a_killed_run(prepared):
     with running(prepared, measured=1) as run:
         os.killpg(run.pid, signal.SIGINT)  # as Ctrl-C does
         output, _ = run.communicate(timeout=120)
-    assert run.returncode == 1
+    assert run.returncode == 1, output.decode()
     assert "What was measured is kept: the same command goes on from there." in output.decode()
     interrupted = stamps(prepared)
     assert 1 <= len(interrupted) < 5
