@@ -71,12 +71,15 @@ def test_a_budget_holds(settings, budget_s, rounds):
     assert not planned.needed_s or planned.spent_s + planned.needed_s <= budget_s
 
 
-@pytest.mark.parametrize(("rounds", "chosen"), [(1, 20), (2, 15), (4, 15)])
-def test_a_quarter_of_a_budget_is_for_later_rounds(settings, rounds, chosen):
+@pytest.mark.parametrize("measured", [1, 2, 10, 15])
+@pytest.mark.parametrize(("rounds", "first"), [(1, 20), (2, 15), (4, 15)])
+def test_a_quarter_of_a_budget_is_for_later_rounds_however_often_it_is_planned(
+    settings, rounds, first, measured
+):
     records = [record(size) for size in range(1, 42)]
-    known = [row(records[0], 1e-3, device_time_s=1)]
-    planned = plan([], by_id(*records), known, settings, 1 + 20, rounds=rounds)
-    assert len(planned.chosen) == chosen
+    known = [row(each, 1e-3, device_time_s=1) for each in records[:measured]]
+    planned = plan([], by_id(*records), known, settings, 20, rounds=rounds)
+    assert len(planned.known) + len(planned.chosen) == first
 
 
 def test_a_budget_is_spent_on_what_explains_most(settings):

@@ -86,9 +86,11 @@ def plan(
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
     count = len(new)
     if max_device_time_s is not None:
-        for_tuples_s = max(0.0, max_device_time_s - spent_s - for_models_s)
-        share = 1 - _FOR_LATER_ROUNDS if rounds > 1 else 1
-        count = min(count, int(share * for_tuples_s / job_s))
+        tuples_s = spent_s - other_spent_s
+        for_tuples_s = max_device_time_s - other_spent_s - for_models_s
+        if rounds > 1:
+            for_tuples_s *= 1 - _FOR_LATER_ROUNDS
+        count = min(count, max(0, int((for_tuples_s - tuples_s) / job_s)))
     return Plan(
         tuple(sorted(known)),
         tuple(new[:count]),
