@@ -1,12 +1,13 @@
 """What a call costs its host beyond its operator's benchmark."""
 
+import json
 import math
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from opcost.devices.device import BatchTime
-from opcost.devices.device_file import DeviceFile, Sample, write_device
+from opcost.devices.device_file import OVERHEAD_PROCEDURE, DeviceFile, Sample, write_device
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.devices.processor import CpuDevice
@@ -14,6 +15,7 @@ from opcost.errors import OpcostError
 from opcost.measuring.overhead import sample_overhead
 from opcost.rows.overhead_samples import overhead_columns, read_samples
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Restless(NoWatch):
@@ -64,12 +66,13 @@ def modules_that(hook):
 
 def test_the_time_of_modules_beyond_that_of_their_operators_is_the_overhead(cpu):
     found = sample_overhead(Simulated(), NoWatch())
-    assert found == (pytest.approx(5e-6), pytest.approx(5e-6), 0.0, False)
+    expected = (pytest.approx(5e-6), pytest.approx(5e-6), 0.0, False, OVERHEAD_PROCEDURE)
+    assert found == expected
 
 
 def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_evicted_code(cpu):
     found = sample_overhead(Simulated("cuda"), NoWatch())
-    assert found == (pytest.approx(5e-6), None, 0.0, False)
+    assert found == (pytest.approx(5e-6), None, 0.0, False, 1)
     columns = overhead_columns([found] * 3)
     assert columns["call_overhead_s"] == pytest.approx(5e-6)
     assert columns["displaced_call_overhead_s"] is None
@@ -104,6 +107,54 @@ def test_where_hardly_any_was_undisturbed_all_count_and_that_is_said():
     assert columns["overhead_disturbed"]
 
 
+def test_samples_of_an_earlier_procedure_do_not_count_beside_later_ones():
+    later = [each._replace(procedure=2) for each in samples(4e-6, 4e-6)]
+    assert overhead_columns(samples(1e-6) * 9 + later)["call_overhead_s"] == pytest.approx(4e-6)
+
+
+def test_a_file_that_names_no_procedure_is_of_the_first_one(tmp_path):
+    write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon", overhead=(*samples(1e-6),)))
+    document = json.loads((tmp_path / "device.json").read_text())
+    document["overhead"] = [sample[:-1] for sample in document["overhead"]]
+    (tmp_path / "device.json").write_text(json.dumps(document))
+    assert read_samples(tmp_path / "device.json") == samples(1e-6)
+
+
+class Crowded(CpuDevice):
+    """A host that takes 2 us longer for an operator if its last call was of another one."""
+
+    def __init__(self):
+        super().__init__()
+        self._operator, self._now_s = None, 0.0
+
+    def time(self, work):
+        start_s = self._now_s
+        with Switches(self.note):
+            work()
+        return BatchTime(*(self._now_s - start_s,) * 2)
+
+    def note(self, operator):
+        self._now_s += 0.0 if operator is self._operator else 2e-6
+        self._operator = operator
+
+
+class Switches(TorchDispatchMode):
+    """Tells of each operator that is called."""
+
+    def __init__(self, note):
+        super().__init__()
+        self._note = note
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self._note(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_operators_displace_of_each_other_is_overhead(cpu):
+    """A benchmark runs an operator in a loop, where nothing else displaces its code."""
+    assert sample_overhead(Crowded(), NoWatch()).call_s == pytest.approx(2e-6, rel=0.05)
+
+
 def test_a_file_tells_what_each_process_found(sample, tmp_path):
     sample = sample._replace(disturbed=False)  # as it may be where others use this processor
     write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon", overhead=(sample,) * 3))
@@ -134,7 +185,7 @@ def test_what_an_older_opcost_did_not_measure_at_the_begin_is_that_of_the_end(sa
 
 def test_a_difference_below_zero_counts_as_zero_and_disturbed(monkeypatch):
     monkeypatch.setattr(Simulated, "MODULE_S", -5e-6)
-    assert sample_overhead(Simulated(), NoWatch()) == (0.0, 0.0, 0.0, True)
+    assert sample_overhead(Simulated(), NoWatch()) == (0.0, 0.0, 0.0, True, OVERHEAD_PROCEDURE)
 
 
 def test_a_processor_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be(cpu):

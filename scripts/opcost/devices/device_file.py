@@ -27,6 +27,17 @@ from opcost.values import (
 
 _SAFE = text(r"[A-Za-z0-9_.:-]{1,100}", "1 to 100 letters, digits and _ . : -")
 _OVERHEAD_S = number(0, 1)
+
+OVERHEAD_PROCEDURE = 2
+"""The number of the procedure that measures call overhead on a processor. Procedure 1 compared
+modules with their operators in a row rather than in loops, as benchmarks are, and moved half as
+much data to evict code. On a GPU, there has been one procedure."""
+
+
+def _sample(displaced: Rule) -> Rule:
+    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, whole_number(1))
+
+
 _RULES = {
     "device": _SAFE,
     "device_name": PRINTABLE,
@@ -34,7 +45,7 @@ _RULES = {
     "lock_key": optional(_SAFE),
     "settings_json": optional(PRINTABLE),
     "quiet_s": optional(number(0, 1, above=True)),
-    "overhead": optional(list_of(list_like(_OVERHEAD_S, _OVERHEAD_S, _OVERHEAD_S, BOOLEAN))),
+    "overhead": optional(list_of(_sample(_OVERHEAD_S))),
     "last_level_cache_bytes": optional(whole_number(0)),
     "core_cache_bytes": optional(whole_number(0)),
     "cpu_count": optional(whole_number(1)),
@@ -45,7 +56,6 @@ _RULES = {
     "cudnn_version": optional(PRINTABLE),
     "torch_version": optional(PRINTABLE),
 }
-_SAMPLE_OF_GPU = list_like(_OVERHEAD_S, one_of(None), _OVERHEAD_S, BOOLEAN)
 _OF_OPCOST = ("lock_key", "settings_json", "quiet_s", "overhead")
 ENVIRONMENT = tuple(name for name in _RULES if name not in _OF_OPCOST)
 """The keys of the environment; rows have columns of the same names."""
@@ -59,6 +69,9 @@ class Sample(NamedTuple):
     view_call_s: float
     disturbed: bool
     """Whether too few values were undisturbed, so that all counted."""
+
+    procedure: int = 1
+    """Samples of different procedures are never averaged."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,8 @@ class DeviceFile:
         known: dict[str, Any] = {key: document.get(key) for key in _RULES}
         if isinstance(known["overhead"], dict):  # older versions measured it in one process
             known["overhead"] = None
+        elif isinstance(known["overhead"], list):
+            known["overhead"] = [_with_procedure(sample) for sample in known["overhead"]]
         check_values(known, _rules(known), source, remedy)
         overhead = known["overhead"]
         samples = None if overhead is None else tuple(Sample(*values) for values in overhead)
@@ -113,11 +128,17 @@ class DeviceFile:
         return {name: getattr(self, name) for name in ("device", "device_name", "device_uuid_hash")}
 
 
+def _with_procedure(sample: Any) -> Any:
+    """The first procedure had no number."""
+    values = len(Sample._fields)
+    return [*sample, 1] if isinstance(sample, list) and len(sample) == values - 1 else sample
+
+
 def _rules(document: Mapping[str, Any]) -> Mapping[str, Rule]:
     device = document["device"]
     kind = kind_of(device) if isinstance(device, str) else None
     ahead = kind is not None and not kind.host_sets_pace
-    return _RULES | ({"overhead": optional(list_of(_SAMPLE_OF_GPU))} if ahead else {})
+    return _RULES | ({"overhead": optional(list_of(_sample(one_of(None))))} if ahead else {})
 
 
 def read_device(path: Path) -> DeviceFile:

@@ -1,12 +1,12 @@
 """Call overhead: the host's time for a call in a model beyond that of its operator's benchmark.
 
-Models contain it, benchmarks of operators do not. It is measured at the start and the end of a
-study, each time in several processes, because it depends on the memory layout of the process:
+Models contain it, benchmarks of operators do not. It is measured at the start of a study and in
+each later round, each time in several processes, because it depends on the memory layout of the
+process:
 
-- `call_s`: Python and dispatch; the difference between running a small network as modules and its
-  operators. On a processor, these run in the network's order, and all code is in the private cache.
-  On the host of a GPU, each runs in a loop of its own, as in its benchmark: the difference contains
-  the code that the others displaced, for which there is no quantity of its own.
+- `call_s`: Python, dispatch and the code that other operators displaced from the smallest caches;
+  the difference between running a small network as modules and its operators, each of which runs in
+  a loop of its own, as in its benchmark. On a processor, all code is in the private cache.
 - `displaced_call_s`: the code of Python and of the operator was evicted from the private cache
   (costs/evicted_code.py finds such calls). None on a GPU, where evictions depend on what the host
   moves.
@@ -29,8 +29,9 @@ from torch import nn
 
 from opcost import statistics
 from opcost.devices.device import Device
-from opcost.devices.device_file import Sample
+from opcost.devices.device_file import OVERHEAD_PROCEDURE, Sample
 from opcost.devices.disturbance import Watch
+from opcost.measuring.workload import CORE_CACHES_TO_EVICT
 from opcost.models.construction import inference_conditions
 
 _BLOCKS = 24
@@ -66,7 +67,7 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
             return Sample(max(0.0, call_s), None, view_s, disturbed)
         displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
     disturbed |= displaced_disturbed or displaced_s < 0
-    return Sample(max(0.0, call_s), max(0.0, displaced_s), view_s, disturbed)
+    return Sample(max(0.0, call_s), max(0.0, displaced_s), view_s, disturbed, OVERHEAD_PROCEDURE)
 
 
 def _between_calls_s(device: Device) -> _Values:
@@ -80,18 +81,13 @@ def _between_calls_s(device: Device) -> _Values:
     calls = [[call for block in network for call in _calls(block)] for network in networks]
     image = torch.randn(1, _CHANNELS, _SIZE, _SIZE).to(device.torch_device)
     turn = itertools.cycle(range(_COPIES))
-    operators_s = _in_sequence_s if device.kind.host_sets_pace else _in_loops_s
 
     def difference_s() -> float:
         modules, sequence = networks[next(turn)], calls[next(turn)]
         modules_s = device.time(lambda: modules(image)).host_s
-        return (modules_s - operators_s(device, sequence, image)) / len(sequence)
+        return (modules_s - _in_loops_s(device, sequence, image)) / len(sequence)
 
     return difference_s
-
-
-def _in_sequence_s(device: Device, calls: Sequence[Call], image: torch.Tensor) -> float:
-    return device.time(lambda: _run_sequence(calls, image)).host_s
 
 
 def _in_loops_s(device: Device, calls: Sequence[Call], image: torch.Tensor) -> float:
@@ -105,14 +101,14 @@ def _in_loops_s(device: Device, calls: Sequence[Call], image: torch.Tensor) -> f
 
 
 def _displaced_call_s(device: Device) -> _Values:
-    """The overhead of a module call after copying as much data as the private cache holds.
+    """The overhead of a module call after copying as much data as evicts the private cache.
 
     The mean over a convolution, a normalisation and an activation, on very little data. ASSUME that
     other operators have about as much code.
     """
     block = _block(_SMALL_CHANNELS).eval()
     image = torch.randn(1, _SMALL_CHANNELS, _SMALL_SIZE, _SMALL_SIZE)
-    source = torch.randn(max(1, device.core_cache_bytes // 2 // 4))
+    source = torch.randn(max(1, CORE_CACHES_TO_EVICT * device.core_cache_bytes // 2 // 4))
     target = torch.empty_like(source)
     modules = list(zip(cast(Iterable[nn.Module], block), _calls(block), strict=True))
 

@@ -18,9 +18,9 @@ from opcost.tuples.tuple_record import TupleRecord
 CACHES_PER_FOOTPRINT = 3
 """Data that rotates through this many last-level caches is evicted between two uses."""
 
-CORE_CACHES_PER_ACTIVATION = 2
-"""Activations that rotate through twice the private cache are found in the next cache, as inside a
-model: docs/explanation/context.md describes the experiment."""
+CORE_CACHES_TO_EVICT = 2
+"""What was used before twice the private cache's size of other data is found in the next cache, as
+activations are inside a model: docs/explanation/context.md describes the experiment."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MAX_INPUT_SETS = 2**12
@@ -127,7 +127,7 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
         case "cold":
             return Rotation(footprint(device), least_bytes=least)
         case "model":
-            recent = CORE_CACHES_PER_ACTIVATION * device.core_cache_bytes
+            recent = CORE_CACHES_TO_EVICT * device.core_cache_bytes
             return Rotation(footprint(device), record.parameters, recent, least)
         case _:
             return Rotation(0)

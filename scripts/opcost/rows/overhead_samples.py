@@ -36,10 +36,13 @@ def overhead_columns(samples: Sequence[Sample]) -> dict[str, Any]:
     """The mean over undisturbed processes with Student's interval, or over all processes if too few
     were undisturbed. Empty without samples.
 
-    Processes differ by more than repetitions within one.
+    Processes differ by more than repetitions within one. Only samples of the latest
+    procedure count.
     """
     if not samples:
         return {}
+    latest = max(sample.procedure for sample in samples)
+    samples = [sample for sample in samples if sample.procedure == latest]
     counted = [sample for sample in samples if not sample.disturbed]
     disturbed = len(counted) < _MIN_PROCESSES
     if disturbed:
