@@ -104,9 +104,9 @@ class RotatingWeights:
             tensor.data = other
 
 
-def time_in_context(definition, device, watch, footprint_bytes):
+def time_in_context(module, definition, device, watch, footprint_bytes):
     """Seconds of the whole model, and of each call in a row: medians of undisturbed passes."""
-    module, inputs = construction.build(definition), construction.example_inputs(definition)
+    inputs = construction.example_inputs(definition)
     weights = RotatingWeights(module, footprint_bytes)
     with Recorder() as recorder:
         module(*inputs)
@@ -149,7 +149,8 @@ def main():
         table = defaultdict(lambda: defaultdict(float))
         with construction.inference_conditions():
             torch.manual_seed(0)
-            whole_s, calls = time_in_context(definition, device, watch, footprint_bytes)
+            module = construction.build(definition)
+            whole_s, calls = time_in_context(module, definition, device, watch, footprint_bytes)
             for tuple_id, value in calls:
                 row = table[records[tuple_id].operator_tuple.name]
                 row["calls"] += 1

@@ -62,6 +62,7 @@ DEVICE_WRONG: tuple[Wrong, ...] = (
     (("overhead", 2, 1), SECONDS),
     (("overhead", 3, 2), SECONDS),
     (("overhead", 0, 3), (None, 5, "no")),
+    (("overhead", 0, 4), (None, 0, "no")),
     (("overhead", 0), ([], [1.0], {}, "x")),
     (("overhead",), ("x", 5, True)),
     (("quiet_s",), (NAN, INF, -1, 0, "x", [], True)),

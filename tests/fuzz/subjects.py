@@ -63,7 +63,7 @@ DEVICE: dict[str, Any] = {
     "device_uuid_hash": None,
     "lock_key": "cpu",
     "quiet_s": 1.5e-4,
-    "overhead": [[2e-6, 3e-6, 1e-6, False]] * 6,
+    "overhead": [[2e-6, 3e-6, 1e-6, False, 2]] * 6,
 }
 SENSOR: dict[str, Any] = {
     "schema_version": 1,

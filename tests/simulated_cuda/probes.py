@@ -269,8 +269,12 @@ def models():
 @probe(kernel_scale=100)
 def call_overhead():
     device = open_device(Target("cuda", 1, False))
-    call_s, displaced_s, view_s, _ = sample_overhead(device, NoWatch())
-    return {"call": call_s, "displaced": displaced_s, "view": view_s}
+    found = sample_overhead(device, NoWatch())
+    return {
+        "call": found.call_s,
+        "displaced": found.displaced_call_s,
+        "view": found.view_call_s,
+    }
 
 
 @probe()
