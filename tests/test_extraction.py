@@ -8,7 +8,7 @@ import torch
 import torchvision
 from opcost.errors import OpcostError
 from opcost.models.construction import example_inputs
-from opcost.study import InputSpec, ModelDefinition
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.tuples.calls import model_calls, module_calls
 from opcost.tuples.extraction import extract_model_tuples, extract_module_tuples
 from torch import nn

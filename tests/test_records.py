@@ -16,8 +16,8 @@ from opcost.measuring.benchmark import measure
 from opcost.measuring.station import open_station
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_files import TargetFiles
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
-from opcost.study import InputSpec, ModelDefinition
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 

@@ -115,9 +115,10 @@ def test_a_wrong_configuration_is_explained(load, config, message):
     ("model", "message"),
     [
         ({**MODEL, "memroy_format": "x"}, "Did you mean 'memory_format'?"),
-        ({**MODEL, "kwargs": {"mask": 1}}, "Inputs of forward are tensors, passed by position"),
-        ({**MODEL, "inputs": {"x": 1}}, "is not of type 'array' (The inputs of forward, in order"),
-        ({**MODEL, "inputs": ["x"]}, "inputs.0: 'x' is not of type 'object' (One input tensor,"),
+        ({**MODEL, "kwargs": {"mask": 1}}, "What forward takes goes into inputs"),
+        ({**MODEL, "inputs": {"x": 1}}, "inputs: {'x': 1} has no tensor"),
+        ({**MODEL, "inputs": 1}, "is not of type 'array', 'object' (The arguments of forward"),
+        ({**MODEL, "inputs": ["x"]}, "inputs: ['x'] has no tensor"),
         ({**MODEL, "factory": "a:b"}, "top level: it has model and factory (Give either model"),
         ({"inputs": MODEL["inputs"]}, "it has neither model nor factory (Give either"),
         ({**MODEL, "inputs": [{"shape": [1, 0]}]}, "inputs.0.shape.1: 0 is less than the minimum"),

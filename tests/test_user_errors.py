@@ -11,7 +11,7 @@ from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
 from opcost.measuring.recording import record_on
 from opcost.measuring.subjects import ModelSubject
-from opcost.study import InputSpec, ModelDefinition
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples, extract_module_tuples
 from torch import nn

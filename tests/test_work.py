@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from opcost.study import InputSpec, ModelDefinition
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.work import flops, minimal_bytes

@@ -64,6 +64,7 @@ def explain(
 def run(
     model: Any,
     inputs: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
     *,
     folder: Any = ".",
     name: str | None = None,
@@ -76,8 +77,8 @@ def run(
     Like `opcost run` in a terminal, and with the same results: the workflow runs in `folder`, keeps
     everything in its results/, and measures only what is not there yet.
 
-    `model` is an `nn.Module` that takes the tensors `inputs` by position, or a name, as for
-    `explain`. A module is saved in config/models/ of the folder, as `name` (by default, its
+    `model` is an `nn.Module` that takes `inputs` by position and `kwargs` by name; or a name, as
+    for `explain`. A module is saved in config/models/ of the folder, as `name` (by default, its
     class), and loaded by the processes that measure it. Its classes must therefore be defined in a
     file that can be imported, not in a notebook; its weights and the values of its inputs do not
     matter.
@@ -93,4 +94,4 @@ def run(
     from opcost.runs.from_python import run_from_python
 
     options = {"device": device, "threads": threads, "max_device_time": max_device_time}
-    return run_from_python(model, inputs, name, folder, options)
+    return run_from_python(model, inputs, kwargs or {}, name, folder, options)

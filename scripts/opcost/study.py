@@ -15,7 +15,8 @@ from opcost.configuration import checked, read_schema
 from opcost.devices.kinds import protocol_version
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
-from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.definition import ModelDefinition
+from opcost.models.inputs import read_arguments
 from opcost.models.source import source_digest
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import RESERVED, target_folder
@@ -272,9 +273,8 @@ def load_model(name: str, directory: Path) -> ModelDefinition:
 def define_model(name: str, config: Any, directory: Path, source: str) -> ModelDefinition:
     """The model of a config in `directory`; `source` names it in errors. Raises OpcostError."""
     document = checked(config, "model", source)
-    inputs = tuple(
-        InputSpec(tuple(spec["shape"]), spec.get("dtype"), spec.get("high"))
-        for spec in document.pop("inputs")
-    )
+    inputs, arrangement = read_arguments(document.pop("inputs"), source)
     digest = source_digest(document.get("factory"), directory)
-    return ModelDefinition(name=name, inputs=inputs, source_digest=digest, **document)
+    return ModelDefinition(
+        name=name, inputs=inputs, source_digest=digest, arrangement=arrangement, **document
+    )

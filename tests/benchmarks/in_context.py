@@ -19,7 +19,8 @@ from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
 from opcost.measuring.workload import footprint
 from opcost.models import construction
-from opcost.study import InputSpec, ModelDefinition, Target
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.study import Target
 from opcost.tuples.description import describe
 from opcost.tuples.extraction import extract_model_tuples
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -106,7 +107,7 @@ class RotatingWeights:
 
 def time_in_context(module, definition, device, watch, footprint_bytes):
     """Seconds of the whole model, and of each call in a row: medians of undisturbed passes."""
-    inputs = construction.example_inputs(definition)
+    inputs = construction.example_inputs(definition).args
     weights = RotatingWeights(module, footprint_bytes)
     with Recorder() as recorder:
         module(*inputs)

@@ -29,8 +29,9 @@ from opcost.measuring import workload
 from opcost.measuring.overhead import sample_overhead
 from opcost.measuring.timing import calibrate, measure_time, timer_of, warm_up
 from opcost.models import construction
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows.overhead_samples import overhead_columns
-from opcost.study import InputSpec, ModelDefinition, Target, default_measurement
+from opcost.study import Target, default_measurement
 from opcost.tuples.extraction import extract_model_tuples
 
 MODELS = [

@@ -21,7 +21,8 @@ from opcost.measuring.benchmark import measure
 from opcost.measuring.recording import record_on
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_sensor import characterise_target
-from opcost.study import Conditions, InputSpec, ModelDefinition, Target
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.study import Conditions, Target
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord

@@ -9,7 +9,7 @@ import inspect
 
 import pytest
 from opcost.models import zoo
-from opcost.study import InputSpec, ModelDefinition
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.tuples.extraction import extract_model_tuples
 from torchvision import models
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.models.construction import inference_conditions
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.zoo import select
-from opcost.study import InputSpec, ModelDefinition
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.replay import check_outputs

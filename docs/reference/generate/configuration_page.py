@@ -43,6 +43,10 @@ def _tables(path: str, schema: Schema) -> Iterator[str]:
         if "properties" in inner:
             yield f"### `{inner_path}`"
             yield from _tables(f"{inner_path}.", inner)
+    for name, entry in schema.get("$defs", {}).items():
+        if "properties" in entry:
+            yield f"### A {name}"
+            yield from _tables("", entry)
 
 
 def _within(path: str, entry: Schema) -> tuple[str, Schema]:
@@ -64,7 +68,7 @@ def _values(entry: Schema) -> str:
         return ", ".join(f"`{value}`" for value in entry["enum"])
     kinds = [entry["type"]] if isinstance(entry["type"], str) else entry["type"]
     text = " or ".join(kinds)
-    if "items" in entry:
+    if "items" in entry and "$ref" not in entry["items"]:
         text += f" of {_values(entry['items'])}"
     limits = [f"{sign} {entry[limit]}" for limit, sign in _LIMITS.items() if limit in entry]
     pattern = [f"`{entry['pattern']}`"] if "pattern" in entry else []

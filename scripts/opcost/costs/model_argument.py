@@ -96,8 +96,8 @@ def parse_input(text: str) -> InputSpec:
     if match is None or (match[2] is not None and match[2] not in _DTYPES):
         raise OpcostError(
             f"{text!r} is not an input: give its shape, and a dtype if it is not the model's, such "
-            f"as 1x3x224x224 or 8x128:int64<30522. Dtypes: {', '.join(_DTYPES)}. Inputs are "
-            "tensors, passed by position: for others, wrap the module as in "
+            f"as 1x3x224x224 or 8x128:int64<30522. Dtypes: {', '.join(_DTYPES)}. For "
+            "keyword arguments, dicts and other values, write a model config as in "
             "docs/how_to/add_a_model.md"
         )
     shape = tuple(map(int, match[1].split("x")))

@@ -49,8 +49,8 @@ def _graph(workload: ModelWorkload, device: Device) -> GraphWorkload:
 def _compiled(workload: ModelWorkload, device: Device) -> ModelWorkload:
     from torch._inductor import config
 
-    def call(module: nn.Module, *inputs: Any) -> Any:
-        return module(*inputs)
+    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return module(*args, **kwargs)
 
     # Other processes would compete with the measurement.
     with config.patch(compile_threads=1):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from opcost.devices.device import Device
 from opcost.measuring.supervision import check_inputs_fit
@@ -60,10 +60,19 @@ def _executed(device: Device, definition: ModelDefinition, search_path: Path) ->
     check_inputs_fit(definition, device)
     with construction.inference_conditions(), user_code():
         module = construction.build(definition, search_path).to(device.torch_device)
-        inputs = tree_map(
-            lambda tensor: tensor.to(device.torch_device), construction.example_inputs(definition)
+        inputs = tree_map_only(
+            torch.Tensor,
+            lambda tensor: tensor.to(device.torch_device),
+            construction.example_inputs(definition),
         )
-    return recorded_calls(module, inputs, definition.name, device.torch_device)
+    return recorded_calls(
+        module,
+        inputs.args,
+        inputs.kwargs,
+        definition.name,
+        device.torch_device,
+        from_config=True,
+    )
 
 
 def _marked(executed: ModelCalls, extracted: ModelTuples) -> ModelCalls:

@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from opcost.devices.device import Device
 from opcost.measuring.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
+from opcost.models.inputs import Arguments
 from opcost.tuples.replay import check_outputs, tensors_in_tree
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -54,7 +56,7 @@ class ModelWorkload:
     def __init__(
         self,
         modules: Sequence[nn.Module],
-        inputs: Sequence[Sequence[Any]],
+        inputs: Sequence[Arguments],
         call: Callable[..., Any] = nn.Module.__call__,
     ) -> None:
         self.rotation = len(modules)
@@ -67,8 +69,8 @@ class ModelWorkload:
 
     def run(self, iterations: int) -> None:
         """Run the next copies of the model on the next inputs."""
-        for module, inputs in itertools.islice(self._next, iterations):
-            self._call(module, *inputs)
+        for module, (args, kwargs) in itertools.islice(self._next, iterations):
+            self._call(module, *args, **kwargs)
 
     def called_by(self, call: Callable[..., Any]) -> "ModelWorkload":
         """The same workload, whose modules a function calls."""
@@ -76,8 +78,8 @@ class ModelWorkload:
 
     def output(self) -> Any:
         """The model's output."""
-        module, inputs = self._once
-        return module(*inputs)
+        module, (args, kwargs) = self._once
+        return module(*args, **kwargs)
 
 
 def operator_workload(
@@ -96,11 +98,11 @@ def operator_workload(
 
 
 def model_workload(
-    module: nn.Module, inputs: Sequence[Any], device: Device, cache_state: str
+    module: nn.Module, inputs: Arguments, device: Device, cache_state: str
 ) -> ModelWorkload:
     """The workload of a model in the cache state of its operators.
 
-    `inputs` are tensors, or lists of them. Except in state `warm`, the model has so many copies
+    Except in state `warm`, the model has so many copies
     that weights come from memory each time, as those of operators do: a model that fits the
     last-level cache would otherwise keep them there, and be faster than the sum over its operators.
     """
@@ -146,15 +148,18 @@ def _held_bytes(module: nn.Module) -> int:
     return sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
 
 
-def _input_sets(inputs: Sequence[Any], device: Device, footprint_bytes: int) -> list[Sequence[Any]]:
-    tensors, structure = tree_flatten(list(inputs))
-    set_bytes = sum(tensor.nbytes for tensor in tensors)
-    count = max(1, min(footprint_bytes // set_bytes, _MAX_INPUT_SETS))
+def _input_sets(inputs: Arguments, device: Device, footprint_bytes: int) -> list[Arguments]:
+    """Copies of the arguments; what is no tensor is the same in all of them."""
+    leaves, structure = tree_flatten(inputs)
+    set_bytes = sum(tensor.nbytes for tensor in tensors_in_tree(leaves))
+    count = max(1, min(footprint_bytes // max(1, set_bytes), _MAX_INPUT_SETS))
     columns = []
-    for tensor in tensors:
-        block = device.allocate(count * tensor.numel(), tensor.dtype)
-        strides = (tensor.numel(), *tensor.stride())
-        copies = block.as_strided((count, *tensor.shape), strides)
-        copies.copy_(tensor.to(device.torch_device).expand_as(copies))
+    for leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            columns.append((leaf,) * count)
+            continue
+        block = device.allocate(count * leaf.numel(), leaf.dtype)
+        copies = block.as_strided((count, *leaf.shape), (leaf.numel(), *leaf.stride()))
+        copies.copy_(leaf.to(device.torch_device).expand_as(copies))
         columns.append(copies.unbind(0))
     return [tree_unflatten(row, structure) for row in zip(*columns, strict=True)]

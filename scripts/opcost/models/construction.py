@@ -17,6 +17,7 @@ from opcost.errors import OpcostError, closest
 from opcost.memory import gib
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.factory import import_factory
+from opcost.models.inputs import Arguments, arranged
 from opcost.models.user_code import reason, user_code
 
 _LARGEST_TENSOR_BYTES = 2**63
@@ -68,22 +69,24 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
     return module
 
 
-def example_inputs(definition: ModelDefinition) -> list[Any]:
-    """The model's arguments on the CPU: tensors, or one list of them, drawn from its seed.
-
-    Floats are normal, integers uniform.
-    """
+def example_inputs(definition: ModelDefinition) -> Arguments:
+    """The model's arguments on the CPU, with tensors drawn from its seed."""
     generator = torch.Generator().manual_seed(definition.seed)
 
     def draw(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
-        if dtype.is_floating_point:
+        low = spec.low or 0
+        high = low + 2 if spec.high is None else spec.high
+        if not dtype.is_floating_point:
+            limits = int(low), int(high)
+            return torch.randint(*limits, spec.shape, generator=generator).to(dtype)
+        if spec.low is None and spec.high is None:
             return torch.randn(spec.shape, generator=generator).to(dtype)
-        return torch.randint(spec.high or 2, spec.shape, generator=generator).to(dtype)
+        return (low + (high - low) * torch.rand(spec.shape, generator=generator)).to(dtype)
 
     return _inputs(definition, draw)
 
 
-def empty_inputs(definition: ModelDefinition) -> list[Any]:
+def empty_inputs(definition: ModelDefinition) -> Arguments:
     """The same arguments without values; under fake tensors, they take no memory."""
     return _inputs(definition, lambda spec, dtype: torch.empty(spec.shape, dtype=dtype))
 
@@ -95,7 +98,7 @@ def input_bytes(definition: ModelDefinition) -> int:
 
 def _inputs(
     definition: ModelDefinition, make: Callable[[InputSpec, torch.dtype], torch.Tensor]
-) -> list[Any]:
+) -> Arguments:
     tensors = []
     for spec in definition.inputs:
         _input_bytes(definition, spec)
@@ -103,7 +106,7 @@ def _inputs(
         if definition.memory_format == "channels_last" and tensor.dim() == 4:
             tensor = tensor.contiguous(memory_format=torch.channels_last)
         tensors.append(tensor)
-    return [tensors] if definition.inputs_in_list else tensors
+    return arranged(definition, tensors)
 
 
 def _input_bytes(definition: ModelDefinition, spec: InputSpec) -> int:

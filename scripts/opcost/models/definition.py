@@ -8,11 +8,16 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One example input: its shape with the batch dimension, its dtype and range."""
+    """One example input: its shape with the batch dimension, its dtype and range.
+
+    Integers are uniform from `low` (0) up to but not including `high` (`low` + 2). So are floats if
+    one of these is given; otherwise, they are normal.
+    """
 
     shape: tuple[int, ...]
     dtype: str | None = None
-    high: int | None = None
+    high: float | None = None
+    low: float | None = None
 
     def __str__(self) -> str:
         return "x".join(map(str, self.shape)) + (f":{self.dtype}" if self.dtype else "")
@@ -22,7 +27,8 @@ class InputSpec:
 class ModelDefinition:
     """Everything that determines which operators a model executes.
 
-    `inputs` are positional, or one list if `inputs_in_list`. `seed` is that of weights and inputs,
+    `inputs` are tensors: positional arguments, or one list if `inputs_in_list`, or where the
+    `arrangement` (inputs.py) has them. `seed` is that of weights and inputs,
     because sizes may depend on values. `zoo` marks a model selected by `torchvision`: it has
     the architecture of its published weights, and a failed extraction is recorded instead of
     raised. `source_digest` is a digest of the code of a factory beside its config, without comments
@@ -41,6 +47,7 @@ class ModelDefinition:
     seed: int = 0
     zoo: bool = False
     source_digest: str | None = None
+    arrangement: Any = None
 
     @property
     def batch_size(self) -> int | None:
@@ -54,8 +61,18 @@ class ModelDefinition:
         return sizes.pop() if len(sizes) == 1 else None
 
     def to_json(self) -> str:
-        """The definition as one line of JSON; equal definitions have equal JSON."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """The definition as one line of JSON; equal definitions have equal JSON.
+
+        Keys of later versions are left out where they say nothing.
+        """
+        document = asdict(self)
+        for part, key in [
+            (document, "arrangement"),
+            *((each, "low") for each in document["inputs"]),
+        ]:
+            if part[key] is None:
+                del part[key]
+        return json.dumps(document, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -23,7 +23,12 @@ _LAST_LINES = 20
 
 
 def run_from_python(
-    model: Any, inputs: Any, name: str | None, folder: Any, options: Mapping[str, Any]
+    model: Any,
+    inputs: Any,
+    kwargs: Mapping[str, Any],
+    name: str | None,
+    folder: Any,
+    options: Mapping[str, Any],
 ) -> ModelCost:
     """As `opcost.run` describes."""
     root = Path(folder).resolve()
@@ -31,11 +36,16 @@ def run_from_python(
         f"--{key.replace('_', '-')}={value}" for key, value in options.items() if value is not None
     ]
     if isinstance(model, str | os.PathLike):
+        if kwargs:
+            raise OpcostError(
+                f"kwargs are keyword arguments of a module's forward; {model} is a name: write its "
+                "inputs into a model config (docs/how_to/add_a_model.md)"
+            )
         _run([os.fspath(model), *(f"--input={size}" for size in sizes_of(inputs)), *flags], root)
         return look_up(model, inputs, {}, root / DATABASE, None, 1, "float32")
     label = name or re.sub(r"\W+", "_", type(model).__name__.lower())
     arguments = [inputs] if isinstance(inputs, Tensor) else inputs
-    tuples = save_model(model, arguments, label, root, _MODELS)
+    tuples = save_model(model, arguments, kwargs, label, root, _MODELS)
     _run([str(_MODELS / f"{label}.yaml"), *flags], root)
     defined = replace(tuples, definition=load_model(label, root / _MODELS))
     return look_up(defined, (), {}, root / DATABASE, None, 1, "float32")

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,21 @@ from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.tuples.extraction import extract_module_tuples
 from opcost.tuples.model_tuples import ModelTuples, calls_hash
+from opcost.tuples.replay import tensors_in_tree
 
 _FACTORY = f"{__name__}:load_module"
 _HEAD = "# Written by opcost.run, which saved the module; it writes both files anew.\n"
 
 
 def save_model(
-    module: nn.Module, inputs: Sequence[torch.Tensor], name: str, root: Path, directory: Path
+    module: nn.Module,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    name: str,
+    root: Path,
+    directory: Path,
 ) -> ModelTuples:
-    """Write `name`.pt and `name`.yaml, the config of the module with inputs of these sizes.
+    """Write `name`.pt and `name`.yaml, the config of the module with arguments of these sizes.
 
     They are in `directory`, relative to the folder `root` of the run. The config changes with the
     calls of the module and with the code of its classes, not with its weights. Returns its tuples.
@@ -37,14 +43,8 @@ def save_model(
     """
     check_name(name)
     _check_ours(root / directory / f"{name}.yaml")
-    tuples = extract_module_tuples(module, inputs, name)
-    for number, value in enumerate(inputs):
-        if not isinstance(value, torch.Tensor):
-            raise OpcostError(
-                f"inputs[{number}] is a {type(value).__name__}; opcost.run measures modules that "
-                "take tensors by position: wrap yours as in docs/how_to/add_a_model.md"
-            )
-    described = [_input(f"inputs[{number}]", value) for number, value in enumerate(inputs)]
+    tuples = extract_module_tuples(module, inputs, name, kwargs)
+    described = _described("inputs", _arguments(module, inputs, kwargs))
     code = _code_hash(module)
     try:
         pickled = io.BytesIO()
@@ -60,7 +60,7 @@ def save_model(
             "file": str(directory / f"{name}.pt"),
             "version": f"{calls_hash(tuples.launched())}_{code}",
         },
-        "dtype": _dtype(module, inputs),
+        "dtype": _dtype(module, tensors_in_tree((inputs, kwargs))),
         "inputs": described,
     }
     text = yaml.safe_dump(config, sort_keys=False, default_flow_style=None)
@@ -114,14 +114,56 @@ def _check_ours(path: Path) -> None:
         )
 
 
-def _input(name: str, tensor: torch.Tensor) -> dict[str, Any]:
+def _arguments(module: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """A list of positional arguments or, if there are keyword arguments, all by their names."""
+    if not kwargs:
+        return list(inputs)
+    bound = inspect.signature(module.forward).bind(*inputs, **kwargs)
+    collected = {
+        parameter.name: parameter.kind
+        for parameter in bound.signature.parameters.values()
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY)
+    }
+    if nameless := collected.keys() & bound.arguments.keys():
+        raise OpcostError(
+            f"forward takes {min(nameless)} by position only, and keyword arguments besides: "
+            "opcost.run passes either a list or names. Wrap the module as in "
+            "docs/how_to/add_a_model.md"
+        )
+    return dict(zip(bound.signature.parameters, bound.args, strict=False)) | bound.kwargs
+
+
+def _described(name: str, value: Any) -> Any:
+    """A value as a config writes it."""
+    if isinstance(value, torch.Tensor):
+        return _tensor(name, value)
+    if isinstance(value, list):
+        return [_described(f"{name}[{number}]", each) for number, each in enumerate(value)]
+    if isinstance(value, tuple):
+        return {"tuple": _described(name, list(value))}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _described(f"{name}[{key!r}]", each) for key, each in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise OpcostError(
+        f"{name} is a {type(value).__name__}: opcost.run measures modules that take tensors, "
+        "numbers, strings, None, and lists, tuples and dicts of these. Wrap yours as in "
+        "docs/how_to/add_a_model.md"
+    )
+
+
+def _tensor(name: str, tensor: torch.Tensor) -> dict[str, Any]:
     if tensor.is_meta or not tensor.numel():
         kind = "on the meta device" if tensor.is_meta else f"empty ({list(tensor.shape)})"
         raise OpcostError(f"{name} is {kind}: give a tensor with values")
     if tensor.is_floating_point():
         return {"shape": list(tensor.shape)}
-    kind = str(tensor.dtype).removeprefix("torch.")
-    if tensor.dtype != torch.bool and int(tensor.min()) < 0:
-        raise OpcostError(f"{name} has negative integers: opcost draws integers from 0 on")
-    high = {} if tensor.dtype == torch.bool else {"high": int(tensor.max()) + 1}
-    return {"shape": list(tensor.shape), "dtype": kind, **high}
+    least, most = int(tensor.min()), int(tensor.max())
+    found: dict[str, Any] = {
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+    }
+    # A mask of ones must not become one of zeros and ones.
+    if least == most or least < 0:
+        found["low"] = least
+    return found if tensor.dtype == torch.bool else found | {"high": most + 1}

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec
+from opcost.models.inputs import with_batch
 from opcost.models.source import check_names_factory, find_source
 from opcost.plain_yaml import read_yaml
 
@@ -210,22 +211,23 @@ def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
         config["factory"] = f"{_from(directory, source)}:{factory.rpartition(':')[2]}"
     if not options.batches:
         return [Variant(path.stem, config)]
-    inputs = inputs if isinstance(inputs, list) and inputs else [None]
-    shapes = [spec.get("shape") if isinstance(spec, dict) else None for spec in inputs]
-    if config.get("inputs_in_list") or not all(isinstance(each, list) and each for each in shapes):
+    batched = {} if config.get("inputs_in_list") else _with_batches(inputs, options.batches)
+    if not batched:
         raise OpcostError(
             f"{path}: its inputs have no batch dimension for --batch: change the file"
         )
     return [
-        Variant(
-            f"{path.stem}_b{batch}",
-            {
-                **config,
-                "inputs": [{**spec, "shape": [batch, *spec["shape"][1:]]} for spec in inputs],
-            },
-        )
-        for batch in options.batches
+        Variant(f"{path.stem}_b{batch}", {**config, "inputs": each})
+        for batch, each in batched.items()
     ]
+
+
+def _with_batches(inputs: Any, batches: Iterable[int]) -> dict[int, Any]:
+    """The inputs for each batch size; none if a tensor has no dimension for it."""
+    try:
+        return {batch: with_batch(inputs, batch) for batch in batches}
+    except ValueError:
+        return {}
 
 
 def _batched(spec: InputSpec, batch: int) -> InputSpec:

@@ -31,6 +31,7 @@ from opcost.models.construction import (
     without_initialisation,
 )
 from opcost.models.definition import ModelDefinition
+from opcost.models.inputs import Arguments
 from opcost.models.process_state import ProcessState
 from opcost.models.user_code import check_threads, located, message, user_code
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -38,9 +39,9 @@ from opcost.tuples.recorder import Call, Recorder, module_path
 from opcost.tuples.replay import tensors_in_tree
 from opcost.tuples.threads import operators_of_threads, threads_noticed
 
-_BY_POSITION = (
-    "opcost passes tensors by position: for keyword arguments, dicts or other values, wrap the "
-    "module as in docs/how_to/add_a_model.md"
+_AS_GIVEN = (
+    "opcost passes what `inputs` of the model config says, by position or by name; "
+    "docs/how_to/add_a_model.md shows dicts and other values"
 )
 _OF_ARGUMENTS = (TypeError, AttributeError, LookupError, ValueError)
 """Errors of a module that was given tensors instead of something else; sizes are RuntimeErrors."""
@@ -101,7 +102,7 @@ def module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
     _make_fake(module, fake_mode)
     fake_inputs = tree_map(fake_mode.from_tensor, inputs)
     with fake_mode:
-        return recorded_calls(module, fake_inputs, name)
+        return recorded_calls(module, fake_inputs, {}, name)
 
 
 def live_module_calls(
@@ -120,7 +121,7 @@ def live_module_calls(
     copied = copy.deepcopy(module, fake).eval()
     arguments, named = tree_map_only(torch.Tensor, fake_mode.from_tensor, (list(inputs), kwargs))
     with fake_mode:
-        return recorded_calls(copied, arguments, name, kwargs=named)
+        return recorded_calls(copied, arguments, named, name)
 
 
 def _fake_calls(module: nn.Module, definition: ModelDefinition) -> ModelCalls:
@@ -128,10 +129,10 @@ def _fake_calls(module: nn.Module, definition: ModelDefinition) -> ModelCalls:
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     _make_fake(module, fake_mode)
     with fake_mode:
-        executed = recorded_calls(module, empty_inputs(definition), definition.name)
+        executed = _of_definition(module, empty_inputs(definition), definition)
         if definition.factory is None:
             return executed
-        other = recorded_calls(module, empty_inputs(definition), definition.name)
+        other = _of_definition(module, empty_inputs(definition), definition)
     return replace(executed, calls_vary=other.calls != executed.calls)
 
 
@@ -144,7 +145,7 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
             "smaller inputs"
         )
     executed, other = (
-        recorded_calls(build(seeded, search_path), example_inputs(seeded), seeded.name)
+        _of_definition(build(seeded, search_path), example_inputs(seeded), seeded)
         for seeded in (definition, replace(definition, seed=definition.seed + 1))
     )
     outputs: dict[OperatorTuple, set[tuple[TensorSpec, ...]]] = defaultdict(set)
@@ -155,17 +156,23 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
     return replace(executed, value_dependent=frozenset(dependent))
 
 
+def _of_definition(module: nn.Module, inputs: Arguments, definition: ModelDefinition) -> ModelCalls:
+    return recorded_calls(module, inputs.args, inputs.kwargs, definition.name, from_config=True)
+
+
 def recorded_calls(
     module: nn.Module,
-    inputs: list[Any],
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any],
     name: str,
     device: torch.device | None = None,
-    kwargs: Mapping[str, Any] | None = None,
+    *,
+    from_config: bool = False,
 ) -> ModelCalls:
     """Run a module, where it and its inputs are, and record its calls.
 
-    `kwargs` are keyword arguments; those of a definition's models are None. With a `device`, only
-    what runs there launches kernels.
+    With a `device`, only what runs there launches kernels. Errors of a model that is `from_config`
+    say what a config can pass.
 
     Raises OpcostError if it cannot run on them, and SizesDependOnValues if they have no values and
     it needs some.
@@ -176,13 +183,13 @@ def recorded_calls(
         try:
             with inference_conditions(), _errors_said_once(), recorder, user_code():
                 state = ProcessState()
-                module(*inputs, **(kwargs or {}))
+                module(*inputs, **kwargs)
                 state.restore(name)  # a mode that it left active would end instead of the recorder
         except OpcostError:
             raise
         except Exception as error:
             tensors = tensors_in_tree((inputs, kwargs))
-            raise _why_not(error, name, tensors, where(), by_position=kwargs is None) from error
+            raise _why_not(error, name, tensors, where(), from_config) from error
     if elsewhere:
         raise OpcostError(
             f"model {name}: its forward executes operators in other threads ({elsewhere[0]}), "
@@ -220,7 +227,7 @@ def _why_not(
     name: str,
     inputs: list[torch.Tensor],
     where: tuple[str, str],
-    by_position: bool,
+    from_config: bool,
 ) -> OpcostError:
     shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs)
     path, module_class = where
@@ -232,8 +239,8 @@ def _why_not(
         )
     first_line = located(message(error).splitlines()[0].rstrip("."), error)
     remedy = "Check its inputs and this module"
-    if by_position and isinstance(error, _OF_ARGUMENTS):
-        remedy += f". {_BY_POSITION}"
+    if from_config and isinstance(error, _OF_ARGUMENTS):
+        remedy += f". {_AS_GIVEN}"
     return OpcostError(
         f"model {name} cannot run on inputs {f'of shape {shapes}' if shapes else 'without tensors'}"
         f": {place}: {first_line}. {remedy}"

@@ -1,0 +1,131 @@
+"""The arguments of a model's forward, as a config writes them.
+
+They are a list of positional arguments, or a mapping of keyword arguments. An argument is a tensor,
+which is a mapping with a `shape`; a list, a mapping or a `{tuple: [...]}` of arguments; or a
+number, a boolean, a string or null.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from opcost.errors import OpcostError
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.values import shown
+
+_TUPLE = "tuple"
+_RANGE = ("dtype", "low", "high")
+_INTEGERS = ("int64", "int32", "bool")
+
+
+class Arguments(NamedTuple):
+    """What a model's forward is called with."""
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+def read_arguments(document: Any, source: str) -> tuple[tuple[InputSpec, ...], Any]:
+    """The tensors of `inputs` in a config that fits its schema, in order, and the arrangement
+    around them: None if each is a positional argument.
+
+    Raises OpcostError.
+    """
+    if isinstance(document, list) and all(map(_is_tensor, document)):
+        places = (f"inputs.{number}" for number in range(len(document)))
+        pairs = zip(document, places, strict=True)
+        return tuple(_tensor(each, place, source) for each, place in pairs), None
+    if _is_tensor(document):
+        raise OpcostError(
+            f"{source} is not valid:\n  inputs: {shown(document)} is a tensor: write the arguments "
+            "of forward as a list (- shape: ...), or by name (x: {shape: ...})"
+        )
+    tensors: list[InputSpec] = []
+
+    def read(value: Any, place: str) -> Any:
+        if _is_tensor(value):
+            tensors.append(_tensor(value, place, source))
+            return {"tensor": len(tensors) - 1}
+        if isinstance(value, list):
+            return {"list": [read(each, f"{place}.{n}") for n, each in enumerate(value)]}
+        if not isinstance(value, Mapping):
+            return {"value": value}
+        if list(value) == [_TUPLE] and isinstance(value[_TUPLE], list):
+            return {"tuple": read(value[_TUPLE], f"{place}.{_TUPLE}")["list"]}
+        if described := [key for key in _RANGE if key in value]:
+            raise OpcostError(
+                f"{source} is not valid:\n  {place}: it has {described[0]}, but no shape: give the "
+                "sizes of the tensor, such as shape: [8, 128]"
+            )
+        return {"dict": {key: read(each, f"{place}.{key}") for key, each in value.items()}}
+
+    arrangement = read(document, "inputs")
+    if not tensors:
+        raise OpcostError(
+            f"{source} is not valid:\n  inputs: {shown(document)} has no tensor: give the shape of "
+            "at least one, such as {shape: [8, 3, 224, 224]}"
+        )
+    return tuple(tensors), arrangement
+
+
+def arranged(definition: ModelDefinition, tensors: Sequence[Any]) -> Arguments:
+    """The arguments with these tensors, one for each of the definition's inputs."""
+    if definition.arrangement is None:
+        return Arguments([list(tensors)] if definition.inputs_in_list else list(tensors), {})
+
+    def build(node: Mapping[str, Any]) -> Any:
+        [(kind, content)] = node.items()
+        return _BUILT[kind](content, build) if kind in _BUILT else tensors[content]
+
+    found = build(definition.arrangement)
+    return Arguments((), found) if isinstance(found, dict) else Arguments(found, {})
+
+
+_BUILT: Mapping[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
+    "value": lambda content, _: content,
+    "list": lambda content, build: [build(each) for each in content],
+    "tuple": lambda content, build: tuple(build(each) for each in content),
+    "dict": lambda content, build: {key: build(each) for key, each in content.items()},
+}
+
+
+def with_batch(document: Any, batch: int) -> Any:
+    """The inputs of a config, each of whose tensors gets this batch size.
+
+    Raises ValueError if there is no tensor, or one without dimensions.
+    """
+    if not isinstance(document, list | dict) or not document:
+        raise ValueError("no batch dimension")
+    return _with_batch(document, batch)
+
+
+def _with_batch(document: Any, batch: int) -> Any:
+    if _is_tensor(document):
+        if not isinstance(document["shape"], list) or not document["shape"]:
+            raise ValueError("no batch dimension")
+        return {**document, "shape": [batch, *document["shape"][1:]]}
+    if isinstance(document, list):
+        return [_with_batch(each, batch) for each in document]
+    if isinstance(document, Mapping):
+        return {key: _with_batch(each, batch) for key, each in document.items()}
+    return document
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Mapping) and "shape" in value
+
+
+def _tensor(value: Mapping[str, Any], place: str, source: str) -> InputSpec:
+    spec = InputSpec(tuple(value["shape"]), *(value.get(key) for key in ("dtype", "high", "low")))
+    least = spec.low or 0
+    most = spec.high if spec.high is not None else least + 2
+    if spec.dtype in _INTEGERS and not all(isinstance(each, int) for each in (least, most)):
+        raise OpcostError(
+            f"{source} is not valid:\n  {place}: low and high of {spec.dtype} are {least} and "
+            f"{most}: give integers"
+        )
+    if least >= most:
+        raise OpcostError(
+            f"{source} is not valid:\n  {place}.high: {most} is not greater than low, which is "
+            f"{least}"
+        )
+    return spec
