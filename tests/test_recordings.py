@@ -157,7 +157,9 @@ def test_what_runs_on_the_host_or_moves_between_it_and_the_device_launches_no_ke
             x.copy_(grid)
             return (x * torch.tensor(2.0) + there).relu()
 
-    calls = recorded_calls(Net(), [torch.zeros(2, 3, device="meta")], "net", torch.device("meta"))
+    calls = recorded_calls(
+        Net(), [torch.zeros(2, 3, device="meta")], {}, "net", torch.device("meta")
+    )
     launched = [call.operator_tuple.name for call in calls.calls if call.launches_kernel]
     assert launched == ["mul", "add", "relu"]
 

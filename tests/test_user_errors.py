@@ -113,7 +113,7 @@ def test_a_module_of_the_program_itself_has_its_line(monkeypatch):
         extract_module_tuples(Halved(), [X], "model")
 
 
-WRAP = "wrap the module as in docs/how_to/add_a_model.md"
+AS_GIVEN = "opcost passes what `inputs` of the model config says"
 LINEAR, X = nn.Linear(8, 8), torch.ones(4, 8)
 
 
@@ -143,13 +143,13 @@ def test_a_module_in_place_of_its_definition_or_tuples_is_said_to_be_one():
 
 
 @pytest.mark.parametrize("use", ["batch['x']", "batch.x", "dict(**batch)", "'x' in batch.keys()"])
-def test_a_dict_in_forward_is_to_be_wrapped(tmp_path, use):
+def test_where_forward_wants_a_dict_the_config_is_to_have_one(tmp_path, use):
     name = f"takes_dict_{next(NUMBERS)}"
     (tmp_path / f"{name}.py").write_text(
         f"from torch import nn\nclass Net(nn.Module):\n    def forward(self, batch): {use}\n"
     )
     definition = ModelDefinition("net", (InputSpec((4, 8)),), factory=f"{name}:Net")
-    with pytest.raises(OpcostError, match=rf"{name}\.py:3 in Net.forward: .*{WRAP}"):
+    with pytest.raises(OpcostError, match=rf"{name}\.py:3 in Net.forward: .*{AS_GIVEN}"):
         model_calls(definition, tmp_path)
 
 
