@@ -21,7 +21,7 @@ not counted. If they disagree by more, and none has a majority, the interval hol
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,11 @@ _USUAL_SLOPES = 0.15
 _SLOPES = np.linspace(-0.5, 0.5, 11)
 _REACH = math.log(10)
 """How far from the centre the trend goes on, in logarithms."""
+
+# ASSUME that runs differ as on the quiet machine of docs/explanation/uncertainty.md: one study
+# cannot tell. On a busy machine, it hardly matters.
+_BETWEEN_RUNS_SD = 0.015
+"""The relative standard deviation of a time between runs, beyond what executions of one explain."""
 
 _OUTLIER = 0.001
 """The probability that an execution without a cause of its own is taken for an outlier."""
@@ -138,6 +143,16 @@ def combined(executions: Executions, scatter: Scatter | None) -> Estimate:
         low, high = min(low, *values), max(high, *values)
     known = degrees if degrees is not None and degrees > 2 else None
     return Estimate(value, low, high, known)
+
+
+def in_any_run(estimate: Estimate) -> Estimate:
+    """A combined time, in an interval that also holds what executions of later runs find.
+
+    Its tails remain those of the executions.
+    """
+    return replace(
+        estimate.widened(_BETWEEN_RUNS_SD), degrees_of_freedom=estimate.degrees_of_freedom
+    )
 
 
 def variance_of_one(executions: Executions, scatter: Scatter | None) -> tuple[float, float | None]:

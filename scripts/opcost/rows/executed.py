@@ -11,6 +11,7 @@ from opcost.executions import (
     batch_error,
     combined,
     counted,
+    in_any_run,
     near_the_middle,
 )
 from opcost.rows.flags import EXECUTIONS_DISAGREE
@@ -70,6 +71,8 @@ def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
         if found is None:
             continue
         estimate = combined(found, scatters.get(quantity))
+        if quantity == TIME and TIME in scatters:
+            estimate = in_any_run(estimate)
         estimates[quantity] = estimate
         columns |= quantity.columns(estimate)
         columns[quantity.degrees] = estimate.degrees_of_freedom
