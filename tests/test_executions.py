@@ -12,6 +12,7 @@ from opcost.executions import (
     batch_error,
     combined,
     counted,
+    in_any_run,
     scatter_of,
     variance_of_one,
 )
@@ -104,6 +105,15 @@ def test_a_single_execution_has_the_scatter_of_the_others():
     estimate = combined(Executions([1.0], [0.0]), Scatter(0.02, 6))
     assert math.log(estimate.high) == pytest.approx(2.447 * 0.02, rel=1e-3)
     assert estimate.degrees_of_freedom == 6
+
+
+def test_the_interval_of_a_row_holds_later_runs_however_quiet_this_one_was():
+    quiet = combined(Executions([1.0], [1e-4]), Scatter(1e-4, 5.0))
+    row = in_any_run(quiet)
+    assert row.high - 1 == pytest.approx(1.96 * 0.015, rel=0.01)
+    assert row.degrees_of_freedom == quiet.degrees_of_freedom
+    busy = combined(Executions([1.0], [1e-4]), Scatter(0.1, 5.0))
+    assert in_any_run(busy).high == pytest.approx(busy.high, rel=0.01)
 
 
 def test_without_a_known_scatter_executions_speak_for_themselves():

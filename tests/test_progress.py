@@ -2,7 +2,8 @@
 
 import pytest
 from opcost.planning.progress import Pace, measured_line, result
-from opcost.text import seconds
+from opcost.statistics import Estimate
+from opcost.text import difference, seconds
 
 ROW = {
     "target": "local",
@@ -81,3 +82,8 @@ def test_energy_is_shown_where_there_is_some():
 )
 def test_durations_have_the_unit_that_suits_them(value, text):
     assert seconds(value) == text
+
+
+def test_a_difference_that_rounds_to_zero_has_no_minus():
+    assert difference(Estimate(-0.001, -0.131, 0.129)) == "+0% ± 13%"
+    assert difference(Estimate(-0.071, -0.075, -0.067)) == "-7.1% ± 0.4%"

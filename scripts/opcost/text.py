@@ -107,9 +107,9 @@ def difference(error: Estimate | None) -> str:
     if error is None:
         return "-"
     if error.low is None or error.high is None:
-        return f"{error.value:+.1%}"
+        return f"{error.value:+z.1%}"
     half = margin((error.high - error.low) / 2)
-    return f"{error.value:+.{1 if '.' in half else 0}%} ± {half}"
+    return f"{error.value:+z.{1 if '.' in half else 0}%} ± {half}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
