@@ -114,6 +114,16 @@ def test_regions_are_boxes_within_the_image(cpu):
     assert call().shape == (300, 8, 7, 7)
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_bags_begin_in_order_and_cover_all_indices(cpu, ends):
+    weight, offsets = torch.empty(7, 3), torch.zeros(5 + ends, dtype=torch.int64)
+    given = (weight, INTEGERS, offsets, False, 0, False, None, ends)
+    call = operand_sets(tuple_of(aten.embedding_bag.default, *given), cpu, STILL, 0).calls[0]
+    [found] = [tensor for tensor in tensors_in_tree(call.args) if len(tensor) == 5 + ends]
+    assert found.tolist() == [0, 100, 200, 300, 400] + [500] * ends
+    assert call()[0].shape == (5, 3)
+
+
 def test_an_operator_that_must_be_told_a_device_gets_that_of_its_tensors(cpu):
     to = tuple_of(aten.to.device, torch.empty(3), torch.device("cpu"), torch.float64)
     assert operand_sets(to, cpu, STILL, 0).calls[0]().dtype == torch.float64

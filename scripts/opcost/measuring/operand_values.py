@@ -62,7 +62,7 @@ _SHRINKING = {"silu", "hardswish", "mish", "gelu", "elu", "celu"}
 def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | None:
     """The exclusive upper limit of an index argument, or None for other arguments."""
     match base, name:
-        case "embedding", "indices":
+        case (("embedding" | "embedding_bag"), "indices"):
             return arguments["weight"].shape[0]
         case (("index" | "index_put" | "_index_put_impl"), "indices"):
             # The list holds None for a dimension that is not indexed.
@@ -131,6 +131,8 @@ def _special(
     if base == "_unique2" and name == "self" and outputs:
         distinct = max(outputs[0].elements, 1)
         return _strided(spec, lambda generator: _shuffled(spec, generator) % distinct)
+    if base == "embedding_bag" and name == "offsets":
+        return _strided(spec, lambda generator: _offsets(spec, arguments, generator))
     selected = _selected(base, name, spec, arguments, outputs)
     if selected is not None:
         return _strided(spec, lambda generator: _shuffled(spec, generator) < selected)
@@ -173,6 +175,13 @@ def _shuffled(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
     """A random permutation of 0 to the number of elements - 1."""
     order = torch.randperm(spec.elements, device=generator.device, generator=generator)
     return order.reshape(spec.shape)
+
+
+def _offsets(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> torch.Tensor:
+    """Where bags of about equal size begin; the last number may be the end of the last bag."""
+    places = torch.arange(spec.elements, device=generator.device)
+    bags = spec.elements - bool(arguments.get("include_last_offset"))
+    return places * arguments["indices"].elements // max(bags, 1)
 
 
 def _boxes(count: int, kept: int, generator: torch.Generator) -> torch.Tensor:
