@@ -101,6 +101,8 @@ def test_a_config_of_tensors_by_position_is_the_same_definition_as_before(tmp_pa
         ({"shape": [1, 2]}, "is a tensor: write the arguments of forward as a list"),
         ([{"shape": [1], "high": 3, "low": 3}], "inputs.0.high: 3 is not greater than low"),
         ([{"shape": [1], "dtype": "int64", "high": 2.5}], "inputs.0: low and high of int64"),
+        ([{"shape": [1], "dtype": "bool", "low": -1}], "for bool, give numbers from 0 to 2"),
+        ([{"shape": [1], "dtype": "int32", "high": 2**31}], "for int32, give numbers from -2147"),
         ([[{"shape": [0]}]], "inputs.0.0.shape.0: 0 is less than the minimum"),
         ({"x": [{"shape": [1], "hihg": 3}]}, "inputs.x.0: Unknown key 'hihg'. Did you mean 'high'"),
         ([], "inputs: [] should be non-empty"),
@@ -112,6 +114,11 @@ def test_inputs_that_cannot_be_are_explained(inputs, message, tmp_path):
     with pytest.raises(OpcostError) as caught:
         defined(inputs, tmp_path)
     assert message in str(caught.value)
+
+
+def test_one_list_of_all_inputs_is_written_once(tmp_path):
+    with pytest.raises(OpcostError, match="inputs_in_list: it is true, but"):
+        defined([[{"shape": [3, 64, 64]}]], tmp_path, inputs_in_list=True)
 
 
 def test_values_are_within_their_range():

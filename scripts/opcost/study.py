@@ -274,6 +274,11 @@ def define_model(name: str, config: Any, directory: Path, source: str) -> ModelD
     """The model of a config in `directory`; `source` names it in errors. Raises OpcostError."""
     document = checked(config, "model", source)
     inputs, arrangement = read_arguments(document.pop("inputs"), source)
+    if document["inputs_in_list"] and arrangement is not None:
+        raise OpcostError(
+            f"{source} is not valid:\n  inputs_in_list: it is true, but inputs are not a list of "
+            "tensors: leave it out, and write the list into inputs, as [[{shape: [3, 64, 64]}]]"
+        )
     digest = source_digest(document.get("factory"), directory)
     return ModelDefinition(
         name=name, inputs=inputs, source_digest=digest, arrangement=arrangement, **document

@@ -74,8 +74,7 @@ def example_inputs(definition: ModelDefinition) -> Arguments:
     generator = torch.Generator().manual_seed(definition.seed)
 
     def draw(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
-        low = spec.low or 0
-        high = low + 2 if spec.high is None else spec.high
+        low, high = spec.limits
         if not dtype.is_floating_point:
             limits = int(low), int(high)
             return torch.randint(*limits, spec.shape, generator=generator).to(dtype)

@@ -10,14 +10,21 @@ from typing import Any, Self
 class InputSpec:
     """One example input: its shape with the batch dimension, its dtype and range.
 
-    Integers are uniform from `low` (0) up to but not including `high` (`low` + 2). So are floats if
-    one of these is given; otherwise, they are normal.
+    Integers and booleans are uniform within their `limits`. So are floats if one of these is given;
+    otherwise, they are normal.
     """
 
     shape: tuple[int, ...]
     dtype: str | None = None
     high: float | None = None
     low: float | None = None
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least value, and what all values are less than."""
+        low = self.low or 0
+        default = 2 if self.dtype == "bool" else low + 2
+        return low, default if self.high is None else self.high
 
     def __str__(self) -> str:
         return "x".join(map(str, self.shape)) + (f":{self.dtype}" if self.dtype else "")

@@ -5,6 +5,7 @@ which is a mapping with a `shape`; a list, a mapping or a `{tuple: [...]}` of ar
 number, a boolean, a string or null.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from opcost.values import shown
 
 _TUPLE = "tuple"
 _RANGE = ("dtype", "low", "high")
-_INTEGERS = ("int64", "int32", "bool")
+_LIMITS = {"int64": (-(2**63), 2**63 - 1), "int32": (-(2**31), 2**31 - 1), "bool": (0, 2)}
 
 
 class Arguments(NamedTuple):
@@ -116,9 +117,8 @@ def _is_tensor(value: Any) -> bool:
 
 def _tensor(value: Mapping[str, Any], place: str, source: str) -> InputSpec:
     spec = InputSpec(tuple(value["shape"]), *(value.get(key) for key in ("dtype", "high", "low")))
-    least = spec.low or 0
-    most = spec.high if spec.high is not None else least + 2
-    if spec.dtype in _INTEGERS and not all(isinstance(each, int) for each in (least, most)):
+    least, most = spec.limits
+    if spec.dtype in _LIMITS and not all(isinstance(each, int) for each in (least, most)):
         raise OpcostError(
             f"{source} is not valid:\n  {place}: low and high of {spec.dtype} are {least} and "
             f"{most}: give integers"
@@ -127,5 +127,11 @@ def _tensor(value: Mapping[str, Any], place: str, source: str) -> InputSpec:
         raise OpcostError(
             f"{source} is not valid:\n  {place}.high: {most} is not greater than low, which is "
             f"{least}"
+        )
+    allowed = _LIMITS.get(spec.dtype or "", (-math.inf, math.inf))
+    if not allowed[0] <= least <= most <= allowed[1]:
+        raise OpcostError(
+            f"{source} is not valid:\n  {place}: low and high are {least} and {most}: for "
+            f"{spec.dtype}, give numbers from {allowed[0]} to {allowed[1]}"
         )
     return spec
