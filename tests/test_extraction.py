@@ -209,7 +209,7 @@ def test_results_whose_sizes_depend_on_values_are_those_of_the_seed(tmp_path):
     )
     definition = ModelDefinition("m", (InputSpec((99,)),), factory="choosy:Positive")
     tuples = extract_model_tuples(definition, tmp_path).tuples
-    positive = int((example_inputs(definition)[0] > 0).sum())
+    positive = int((example_inputs(definition).args[0] > 0).sum())
     flagged = {
         record.operator_tuple.name: record.outputs[0].shape
         for record in tuples

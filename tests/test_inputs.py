@@ -96,13 +96,13 @@ def test_a_config_of_tensors_by_position_is_the_same_definition_as_before(tmp_pa
     ("inputs", "message"),
     [
         ({"x": {"dtype": "int64"}}, "inputs.x: it has dtype, but no shape"),
-        ({"x": {"shap": [1, 2]}}, "has no tensor"),
+        ({"x": {"shap": [1, 2]}}, "inputs.x: it has shap, but no shape"),
         ({"x": 3}, "has no tensor"),
         ({"shape": [1, 2]}, "is a tensor: write the arguments of forward as a list"),
         ([{"shape": [1], "high": 3, "low": 3}], "inputs.0.high: 3 is not greater than low"),
         ([{"shape": [1], "dtype": "int64", "high": 2.5}], "inputs.0: low and high of int64"),
-        ([{"shape": [1], "dtype": "bool", "low": -1}], "for bool, give numbers from 0 to 2"),
-        ([{"shape": [1], "dtype": "int32", "high": 2**31}], "for int32, give numbers from -2147"),
+        ([{"shape": [1], "dtype": "bool", "low": -1}], "give numbers from 0 to 2 for bool"),
+        ([{"shape": [1], "dtype": "int32", "high": 2**31}], "give numbers from -2147"),
         ([[{"shape": [0]}]], "inputs.0.0.shape.0: 0 is less than the minimum"),
         ({"x": [{"shape": [1], "hihg": 3}]}, "inputs.x.0: Unknown key 'hihg'. Did you mean 'high'"),
         ([], "inputs: [] should be non-empty"),
@@ -182,15 +182,16 @@ class Scaled(nn.Module):
         return x if mask is None else x.masked_fill(~mask, 0.0)
 
 
-def test_a_live_module_is_saved_with_all_its_arguments(tmp_path):
-    mask = torch.ones(2, 3, dtype=torch.bool)
+@pytest.mark.parametrize("value", [True, False])
+def test_a_live_module_is_saved_with_all_its_arguments(tmp_path, value):
+    mask = torch.full((2, 3), value)
     inputs = [torch.ones(2, 3), {"scale": 2.0, "others": (1, None)}]
     save_model(Scaled(), inputs, {"mask": mask}, "scaled", tmp_path, Path("models"))
     document = yaml.safe_load((tmp_path / "models" / "scaled.yaml").read_text())
     assert document["inputs"] == {
         "x": {"shape": [2, 3]},
         "options": {"scale": 2.0, "others": {"tuple": [1, None]}},
-        "mask": {"shape": [2, 3], "dtype": "bool", "low": 1},
+        "mask": {"shape": [2, 3], "dtype": "bool", "low": int(value), "high": value + 1},
     }
     drawn = example_inputs(load_model("scaled", tmp_path / "models"))
     assert drawn.kwargs["mask"].equal(mask)

@@ -9,6 +9,7 @@ from opcost.costs.launches import launch_lines
 from opcost.devices.device import NotCapturable
 from opcost.measuring.launch import LAUNCHES, launched
 from opcost.measuring.workload import ModelWorkload
+from opcost.models.inputs import Arguments
 from opcost.results_folder import LAUNCH_MODES
 from opcost.tuples.manifest import collect
 from opcost.tuples.replay import UnsupportedOperator
@@ -84,7 +85,7 @@ class Graphs:
 @pytest.fixture
 def workload():
     modules = [torch.nn.Linear(4, 4) for _ in range(3)]
-    return ModelWorkload(modules, [(torch.ones(1, 4),)])
+    return ModelWorkload(modules, [Arguments([torch.ones(1, 4)], {})])
 
 
 def test_a_graph_has_a_replay_for_each_copy_of_the_model(workload):

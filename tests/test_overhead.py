@@ -72,7 +72,7 @@ def test_the_time_of_modules_beyond_that_of_their_operators_is_the_overhead(cpu)
 
 def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_evicted_code(cpu):
     found = sample_overhead(Simulated("cuda"), NoWatch())
-    assert found == (pytest.approx(5e-6), None, 0.0, False, 1)
+    assert found == (pytest.approx(5e-6), None, 0.0, False, OVERHEAD_PROCEDURE)
     columns = overhead_columns([found] * 3)
     assert columns["call_overhead_s"] == pytest.approx(5e-6)
     assert columns["displaced_call_overhead_s"] is None
@@ -152,7 +152,8 @@ class Switches(TorchDispatchMode):
 
 def test_what_operators_displace_of_each_other_is_overhead(cpu):
     """A benchmark runs an operator in a loop, where nothing else displaces its code."""
-    assert sample_overhead(Crowded(), NoWatch()).call_s == pytest.approx(2e-6, rel=0.05)
+    # But the first call of each: the warm-up of a loop is not timed.
+    assert sample_overhead(Crowded(), NoWatch()).call_s == pytest.approx(2e-6, rel=0.07)
 
 
 def test_a_file_tells_what_each_process_found(sample, tmp_path):

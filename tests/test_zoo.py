@@ -70,7 +70,7 @@ def test_models_are_chosen_by_family_and_pattern(selection, names):
 def test_inputs_are_the_official_ones_in_a_batch(name, shapes, in_list):
     definition = chosen(names=[name], batch_size=2)[name]
     assert [spec.shape for spec in definition.inputs] == shapes
-    arguments = example_inputs(definition)
+    arguments = example_inputs(definition).args
     assert [tensor.shape for tensor in (arguments[0] if in_list else arguments)] == shapes
 
 
@@ -106,7 +106,7 @@ def test_the_studys_seed_is_that_of_weights_and_inputs():
     assert definition.seed == 3
     first, again = (next(build(definition).parameters()) for _ in range(2))
     assert first.equal(again)
-    assert example_inputs(definition)[0].equal(example_inputs(definition)[0])
+    assert example_inputs(definition).args[0].equal(example_inputs(definition).args[0])
 
 
 @pytest.fixture(scope="module")

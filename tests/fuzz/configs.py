@@ -68,7 +68,7 @@ CONFIG_WRONG: tuple[Wrong, ...] = (
 MODEL_WRONG: tuple[Wrong, ...] = (
     (("inputs", 0, "shape"), ([-1, 8], [0, 8], [1.5], ["a"], None, 5, [NAN], [True])),
     (("inputs", 0, "dtype"), ("float33", 5, "int64\n")),
-    (("inputs", 0, "high"), (-1, 0, 1.5, "x", NAN)),
+    (("inputs", 0, "high"), (-1, 0, "x", NAN)),
     (("inputs", 0), (None, 5, [])),
     (("inputs",), (None, [], 5, {})),
     (("factory",), (None, 5, "nocolon", "a:b:c", "")),

@@ -34,7 +34,7 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     for paths in measured.models:
         target, model = key_of(paths[0])
         with damages.tolerated(paths[0]):
-            differences = _differences(paths, rows[target], damages.remedy(paths[0]))
+            differences = _differences(paths, rows[target], damages)
             if any(differences.values()):
                 found[target][model] = differences
     return {
@@ -45,13 +45,17 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     }
 
 
-def _differences(paths: Sequence[Path], rows: Mapping[str, Row], remedy: str) -> _Differences:
+def _differences(paths: Sequence[Path], rows: Mapping[str, Row], damages: Damages) -> _Differences:
     """How far the sum of a model, as if it had never been measured as a whole, lies from that."""
     folder, name = paths[0].parent.parent, paths[0].stem
     extracted = extraction(name, folder.parent)
     if not extracted.is_file():
         return {}
-    wholes = records.read_all(paths, schemas.MODEL, remedy=remedy).to_pylist()
+    wholes = [
+        row
+        for path in paths
+        for row in records.read(path, schemas.MODEL, remedy=damages.remedy(path)).to_pylist()
+    ]
     [model] = calls_on(folder, read_extractions([extracted]))
     defined = model.definition and model.definition.to_json()
     wholes = [row for row in wholes if row["definition_json"] == defined]

@@ -29,13 +29,15 @@ _SAFE = text(r"[A-Za-z0-9_.:-]{1,100}", "1 to 100 letters, digits and _ . : -")
 _OVERHEAD_S = number(0, 1)
 
 OVERHEAD_PROCEDURE = 2
-"""The number of the procedure that measures call overhead on a processor. Procedure 1 compared
-modules with their operators in a row rather than in loops, as benchmarks are, and moved half as
-much data to evict code. On a GPU, there has been one procedure."""
+"""The number of the procedure that measures call overhead. Procedure 1 called views as operators by
+name. On a processor, it compared modules with their operators in a row rather than in loops, as
+benchmarks are, and moved half as much data to evict code."""
 
 
 def _sample(displaced: Rule) -> Rule:
-    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, whole_number(1))
+    return list_like(
+        _OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, whole_number(1, OVERHEAD_PROCEDURE)
+    )
 
 
 _RULES = {

@@ -5,8 +5,8 @@ which is a mapping with a `shape`; a list, a mapping or a `{tuple: [...]}` of ar
 number, a boolean, a string or null.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from opcost.errors import OpcostError
@@ -16,6 +16,8 @@ from opcost.values import shown
 _TUPLE = "tuple"
 _RANGE = ("dtype", "low", "high")
 _LIMITS = {"int64": (-(2**63), 2**63 - 1), "int32": (-(2**31), 2**31 - 1), "bool": (0, 2)}
+_FLOATS = {"float16": (-(2.0**15), 2.0**15)}
+_OTHER_FLOATS = (-1e30, 1e30)
 
 
 class Arguments(NamedTuple):
@@ -52,10 +54,10 @@ def read_arguments(document: Any, source: str) -> tuple[tuple[InputSpec, ...], A
             return {"value": value}
         if list(value) == [_TUPLE] and isinstance(value[_TUPLE], list):
             return {"tuple": read(value[_TUPLE], f"{place}.{_TUPLE}")["list"]}
-        if described := [key for key in _RANGE if key in value]:
+        if wrong := [key for key in value if key in _RANGE or get_close_matches(key, ["shape"])]:
             raise OpcostError(
-                f"{source} is not valid:\n  {place}: it has {described[0]}, but no shape: give the "
-                "sizes of the tensor, such as shape: [8, 128]"
+                f"{source} is not valid:\n  {place}: it has {wrong[0]}, but no shape: give the "
+                "sizes of a tensor, such as shape: [8, 128], or another key for a mapping"
             )
         return {"dict": {key: read(each, f"{place}.{key}") for key, each in value.items()}}
 
@@ -128,10 +130,10 @@ def _tensor(value: Mapping[str, Any], place: str, source: str) -> InputSpec:
             f"{source} is not valid:\n  {place}.high: {most} is not greater than low, which is "
             f"{least}"
         )
-    allowed = _LIMITS.get(spec.dtype or "", (-math.inf, math.inf))
+    allowed = {**_LIMITS, **_FLOATS}.get(spec.dtype or "", _OTHER_FLOATS)
     if not allowed[0] <= least <= most <= allowed[1]:
         raise OpcostError(
-            f"{source} is not valid:\n  {place}: low and high are {least} and {most}: for "
-            f"{spec.dtype}, give numbers from {allowed[0]} to {allowed[1]}"
+            f"{source} is not valid:\n  {place}: low and high are {least} and {most}: give numbers "
+            f"from {allowed[0]} to {allowed[1]} for {spec.dtype or 'floats'}"
         )
     return spec

@@ -9,6 +9,7 @@ import io
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from opcost.tuples.model_tuples import ModelTuples, calls_hash
 from opcost.tuples.replay import tensors_in_tree
 
 _FACTORY = f"{__name__}:load_module"
+_KEYS = {"shape", "dtype", "low", "high", "tuple"}
 _HEAD = "# Written by opcost.run, which saved the module; it writes both files anew.\n"
 
 
@@ -44,6 +46,7 @@ def save_model(
     check_name(name)
     _check_ours(root / directory / f"{name}.yaml")
     tuples = extract_module_tuples(module, inputs, name, kwargs)
+    _refuse_shared(tensors_in_tree((inputs, kwargs)))
     described = _described("inputs", _arguments(module, inputs, kwargs))
     code = _code_hash(module)
     try:
@@ -133,23 +136,38 @@ def _arguments(module: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, An
     return dict(zip(bound.signature.parameters, bound.args, strict=False)) | bound.kwargs
 
 
+def _refuse_shared(tensors: Sequence[torch.Tensor]) -> None:
+    """A config would draw two tensors, and the module may run otherwise on these."""
+    if len(set(map(id, tensors))) < len(tensors):
+        raise OpcostError(
+            "two arguments are the same tensor, which a model config cannot say: pass x.clone(), "
+            "or wrap the module as in docs/how_to/add_a_model.md to take it once"
+        )
+
+
 def _described(name: str, value: Any) -> Any:
     """A value as a config writes it."""
     if isinstance(value, torch.Tensor):
         return _tensor(name, value)
+    if type(value) in (bool, int, float, str, NoneType):
+        return value
     if isinstance(value, list):
         return [_described(f"{name}[{number}]", each) for number, each in enumerate(value)]
     if isinstance(value, tuple):
         return {"tuple": _described(name, list(value))}
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+    if isinstance(value, Mapping) and all(map(_is_plain, value)):
         return {key: _described(f"{name}[{key!r}]", each) for key, each in value.items()}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     raise OpcostError(
         f"{name} is a {type(value).__name__}: opcost.run measures modules that take tensors, "
-        "numbers, strings, None, and lists, tuples and dicts of these. Wrap yours as in "
+        "Python's numbers and strings, None, and lists, tuples and dicts of these, whose keys "
+        f"are strings other than {', '.join(sorted(_KEYS))}. Wrap yours as in "
         "docs/how_to/add_a_model.md"
     )
+
+
+def _is_plain(key: Any) -> bool:
+    """Whether a dict may have this key: others describe tensors and tuples in a config."""
+    return isinstance(key, str) and key not in _KEYS
 
 
 def _tensor(name: str, tensor: torch.Tensor) -> dict[str, Any]:
@@ -158,12 +176,15 @@ def _tensor(name: str, tensor: torch.Tensor) -> dict[str, Any]:
         raise OpcostError(f"{name} is {kind}: give a tensor with values")
     if tensor.is_floating_point():
         return {"shape": list(tensor.shape)}
+    if tensor.dtype not in (torch.bool, torch.int32, torch.int64):
+        raise OpcostError(f"{name} has dtype {tensor.dtype}: give float, int64, int32 or bool")
     least, most = int(tensor.min()), int(tensor.max())
     found: dict[str, Any] = {
         "shape": list(tensor.shape),
         "dtype": str(tensor.dtype).removeprefix("torch."),
     }
-    # A mask of ones must not become one of zeros and ones.
+    # A mask of ones, or of zeros, must not become one of both.
     if least == most or least < 0:
         found["low"] = least
-    return found if tensor.dtype == torch.bool else found | {"high": most + 1}
+    drawn = tensor.dtype == torch.bool and least < most
+    return found if drawn else found | {"high": most + 1}
