@@ -6,7 +6,6 @@ number, a boolean, a string or null.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from opcost.errors import OpcostError
@@ -54,7 +53,7 @@ def read_arguments(document: Any, source: str) -> tuple[tuple[InputSpec, ...], A
             return {"value": value}
         if list(value) == [_TUPLE] and isinstance(value[_TUPLE], list):
             return {"tuple": read(value[_TUPLE], f"{place}.{_TUPLE}")["list"]}
-        if wrong := [key for key in value if key in _RANGE or get_close_matches(key, ["shape"])]:
+        if wrong := [key for key in _RANGE if key in value]:
             raise OpcostError(
                 f"{source} is not valid:\n  {place}: it has {wrong[0]}, but no shape: give the "
                 "sizes of a tensor, such as shape: [8, 128], or another key for a mapping"
