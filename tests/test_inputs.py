@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import opcost
 import pytest
 import torch
@@ -198,9 +199,21 @@ def test_a_live_module_is_saved_with_all_its_arguments(tmp_path, value):
     assert drawn.kwargs["options"] == inputs[1]
 
 
-def test_a_live_module_whose_arguments_no_config_can_write_is_refused(tmp_path):
-    inputs = [torch.ones(2), {"scale": 2, "others": object()}]
-    with pytest.raises(OpcostError, match=r"inputs\[1\]\['others'\] is a object"):
+X = torch.ones(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([X, {"scale": 2, "others": object()}], r"inputs\[1\]\['others'\] is a object"),
+        ([X, {"scale": np.float64(2)}], r"inputs\[1\]\['scale'\] is a float64"),
+        ([X, {"scale": 2, "shape": [2]}], r"inputs\[1\] is a dict: .*keys are strings other than"),
+        ([X, {"scale": X}], "two arguments are the same tensor"),
+        ([X, {"scale": torch.ones(2, 3, dtype=torch.int16)}], r"has dtype torch\.int16"),
+    ],
+)
+def test_a_live_module_whose_arguments_no_config_can_write_is_refused(inputs, message, tmp_path):
+    with pytest.raises(OpcostError, match=message):
         save_model(Scaled(), inputs, {}, "scaled", tmp_path, Path("models"))
 
 

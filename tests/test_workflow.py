@@ -5,6 +5,8 @@ import re
 
 import pyarrow.parquet as pq
 import pytest
+from opcost.costs.known_methods import methods_of
+from opcost.databases.measured import Damages, find_measured
 from opcost.planning.target_rounds import read_round
 from opcost.rows.overhead_samples import overhead_columns, read_samples
 from opcost.rows.quantities import TIME
@@ -97,6 +99,17 @@ def test_a_second_round_measures_what_makes_the_answers_more_precise(done):
     both = overhead_columns([sample for path in files for sample in read_samples(path)])
     assert database[0]["call_overhead_s"] == both["call_overhead_s"]
     assert done.started() == []
+    assert_the_damaged_execution_is_to_be_deleted(done.root / "results")
+
+
+def assert_the_damaged_execution_is_to_be_deleted(results):
+    """And not the good one of round 1."""
+    path = next((results / "local/models_2").glob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-20])
+    damages = Damages()
+    methods_of(find_measured(results), damages, results / "database.parquet")
+    [text] = damages.found.values()
+    assert f"delete {path} and run again" in text
 
 
 def test_precise_answers_need_no_further_round(done):
