@@ -103,6 +103,6 @@ def test_a_model_that_cannot_be_captured_is_unsupported(workload):
 def test_a_compiled_model_computes_what_the_model_does(workload):
     with torch.inference_mode():
         compiled = launched(workload, Graphs(), "compiled")
-        module, inputs = compiled._once
-        assert torch.allclose(compiled._call(module, *inputs), module(*inputs))
+        module, (args, kwargs) = compiled._once
+        assert torch.allclose(compiled._call(module, *args, **kwargs), module(*args, **kwargs))
     assert compiled.rotation == 3
