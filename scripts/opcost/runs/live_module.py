@@ -122,15 +122,16 @@ def _arguments(module: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, An
     if not kwargs:
         return list(inputs)
     bound = inspect.signature(module.forward).bind(*inputs, **kwargs)
-    collected = {
-        parameter.name: parameter.kind
+    nameless = {
+        parameter.name
         for parameter in bound.signature.parameters.values()
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY)
     }
-    if nameless := collected.keys() & bound.arguments.keys():
+    nameless &= bound.arguments.keys()
+    if nameless:
         raise OpcostError(
-            f"forward takes {min(nameless)} by position only, and keyword arguments besides: "
-            "opcost.run passes either a list or names. Wrap the module as in "
+            f"forward takes {min(nameless)} by position only, and kwargs are given as well: a "
+            "model config passes all arguments by position or all by name. Wrap the module as in "
             "docs/how_to/add_a_model.md"
         )
     return dict(zip(bound.signature.parameters, bound.args, strict=False)) | bound.kwargs
