@@ -54,7 +54,7 @@ def test_functions_and_views_are_no_module_calls_of_their_own(
     overheads_s = []
     for paths in (["a", "b", "c", "d", "e"], ["a"] * 5):
         calls = tuple(
-            (index, path, kind) for (index, _, kind), path in zip(cnn.calls, paths, strict=True)
+            call._replace(module_path=path) for call, path in zip(cnn.calls, paths, strict=True)
         )
         comparison, _ = compared(
             dataclasses.replace(cnn, calls=calls), **OVERHEAD, core_cache_bytes=core_cache_bytes

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from opcost.costs.evicted_code import evicted_calls
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.tuple_record import TupleRecord
 
 KIB = 1024
@@ -16,9 +16,8 @@ def model(*calls):
         TupleRecord(SimpleNamespace(operator=operator), (), size > 0, 0, size)
         for operator, size in calls
     ]
-    return ModelTuples(
-        "m", tuple(records), tuple((index, "", "") for index in range(len(records))), 0, "2.15.0"
-    )
+    made = tuple(ModelCall(position, "", "") for position in range(len(records)))
+    return ModelTuples("m", tuple(records), made, 0, "2.15.0")
 
 
 def test_small_operators_leave_the_code_where_it_is():

@@ -81,7 +81,7 @@ def test_arguments_are_passed_as_the_config_writes_them(document):
     definition = ModelDefinition("net", inputs, arrangement=arrangement)
     definition = ModelDefinition.from_json(definition.to_json())
     numbers = range(len(inputs))
-    found, expected = arranged(definition, numbers), filled(document, iter(numbers))
+    found, expected = arranged(definition.arrangement, numbers), filled(document, iter(numbers))
     by_name = isinstance(document, dict)
     assert found == (Arguments((), expected) if by_name else Arguments(expected, {}))
 
@@ -99,7 +99,7 @@ def test_a_config_of_tensors_by_position_is_the_same_definition_as_before(tmp_pa
         ({"x": {"dtype": "int64"}}, "inputs.x: it has dtype, but no shape"),
         ({"x": {"shap": [1, 2]}}, "has no tensor"),
         ({"x": 3}, "has no tensor"),
-        ({"shape": [1, 2]}, "is a tensor: write the arguments of forward as a list"),
+        ({"shape": [1, 2]}, "is a tensor: write the arguments as a list"),
         ([{"shape": [1], "high": 3, "low": 3}], "inputs.0.high: 3 is not greater than low"),
         ([{"shape": [1], "dtype": "int64", "high": 2.5}], "inputs.0: low and high of int64"),
         ([{"shape": [1], "dtype": "bool", "low": -1}], "give numbers from 0 to 2 for bool"),

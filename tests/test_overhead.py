@@ -67,12 +67,14 @@ def modules_that(hook):
 def test_the_time_of_modules_beyond_that_of_their_operators_is_the_overhead(cpu):
     found = sample_overhead(Simulated(), NoWatch())
     expected = (pytest.approx(5e-6), pytest.approx(5e-6), 0.0, False, OVERHEAD_PROCEDURE)
-    assert found == expected
+    assert found[:5] == expected
+    assert 0 < found.forward_call_s < 5e-6  # some calls have no module of their own
+    assert (found.backward_call_s, found.optimizer_call_s) == (0.0, 0.0)
 
 
 def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_evicted_code(cpu):
     found = sample_overhead(Simulated("cuda"), NoWatch())
-    assert found == (pytest.approx(5e-6), None, 0.0, False, OVERHEAD_PROCEDURE)
+    assert found[:5] == (pytest.approx(5e-6), None, 0.0, False, OVERHEAD_PROCEDURE)
     columns = overhead_columns([found] * 3)
     assert columns["call_overhead_s"] == pytest.approx(5e-6)
     assert columns["displaced_call_overhead_s"] is None
@@ -115,7 +117,7 @@ def test_samples_of_an_earlier_procedure_do_not_count_beside_later_ones():
 def test_a_file_that_names_no_procedure_is_of_the_first_one(tmp_path):
     write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon", overhead=(*samples(1e-6),)))
     document = json.loads((tmp_path / "device.json").read_text())
-    document["overhead"] = [sample[:-1] for sample in document["overhead"]]
+    document["overhead"] = [sample[:4] for sample in document["overhead"]]
     (tmp_path / "device.json").write_text(json.dumps(document))
     assert read_samples(tmp_path / "device.json") == samples(1e-6)
 
@@ -186,7 +188,7 @@ def test_what_an_older_opcost_did_not_measure_at_the_begin_is_that_of_the_end(sa
 
 def test_a_difference_below_zero_counts_as_zero_and_disturbed(monkeypatch):
     monkeypatch.setattr(Simulated, "MODULE_S", -5e-6)
-    assert sample_overhead(Simulated(), NoWatch()) == (0.0, 0.0, 0.0, True, OVERHEAD_PROCEDURE)
+    assert sample_overhead(Simulated(), NoWatch())[:5] == (0.0, 0.0, 0.0, True, OVERHEAD_PROCEDURE)
 
 
 def test_a_processor_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be(cpu):
@@ -198,5 +200,5 @@ def test_a_processor_that_is_never_left_alone_is_measured_all_the_same_and_said_
 def test_moments_of_disturbance_are_waited_out(cpu):
     busy = Restless(period=2)
     sample_overhead(cpu, busy)
-    # 20 measurements of each of the three kinds, each with a look after it
-    assert busy.looks == pytest.approx(2 * 60, rel=0.03)
+    # 20 measurements of each of the four kinds, each with a look after it
+    assert busy.looks == pytest.approx(2 * 80, rel=0.03)

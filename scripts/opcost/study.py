@@ -16,7 +16,7 @@ from opcost.devices.kinds import protocol_version
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import ModelDefinition
-from opcost.models.inputs import read_arguments
+from opcost.models.inputs import read_arguments, read_training
 from opcost.models.source import source_digest
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import RESERVED, target_folder
@@ -274,12 +274,19 @@ def define_model(name: str, config: Any, directory: Path, source: str) -> ModelD
     """The model of a config in `directory`; `source` names it in errors. Raises OpcostError."""
     document = checked(config, "model", source)
     inputs, arrangement = read_arguments(document.pop("inputs"), source)
+    training = read_training(document, source)
     if document["inputs_in_list"] and arrangement is not None:
         raise OpcostError(
             f"{source} is not valid:\n  inputs_in_list: it is true, but inputs are not a list of "
             "tensors: leave it out, and write the list into inputs, as [[{shape: [3, 64, 64]}]]"
         )
-    digest = source_digest(document.get("factory"), directory)
     return ModelDefinition(
-        name=name, inputs=inputs, source_digest=digest, arrangement=arrangement, **document
+        name=name,
+        inputs=inputs,
+        source_digest=source_digest(
+            document.get("factory"), directory, training.loss if training else None
+        ),
+        arrangement=arrangement,
+        training=training,
+        **document,
     )

@@ -24,7 +24,7 @@ from statistics import fmean
 from typing import Any
 
 from opcost import statistics
-from opcost.costs.evicted_code import evicted_calls
+from opcost.costs.call_overhead import Weights, added, overheads_by_call
 from opcost.costs.host import HostRace, race_of, races, unknown_host
 from opcost.costs.method import MethodError, method_in
 from opcost.costs.shares import module_shares
@@ -157,6 +157,7 @@ class ModelEstimate:
             or why_incomplete(self.terms)
             or self._other_calls
             or unknown_host(self.rows)
+            or self._unknown_training
         )
 
     @cached_property
@@ -181,6 +182,19 @@ class ModelEstimate:
         return "on this device, the model launched other kernels than were recorded or extracted"
 
     @cached_property
+    def _unknown_training(self) -> str | None:
+        if not self.model.trains or not self.rows:
+            return None
+        row = self.rows[0]
+        if row["call_overhead_s"] is None or row["forward_call_overhead_s"] is not None:
+            return None
+        return (
+            f"the call overhead of target {row['target']} was measured before opcost knew "
+            f"training. To measure it again, delete results/{row['target']}/device.json and run "
+            "the study again: all rows are kept"
+        )
+
+    @cached_property
     def _unknown_idle_power(self) -> str | None:
         if self.race is None or not self.race.idle.value or self._idle_powers_w:
             return None
@@ -199,25 +213,27 @@ class ModelEstimate:
 
     @cached_property
     def overhead(self) -> dict[str, tuple[int, Estimate]]:
-        """Kind of call -> number of calls, overhead of each; empty if the host runs ahead.
+        """Kind of call overhead -> how often it is added, and how large it is.
 
-        That of a call with evicted code contains the call of a module. A further call from one
-        module has none: it counts as one module call fewer.
+        Empty if the host runs ahead.
         """
-        row = next(iter(self.rows), None)
-        if row is None or row["displaced_call_overhead_s"] is None:
-            return {}
-        evicted = sum(self._evicted)
-        counts = {
-            "call": sum(self.model.first_of_module) - evicted,
-            "displaced_call": evicted,
-            "view_call": len(self.model.calls) - self.calls,
-        }
         return {
             kind: (count, each)
-            for kind, count in counts.items()
-            if (each := OVERHEADS[kind].read(row)) is not None
+            for kind, count in added(self.overheads_by_call).items()
+            if (each := self.overhead_of(kind)) is not None
         }
+
+    def overhead_of(self, kind: str) -> Estimate | None:
+        """The overhead of one kind of call on the target; None if unknown."""
+        return OVERHEADS[kind].read(self.rows[0])
+
+    @cached_property
+    def overheads_by_call(self) -> list[Weights]:
+        """The overheads of each call; empty if the host runs ahead."""
+        row = next(iter(self.rows), None)
+        if row is None or row["displaced_call_overhead_s"] is None:
+            return []
+        return overheads_by_call(self.model, row["core_cache_bytes"])
 
     @cached_property
     def operators_time(self) -> Estimate | None:
@@ -276,20 +292,12 @@ class ModelEstimate:
         return statistics.weighted_sum([(stretch, operators)])
 
     @cached_property
-    def _evicted(self) -> list[bool]:
-        return evicted_calls(self.model, self.rows[0]["core_cache_bytes"])
-
-    @cached_property
     def _overhead_by_call_s(self) -> list[float]:
         """What each call of the model costs beyond its operator, on a processor."""
-        each = {kind: estimate.value for kind, (_, estimate) in self.overhead.items()}
-        call_s = each.get("call", 0.0)
-        code_s, view_s = each.get("displaced_call", call_s) - call_s, each.get("view_call", 0.0)
-        kernels = [self.model.tuples[index].launches_kernel for index, _, _ in self.model.calls]
-        calls = zip(self.model.first_of_module, self._evicted, kernels, strict=True)
+        each_s = {kind: estimate.value for kind, (_, estimate) in self.overhead.items()}
         return [
-            first * call_s + evicted * code_s + (not kernel) * view_s
-            for first, evicted, kernel in calls
+            sum(count * each_s.get(kind, 0.0) for kind, count in weights.items())
+            for weights in self.overheads_by_call
         ]
 
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:

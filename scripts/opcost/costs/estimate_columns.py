@@ -5,13 +5,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from opcost.costs.estimate import ModelEstimate
+from opcost.costs.phases import COMPARED_PHASES, phase_columns
 from opcost.costs.terms import Term, flops_of
 from opcost.rows import comparability
 from opcost.rows.quantities import ENERGY, HOST_TIME, TIME
 
 _WHOLE_HOST = HOST_TIME.of("reference").value
 _OF_RACE = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
-PARTS = ("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_RACE)
+PARTS = (
+    *("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_RACE),
+    *(name for phase in COMPARED_PHASES for name in TIME.of(f"estimate_{phase}").names),
+)
 """The columns of an estimate that are null if it must not be compared."""
 
 
@@ -35,7 +39,9 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
         "coverage_flops": _flops_coverage(estimate.terms),
         "calls": calls,
-        "displaced_calls": estimate.overhead["displaced_call"][0] if estimate.overhead else None,
+        "displaced_calls": estimate.overhead.get("displaced_call", (0, None))[0]
+        if estimate.overhead
+        else None,
         "view_calls": len(estimate.model.calls) - calls,
         "tuples": len(estimate.terms),
         "measured_tuples": len(measured),
@@ -45,6 +51,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
         "flops": flops_of(estimate.terms),
         "parameters": estimate.model.parameters,
+        **phase_columns(estimate),
         **_inputs(estimate),
         **_uncertainties(estimate),
         TIME.scatter: scatter.sd if (scatter := estimate.scatter(TIME)) else None,

@@ -17,8 +17,8 @@ def evicted_calls(model: ModelTuples, core_cache_bytes: int) -> list[bool]:
     last_bytes: dict[str, int] = {}
     evicted: list[bool] = []
     for second_pass in (False, True):
-        for index, _, _ in model.calls:
-            record = model.tuples[index]
+        for call in model.calls:
+            record = model.tuples[call.position]
             operator = record.operator_tuple.operator
             if second_pass:
                 moved_since = moved_bytes - last_bytes.get(operator, moved_bytes)

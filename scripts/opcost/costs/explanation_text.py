@@ -8,6 +8,7 @@ from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import Branch, module_tree
+from opcost.costs.phase_table import phase_lines
 from opcost.costs.terms import Row
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import waiting
@@ -106,6 +107,8 @@ def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int |
         return "\n".join([*lines, *_missing(explanation)])
     lines += ["", *_indented(_operators(explanation, top))]
     lines += ["", *_indented(_modules(explanation, top, depth))]
+    if phases := phase_lines([explanation.compared], named=False):
+        lines += ["", *_indented(phases)]
     if explanation.compared.get(TIME.of("reference").value):
         lines += ["", *_indented(_trust(explanation))]
     lines += ["", *wrapped(_notes(model, explanation), "  "), *_missing(explanation)]

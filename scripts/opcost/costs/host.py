@@ -125,7 +125,7 @@ def race_of(
         whole_host or _NOTHING,
     ]
     device_s, own_s, others_s = np.split(_drawn(estimates), [len(rows), 2 * len(rows)])
-    calls = [index for index, _, _ in model.calls]
+    calls = [call.position for call in model.calls]
     host_s = np.maximum(own_s, 0.0)[calls] + others_s[_overheads(model, rows)]
     host_s = np.maximum(host_s, 0.0)
     sums_s = host_s.sum(axis=0)
@@ -145,7 +145,7 @@ def _overheads(model: ModelTuples, rows: Sequence[Row | None]) -> list[int]:
     """Which overhead each call has: 0 of a module, 1 of a further call of it, 2 of a view."""
     return [
         2 if rows[index] is None else int(not first)
-        for (index, _, _), first in zip(model.calls, model.first_of_module, strict=True)
+        for (index, *_), first in zip(model.calls, model.first_of_module, strict=True)
     ]
 
 

@@ -14,15 +14,28 @@ BEYOND_COLUMNS = ("overhead_time_s", "idle_time_s")
 
 
 def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str, Any]]:
-    """A model's cost by operator, largest first, views last."""
-    groups: dict[str, list[Term]] = defaultdict(list)
-    for term in terms:
-        groups[term.record.operator_tuple.operator].append(term)
+    """A model's cost by operator and phase, largest first, views last."""
+    by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
+    ids = list(model.by_id)
+    groups: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for call in model.calls:
+        if ids[call.position] in by_id:
+            operator = model.tuples[call.position].operator_tuple.operator
+            groups[operator, call.phase][ids[call.position]] += 1
     table = [
-        {"operator": operator, "launches_kernel": True, **_costs(group)}
-        for operator, group in groups.items()
+        {
+            "operator": operator,
+            "phase": phase,
+            "launches_kernel": True,
+            **_costs([replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]),
+        }
+        for (operator, phase), counts in groups.items()
     ]
     return [*_costliest_first(table), *_views(model)]
+
+
+_Module = tuple[str, str | None, str]
+"""A module's path and class, and the phase."""
 
 
 def module_shares(
@@ -31,7 +44,7 @@ def module_shares(
     beyond_s: Mapping[str, Sequence[float]],
     depth: int | None = None,
 ) -> list[dict[str, Any]]:
-    """A model's cost by the module that calls its operators, largest first.
+    """A model's cost by phase and the module that calls its operators, largest first.
 
     `beyond_s` are seconds of each of the model's calls beyond its operator, by column. With
     `depth`, paths are cut after that many names, modules of one path are added up, and the class
@@ -39,13 +52,15 @@ def module_shares(
     """
     by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
     ids = list(model.by_id)
-    calls: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    first_calls: dict[tuple[str, str | None], int] = {}
-    more_s: dict[str, dict[tuple[str, str | None], list[float]]] = {
+    calls: dict[_Module, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    first_calls: dict[_Module, int] = {}
+    more_s: dict[str, dict[_Module, list[float]]] = {
         column: defaultdict(list) for column in beyond_s
     }
-    for number, (index, path, kind) in enumerate(model.calls):
-        module = (path, kind) if depth is None else (".".join(path.split(".")[:depth]), None)
+    for number, (index, path, kind, phase) in enumerate(model.calls):
+        module: _Module = path, kind, phase
+        if depth is not None:
+            module = ".".join(path.split(".")[:depth]), None, phase
         first_calls.setdefault(module, number)
         for column, seconds in beyond_s.items():
             more_s[column][module].append(seconds[number])
@@ -58,18 +73,21 @@ def module_shares(
             {
                 "module_path": path,
                 "module_class": kind,
-                "first_call": first_calls[path, kind],
+                "phase": phase,
+                "first_call": first_calls[path, kind, phase],
                 "tuple_ids": list(counts),
                 "tuple_calls": list(counts.values()),
                 **_costs(
                     [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
                 ),
                 **{
-                    column: math.fsum(more_s[column][path, kind]) if column in more_s else None
+                    column: math.fsum(more_s[column][path, kind, phase])
+                    if column in more_s
+                    else None
                     for column in BEYOND_COLUMNS
                 },
             }
-            for (path, kind), counts in calls.items()
+            for (path, kind, phase), counts in calls.items()
         ]
     )
 
@@ -94,21 +112,22 @@ def _costliest_first(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _views(model: ModelTuples) -> list[dict[str, Any]]:
-    counts: dict[str, list[int]] = defaultdict(list)
-    for tuple_id, calls in model.call_counts().items():
-        record = model.by_id[tuple_id]
+    counts: dict[tuple[str, str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for call in model.calls:
+        record = model.tuples[call.position]
         if not record.launches_kernel:
-            counts[record.operator_tuple.operator].append(calls)
+            counts[record.operator_tuple.operator, call.phase][call.position] += 1
     return [
         {
             "operator": operator,
+            "phase": phase,
             "launches_kernel": False,
-            "calls": sum(calls),
+            "calls": sum(calls.values()),
             "tuples": len(calls),
             "measured_tuples": 0,
             **dict.fromkeys(("time_s", "energy_j", "partial_time_s", "partial_energy_j")),
         }
-        for operator, calls in sorted(counts.items())
+        for (operator, phase), calls in sorted(counts.items())
     ]
 
 

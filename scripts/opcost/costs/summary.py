@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from opcost.costs.breakdown import breakdown, costliest, percents
 from opcost.costs.caveats import caveats
 from opcost.costs.headline import cost_cells
+from opcost.costs.phase_table import phase_lines
 from opcost.costs.terms import Row
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import WAITING_TITLE, waits_of
@@ -67,6 +68,8 @@ def _details(comparison: Sequence[Row], shares: Sequence[Row], modules: Sequence
         if any(text for _, text in parts):
             lines += ["", f"Where the {quantity} goes:"]
             lines += wrapped((f"{model}: {text}" for model, text in parts if text), "  ")
+    if phases := phase_lines(comparison):
+        lines += ["", *phases]
     for quantity in COMPARED:
         if quantity == TIME or any(row[quantity.of("reference").value] for row in comparison):
             lines += [

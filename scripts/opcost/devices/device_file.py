@@ -35,9 +35,9 @@ benchmarks are, and moved half as much data to evict code."""
 
 
 def _sample(displaced: Rule) -> Rule:
-    return list_like(
-        _OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, whole_number(1, OVERHEAD_PROCEDURE)
-    )
+    procedure = whole_number(1, OVERHEAD_PROCEDURE)
+    training = [optional(_OVERHEAD_S)] * 3
+    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, procedure, *training)
 
 
 _RULES = {
@@ -64,7 +64,10 @@ ENVIRONMENT = tuple(name for name in _RULES if name not in _OF_OPCOST)
 
 
 class Sample(NamedTuple):
-    """Call overhead in seconds, as measured by one process. `displaced_call_s` is None on a GPU."""
+    """Call overhead in seconds, as measured by one process.
+
+    `displaced_call_s` is None on a GPU, those of training in samples of an older opcost.
+    """
 
     call_s: float
     displaced_call_s: float | None
@@ -74,6 +77,10 @@ class Sample(NamedTuple):
 
     procedure: int = 1
     """Samples of different procedures are never averaged."""
+
+    forward_call_s: float | None = None
+    backward_call_s: float | None = None
+    optimizer_call_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,7 @@ class DeviceFile:
         if isinstance(known["overhead"], dict):  # older versions measured it in one process
             known["overhead"] = None
         elif isinstance(known["overhead"], list):
-            known["overhead"] = [_with_procedure(sample) for sample in known["overhead"]]
+            known["overhead"] = [_complete(sample) for sample in known["overhead"]]
         check_values(known, _rules(known), source, remedy)
         overhead = known["overhead"]
         samples = None if overhead is None else tuple(Sample(*values) for values in overhead)
@@ -130,10 +137,12 @@ class DeviceFile:
         return {name: getattr(self, name) for name in ("device", "device_name", "device_uuid_hash")}
 
 
-def _with_procedure(sample: Any) -> Any:
-    """The first procedure had no number."""
-    values = len(Sample._fields)
-    return [*sample, 1] if isinstance(sample, list) and len(sample) == values - 1 else sample
+def _complete(sample: Any) -> Any:
+    """The sample with the defaults of what an older opcost did not write."""
+    needed = len(Sample._fields) - len(Sample._field_defaults)
+    if not isinstance(sample, list) or len(sample) < needed:
+        return sample
+    return [*sample, *[*Sample._field_defaults.values()][len(sample) - needed :]]
 
 
 def _rules(document: Mapping[str, Any]) -> Mapping[str, Rule]:

@@ -16,6 +16,7 @@ from torch import nn
 from opcost.devices.device import Device, NotCapturable
 from opcost.measuring.timing import Workload
 from opcost.measuring.workload import ModelWorkload
+from opcost.results_folder import EAGER
 from opcost.tuples.replay import UnsupportedOperator
 
 
@@ -69,4 +70,6 @@ LAUNCHES: Mapping[str, Callable[[ModelWorkload, Device], Workload]] = {
 
 def launched(workload: ModelWorkload, device: Device, mode: str) -> Workload:
     """A model's workload in a launch mode. Raises UnsupportedOperator if it cannot have it."""
+    if workload.trained and mode != EAGER:
+        raise UnsupportedOperator(f"launch mode {mode} is for inference, not for training")
     return LAUNCHES[mode](workload, device)

@@ -5,12 +5,14 @@ operator allows it, never zeros or uninitialised memory. If the size of a result
 they are chosen to give the recorded size.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, tensors_in
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, Value, tensors_in
 from opcost.tuples.replay import strides
 
 Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
@@ -23,7 +25,7 @@ def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Itera
     `outputs` are the recorded results; without them, their sizes are not reproduced.
     """
     arguments = dict(operator_tuple.arguments)
-    base = operator_tuple.name.removesuffix("_")
+    base = operator_tuple.name.removesuffix("_").removeprefix("_foreach_")
     in_place = operator_tuple.name.endswith("_")
     for name, value in operator_tuple.arguments:
         for position, spec in enumerate(tensors_in(value)):
@@ -35,7 +37,7 @@ def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Itera
                 yield _integers(limit)
             elif spec.dtype == "bool" or not spec.dtype.startswith(("float", "bfloat", "complex")):
                 yield _integers(2)
-            elif name in ("running_var", "var") or base in _POSITIVE_DOMAIN:
+            elif name in _POSITIVE or base in _POSITIVE_DOMAIN:
                 yield _positive
             elif base in _BRANCHING:
                 yield _rectified
@@ -49,6 +51,14 @@ def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Itera
                 yield _normal
 
 
+_POSITIVE = {
+    *("running_var", "var", "save_var", "save_invstd", "invstd", "rstd", "logsumexp"),
+    *("total_weight", "exp_avg_sqs", "max_exp_avg_sqs", "state_sums", "state_steps"),
+    *("denominators", "tensor2"),
+}
+"""Arguments that are variances, their roots, sums of exponentials, counts, or what is divided
+by."""
+
 _POSITIVE_DOMAIN = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow"}
 
 _BRANCHING = {"max_pool1d", "max_pool2d", "max_pool3d"}
@@ -59,11 +69,41 @@ _SHRINKING = {"silu", "hardswish", "mish", "gelu", "elu", "celu"}
 """Repeated in place, these drive small values to zero, but preserve values far from zero."""
 
 
+def steady(operator_tuple: OperatorTuple) -> OperatorTuple:
+    """The tuple with numbers of magnitude 1 where it multiplies its operand by a number in place.
+
+    Thousands of iterations would otherwise drive the operand to infinity, or to subnormal numbers,
+    with which processors are slower. No kernel takes less time for another factor.
+    """
+    name = operator_tuple.name
+    if name not in ("mul_", "div_", "_foreach_mul_", "_foreach_div_"):
+        return operator_tuple
+
+    def signed(value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(map(signed, value))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return value
+        return type(value)(-1 if value < 0 else 1)
+
+    arguments = ((key, signed(value)) for key, value in operator_tuple.arguments)
+    return replace(operator_tuple, arguments=tuple(arguments))
+
+
 def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | None:
     """The exclusive upper limit of an index argument, or None for other arguments."""
     match base, name:
-        case (("embedding" | "embedding_bag"), "indices"):
+        case (("embedding" | "embedding_bag" | "_embedding_bag"), "indices"):
             return arguments["weight"].shape[0]
+        case _, "indices" if "num_weights" in arguments:  # the gradient of an embedding
+            return arguments["num_weights"]
+        case _, "target" if "loss" in base:
+            sizes = arguments["self"].shape
+            return sizes[1] if len(sizes) > 1 else sizes[0]
+        case _, "indices" if "pool" in base:  # places within a plane of the input
+            return math.prod(arguments["self"].shape[-_PLANE_AXES[base[base.index("pool") + 4]] :])
+        case "value_selecting_reduction_backward", "indices":
+            return arguments["sizes"][arguments["dim"]]
         case (("index" | "index_put" | "_index_put_impl"), "indices"):
             # The list holds None for a dimension that is not indexed.
             axes = [axis for axis, value in enumerate(arguments["indices"]) if value is not None]
@@ -76,6 +116,9 @@ def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | 
         case "take", "index":
             return arguments["self"].elements
     return None
+
+
+_PLANE_AXES = {"1": 1, "2": 2, "3": 3}
 
 
 def _normal(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -115,7 +158,9 @@ def _integers(limit: int) -> Draw:
 
 
 _REGIONS = {
-    f"torchvision.{name}" for name in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
+    f"torchvision.{name}"
+    for pool in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
+    for name in (pool, f"_{pool}_backward")
 }
 
 
@@ -131,7 +176,7 @@ def _special(
     if base == "_unique2" and name == "self" and outputs:
         distinct = max(outputs[0].elements, 1)
         return _strided(spec, lambda generator: _shuffled(spec, generator) % distinct)
-    if base == "embedding_bag" and name == "offsets":
+    if base in ("embedding_bag", "_embedding_bag") and name == "offsets":
         return _strided(spec, lambda generator: _offsets(spec, arguments, generator))
     selected = _selected(base, name, spec, arguments, outputs)
     if selected is not None:
@@ -195,7 +240,10 @@ def _boxes(count: int, kept: int, generator: torch.Generator) -> torch.Tensor:
 
 def _regions(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> torch.Tensor:
     """Rows of (image, x1, y1, x2, y2) with boxes inside the images."""
-    images, _, height, width = arguments["input"].shape
+    if "input" in arguments:
+        images, _, height, width = arguments["input"].shape
+    else:
+        images, height, width = (arguments[name] for name in ("batch_size", "height", "width"))
     size = torch.tensor([width, height], device=generator.device) / arguments["spatial_scale"]
     options: dict[str, Any] = {"device": generator.device, "generator": generator}
     image = torch.randint(images, (spec.shape[0], 1), **options)

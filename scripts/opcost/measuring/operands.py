@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from opcost.devices.device import Device, OutOfMemory
-from opcost.measuring.operand_values import Draw, draws
+from opcost.measuring.operand_values import Draw, draws, steady
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, tensors_in
 from opcost.tuples.replay import (
     ReplayCall,
@@ -18,6 +18,7 @@ from opcost.tuples.replay import (
     strides,
     torch_dtype,
 )
+from opcost.tuples.tuple_record import RESULTS
 
 _ALIGNMENT_BYTES = 512  # that of CUDA's allocator, and a multiple of a CPU's cache line
 _MAX_SETS = 2**14
@@ -28,9 +29,10 @@ MEMORY_SHARE = 0.7
 class Rotation:
     """The memory through which a call's tensors rotate from one iteration to the next, in bytes.
 
-    Arguments named in `parameters` (None: all) rotate through `footprint_bytes`, other arguments
-    and results through `activation_bytes`. With 0 bytes, each call uses the same memory; so it does
-    if the largest number of sets has less than `least_bytes`, which evicts nothing.
+    Arguments named in `parameters` (None: all) rotate through `footprint_bytes`, and so do results
+    if it has RESULTS; other arguments and results rotate through `activation_bytes`. With 0 bytes,
+    each call uses the same memory; so it does if the largest number of sets has less than
+    `least_bytes`, which evicts nothing.
     """
 
     footprint_bytes: int
@@ -77,7 +79,8 @@ def operand_sets(
         )
     held_bytes = sum(itertools.compress(sizes, held))
     result_bytes = 0 if operator_tuple.name.endswith("_") else sum(map(_slot_bytes, outputs))
-    activation_bytes = sum(sizes) - held_bytes + result_bytes
+    kept = rotation.parameters is not None and RESULTS in rotation.parameters
+    activation_bytes = sum(sizes) - held_bytes + (0 if kept else result_bytes)
     held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
     if held_sets * held_bytes < rotation.least_bytes:
         held_sets = 1
@@ -89,7 +92,7 @@ def operand_sets(
         for spec, draw, count in zip(specs, draws(operator_tuple, outputs), counts, strict=True)
     ]
     first = [column[0] for column in columns]
-    call = on_device(rebuild(operator_tuple, first), device.torch_device)
+    call = on_device(rebuild(steady(operator_tuple), first), device.torch_device)
     rows = zip(*map(itertools.cycle, columns), strict=True) if columns else itertools.repeat(())
     places = [*map(id, first)]
     calls = [
@@ -97,7 +100,8 @@ def operand_sets(
         for row in itertools.islice(rows, max(counts, default=1))
     ]
     footprint = sum(size * count for size, count in zip(sizes, counts, strict=True))
-    kept_results = activation_sets if result_bytes and activation_sets > 1 else 0
+    result_sets = _sets(rotation.footprint_bytes, result_bytes, room) if kept else activation_sets
+    kept_results = result_sets if result_bytes and result_sets > 1 else 0
     return OperandSets(tuple(calls), footprint, kept_results)
 
 

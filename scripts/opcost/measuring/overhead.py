@@ -31,6 +31,7 @@ from opcost import statistics
 from opcost.devices.device import Device
 from opcost.devices.device_file import OVERHEAD_PROCEDURE, Sample
 from opcost.devices.disturbance import Watch
+from opcost.measuring.training_overhead import per_call_s
 from opcost.measuring.workload import CORE_CACHES_TO_EVICT
 from opcost.models.construction import inference_conditions
 
@@ -63,11 +64,15 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
         call_s, call_disturbed = _undisturbed_median(_between_calls_s(device), watch)
         view_s, view_disturbed = _undisturbed_median(_view_call_s(device), watch)
         disturbed = call_disturbed or view_disturbed or call_s < 0
-        if not device.kind.host_sets_pace:
-            return Sample(max(0.0, call_s), None, view_s, disturbed, OVERHEAD_PROCEDURE)
-        displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
-    disturbed |= displaced_disturbed or displaced_s < 0
-    return Sample(max(0.0, call_s), max(0.0, displaced_s), view_s, disturbed, OVERHEAD_PROCEDURE)
+        displaced_s = None
+        if device.kind.host_sets_pace:
+            displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
+            disturbed |= displaced_disturbed or displaced_s < 0
+            displaced_s = max(0.0, displaced_s)
+    in_training_s, training_disturbed = _undisturbed_medians(per_call_s(device), watch)
+    disturbed |= training_disturbed or min(in_training_s) < 0
+    training_s = (max(0.0, each_s) for each_s in in_training_s)
+    return Sample(max(0.0, call_s), displaced_s, view_s, disturbed, OVERHEAD_PROCEDURE, *training_s)
 
 
 def _between_calls_s(device: Device) -> _Values:
@@ -135,18 +140,27 @@ def _view_call_s(device: Device) -> _Values:
 
 
 def _undisturbed_median(measure: _Values, watch: Watch) -> tuple[float, bool]:
-    """The median of the undisturbed values and False; of all and True if too few are undisturbed.
+    """As `_undisturbed_medians`, of one value."""
+    [median], disturbed = _undisturbed_medians(lambda: (measure(),), watch)
+    return median, disturbed
+
+
+def _undisturbed_medians(
+    measure: Callable[[], tuple[float, ...]], watch: Watch
+) -> tuple[list[float], bool]:
+    """The medians of the undisturbed values and False; of all and True if too few are undisturbed.
 
     Measures up to twice as many values as needed.
     """
-    values: list[float] = []
+    values: list[tuple[float, ...]] = []
     undisturbed: list[bool] = []
     while sum(undisturbed) < _REPETITIONS and len(values) < _PATIENCE * _REPETITIONS:
         values.append(measure())
         undisturbed.append(watch.look())
     counted = list(itertools.compress(values, undisturbed))
     disturbed = len(counted) < _MIN_UNDISTURBED
-    return statistics.median(values if disturbed else counted).value, disturbed
+    columns = zip(*(values if disturbed else counted), strict=True)
+    return [statistics.median(column).value for column in columns], disturbed
 
 
 def _block(channels: int) -> nn.Sequential:

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch.utils._pytree import tree_map_only
 
 from opcost.devices.device import Device
 from opcost.measuring.supervision import check_inputs_fit
 from opcost.models import construction
 from opcost.models.definition import ModelDefinition
 from opcost.models.source import ChangedSource
+from opcost.models.training import runnable
 from opcost.models.user_code import reason, user_code
 from opcost.text import shortened
 from opcost.tuples.calls import ModelCalls, recorded_calls
@@ -58,15 +58,13 @@ def record_on(
 def _executed(device: Device, definition: ModelDefinition, search_path: Path) -> ModelCalls:
     """The calls of the model as it is measured: with the weights and inputs of its definition."""
     check_inputs_fit(definition, device)
-    with construction.inference_conditions(), user_code():
+    with construction.conditions(definition.training is not None), user_code():
         module = construction.build(definition, search_path).to(device.torch_device)
-        inputs = tree_map_only(
-            torch.Tensor,
-            lambda tensor: tensor.to(device.torch_device),
-            construction.example_inputs(definition),
-        )
+        targets = construction.example_targets(definition).to(device.torch_device)
+        run = runnable(module, definition, targets, search_path)
+        inputs = construction.example_inputs(definition).to(device.torch_device)
     return recorded_calls(
-        module,
+        run,
         inputs.args,
         inputs.kwargs,
         definition.name,

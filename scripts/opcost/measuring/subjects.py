@@ -7,7 +7,7 @@ measures it imports PyTorch.
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +19,7 @@ from opcost.rows.flags import (
     FOOTPRINT_WITHIN_CACHE,
     VALUE_DEPENDENT,
 )
+from opcost.rows.quantities import FORWARD_BACKWARD_TIME, FORWARD_TIME, Quantity
 from opcost.study import MeasurementSettings
 from opcost.tuples.manifest import read_record
 from opcost.tuples.model_tuples import ModelTuples, calls_hash, read_tuples_of
@@ -36,11 +37,13 @@ class SetUp:
     """A subject that is ready to be timed.
 
     `columns` describe it; `find_flags`, called after timing, maps flags to whether they hold.
+    `first_phases` are the first phases of a training step, by the quantity that they take.
     """
 
     workload: "Workload"
     columns: Mapping[str, Any]
     find_flags: Callable[[], Mapping[str, bool]]
+    first_phases: Mapping[Quantity, "Workload"] = field(default_factory=dict)
 
 
 class Subject(ABC):
@@ -50,6 +53,7 @@ class Subject(ABC):
     name: str
     description: str
     launch_mode = EAGER
+    trained = False
 
     @classmethod
     @abstractmethod
@@ -147,6 +151,7 @@ class ModelSubject(Subject):
     ) -> None:
         self.definition, self.search_path, self.expected = definition, search_path, expected
         self.name = f"model {definition.name}"
+        self.trained = definition.training is not None
 
     @property
     def description(self) -> str:  # type: ignore[override]  # a plain attribute of operators
@@ -187,6 +192,7 @@ class ModelSubject(Subject):
         from opcost.measuring.supervision import Supervision, check_inputs_fit
         from opcost.measuring.workload import model_workload
         from opcost.models import construction
+        from opcost.models.training import TrainingStep, runnable
         from opcost.tuples.replay import tensors_in_tree
 
         device = station.device
@@ -194,9 +200,11 @@ class ModelSubject(Subject):
         supervision = Supervision(self.definition.name, device.torch_device)
         module = construction.build(self.definition, self.search_path).to(device.torch_device)
         supervision.settle()
+        targets = construction.example_targets(self.definition).to(device.torch_device)
+        run = runnable(module, self.definition, targets, self.search_path)
         inputs = construction.example_inputs(self.definition)
         cache_state = station.conditions.measurement.cache_state
-        workload = model_workload(module, inputs, device, cache_state)
+        workload = model_workload(run, inputs, device, cache_state)
         executed = supervision.before_timing(workload.output)
         differing = None if self.expected is None else self.expected.differing_calls(executed)
 
@@ -212,7 +220,15 @@ class ModelSubject(Subject):
             "differing_calls": differing,
             "calls_hash": calls_hash(executed),
         }
-        return SetUp(launched(workload, device, self.launch_mode), columns, find_flags)
+        phases = {
+            quantity: workload.called_by(call)
+            for quantity, call in (
+                (FORWARD_TIME, TrainingStep.without_backward),
+                (FORWARD_BACKWARD_TIME, TrainingStep.without_optimizer),
+            )
+            if self.trained
+        }
+        return SetUp(launched(workload, device, self.launch_mode), columns, find_flags, phases)
 
 
 SUBJECTS: Mapping[str, type[Subject]] = {OPERATORS: OperatorSubject, MODELS: ModelSubject}

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from opcost.devices.device import Device
 from opcost.measuring.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
 from opcost.models.inputs import Arguments
+from opcost.models.training import Runnable, TrainingStep, held_tensors
 from opcost.tuples.replay import check_outputs, tensors_in_tree
-from opcost.tuples.tuple_record import TupleRecord
+from opcost.tuples.tuple_record import IN_CORE, TupleRecord
 
 CACHES_PER_FOOTPRINT = 3
 """Data that rotates through this many last-level caches is evicted between two uses."""
@@ -48,38 +48,43 @@ class OperatorWorkload:
             keep(operator(*args, **kwargs))
 
 
+def _called(run: Runnable, *args: Any, **kwargs: Any) -> Any:
+    return run(*args, **kwargs)
+
+
 class ModelWorkload:
-    """A whole model, iterated over copies of itself and of its inputs."""
+    """A whole model or its training step, iterated over copies of it and of its inputs."""
 
     in_use = True
 
     def __init__(
         self,
-        modules: Sequence[nn.Module],
+        copies: Sequence[Runnable],
         inputs: Sequence[Arguments],
-        call: Callable[..., Any] = nn.Module.__call__,
+        call: Callable[..., Any] = _called,
     ) -> None:
-        self.rotation = len(modules)
-        self._sets, self._call = (modules, inputs), call
-        self._once = modules[0], inputs[0]
-        self.footprint_bytes = len(modules) * _held_bytes(modules[0]) + len(inputs) * sum(
+        self.rotation = len(copies)
+        self.trained = isinstance(copies[0], TrainingStep)
+        self._sets, self._call = (copies, inputs), call
+        self._once = copies[0], inputs[0]
+        self.footprint_bytes = len(copies) * _held_bytes(copies[0]) + len(inputs) * sum(
             tensor.nbytes for tensor in tensors_in_tree(inputs[0])
         )
-        self._next = zip(itertools.cycle(modules), itertools.cycle(inputs), strict=False)
+        self._next = zip(itertools.cycle(copies), itertools.cycle(inputs), strict=False)
 
     def run(self, iterations: int) -> None:
         """Run the next copies of the model on the next inputs."""
-        for module, (args, kwargs) in itertools.islice(self._next, iterations):
-            self._call(module, *args, **kwargs)
+        for run, (args, kwargs) in itertools.islice(self._next, iterations):
+            self._call(run, *args, **kwargs)
 
     def called_by(self, call: Callable[..., Any]) -> "ModelWorkload":
-        """The same workload, whose modules a function calls."""
+        """The same workload, whose copies a function calls."""
         return ModelWorkload(*self._sets, call)
 
     def output(self) -> Any:
-        """The model's output."""
-        module, (args, kwargs) = self._once
-        return module(*args, **kwargs)
+        """The model's output, or the loss of a training step."""
+        run, (args, kwargs) = self._once
+        return run(*args, **kwargs)
 
 
 def operator_workload(
@@ -98,18 +103,19 @@ def operator_workload(
 
 
 def model_workload(
-    module: nn.Module, inputs: Arguments, device: Device, cache_state: str
+    run: Runnable, inputs: Arguments, device: Device, cache_state: str
 ) -> ModelWorkload:
-    """The workload of a model in the cache state of its operators.
+    """The workload of a model or its training step in the cache state of its operators.
 
     Except in state `warm`, the model has so many copies
     that weights come from memory each time, as those of operators do: a model that fits the
     last-level cache would otherwise keep them there, and be faster than the sum over its operators.
     """
     footprint_bytes = 0 if cache_state == "warm" else footprint(device)
-    modules = _copies(module, device, footprint_bytes)
     sets = _input_sets(inputs, device, footprint_bytes if cache_state == "cold" else 0)
-    return ModelWorkload(modules, sets)
+    if isinstance(run, TrainingStep):
+        run.prepare(sets[0])
+    return ModelWorkload(_copies(run, device, footprint_bytes), sets)
 
 
 def footprint(device: Device) -> int:
@@ -129,23 +135,24 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
         case "cold":
             return Rotation(footprint(device), least_bytes=least)
         case "model":
-            recent = CORE_CACHES_TO_EVICT * device.core_cache_bytes
+            in_core = IN_CORE in record.parameters
+            recent = 0 if in_core else CORE_CACHES_TO_EVICT * device.core_cache_bytes
             return Rotation(footprint(device), record.parameters, recent, least)
         case _:
             return Rotation(0)
 
 
-def _copies(module: nn.Module, device: Device, footprint_bytes: int) -> list[nn.Module]:
-    held_bytes = _held_bytes(module)
+def _copies(run: Runnable, device: Device, footprint_bytes: int) -> list[Runnable]:
+    held_bytes = _held_bytes(run)
     if not held_bytes:
-        return [module]
+        return [run]
     room = int(device.free_memory_bytes() * MEMORY_SHARE) // held_bytes
     count = min(math.ceil(footprint_bytes / held_bytes), _MAX_COPIES, room + 1)
-    return [module, *(copy.deepcopy(module) for _ in range(count - 1))]
+    return [run, *(copy.deepcopy(run) for _ in range(count - 1))]
 
 
-def _held_bytes(module: nn.Module) -> int:
-    return sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
+def _held_bytes(run: Runnable) -> int:
+    return sum(tensor.nbytes for tensor in held_tensors(run))
 
 
 def _input_sets(inputs: Arguments, device: Device, footprint_bytes: int) -> list[Arguments]:

@@ -3,8 +3,8 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from opcost.errors import OpcostError, closest
 from opcost.memory import gib
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.models.factory import import_factory
+from opcost.models.factory import import_callable
 from opcost.models.inputs import Arguments, arranged
 from opcost.models.user_code import reason, user_code
 
@@ -24,7 +24,7 @@ _LARGEST_TENSOR_BYTES = 2**63
 
 
 def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Module:
-    """The module in eval mode, in the definition's dtype and memory format, on the CPU.
+    """The module in eval or training mode, in the definition's dtype and memory format, on the CPU.
 
     `search_path` is searched first for a factory's module. Nothing is downloaded: weights
     are random, the same for the same definition. Raises OpcostError when the model cannot be built.
@@ -51,7 +51,7 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
     except Exception as error:
         raise OpcostError(
             f"model {definition.name}: the {type(module).__name__} that {definition.factory} "
-            f"returned cannot be prepared for inference: {reason(error)}"
+            f"returned cannot be prepared for {definition.mode}: {reason(error)}"
         ) from error
 
 
@@ -63,7 +63,8 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
             "it has lazy parameters: use modules with sizes, such as nn.Linear instead of "
             "nn.LazyLinear, or run it once in the factory"
         )
-    module = module.eval().requires_grad_(False).to(getattr(torch, definition.dtype))
+    module = module.eval().requires_grad_(False) if definition.training is None else module.train()
+    module = module.to(getattr(torch, definition.dtype))
     if definition.memory_format == "channels_last":
         module = module.to(memory_format=torch.channels_last)
     return module
@@ -71,7 +72,37 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
 
 def example_inputs(definition: ModelDefinition) -> Arguments:
     """The model's arguments on the CPU, with tensors drawn from its seed."""
-    generator = torch.Generator().manual_seed(definition.seed)
+    tensors = _tensors(definition, definition.inputs, _drawn(definition.seed))
+    return arranged(definition.arrangement, tensors, definition.inputs_in_list)
+
+
+def empty_inputs(definition: ModelDefinition) -> Arguments:
+    """The same arguments without values; under fake tensors, they take no memory."""
+    tensors = _tensors(definition, definition.inputs, _empty)
+    return arranged(definition.arrangement, tensors, definition.inputs_in_list)
+
+
+def example_targets(definition: ModelDefinition) -> Arguments:
+    """What the loss is called with after the output, on the CPU, drawn from the model's seed."""
+    return _targets(definition, _drawn(definition.seed + 1))
+
+
+def empty_targets(definition: ModelDefinition) -> Arguments:
+    """The same without values."""
+    return _targets(definition, _empty)
+
+
+def input_bytes(definition: ModelDefinition) -> int:
+    """The size of inputs and targets. Raises OpcostError for a tensor larger than any can be."""
+    targets = definition.training.targets if definition.training else ()
+    return sum(_input_bytes(definition, spec) for spec in (*definition.inputs, *targets))
+
+
+_Make = Callable[[InputSpec, torch.dtype], torch.Tensor]
+
+
+def _drawn(seed: int) -> _Make:
+    generator = torch.Generator().manual_seed(seed)
 
     def draw(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
         low, high = spec.limits
@@ -82,30 +113,31 @@ def example_inputs(definition: ModelDefinition) -> Arguments:
             return torch.randn(spec.shape, generator=generator).to(dtype)
         return (low + (high - low) * torch.rand(spec.shape, generator=generator)).to(dtype)
 
-    return _inputs(definition, draw)
+    return draw
 
 
-def empty_inputs(definition: ModelDefinition) -> Arguments:
-    """The same arguments without values; under fake tensors, they take no memory."""
-    return _inputs(definition, lambda spec, dtype: torch.empty(spec.shape, dtype=dtype))
+def _empty(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(spec.shape, dtype=dtype)
 
 
-def input_bytes(definition: ModelDefinition) -> int:
-    """The size of the inputs. Raises OpcostError for one larger than any tensor."""
-    return sum(_input_bytes(definition, spec) for spec in definition.inputs)
+def _targets(definition: ModelDefinition, make: _Make) -> Arguments:
+    training = definition.training
+    if training is None:
+        return Arguments((), {})
+    return arranged(training.target_arrangement, _tensors(definition, training.targets, make))
 
 
-def _inputs(
-    definition: ModelDefinition, make: Callable[[InputSpec, torch.dtype], torch.Tensor]
-) -> Arguments:
+def _tensors(
+    definition: ModelDefinition, specs: Iterable[InputSpec], make: _Make
+) -> list[torch.Tensor]:
     tensors = []
-    for spec in definition.inputs:
+    for spec in specs:
         _input_bytes(definition, spec)
         tensor = make(spec, _dtype(definition, spec))
         if definition.memory_format == "channels_last" and tensor.dim() == 4:
             tensor = tensor.contiguous(memory_format=torch.channels_last)
         tensors.append(tensor)
-    return arranged(definition, tensors)
+    return tensors
 
 
 def _input_bytes(definition: ModelDefinition, spec: InputSpec) -> int:
@@ -123,9 +155,14 @@ def _dtype(definition: ModelDefinition, spec: InputSpec) -> torch.dtype:
     return dtype
 
 
+def conditions(trained: bool) -> AbstractContextManager[None]:
+    """The conditions that extraction and every measurement of a model share."""
+    return torch.enable_grad() if trained else inference_conditions()
+
+
 @contextmanager
 def inference_conditions() -> Iterator[None]:
-    """The conditions that extraction and every measurement share.
+    """The conditions of inference, and of operators, which lie below autograd.
 
     The fast path of multi-head attention is disabled: it exists on some devices only, so that the
     operators of a model would depend on the device.
@@ -182,7 +219,7 @@ def _weights_left_out() -> Iterator[None]:
 def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple[Any, dict]:
     arguments = dict(definition.arguments or {})
     if definition.factory is not None:
-        return import_factory(definition, search_path), arguments
+        return import_callable(definition, definition.factory, "factory", search_path), arguments
     name = str(definition.model)
     import torchvision.models  # importing takes seconds, and a factory may not need it
 

@@ -1,8 +1,8 @@
 """Model definitions: plain data from which `construction` builds modules."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 
@@ -31,6 +31,29 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
+class Training:
+    """What a training step has besides forward.
+
+    `loss` is a function of `torch.nn.functional` or `package.module:callable`, called with the
+    output, the targets and its arguments; None if forward returns the loss. `targets` are tensors
+    like the model's inputs, in their own arrangement. `optimizer` is a class of `torch.optim`; None
+    leaves the weights as they are.
+    """
+
+    loss: str | None = None
+    loss_arguments: Mapping[str, Any] = field(default_factory=dict)
+    targets: tuple[InputSpec, ...] = ()
+    target_arrangement: Any = None
+    optimizer: str | None = None
+    optimizer_arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The training step of a definition's JSON."""
+        return cls(**{**document, "targets": _specs(document["targets"])})
+
+
+@dataclass(frozen=True)
 class ModelDefinition:
     """Everything that determines which operators a model executes.
 
@@ -38,8 +61,8 @@ class ModelDefinition:
     `arrangement` (inputs.py) has them. `seed` is that of weights and inputs,
     because sizes may depend on values. `zoo` marks a model selected by `torchvision`: it has
     the architecture of its published weights, and a failed extraction is recorded instead of
-    raised. `source_digest` is a digest of the code of a factory beside its config, without comments
-    and formatting.
+    raised. `source_digest` is a digest of the code of a factory and a loss beside their config,
+    without comments and formatting. `training` is None for inference.
     """
 
     name: str
@@ -55,6 +78,7 @@ class ModelDefinition:
     zoo: bool = False
     source_digest: str | None = None
     arrangement: Any = None
+    training: Training | None = None
 
     @property
     def batch_size(self) -> int | None:
@@ -73,9 +97,11 @@ class ModelDefinition:
         Keys of later versions are left out where they say nothing.
         """
         document = asdict(self)
+        tensors = [*document["inputs"], *(document["training"] or {}).get("targets", ())]
         for part, key in [
             (document, "arrangement"),
-            *((each, "low") for each in document["inputs"]),
+            (document, "training"),
+            *((each, "low") for each in tensors),
         ]:
             if part[key] is None:
                 del part[key]
@@ -85,7 +111,10 @@ class ModelDefinition:
     def from_json(cls, text: str) -> Self:
         """The definition that `to_json` wrote."""
         document = json.loads(text)
-        inputs = tuple(
-            InputSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in document["inputs"]
-        )
-        return cls(**{**document, "inputs": inputs})
+        if "training" in document:
+            document["training"] = Training.from_document(document["training"])
+        return cls(**{**document, "inputs": _specs(document["inputs"])})
+
+
+def _specs(documents: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
+    return tuple(InputSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in documents)

@@ -1,4 +1,4 @@
-"""Import the factory of a model definition."""
+"""Import the factory and the loss of a model definition."""
 
 import importlib
 import os
@@ -13,33 +13,35 @@ from opcost.models.source import find_source, names_file, unchanged_source
 from opcost.models.user_code import reason, user_code
 
 
-def import_factory(definition: ModelDefinition, search_path: Path | None) -> Any:
-    """The callable that a definition names; its module is first searched in `search_path`.
+def import_callable(
+    definition: ModelDefinition, named: str, key: str, search_path: Path | None
+) -> Any:
+    """The callable that a key of a definition names; its module is first searched in `search_path`.
 
     Raises OpcostError, and ChangedSource if its file is not the one that the definition describes.
     """
-    module_name, _, attribute = str(definition.factory).rpartition(":")
-    source = find_source(definition.factory, search_path)
+    module_name, _, attribute = named.rpartition(":")
+    source = find_source(named, search_path)
     folder = search_path
-    if source is not None and names_file(str(definition.factory)):
+    if source is not None and names_file(named):
         module_name, folder = _importable(source)
     with unchanged_source(definition, search_path):
-        module = _imported(definition, module_name, folder)
+        module = _imported(definition, f"{key} {named!r}", module_name, folder)
     file = getattr(module, "__file__", None)
     taken = file or "part of Python itself"
     if source is not None and (file is None or os.path.realpath(file) != os.path.realpath(source)):
         raise OpcostError(
             f"model {definition.name}: another module is named {module_name!r} ({taken}) and is "
-            f"imported instead of {source}: rename this file, also in `factory`"
+            f"imported instead of {source}: rename this file, also in `{key}`"
         )
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
+    found = getattr(module, attribute, None)
+    if not callable(found):
         callables = [name for name, value in vars(module).items() if callable(value)]
         raise OpcostError(
             f"model {definition.name}: module {module_name!r} ({taken}) has no "
             f"callable {attribute!r}. {closest(attribute, callables)}"
         )
-    return factory
+    return found
 
 
 def _importable(source: Path) -> tuple[str, Path]:
@@ -52,7 +54,7 @@ def _importable(source: Path) -> tuple[str, Path]:
 
 
 def _imported(
-    definition: ModelDefinition, module_name: str, search_path: Path | None
+    definition: ModelDefinition, purpose: str, module_name: str, search_path: Path | None
 ) -> ModuleType:
     if search_path is not None and str(search_path.resolve()) not in sys.path:
         sys.path.insert(0, str(search_path.resolve()))
@@ -65,7 +67,7 @@ def _imported(
         where = str(search_path) if search_path else "the folder of the model config"
         remedy = f". Put its file into {where}, name it as FILE.py:callable, or install it"
         raise OpcostError(
-            f"model {definition.name}: cannot import {module_name!r} for factory "
-            f"{definition.factory!r}: {reason(error)}"
+            f"model {definition.name}: cannot import {module_name!r} for "
+            f"{purpose}: {reason(error)}"
             f"{remedy if isinstance(error, ImportError) else ''}"
         ) from error

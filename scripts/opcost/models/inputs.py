@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost.errors import OpcostError
-from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.definition import InputSpec, Training
 from opcost.values import shown
 
 _TUPLE = "tuple"
@@ -20,26 +20,36 @@ _OTHER_FLOATS = (-1e30, 1e30)
 
 
 class Arguments(NamedTuple):
-    """What a model's forward is called with."""
+    """What a model's forward, or a loss after the output, is called with."""
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
 
+    def to(self, device: Any) -> "Arguments":
+        """The same with their tensors on a device."""
+        from torch import Tensor
+        from torch.utils._pytree import tree_map_only
 
-def read_arguments(document: Any, source: str) -> tuple[tuple[InputSpec, ...], Any]:
-    """The tensors of `inputs` in a config that fits its schema, in order, and the arrangement
+        moved: Arguments = tree_map_only(Tensor, lambda tensor: tensor.to(device), self)
+        return moved
+
+
+def read_arguments(
+    document: Any, source: str, key: str = "inputs", least: int = 1
+) -> tuple[tuple[InputSpec, ...], Any]:
+    """The tensors of a config's key that fits its schema, in order, and the arrangement
     around them: None if each is a positional argument.
 
     Raises OpcostError.
     """
     if isinstance(document, list) and all(map(_is_tensor, document)):
-        places = (f"inputs.{number}" for number in range(len(document)))
+        places = (f"{key}.{number}" for number in range(len(document)))
         pairs = zip(document, places, strict=True)
         return tuple(_tensor(each, place, source) for each, place in pairs), None
     if _is_tensor(document):
         raise OpcostError(
-            f"{source} is not valid:\n  inputs: {shown(document)} is a tensor: write the arguments "
-            "of forward as a list (- shape: ...), or by name (x: {shape: ...})"
+            f"{source} is not valid:\n  {key}: {shown(document)} is a tensor: write the arguments "
+            "as a list (- shape: ...), or by name (x: {shape: ...})"
         )
     tensors: list[InputSpec] = []
 
@@ -60,25 +70,60 @@ def read_arguments(document: Any, source: str) -> tuple[tuple[InputSpec, ...], A
             )
         return {"dict": {key: read(each, f"{place}.{key}") for key, each in value.items()}}
 
-    arrangement = read(document, "inputs")
-    if not tensors:
+    arrangement = read(document, key)
+    if len(tensors) < least:
         raise OpcostError(
-            f"{source} is not valid:\n  inputs: {shown(document)} has no tensor: give the shape of "
+            f"{source} is not valid:\n  {key}: {shown(document)} has no tensor: give the shape of "
             "at least one, such as {shape: [8, 3, 224, 224]}"
         )
     return tuple(tensors), arrangement
 
 
-def arranged(definition: ModelDefinition, tensors: Sequence[Any]) -> Arguments:
-    """The arguments with these tensors, one for each of the definition's inputs."""
-    if definition.arrangement is None:
-        return Arguments([list(tensors)] if definition.inputs_in_list else list(tensors), {})
+def read_training(document: dict[str, Any], source: str) -> Training | None:
+    """The training step of a config that fits its schema, whose keys are taken from `document`.
+
+    None if its mode is inference. Raises OpcostError.
+    """
+    keys = ("loss", "targets", "optimizer")
+    given = {key: value for key in keys if (value := document.pop(key, None)) is not None}
+    if document["mode"] != "training":
+        if given:
+            raise OpcostError(
+                f"{source} is not valid:\n  {next(iter(given))}: it is for training: write "
+                "mode: training, or leave it out"
+            )
+        return None
+    if "targets" in given and "loss" not in given:
+        raise OpcostError(
+            f"{source} is not valid:\n  targets: they are given to a loss, but there is none: name "
+            "one, such as loss: cross_entropy; what forward itself takes belongs to inputs"
+        )
+    targets, arrangement = read_arguments(given.get("targets", []), source, "targets", least=0)
+    return Training(
+        *_named(given.get("loss")), targets, arrangement, *_named(given.get("optimizer"))
+    )
+
+
+def _named(value: Any) -> tuple[str | None, dict[str, Any]]:
+    """The name and the arguments in `NAME` or `{name: NAME, ...}`."""
+    if not isinstance(value, Mapping):
+        return value, {}
+    return value["name"], {key: each for key, each in value.items() if key != "name"}
+
+
+def arranged(arrangement: Any, tensors: Sequence[Any], in_list: bool = False) -> Arguments:
+    """The arguments with these tensors in the places of an arrangement.
+
+    Without one, each is a positional argument, or all are a list that is one.
+    """
+    if arrangement is None:
+        return Arguments([list(tensors)] if in_list else list(tensors), {})
 
     def build(node: Mapping[str, Any]) -> Any:
         [(kind, content)] = node.items()
         return _BUILT[kind](content, build) if kind in _BUILT else tensors[content]
 
-    found = build(definition.arrangement)
+    found = build(arrangement)
     return Arguments((), found) if isinstance(found, dict) else Arguments(found, {})
 
 

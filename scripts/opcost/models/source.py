@@ -63,12 +63,14 @@ def check_names_factory(model: str) -> None:
     )
 
 
-def source_digest(factory: str | None, directory: Path) -> str | None:
-    """A digest of the code of a factory in `directory`, or None if it is elsewhere."""
-    source = find_source(factory, directory)
-    if source is None:
+def source_digest(factory: str | None, directory: Path, loss: str | None = None) -> str | None:
+    """A digest of the code of a factory and a loss in `directory`; None if both are elsewhere."""
+    named = [factory, loss if loss is not None and ":" in loss else None]
+    sources = [source for each in named if (source := find_source(each, directory)) is not None]
+    if not sources:
         return None
-    return hashlib.sha256(ast.dump(_parsed(source)).encode()).hexdigest()[:16]
+    code = "".join(ast.dump(_parsed(source)) for source in dict.fromkeys(sources))
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
 def _parsed(source: Path) -> ast.Module:
@@ -90,7 +92,8 @@ def _check_source(definition: ModelDefinition, directory: Path | None) -> None:
     if definition.source_digest is None or directory is None:
         return
     try:
-        found = source_digest(definition.factory, directory)
+        training = definition.training
+        found = source_digest(definition.factory, directory, training.loss if training else None)
     except (OpcostError, OSError):  # it is being edited, or was deleted
         found = None
     if found != definition.source_digest:

@@ -233,6 +233,9 @@ OVERHEAD: list[Column] = [
             ("call", "call whose code is in the private cache; on a GPU, of any call on its host"),
             ("displaced_call", "call whose code was evicted from the private cache; null on a GPU"),
             ("view_call", "call of a view, the view included"),
+            ("forward_call", "call in forward or the loss of training"),
+            ("backward_call", "call in backward"),
+            ("optimizer_call", "call in an optimizer"),
         )
         for column in OVERHEADS[kind].described(f"call overhead in seconds of a {where}")
     ),

@@ -170,13 +170,18 @@ TIME, POWER, ENERGY = Quantity("time", "s"), Quantity("power", "w"), Quantity("e
 HOST_TIME = Quantity("host_time", "s")
 """The host's time to launch what a device takes `TIME` to run."""
 
+FORWARD_TIME, FORWARD_BACKWARD_TIME = TIME.of("forward"), TIME.of("forward_backward")
+"""The time of the first phases of a training step: forward and loss, and these with backward."""
+
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""
 
 EXECUTED = (TIME, HOST_TIME, POWER)
 """The quantities that each execution of a subject measures; others follow from them."""
 
+INFERENCE_CALLS = ("call", "displaced_call", "view_call")
+TRAINING_CALLS = ("forward_call", "backward_call", "optimizer_call")
 OVERHEADS = {
-    kind: Quantity(f"{kind}_overhead", "s") for kind in ("call", "displaced_call", "view_call")
+    kind: Quantity(f"{kind}_overhead", "s") for kind in (*INFERENCE_CALLS, *TRAINING_CALLS)
 }
 """Kind of call -> its call overhead."""

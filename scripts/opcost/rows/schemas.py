@@ -18,7 +18,7 @@ from opcost.rows.columns import (
     SCATTERS,
     TARGET,
 )
-from opcost.rows.quantities import ENERGY, TIME
+from opcost.rows.quantities import ENERGY, FORWARD_BACKWARD_TIME, FORWARD_TIME, TIME
 from opcost.rows.versions import SCHEMA_VERSION
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
@@ -108,11 +108,22 @@ MODEL = _schema(
             "16 hex digits that change with the kernels that the model launched: the operator "
             "tuples, and how often it called each",
         ),
+        *FORWARD_TIME.described("seconds of forward and loss alone; null for inference"),
+        *FORWARD_BACKWARD_TIME.described(
+            "seconds of forward, loss and backward, without the optimizer; null for inference"
+        ),
     ],
 )
 
 MEASUREMENTS = {OPERATORS: OPERATOR, MODELS: MODEL}
 """The schema of each kind of measurement."""
+
+_PHASE = "phase of a training step: `forward`, `loss`, `backward` or `optimizer`"
+_COMPARED_PHASES = {
+    "forward": "forward and loss",
+    "backward": "backward",
+    "optimizer": "the optimizer",
+}
 
 COMPARISON = _schema(
     "comparison",
@@ -176,6 +187,19 @@ COMPARISON = _schema(
         ("coverage_calls", pa.float64(), "share of calls that measured operators account for"),
         ("coverage_flops", pa.float64(), "share of FLOPs that measured operators account for"),
         ("coverage_time", pa.float64(), "`partial_time_s` / `reference_time_s`"),
+        *(
+            column
+            for phase, what in _COMPARED_PHASES.items()
+            for column in (
+                *TIME.of(f"estimate_{phase}").described(
+                    f"estimated seconds of {what} of a training step, in the interval of its "
+                    "measurement; null for inference"
+                ),
+                *TIME.of(f"reference_{phase}").described(
+                    f"measured seconds of {what} in the whole step: the mean over executions"
+                ),
+            )
+        ),
         ("calls", pa.int64(), "calls that launch kernels"),
         (
             "displaced_calls",
@@ -260,6 +284,7 @@ SHARES = _schema(
         ("model", pa.string(), "the model's name in the study"),
         TARGET,
         ("operator", pa.string(), "the dispatcher's name"),
+        ("phase", pa.string(), _PHASE),
         ("launches_kernel", pa.bool_(), "false for views, which are counted and not measured"),
         *_SHARE,
         (
@@ -277,6 +302,7 @@ MODULES = _schema(
         TARGET,
         ("module_path", pa.string(), "path such as `layer1.0.conv1`; empty for the model itself"),
         ("module_class", pa.string(), "class of the module, such as `Conv2d`"),
+        ("phase", pa.string(), _PHASE),
         ("first_call", pa.int64(), "position of its first call among the model's, from 0"),
         ("tuple_ids", pa.list_(pa.string()), "the operator tuples of these calls"),
         ("tuple_calls", pa.list_(pa.int64()), "number of calls of each of `tuple_ids`"),

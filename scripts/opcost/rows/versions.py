@@ -5,9 +5,21 @@ A new column needs a new SCHEMA_VERSION, a line in VERSIONS, and its name in ADD
 
 from functools import cache
 
-from opcost.rows.quantities import ENERGY, EXECUTED, HOST_TIME, OVERHEADS, POWER, TIME, Quantity
+from opcost.rows.quantities import (
+    ENERGY,
+    EXECUTED,
+    FORWARD_BACKWARD_TIME,
+    FORWARD_TIME,
+    HOST_TIME,
+    INFERENCE_CALLS,
+    OVERHEADS,
+    POWER,
+    TIME,
+    TRAINING_CALLS,
+    Quantity,
+)
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 VERSIONS = {
     1: "The first.",
@@ -40,10 +52,15 @@ VERSIONS = {
     "comparison, `..._measurement_half_width` and `requested_half_width` in the comparison. The "
     "intervals of estimates and of their differences from whole models include it. "
     "`..._scatter_slope` and `..._scatter_centre_...`: short operators scatter more.",
+    12: "Training: `forward_call_overhead_s`, `backward_call_overhead_s` and "
+    "`optimizer_call_overhead_s` in the database; `phase` in shares and modules; "
+    "`forward_time_s` and `forward_backward_time_s` of models, and both sides of each phase in "
+    "the comparison.",
 }
 """Schema version -> its changes."""
 
-_OVERHEAD = [name for overhead in OVERHEADS.values() for name in overhead.names]
+_OVERHEAD = [name for kind in INFERENCE_CALLS for name in OVERHEADS[kind].names]
+_TRAINING_OVERHEAD = [name for kind in TRAINING_CALLS for name in OVERHEADS[kind].names]
 _MEASUREMENT = {
     1: ["allocator"],
     2: [
@@ -87,11 +104,16 @@ _DATABASE = _OPERATOR | {
             )
         ),
     ],
+    12: _TRAINING_OVERHEAD,
 }
 
 ADDED: dict[str, dict[int, list[str]]] = {
     "operator": _OPERATOR,
-    "model": _MEASUREMENT | {9: [*_MEASUREMENT[9], "differing_calls", "calls_hash"]},
+    "model": _MEASUREMENT
+    | {
+        9: [*_MEASUREMENT[9], "differing_calls", "calls_hash"],
+        12: [*FORWARD_TIME.names, *FORWARD_BACKWARD_TIME.names],
+    },
     "database": _DATABASE,
     "merged": _DATABASE,
     "comparison": {
@@ -111,13 +133,20 @@ ADDED: dict[str, dict[int, list[str]]] = {
                 for name in (each.measurement_half, each.method_half)
             ),
         ],
+        12: [
+            name
+            for phase in ("forward", "backward", "optimizer")
+            for whose in ("estimate", "reference")
+            for name in TIME.of(f"{whose}_{phase}").names
+        ],
     },
-    "shares": {9: ["partial_time_s", "partial_energy_j"]},
+    "shares": {9: ["partial_time_s", "partial_energy_j"], 12: ["phase"]},
     "modules": {
         9: [
             *("partial_time_s", "partial_energy_j", "overhead_time_s", "idle_time_s"),
             *("first_call", "tuple_ids", "tuple_calls"),
-        ]
+        ],
+        12: ["phase"],
     },
 }
 """Record -> schema version -> the columns that it added; all others exist since version 1.
@@ -157,8 +186,8 @@ REDEFINED_WITH = {
     # Between processes; earlier, within one process.
     **{
         name: "overhead_disturbed"
-        for overhead in OVERHEADS.values()
-        for name in (overhead.low, overhead.high)
+        for kind in INFERENCE_CALLS
+        for name in (OVERHEADS[kind].low, OVERHEADS[kind].high)
     },
 }
 """Column -> a column that was added when its meaning changed: without that, it is null."""

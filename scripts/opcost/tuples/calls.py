@@ -24,18 +24,23 @@ from opcost.errors import OpcostError
 from opcost.memory import free_bytes, gib
 from opcost.models.construction import (
     build,
+    conditions,
     empty_inputs,
+    empty_targets,
     example_inputs,
-    inference_conditions,
+    example_targets,
     input_bytes,
     without_initialisation,
 )
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
+from opcost.models.phases import FORWARD
 from opcost.models.process_state import ProcessState
+from opcost.models.training import Runnable, TrainingStep, held_tensors, module_of, runnable
 from opcost.models.user_code import check_threads, located, message, user_code
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
-from opcost.tuples.recorder import Call, Recorder, module_path
+from opcost.tuples.places import Place, places
+from opcost.tuples.recorder import Call, Recorder
 from opcost.tuples.replay import tensors_in_tree
 from opcost.tuples.threads import operators_of_threads, threads_noticed
 
@@ -82,7 +87,7 @@ def model_calls(definition: ModelDefinition, search_path: Path | None = None) ->
             tensor.nbytes for tensor in [*module.parameters(), *module.buffers()]
         )
         try:
-            found = _fake_calls(module, definition)
+            found = _fake_calls(module, definition, search_path)
         except SizesDependOnValues:
             state.reset()
             found = _real_calls(definition, search_path, needed)
@@ -124,15 +129,18 @@ def live_module_calls(
         return recorded_calls(copied, arguments, named, name)
 
 
-def _fake_calls(module: nn.Module, definition: ModelDefinition) -> ModelCalls:
+def _fake_calls(
+    module: nn.Module, definition: ModelDefinition, search_path: Path | None
+) -> ModelCalls:
     """Record the calls on fake inputs; for user code, run twice to compare the calls."""
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     _make_fake(module, fake_mode)
     with fake_mode:
-        executed = _of_definition(module, empty_inputs(definition), definition)
+        run = runnable(module, definition, empty_targets(definition), search_path)
+        executed = _of_definition(run, empty_inputs(definition), definition)
         if definition.factory is None:
             return executed
-        other = _of_definition(module, empty_inputs(definition), definition)
+        other = _of_definition(run, empty_inputs(definition), definition)
     return replace(executed, calls_vary=other.calls != executed.calls)
 
 
@@ -145,7 +153,7 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
             "smaller inputs"
         )
     executed, other = (
-        _of_definition(build(seeded, search_path), example_inputs(seeded), seeded)
+        _of_definition(_with_values(seeded, search_path), example_inputs(seeded), seeded)
         for seeded in (definition, replace(definition, seed=definition.seed + 1))
     )
     outputs: dict[OperatorTuple, set[tuple[TensorSpec, ...]]] = defaultdict(set)
@@ -156,12 +164,17 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
     return replace(executed, value_dependent=frozenset(dependent))
 
 
-def _of_definition(module: nn.Module, inputs: Arguments, definition: ModelDefinition) -> ModelCalls:
-    return recorded_calls(module, inputs.args, inputs.kwargs, definition.name, from_config=True)
+def _with_values(definition: ModelDefinition, search_path: Path | None) -> Runnable:
+    module = build(definition, search_path)
+    return runnable(module, definition, example_targets(definition), search_path)
+
+
+def _of_definition(run: Runnable, inputs: Arguments, definition: ModelDefinition) -> ModelCalls:
+    return recorded_calls(run, inputs.args, inputs.kwargs, definition.name, from_config=True)
 
 
 def recorded_calls(
-    module: nn.Module,
+    run: Runnable,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any],
     name: str,
@@ -169,7 +182,7 @@ def recorded_calls(
     *,
     from_config: bool = False,
 ) -> ModelCalls:
-    """Run a module, where it and its inputs are, and record its calls.
+    """Run a module or a training step, where it and its inputs are, and record its calls.
 
     With a `device`, only what runs there launches kernels. Errors of a model that is `from_config`
     say what a config can pass.
@@ -177,14 +190,21 @@ def recorded_calls(
     Raises OpcostError if it cannot run on them, and SizesDependOnValues if they have no values and
     it needs some.
     """
+    module, trained = module_of(run), isinstance(run, TrainingStep)
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    with module_path(module) as where, operators_of_threads() as elsewhere:
-        recorder = Recorder(where, module, device)
+    with (
+        places(module, lambda: getattr(run, "phase", FORWARD)) as where,
+        operators_of_threads() as elsewhere,
+    ):
         try:
-            with inference_conditions(), _errors_said_once(), recorder, user_code():
-                state = ProcessState()
-                module(*inputs, **kwargs)
-                state.restore(name)  # a mode that it left active would end instead of the recorder
+            with conditions(trained), _errors_said_once(), user_code():
+                if isinstance(run, TrainingStep):
+                    run.prepare(Arguments(inputs, kwargs))
+                with Recorder(where, held_tensors(run), device) as recorder:
+                    state = ProcessState()
+                    run(*inputs, **kwargs)
+                    # A mode that it left active would end instead of the recorder.
+                    state.restore(name)
         except OpcostError:
             raise
         except Exception as error:
@@ -213,7 +233,7 @@ def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
     @cache  # a tensor that modules share remains one
     def fake(tensor: torch.Tensor) -> Any:
         # Wrapping it as a parameter doubles the time, and forward does not need it.
-        return fake_mode.from_tensor(tensor.data)
+        return fake_mode.from_tensor(tensor.data).requires_grad_(tensor.requires_grad)
 
     for part in module.modules():
         for tensors in (part._parameters, part._buffers):
@@ -226,12 +246,13 @@ def _why_not(
     error: Exception,
     name: str,
     inputs: list[torch.Tensor],
-    where: tuple[str, str],
+    where: Place,
     from_config: bool,
 ) -> OpcostError:
     shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs)
-    path, module_class = where
+    path, module_class, phase = where
     place = f"in {path!r} ({module_class})" if path else f"in {module_class}"
+    place += "" if phase == FORWARD else f", {phase}"
     if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
         return SizesDependOnValues(
             f"model {name}: {place} the operator {error} has an output that depends on values, "

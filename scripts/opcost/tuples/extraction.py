@@ -14,7 +14,7 @@ from opcost.memory import gib
 from opcost.models.definition import ModelDefinition
 from opcost.tuples import work
 from opcost.tuples.calls import ModelCalls, live_module_calls, model_calls
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import Call
 from opcost.tuples.replay import UnsupportedOperator
@@ -91,7 +91,7 @@ def extract_module_tuples(
 
 def distinct_tuples(
     executed: ModelCalls,
-) -> tuple[list[TupleRecord], list[tuple[int, str, str]]]:
+) -> tuple[list[TupleRecord], list[ModelCall]]:
     """The distinct tuples, and the calls with the index of their tuple.
 
     Raises OpcostError for operators that may not be called, and for too many FLOPs or bytes.
@@ -107,15 +107,15 @@ def distinct_tuples(
         elif call.outputs != tuples[position].outputs:
             tuples[position] = tuples[position].joined(tuple_record(call, dependent))
         tuples[position] = tuples[position].holding(call.parameters)
-        calls.append((position, call.module_path, call.module_class))
+        calls.append(ModelCall(position, *call.place))
     _check_work(tuples, calls)
     return tuples, calls
 
 
-def _check_work(tuples: list[TupleRecord], calls: list[tuple[int, str, str]]) -> None:
+def _check_work(tuples: list[TupleRecord], calls: list[ModelCall]) -> None:
     """Raise OpcostError for more FLOPs or bytes than a column of integers can hold."""
-    flops = sum(tuples[position].flops or 0 for position, _, _ in calls)
-    moved = sum(tuples[position].bytes for position, _, _ in calls)
+    flops = sum(tuples[call.position].flops or 0 for call in calls)
+    moved = sum(tuples[call.position].bytes for call in calls)
     if max(flops, moved) >= _MAX_WORK:
         raise OpcostError(
             f"one run takes {flops:.2g} FLOPs on {gib(moved)}, more than opcost can count: use "
@@ -134,7 +134,8 @@ def tuple_record(call: Call, value_dependent: bool = False) -> TupleRecord:
         try:
             moved = work.minimal_bytes(call.operator_tuple, call.outputs)
         except UnsupportedOperator as error:
-            place = f"{call.module_path!r} ({call.module_class})" if call.module_path else "forward"
+            path, kind, phase = call.place
+            place = f"{path!r} ({kind})" if path else phase
             raise UnsupportedOperator(
                 f"in {place}: {error}. To allow it, see docs/how_to/add_an_operator.md"
             ) from error

@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.models.definition import ModelDefinition
+from opcost.models.phases import FORWARD, PHASES
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_version
 from opcost.values import (
@@ -29,6 +30,7 @@ from opcost.values import (
     list_like,
     list_of,
     number,
+    one_of,
     optional,
     whole_number,
 )
@@ -44,15 +46,26 @@ _RULES = {
     "refusal": optional(TEXT),
     "device_name": optional(PRINTABLE),
     "not_recorded": optional(TEXT),
+    "phases": optional(list_of(one_of(*PHASES))),
 }
-_ONLY_IF_RECORDED = {"device_name": None, "not_recorded": None}
+_ABSENT = {"device_name": None, "not_recorded": None, "phases": None}
+"""Keys of later versions, with their values in files without them."""
+
+
+class ModelCall(NamedTuple):
+    """A call of a model: the position of its tuple, and where it is made (places.py)."""
+
+    position: int
+    module_path: str
+    module_class: str
+    phase: str = FORWARD
 
 
 @dataclass(frozen=True)
 class ModelTuples:
     """The distinct tuples of one model, and its calls in order.
 
-    A call is (index into `tuples`, module path, module class). `refusal` is the reason why a model
+    `refusal` is the reason why a model
     of the zoo could not be extracted; it then has no tuples, calls and number of parameters.
 
     Calls that were recorded on a device have its `device_name`. `not_recorded` is the reason why
@@ -61,7 +74,7 @@ class ModelTuples:
 
     model: str
     tuples: tuple[TupleRecord, ...]
-    calls: tuple[tuple[int, str, str], ...]
+    calls: tuple[ModelCall, ...]
     parameters: int | None
     torch_version: str
     definition: ModelDefinition | None = None
@@ -69,6 +82,11 @@ class ModelTuples:
     refusal: str | None = None
     device_name: str | None = None
     not_recorded: str | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether an iteration is a training step."""
+        return self.definition is not None and self.definition.training is not None
 
     @cached_property
     def by_id(self) -> dict[str, TupleRecord]:
@@ -80,14 +98,14 @@ class ModelTuples:
         """Whether each call is the first in a row from its module; the further ones are functions
         that the module's `forward` calls.
         """
-        paths = [None, *(path for _, path, _ in self.calls)]
+        paths = [None, *(call.module_path for call in self.calls)]
         return [path != before for before, path in itertools.pairwise(paths)]
 
     def call_counts(self) -> dict[str, int]:
         """How often the model calls each tuple, by tuple id."""
         counts = [0] * len(self.tuples)
-        for index, _, _ in self.calls:
-            counts[index] += 1
+        for call in self.calls:
+            counts[call.position] += 1
         return dict(zip(self.by_id, counts, strict=True))
 
     def kernels(self) -> list[tuple[TupleRecord, int]]:
@@ -142,7 +160,8 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "schema_version": SCHEMA_VERSION,
         "model": tuples.model,
         "tuples": [record.to_document() for record in tuples.tuples],
-        "calls": [list(call) for call in tuples.calls],
+        "calls": [list(call[:3]) for call in tuples.calls],
+        "phases": [call.phase for call in tuples.calls] if tuples.trains else None,
         "parameters": tuples.parameters,
         "torch_version": tuples.torch_version,
         "definition": tuples.definition.to_json() if tuples.definition else None,
@@ -161,7 +180,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
     try:
         document = _load(path.read_bytes())
         check_version(document, path, remedy)
-        document = _ONLY_IF_RECORDED | document
+        document = _ABSENT | document
         check_values(document, _RULES, path, remedy)
         tuples = tuple(
             TupleRecord.from_document(record, f"{path}: tuple {number}", remedy)
@@ -173,7 +192,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
         return ModelTuples(
             document["model"],
             tuples,
-            tuple((index, where, kind) for index, where, kind in document["calls"]),
+            _calls(document),
             document["parameters"],
             document["torch_version"],
             ModelDefinition.from_json(document["definition"]) if document["definition"] else None,
@@ -218,6 +237,16 @@ def read_tuples_of(definition: ModelDefinition, path: Path) -> ModelTuples:
             "of its factory changed during the run. Run again"
         )
     return found
+
+
+def _calls(document: Mapping[str, Any]) -> tuple[ModelCall, ...]:
+    """Raises ValueError unless there is a phase for each call."""
+    calls = document["calls"]
+    phases = document["phases"] or [FORWARD] * len(calls)
+    return tuple(
+        ModelCall(position, path, kind, phase)
+        for (position, path, kind), phase in zip(calls, phases, strict=True)
+    )
 
 
 def _check_calls(calls: Any, tuples: int, path: Path, remedy: str) -> None:

@@ -1,56 +1,58 @@
 """Record every operator call of a running model, with the module that makes it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn.modules import module as module_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.places import Place
 from opcost.tuples.replay import tensors_in_tree
+from opcost.tuples.tuple_record import IN_CORE, RESULTS
 
 
 @dataclass(frozen=True)
 class Call:
     """One operator call of a model, in the order of execution.
 
-    `module_path` is the calling module (`layer1.0.conv1`), "" for the model itself.
     `launches_kernel` is False for views and other calls that move no data. `parameters` names the
-    arguments that are parameters or buffers of the model, or views of them.
+    arguments that are parameters or buffers of the model, or views of them; and those that an
+    earlier phase of a training step used last (tuple_record.py).
     """
 
     operator_tuple: OperatorTuple
     outputs: tuple[TensorSpec, ...]
     launches_kernel: bool
     parameters: tuple[str, ...]
-    module_path: str
-    module_class: str
+    place: Place
 
 
 class Recorder(TorchDispatchMode):
     """Records each operator below autograd and above the kernels.
 
-    `where` returns (path, class) of the running module; `model` is the one that holds the
-    parameters. With a `device`, only what runs there launches kernels.
+    `where` returns the running module and phase; `held` are the tensors that persist from one
+    iteration to the next. With a `device`, only what runs there launches kernels.
     """
 
     def __init__(
         self,
-        where: Callable[[], tuple[str, str]],
-        model: nn.Module,
+        where: Callable[[], Place],
+        held: Iterable[torch.Tensor],
         device: torch.device | None = None,
     ) -> None:
         super().__init__()
         self._device = device
         self.calls: list[Call] = []
         self._where = where
-        self._held = {storage(tensor) for tensor in [*model.parameters(), *model.buffers()]}
+        self._held = {storage(tensor) for tensor in held}
+        self._used_in: dict[int, str] = {}
+        self._made_by: dict[int, tuple[int, int]] = {}
+        self._kept_bytes: Counter[int] = Counter()
 
     def __torch_dispatch__(
         self,
@@ -60,34 +62,73 @@ class Recorder(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func.namespace == "prim":  # queries of a fake tensor's device
+        if func.namespace in _NO_OPERATORS:
             return func(*args, **kwargs)
         operator_tuple = describe(func, args, kwargs)
         inputs = tensors_in_tree((args, kwargs))
         result = func(*args, **kwargs)
         outputs = tensors_in_tree(result)
+        place = self._where()
+        parameters = self._parameters(func, args, kwargs, place.phase)
+        self._mark_kept(inputs, place.phase)
         self.calls.append(
             Call(
                 operator_tuple,
                 tuple(describe_tensor(tensor) for tensor in outputs),
-                _launches_kernel(func, operator_tuple, inputs, outputs, self._device),
-                self._parameters(func, args, kwargs),
-                *self._where(),
+                launches_kernel(func, operator_tuple, inputs, outputs, self._device),
+                parameters,
+                place,
             )
         )
+        for tensor in (*inputs, *outputs):
+            self._used_in[storage(tensor)] = place.phase
+        read = {storage(tensor) for tensor in inputs}
+        for tensor in outputs:
+            if storage(tensor) not in read:
+                self._made_by[storage(tensor)] = len(self.calls) - 1, tensor.nbytes
         return result
 
+    def _mark_kept(self, inputs: list[torch.Tensor], phase: str) -> None:
+        """Mark the calls most of whose results this phase is the first to use after theirs."""
+        for memory in {storage(tensor) for tensor in inputs}:
+            maker, size = self._made_by.get(memory, (None, 0))
+            if maker is None or not self._is_held(memory, phase):
+                continue
+            del self._made_by[memory]
+            made = self.calls[maker]
+            self._kept_bytes[maker] += size
+            most = 2 * self._kept_bytes[maker] > sum(spec.bytes for spec in made.outputs)
+            if most and RESULTS not in made.parameters:
+                self.calls[maker] = replace(made, parameters=(*made.parameters, RESULTS))
+
     def _parameters(
-        self, operator: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        operator: torch._ops.OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        phase: str,
     ) -> tuple[str, ...]:
         names = [argument.name for argument in operator._schema.arguments]
         given = [*zip(names, args, strict=False), *kwargs.items()]
         tensors = [(name, tensors_in_tree(value)) for name, value in given]
-        return tuple(
+        found = [
             name
             for name, held in tensors
-            if held and all(storage(tensor) in self._held for tensor in held)
-        )
+            if held and all(self._is_held(storage(tensor), phase) for tensor in held)
+        ]
+        return (*found, IN_CORE) if phase == OPTIMIZER else tuple(found)
+
+    def _is_held(self, memory: int, phase: str) -> bool:
+        """Whether a tensor was used so long ago that a processor's caches have lost it."""
+        if phase in _FIRST_PHASES:
+            return memory in self._held
+        return self._used_in.get(memory, FORWARD if memory in self._held else phase) != phase
+
+
+_NO_OPERATORS = ("prim", "profiler")
+"""Namespaces of queries of a fake tensor's device, and of marks for the profiler."""
+
+_FIRST_PHASES = (FORWARD, LOSS)
 
 
 class CallLog(TorchDispatchMode):
@@ -110,12 +151,14 @@ class CallLog(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if func.namespace in _NO_OPERATORS:
+            return func(*args, **kwargs)
         operator_tuple = describe(func, args, kwargs)
         inputs = tensors_in_tree((args, kwargs))
         result = func(*args, **kwargs)
         self.operator_tuples.append(operator_tuple)
         outputs = tensors_in_tree(result)
-        if _launches_kernel(func, operator_tuple, inputs, outputs, self._device):
+        if launches_kernel(func, operator_tuple, inputs, outputs, self._device):
             self.kernels[operator_tuple] += 1
         return result
 
@@ -131,7 +174,7 @@ _ALIAS = "lift_fresh"
 """It returns its argument, of which fake tensors make a copy."""
 
 
-def _launches_kernel(
+def launches_kernel(
     operator: torch._ops.OpOverload,
     operator_tuple: OperatorTuple,
     inputs: list[torch.Tensor],
@@ -169,22 +212,3 @@ def _beyond_device(
 
     moves_in = bool(inputs) and all(map(on_host, inputs))
     return moves_in or any(map(on_host, outputs)) or (name == "copy_" and any(map(on_host, inputs)))
-
-
-@contextmanager
-def module_path(model: nn.Module) -> Iterator[Callable[[], tuple[str, str]]]:
-    """Yields a function that returns (path, class) of the running module."""
-    paths = {id(module): path for path, module in model.named_modules()}
-    stack = [(paths[id(model)], type(model).__name__)]
-
-    def enter(module: nn.Module, _inputs: Any) -> None:
-        # A module created inside forward has no path.
-        stack.append((paths.get(id(module), stack[-1][0]), type(module).__name__))
-
-    def leave(_module: nn.Module, _inputs: Any, _output: Any) -> None:
-        stack.pop()
-
-    with ExitStack() as hooks:
-        hooks.enter_context(module_hooks.register_module_forward_pre_hook(enter))
-        hooks.enter_context(module_hooks.register_module_forward_hook(leave))
-        yield lambda: stack[-1]

@@ -22,6 +22,14 @@ from opcost.values import (
 SCHEMA_VERSION = 3
 """Schema version of the files with such records: the models' tuples, and the manifest."""
 
+RESULTS = "(results)"
+"""Among the `parameters` of a tuple: its results are kept for a later phase of a training step, in
+memory that nothing has used since the last step."""
+
+IN_CORE = "(others in core)"
+"""Among the `parameters` of a tuple: the calls just before used its other arguments, which are in
+the core's own caches as far as they fit there, as in an optimizer."""
+
 _COUNT = whole_number(0, 2**63 - 1)
 _RULES = {
     "canonical_json": TEXT,
@@ -39,8 +47,9 @@ class TupleRecord:
     """An operator tuple with its properties before measurement.
 
     `flops` is None if unknown. `launches_kernel` is False for views. `parameters` names the
-    arguments that are weights or buffers of the models in every call; the other tensors are
-    activations. `value_dependent` is True if sizes depend on values, so that another seed or image
+    arguments that come from memory in every call: weights or buffers of the models, and in training
+    what an earlier phase used last; the other tensors are activations. It may hold RESULTS and
+    IN_CORE. `value_dependent` is True if sizes depend on values, so that another seed or image
     leads to another tuple.
     """
 

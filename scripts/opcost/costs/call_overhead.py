@@ -1,0 +1,53 @@
+"""Which call overheads the calls of a model have, where the host of a device sets the pace.
+
+In inference, the call of a module takes longer than its operators do; a further call of the module
+has none. In training, every call has that of its phase. A call whose code was evicted from the
+private cache (evicted_code.py) takes longer by what evicted code takes in inference; but an
+optimizer is a short loop over few operators. A view, which launches no kernel, has an overhead of
+its own.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from opcost.costs.evicted_code import evicted_calls
+from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
+from opcost.tuples.model_tuples import ModelTuples
+
+Weights = Mapping[str, int]
+"""Kind of overhead (rows/quantities.py) -> how often it is added."""
+
+_OF_PHASE = {
+    FORWARD: "forward_call",
+    LOSS: "forward_call",
+    BACKWARD: "backward_call",
+    OPTIMIZER: "optimizer_call",
+}
+
+
+def overheads_by_call(model: ModelTuples, core_cache_bytes: int) -> list[Weights]:
+    """The overheads of each of a model's calls."""
+    evicted = evicted_calls(model, core_cache_bytes)
+    kernels = [model.tuples[call.position].launches_kernel for call in model.calls]
+    found: list[Weights] = []
+    for number, call in enumerate(model.calls):
+        moved = evicted[number] and call.phase != OPTIMIZER
+        code = {"displaced_call": 1, "call": -1} if moved else {}
+        if not kernels[number]:
+            own = {"view_call": 1}
+        elif model.trains:
+            own = {_OF_PHASE[call.phase]: 1}
+        else:
+            own = {}
+        if not model.trains and model.first_of_module[number]:
+            own["call"] = own.get("call", 0) + 1
+        found.append({kind: own.get(kind, 0) + code.get(kind, 0) for kind in {*own, *code}})
+    return found
+
+
+def added(weights: Sequence[Weights]) -> Weights:
+    """The sum of the overheads of several calls."""
+    total: dict[str, int] = {}
+    for each in weights:
+        for kind, count in each.items():
+            total[kind] = total.get(kind, 0) + count
+    return total

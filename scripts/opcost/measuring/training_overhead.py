@@ -1,0 +1,135 @@
+"""Call overhead of a training step: what its calls take beyond the benchmarks of their operators.
+
+Autograd builds a graph in forward and runs it in backward; optimizers are loops in Python. Each
+differs from the call of a module in inference (overhead.py). A small network is trained, and
+compared with its operators, each of which runs in a loop of its own, as in its benchmark:
+
+- `forward_call_s`: of a call in forward, and of the loss;
+- `backward_call_s`: of a call in backward;
+- `optimizer_call_s`: of a call in an optimizer, here AdamW.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opcost.devices.device import Device
+from opcost.models.inputs import Arguments
+from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
+from opcost.models.training import TrainingStep
+from opcost.tuples.description import describe
+from opcost.tuples.recorder import launches_kernel
+from opcost.tuples.replay import tensors_in_tree
+
+_Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+_BLOCKS = 12
+_CHANNELS = 16
+_SIZE = 8
+_CLASSES = 10
+
+
+def per_call_s(device: Device) -> Callable[[], tuple[float, float, float]]:
+    """Returns a function that measures the overhead of a call in each phase, in seconds.
+
+    It trains a small network, and runs the same operators in loops.
+    """
+    step, inputs = _network(device)
+    with torch.enable_grad():
+        step.prepare(inputs)
+        rehearsal = Rehearsal(step, device.torch_device)
+        with rehearsal:
+            step(*inputs.args)
+    calls = rehearsal.calls
+
+    def measure() -> tuple[float, float, float]:
+        with torch.enable_grad():
+            ends_s = [
+                device.time(partial(_call, run, inputs)).host_s
+                for run in (step.without_backward, step.without_optimizer, step)
+            ]
+        begins_s = [0.0, *ends_s[:-1]]
+        found = [
+            (end_s - begin_s - _in_loops_s(device, calls[phase])) / len(calls[phase])
+            for phase, begin_s, end_s in zip(_COMPARED, begins_s, ends_s, strict=True)
+        ]
+        return found[0], found[1], found[2]
+
+    return measure
+
+
+_COMPARED = (FORWARD, BACKWARD, OPTIMIZER)
+
+
+class Rehearsal(TorchDispatchMode):
+    """Keeps the calls of a training step that launch kernels, with their arguments, by phase."""
+
+    def __init__(self, step: TrainingStep, device: torch.device) -> None:
+        super().__init__()
+        self._step, self._device = step, device
+        self.calls: Mapping[str, list[_Call]] = defaultdict(list)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if func.namespace != "aten":  # marks for the profiler
+            return result
+        inputs, outputs = tensors_in_tree((args, kwargs)), tensors_in_tree(result)
+        operator_tuple = describe(func, args, kwargs)
+        if launches_kernel(func, operator_tuple, inputs, outputs, self._device):
+            phase = FORWARD if self._step.phase == LOSS else self._step.phase
+            self.calls[phase].append((func, args, kwargs))
+        return result
+
+
+def _network(device: Device) -> tuple[TrainingStep, Arguments]:
+    blocks = [
+        layer
+        for _ in range(_BLOCKS)
+        for layer in (
+            nn.Conv2d(_CHANNELS, _CHANNELS, 1, bias=False),
+            nn.BatchNorm2d(_CHANNELS),
+            nn.ReLU6(),
+        )
+    ]
+    network = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(_CHANNELS * _SIZE**2, _CLASSES))
+    network = network.train().to(device.torch_device)
+    target = torch.zeros(2, dtype=torch.int64).to(device.torch_device)
+    step = TrainingStep(
+        network,
+        lambda output: nn.functional.cross_entropy(output, target),
+        torch.optim.AdamW(network.parameters(), lr=0.0),
+    )
+    image = torch.randn(2, _CHANNELS, _SIZE, _SIZE).to(device.torch_device)
+    return step, Arguments([image], {})
+
+
+def _in_loops_s(device: Device, calls: Sequence[_Call]) -> float:
+    """Seconds of the calls, those of each operator in a loop that has run before."""
+    total_s = 0.0
+    with torch.inference_mode():
+        for operator in {call[0] for call in calls}:
+            loop = [call for call in calls if call[0] is operator]
+            _run(loop)
+            total_s += device.time(partial(_run, loop)).host_s
+    return total_s
+
+
+def _call(run: Callable[..., Any], inputs: Arguments) -> None:
+    run(*inputs.args)
+
+
+def _run(calls: Sequence[_Call]) -> None:
+    for operator, args, kwargs in calls:
+        operator(*args, **kwargs)

@@ -1,0 +1,3 @@
+"""The phases of a training step, in order; inference is all forward."""
+
+FORWARD, LOSS, BACKWARD, OPTIMIZER = PHASES = ("forward", "loss", "backward", "optimizer")

@@ -1,0 +1,242 @@
+"""Training: a module with its loss and optimizer, called like a module.
+
+A measured step is one in the middle of a long training: the counters of optimizers are far ahead,
+where the corrections of their first steps have faded, so that all steps call the same operators
+with the same numbers. The learning rate is zero, so that the weights stay what they are; no
+operator is faster for that.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils._pytree import tree_leaves
+
+from opcost.errors import OpcostError, closest
+from opcost.models.definition import ModelDefinition
+from opcost.models.factory import import_callable
+from opcost.models.inputs import Arguments
+from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
+from opcost.models.user_code import reason, user_code
+
+_STEPS_BEFORE = 1_000_000
+
+_UNSUITABLE = {
+    "LBFGS": "its step runs the model as often as it needs",
+    "SparseAdam": "it takes sparse gradients",
+}
+
+
+class TrainingStep:
+    """Calling it with the arguments of forward runs a step; the result is the loss.
+
+    `phase` is the running one.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Callable[[Any], torch.Tensor],
+        optimizer: torch.optim.Optimizer | None,
+    ) -> None:
+        self.module, self.optimizer = module, optimizer
+        self._loss = loss
+        self.phase = FORWARD
+
+    def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run forward, loss, backward and optimizer."""
+        loss = self.backward(*args, **kwargs)
+        self.phase = OPTIMIZER
+        if self.optimizer is not None:
+            self.optimizer.step()
+        self._forget_gradients()
+        return loss
+
+    def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run forward and the loss."""
+        self.phase = FORWARD
+        output = self.module(*args, **kwargs)
+        self.phase = LOSS
+        return self._loss(output)
+
+    def backward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run forward, the loss and backward."""
+        loss = self.forward(*args, **kwargs)
+        self.phase = BACKWARD
+        loss.backward()
+        return loss.detach()
+
+    def without_backward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run forward and the loss, whose graph is then freed."""
+        return self.forward(*args, **kwargs).detach()
+
+    def without_optimizer(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run all but the optimizer."""
+        loss = self.backward(*args, **kwargs)
+        self._forget_gradients()
+        return loss
+
+    def prepare(self, inputs: Arguments) -> None:
+        """Run a step, in which the optimizer creates its state, and advance its counters."""
+        self(*inputs.args, **inputs.kwargs)
+        for state in self.optimizer.state.values() if self.optimizer else ():
+            if torch.is_tensor(state.get("step")):
+                # Not in place: fake tensors know the value of a new constant.
+                state["step"] = torch.tensor(
+                    float(_STEPS_BEFORE), dtype=state["step"].dtype, device=state["step"].device
+                )
+            elif "step" in state:
+                state["step"] = _STEPS_BEFORE
+
+    def held(self) -> Iterator[torch.Tensor]:
+        """The tensors that persist from one step to the next."""
+        yield from self.module.parameters()
+        yield from self.module.buffers()
+        if self.optimizer is not None:
+            yield from _tensors([*self.optimizer.state.values()])
+
+    def _forget_gradients(self) -> None:
+        for parameter in self.module.parameters():
+            parameter.grad = None
+
+
+Runnable = nn.Module | TrainingStep
+"""What one call of is an iteration."""
+
+
+def module_of(run: Runnable) -> nn.Module:
+    """The module of a training step, or the module itself."""
+    return run.module if isinstance(run, TrainingStep) else run
+
+
+def held_tensors(run: Runnable) -> list[torch.Tensor]:
+    """The tensors that persist from one iteration to the next."""
+    if isinstance(run, TrainingStep):
+        return [*run.held()]
+    return [*run.parameters(), *run.buffers()]
+
+
+def runnable(
+    module: nn.Module,
+    definition: ModelDefinition,
+    targets: Arguments,
+    search_path: Path | None = None,
+) -> Runnable:
+    """What an iteration of the definition runs: the module, or a step of its training.
+
+    Raises OpcostError for an unsuitable loss or optimizer.
+    """
+    training = definition.training
+    if training is None:
+        return module
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise OpcostError(
+            f"model {definition.name}: none of its parameters requires a gradient, so there is "
+            "nothing to train. Leave out mode: training, or requires_grad_(False) in the factory"
+        )
+    loss = _loss(definition, targets, search_path)
+    return TrainingStep(module, loss, _optimizer(module, definition))
+
+
+def _loss(
+    definition: ModelDefinition, targets: Arguments, search_path: Path | None
+) -> Callable[[Any], torch.Tensor]:
+    training = definition.training
+    assert training is not None
+    if training.loss is None:
+        return _as_returned
+    if ":" in training.loss:
+        function = import_callable(definition, training.loss, "loss", search_path)
+        options = dict(training.loss_arguments)
+        return lambda output: _scalar(function(output, *targets.args, **targets.kwargs, **options))
+    function = getattr(functional, training.loss, None)
+    if not callable(function) or "target" not in _parameters(function):
+        offered = [name for name, each in vars(functional).items() if "target" in _parameters(each)]
+        raise OpcostError(
+            f"model {definition.name}: torch.nn.functional has no loss {training.loss!r}. "
+            f"{closest(training.loss, offered)} Or name a function of yours, FILE.py:function"
+        )
+
+    def of_each(output: Any) -> torch.Tensor:
+        # Classifiers with auxiliary heads return several outputs.
+        losses = [
+            function(each, *targets.args, **targets.kwargs, **training.loss_arguments)
+            for each in _tensors(output)
+        ]
+        return _scalar(sum(losses) if len(losses) > 1 else losses[0])
+
+    return of_each
+
+
+def _as_returned(output: Any) -> torch.Tensor:
+    """The loss that forward returned: alone, as `loss` of the output, or as a mapping of losses."""
+    if isinstance(output, torch.Tensor):
+        return _scalar(output)
+    loss = getattr(output, "loss", None)
+    if loss is None and isinstance(output, Mapping):
+        loss = output.get("loss", sum(output.values()))
+    return _scalar(loss)
+
+
+def _scalar(loss: Any) -> torch.Tensor:
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        what = (
+            f"shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        )
+        raise OpcostError(
+            f"the loss is of {what}; backward needs one number. Name a `loss`, such as "
+            "cross_entropy with its `targets`, or leave it out if forward returns the loss (alone, "
+            "as output.loss, or as a dict of losses)"
+        )
+    if not loss.requires_grad:
+        raise OpcostError("the loss does not depend on any parameter that requires a gradient")
+    return loss
+
+
+def _optimizer(module: nn.Module, definition: ModelDefinition) -> torch.optim.Optimizer | None:
+    training = definition.training
+    assert training is not None
+    if training.optimizer is None:
+        return None
+    offered = {
+        name: kind
+        for name, kind in vars(torch.optim).items()
+        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+    }
+    name = training.optimizer
+    if name in _UNSUITABLE:
+        raise OpcostError(
+            f"model {definition.name}: optimizer {name} is not supported: {_UNSUITABLE[name]}"
+        )
+    if name not in offered:
+        raise OpcostError(
+            f"model {definition.name}: torch.optim has no optimizer {name!r}. "
+            f"{closest(name, offered)}"
+        )
+    trained = [each for each in module.parameters() if each.requires_grad]
+    try:
+        with user_code():
+            optimizer = offered[name](trained, **training.optimizer_arguments)
+    except Exception as error:
+        raise OpcostError(
+            f"model {definition.name}: optimizer {name} cannot be made with arguments "
+            f"{dict(training.optimizer_arguments)}: {reason(error)}"
+        ) from error
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    return optimizer
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _parameters(function: Any) -> Mapping[str, Any]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}

@@ -1,0 +1,330 @@
+"""A training step: what it executes, in which phase and module, and what it is measured as."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from opcost.errors import OpcostError
+from opcost.measuring import benchmark
+from opcost.measuring.operand_values import steady
+from opcost.measuring.subjects import ModelSubject
+from opcost.measuring.workload import operator_workload
+from opcost.models.construction import build, example_inputs, example_targets
+from opcost.models.definition import InputSpec, ModelDefinition, Training
+from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
+from opcost.models.training import runnable
+from opcost.study import define_model
+from opcost.tuples.calls import model_calls
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
+from opcost.tuples.operator_tuple import OperatorTuple
+from opcost.tuples.tuple_record import IN_CORE, RESULTS
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.quick_measurement import QUICK
+from tests.stations import station_of
+
+CLASSES = InputSpec((2,), "int64", 10)
+
+
+def trained(model="resnet18", size=32, arguments=None, **training):
+    """A torchvision model of ten classes, trained on a batch of two."""
+    settings = {"loss": "cross_entropy", "targets": (CLASSES,), "optimizer": "SGD", **training}
+    return ModelDefinition(
+        model,
+        (InputSpec((2, 3, size, size)),),
+        model=model,
+        arguments={"num_classes": 10, **(arguments or {})},
+        mode="training",
+        training=Training(**settings),
+    )
+
+
+def of_file(folder: Path, code: str, **training):
+    """A model of a file, whose `build` makes it."""
+    file = f"{folder.name}.py"  # imported once in a process
+    (folder / file).write_text(f"import torch\nfrom torch import nn\n{code}")
+    if "loss" in training:
+        training["loss"] = f"{file}:{training['loss']}"
+    return ModelDefinition(
+        "net",
+        (InputSpec((2, 4)),),
+        factory=f"{file}:build",
+        mode="training",
+        training=Training(**training),
+    )
+
+
+CONFIG = {"model": "resnet18", "mode": "training", "inputs": [{"shape": [2, 3, 32, 32]}]}
+
+
+def defined(folder=Path(), **config):
+    return define_model("net", CONFIG | config, folder, "net.yaml")
+
+
+def test_a_config_says_how_a_model_is_trained():
+    definition = defined(
+        loss={"name": "cross_entropy", "label_smoothing": 0.1},
+        targets=[{"shape": [2], "dtype": "int64", "high": 10}],
+        optimizer={"name": "SGD", "momentum": 0.9},
+    )
+    training = Training(
+        "cross_entropy", {"label_smoothing": 0.1}, (CLASSES,), None, "SGD", {"momentum": 0.9}
+    )
+    assert (definition.mode, definition.training) == ("training", training)
+    assert ModelDefinition.from_json(definition.to_json()) == definition
+
+
+def test_the_definition_of_an_inference_is_the_same_as_before_there_was_training():
+    assert "training" not in json.loads(defined(mode="inference").to_json())
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"mode": "inference", "loss": "mse_loss"}, "loss: it is for training"),
+        ({"mode": "inference", "optimizer": "SGD"}, "optimizer: it is for training"),
+        ({"targets": [{"shape": [2]}]}, "targets: they are given to a loss, but there is none"),
+        ({"loss": {"label_smoothing": 0.1}}, "loss: 'name' is a required property"),
+        ({"optimizer": 3}, "optimizer: 3 is not of type"),
+        ({"loss": "mse_loss", "targets": [{"shape": [0]}]}, "targets.0.shape.0: 0 is less than"),
+        ({"mode": "train"}, "mode: 'train' is not one of"),
+    ],
+)
+def test_a_training_that_cannot_be_is_explained(config, message):
+    with pytest.raises(OpcostError) as caught:
+        defined(**config)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"loss": "crossentropy"}, "has no loss 'crossentropy'. Did you mean 'cross_entropy'"),
+        ({"loss": "relu"}, "has no loss 'relu'"),
+        ({"optimizer": "Adamw"}, "has no optimizer 'Adamw'. Did you mean 'Adam'"),
+        ({"optimizer": "LBFGS"}, "optimizer LBFGS is not supported: its step runs the model"),
+        ({"optimizer_arguments": {"momentun": 1}}, "cannot be made with arguments {'momentun': 1}"),
+        ({"loss": None, "targets": ()}, "the loss is of shape [2, 10]; backward needs one number"),
+        ({"targets": ()}, "loss: cross_entropy() missing 1 required positional argument"),
+        ({"targets": (InputSpec((3,), "int64", 10),)}, "loss"),
+    ],
+)
+def test_a_step_that_cannot_run_is_explained_before_anything_is_measured(training, message):
+    with pytest.raises(OpcostError) as caught:
+        model_calls(trained(**training))
+    assert message in str(caught.value)
+
+
+def test_a_model_without_a_trainable_parameter_is_refused(tmp_path):
+    definition = of_file(tmp_path, "build = lambda: nn.Linear(4, 1).requires_grad_(False)")
+    with pytest.raises(OpcostError, match="none of its parameters requires a gradient"):
+        model_calls(definition, tmp_path)
+
+
+def test_a_step_runs_through_its_phases_in_order():
+    calls = model_calls(trained()).calls
+    phases = list(dict.fromkeys(call.place.phase for call in calls))
+    assert phases == [FORWARD, LOSS, BACKWARD, OPTIMIZER]
+    names = {phase: [] for phase in phases}
+    for call in calls:
+        names[call.place.phase].append(call.operator_tuple.name)
+    assert (
+        names[FORWARD].count("convolution") == names[BACKWARD].count("convolution_backward") == 20
+    )
+    assert "nll_loss_forward" in names[LOSS]
+    assert set(names[OPTIMIZER]) == {"add_"}
+
+
+def test_a_call_of_backward_belongs_to_the_module_whose_forward_made_it():
+    calls = model_calls(trained()).calls
+    places = {
+        phase: [
+            call.place.module_path
+            for call in calls
+            if call.operator_tuple.name in names and call.place.phase == phase
+        ]
+        for phase, names in ((FORWARD, {"convolution"}), (BACKWARD, {"convolution_backward"}))
+    }
+    assert places[BACKWARD] == places[FORWARD][::-1]
+    assert "layer4.1.conv2" in places[BACKWARD]
+
+
+def test_a_module_that_runs_again_in_backward_is_found_there(tmp_path):
+    definition = of_file(
+        tmp_path,
+        """
+from torch.utils.checkpoint import checkpoint
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 1)
+    def forward(self, x):
+        return self.last(checkpoint(self.first, x, use_reentrant=False)).sum()
+build = Net
+""",
+    )
+    calls = [
+        call.place
+        for call in model_calls(definition, tmp_path).calls
+        if call.operator_tuple.name == "addmm"
+    ]
+    assert [(place.module_path, place.phase) for place in calls] == [
+        ("first.0", FORWARD),
+        ("last", FORWARD),
+        ("first.0", BACKWARD),
+    ]
+
+
+@pytest.mark.parametrize(
+    "returned", ["y.sum()", "{'loss': y.sum(), 'logits': y}", "{'boxes': y.sum(), 'one': y.mean()}"]
+)
+def test_a_forward_may_return_the_loss_itself(returned, tmp_path):
+    definition = of_file(
+        tmp_path,
+        "class Net(nn.Linear):\n"
+        "  def forward(self, x):\n"
+        "    y = super().forward(x)\n"
+        f"    return {returned}\n"
+        "build = lambda: Net(4, 3)",
+    )
+    phases = {call.place.phase for call in model_calls(definition, tmp_path).calls}
+    assert {FORWARD, BACKWARD} <= phases
+    assert OPTIMIZER not in phases
+
+
+def test_a_loss_of_ones_own_takes_output_and_targets(tmp_path):
+    definition = of_file(
+        tmp_path,
+        "def build(): return nn.Linear(4, 3)\n"
+        "def loss(output, target, weight): return (output - target).square().mean() * weight",
+        loss="loss",
+        loss_arguments={"weight": 2.0},
+        targets=(InputSpec((2, 3)),),
+    )
+    names = [
+        call.operator_tuple.name
+        for call in model_calls(definition, tmp_path).calls
+        if call.place.phase == LOSS
+    ]
+    assert names[:3] == ["sub", "pow", "mean"]
+
+
+def test_heads_in_training_are_outputs_of_which_each_has_the_loss():
+    calls = model_calls(trained("googlenet", 64, {"init_weights": False})).calls
+    names = [call.operator_tuple.name for call in calls if call.place.phase == LOSS]
+    assert names.count("nll_loss_forward") == 3
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW", "Adam", "RMSprop", "Adagrad", "NAdam"])
+def test_each_step_makes_the_same_calls_whatever_the_learning_rate(optimizer):
+    """A step in the middle of a training: the corrections of the first steps have faded."""
+    definition = trained("alexnet", 63, optimizer=optimizer)
+    run = runnable(build(definition), definition, example_targets(definition))
+    inputs = example_inputs(definition)
+    first = model_calls(definition)
+    other = trained("alexnet", 63, optimizer=optimizer, optimizer_arguments={"lr": 0.5})
+    assert model_calls(other).calls == first.calls
+    weights = [each.detach().clone() for each in run.module.parameters()]
+    run.prepare(inputs)
+    for _ in range(3):
+        run(*inputs.args)
+    assert all(
+        torch.equal(before, after)
+        for before, after in zip(weights, run.module.parameters(), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["resnet18", "mobilenet_v3_small", "squeezenet1_1", "vit_b_32", "shufflenet_v2_x0_5", "swin_t"],
+)
+def test_flops_are_those_that_pytorch_counts(model):
+    definition = trained(model, 224 if model == "vit_b_32" else 64)
+    found = extract_model_tuples(definition)
+    counted = sum(count * (record.flops or 0) for record, count in found.kernels())
+    run = runnable(build(definition), definition, example_targets(definition))
+    with FlopCounterMode(display=False) as counter:
+        run(*example_inputs(definition).args)
+    assert counted == counter.get_total_flops()
+
+
+def test_what_an_earlier_phase_used_comes_from_memory():
+    calls = model_calls(trained()).calls
+    backward = next(
+        call
+        for call in calls
+        if call.operator_tuple.name == "convolution_backward"
+        and call.place.module_path == "layer1.0.conv1"
+    )
+    # Most of what it makes is the gradient of the weights, which the optimizer uses.
+    assert set(backward.parameters) == {"input", "weight", RESULTS}
+    update = next(call for call in calls if call.place.phase == OPTIMIZER)
+    assert set(update.parameters) == {"self", "other", IN_CORE}
+    forward = next(call for call in calls if call.operator_tuple.name == "convolution")
+    assert set(forward.parameters) == {"weight", RESULTS}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        trained("resnet18", 64),
+        trained("alexnet", 63, optimizer="Adam"),
+        trained("shufflenet_v2_x0_5", 64, optimizer="RMSprop"),
+        trained("vit_b_32", 32, {"image_size": 32}, optimizer="AdamW"),
+        trained("swin_t", 64, optimizer="Adagrad"),
+    ],
+    ids=lambda definition: definition.name,
+)
+def test_all_tuples_of_a_step_run_again_from_their_json(definition, cpu):
+    found = extract_model_tuples(definition)
+    for record in found.tuples:
+        if record.launches_kernel:
+            again = OperatorTuple.from_json(record.operator_tuple.canonical_json)
+            workload = operator_workload(replace(record, operator_tuple=again), cpu, "warm", seed=0)
+            workload.run(3)
+
+
+def test_a_factor_in_place_keeps_its_operand_within_bounds():
+    decay = OperatorTuple.from_json(
+        '{"arguments":{"other":0.9,"self":{"dtype":"float32","shape":[4]}},'
+        '"operator":"aten.mul_.Tensor"}'
+    )
+    assert dict(steady(decay).arguments)["other"] == 1.0
+    elsewhere = OperatorTuple.from_json(decay.canonical_json.replace("mul_", "mul"))
+    assert steady(elsewhere) == elsewhere
+
+
+def test_phases_survive_the_file(tmp_path):
+    found = extract_model_tuples(trained("alexnet", 63))
+    write_model_tuples(tmp_path / "alexnet.pkl", found)
+    assert read_model_tuples(tmp_path / "alexnet.pkl").calls == found.calls
+
+
+@pytest.fixture(scope="module")
+def measured(cpu):
+    """A small model, extracted and measured as a whole."""
+    definition = trained("squeezenet1_1", 32, optimizer="AdamW")
+    extracted = extract_model_tuples(definition)
+    subject = ModelSubject(definition, None, extracted)
+    return extracted, benchmark.measure(subject, station_of(cpu, QUICK))
+
+
+def test_the_whole_step_makes_the_extracted_calls(measured):
+    _, row = measured
+    assert (row["status"], row["error"] if row["status"] != "ok" else None) == ("ok", None)
+    assert row["differing_calls"] == []
+    assert "calls_vary" not in row["flags"]
+    assert 0 < row["forward_time_s"] < row["forward_backward_time_s"] < row["time_s"]
+
+
+@pytest.mark.parametrize("mode", ["graph", "compiled"])
+def test_other_launch_modes_are_for_inference(mode, cpu):
+    definition = trained("squeezenet1_1", 32)
+    subject = ModelSubject(definition)
+    subject.launch_mode = mode
+    row = benchmark.measure(subject, station_of(cpu, QUICK))
+    assert row["status"] == "unsupported"
+    assert f"launch mode {mode} is for inference, not for training" in row["error"]
