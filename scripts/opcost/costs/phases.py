@@ -5,13 +5,15 @@ The loss counts with forward. What the whole step takes in a phase is a differen
 forward and backward, then all are measured in each execution.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from opcost import statistics
 from opcost.costs.call_overhead import added
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.terms import Row
+from opcost.executions import Executions, combined
 from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
 from opcost.rows.executed import measured_value
 from opcost.rows.quantities import FORWARD_BACKWARD_TIME, FORWARD_TIME, TIME, Quantity
@@ -41,7 +43,7 @@ def phase_columns(estimate: ModelEstimate) -> dict[str, Any]:
             _summed(estimate, phase) if trained else None
         )
         columns |= TIME.of(f"reference_{phase}").columns(
-            _measured(estimate.whole, phase) if trained else None
+            _measured(estimate, phase) if trained else None
         )
     return columns
 
@@ -74,12 +76,27 @@ def _summed(estimate: ModelEstimate, phase: str) -> Estimate | None:
     return statistics.weighted_sum([*parts, *overheads]) if parts else None
 
 
-def _measured(rows: Sequence[Row], phase: str) -> Estimate | None:
-    """Seconds of a phase in the whole step: the mean over executions, with Student's interval."""
-    before = None if phase == FORWARD else _UP_TO[COMPARED_PHASES[COMPARED_PHASES.index(phase) - 1]]
-    values = [
-        row[_UP_TO[phase].value] - (row[before.value] if before else 0.0)
-        for row in rows
-        if row["status"] == "ok" and row[FORWARD_TIME.value] is not None
+def _measured(estimate: ModelEstimate, phase: str) -> Estimate | None:
+    """Seconds of a phase in the whole step, from its executions."""
+    found = [
+        taken
+        for row in estimate.whole
+        if row["status"] == "ok" and (taken := _taken(row, phase)) is not None
     ]
-    return statistics.mean(values) if values else None
+    if not found:
+        return None
+    values = [value for value, _ in found]
+    if min(values) <= 0:  # shorter than the step varies
+        return statistics.mean(values)
+    errors = [margin / value for value, margin in found]
+    return combined(Executions(values, errors), estimate.scatter(TIME))
+
+
+def _taken(row: Row, phase: str) -> tuple[float, float] | None:
+    """The seconds of a phase in an execution of the whole step, and their standard error."""
+    until = [_UP_TO[each].read(row) for each in COMPARED_PHASES]
+    place = COMPARED_PHASES.index(phase)
+    end, begin = until[place], until[place - 1] if place else Estimate(0.0, 0.0, 0.0)
+    if end is None or begin is None:
+        return None
+    return end.value - begin.value, math.hypot(end.scale or 0.0, begin.scale or 0.0)
