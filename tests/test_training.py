@@ -13,8 +13,8 @@ from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import operator_workload
 from opcost.models.construction import build, example_inputs, example_targets
 from opcost.models.definition import InputSpec, ModelDefinition, Training
+from opcost.models.iteration import runnable
 from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
-from opcost.models.training import runnable
 from opcost.study import define_model
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples
@@ -328,3 +328,56 @@ def test_other_launch_modes_are_for_inference(mode, cpu):
     row = benchmark.measure(subject, station_of(cpu, QUICK))
     assert row["status"] == "unsupported"
     assert f"launch mode {mode} is for inference, not for training" in row["error"]
+
+
+def in_mixed_precision(training, **changes):
+    definition = (
+        trained("alexnet", 63)
+        if training
+        else replace(trained("alexnet", 63), mode="inference", training=None)
+    )
+    return replace(definition, autocast="bfloat16", **changes)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_under_autocast_casts_are_operators_like_any_other(training):
+    calls = model_calls(in_mixed_precision(training)).calls
+    casts = [call for call in calls if call.operator_tuple.name in ("_to_copy", "to")]
+    weights = [call for call in casts if call.parameters[:1] == ("self",)]
+    assert len([call for call in weights if call.place.phase == FORWARD]) == 16
+    convolutions = [call for call in calls if call.operator_tuple.name.startswith("conv")]
+    assert all(spec.dtype == "bfloat16" for call in convolutions for spec in call.outputs)
+
+
+def test_the_whole_model_is_measured_under_autocast(cpu):
+    for training in (True, False):
+        definition = in_mixed_precision(training)
+        extracted = extract_model_tuples(definition)
+        row = benchmark.measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
+        assert (row["status"], row.get("error"), row["differing_calls"]) == ("ok", None, [])
+
+
+def test_training_in_float16_is_refused():
+    with pytest.raises(OpcostError, match="training in float16 needs its gradients scaled"):
+        defined(autocast="float16")
+    assert defined(mode="inference", autocast="float16").autocast == "float16"
+
+
+def test_the_memory_of_activations_is_that_which_lives_at_once(tmp_path):
+    definition = of_file(
+        tmp_path,
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 256, bias=False)
+    def forward(self, x):
+        y = self.linear(x)  # 2 x 256: 2048 bytes
+        return (y.exp() + 1).tanh().sum()  # exp is saved for its backward, and so is tanh
+build = Net
+""",
+    )
+    inference = replace(definition, mode="inference", training=None)
+    peak = model_calls(inference, tmp_path).activation_peak_bytes
+    assert peak == 3 * 2048  # y, its exp, and that + 1
+    assert model_calls(definition, tmp_path).activation_peak_bytes >= 4 * 2048

@@ -51,6 +51,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
         "flops": flops_of(estimate.terms),
         "parameters": estimate.model.parameters,
+        "activation_peak_bytes": estimate.model.activation_peak_bytes,
         **phase_columns(estimate),
         **_inputs(estimate),
         **_uncertainties(estimate),

@@ -63,9 +63,14 @@ def _model_lines(model: ModelTuples) -> str:
         f"{model.model}{inputs}: {counted(calls, 'call')} of "
         f"{counted(len(kernels), 'operator tuple')}, "
         f"{counted(len(model.calls) - calls, 'call')} of views; {work}, "
-        f"{scaled(model.parameters or 0, '', 4).strip()} parameters"
+        f"{scaled(model.parameters or 0, '', 4).strip()} parameters{_memory(model)}"
     )
     return "\n".join(wrapped([text]))
+
+
+def _memory(model: ModelTuples) -> str:
+    peak = model.activation_peak_bytes
+    return "" if peak is None else f", {scaled(peak, 'B')} of activations at their peak"
 
 
 def _targets(explanations: Sequence[Explanation]) -> list[str]:

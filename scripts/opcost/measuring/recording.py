@@ -10,8 +10,8 @@ from opcost.devices.device import Device
 from opcost.measuring.supervision import check_inputs_fit
 from opcost.models import construction
 from opcost.models.definition import ModelDefinition
+from opcost.models.iteration import runnable
 from opcost.models.source import ChangedSource
-from opcost.models.training import runnable
 from opcost.models.user_code import reason, user_code
 from opcost.text import shortened
 from opcost.tuples.calls import ModelCalls, recorded_calls
@@ -52,6 +52,7 @@ def record_on(
         torch_version=str(torch.__version__),
         extraction_s=time.perf_counter() - started,
         device_name=device.model_name,
+        activation_peak_bytes=executed.activation_peak_bytes,
     )
 
 

@@ -192,7 +192,8 @@ class ModelSubject(Subject):
         from opcost.measuring.supervision import Supervision, check_inputs_fit
         from opcost.measuring.workload import model_workload
         from opcost.models import construction
-        from opcost.models.training import TrainingStep, runnable
+        from opcost.models.iteration import runnable
+        from opcost.models.training import TrainingStep
         from opcost.tuples.replay import tensors_in_tree
 
         device = station.device

@@ -13,7 +13,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from opcost.devices.device import Device
 from opcost.measuring.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
 from opcost.models.inputs import Arguments
-from opcost.models.training import Runnable, TrainingStep, held_tensors
+from opcost.models.iteration import Runnable, held_tensors
+from opcost.models.training import TrainingStep
 from opcost.tuples.replay import check_outputs, tensors_in_tree
 from opcost.tuples.tuple_record import IN_CORE, TupleRecord
 

@@ -62,7 +62,8 @@ class ModelDefinition:
     because sizes may depend on values. `zoo` marks a model selected by `torchvision`: it has
     the architecture of its published weights, and a failed extraction is recorded instead of
     raised. `source_digest` is a digest of the code of a factory and a loss beside their config,
-    without comments and formatting. `training` is None for inference.
+    without comments and formatting. `training` is None for inference. `autocast` is the dtype of
+    torch.autocast, None without it.
     """
 
     name: str
@@ -79,6 +80,7 @@ class ModelDefinition:
     source_digest: str | None = None
     arrangement: Any = None
     training: Training | None = None
+    autocast: str | None = None
 
     @property
     def batch_size(self) -> int | None:
@@ -101,6 +103,7 @@ class ModelDefinition:
         for part, key in [
             (document, "arrangement"),
             (document, "training"),
+            (document, "autocast"),
             *((each, "low") for each in tensors),
         ]:
             if part[key] is None:

@@ -85,6 +85,12 @@ def read_training(document: dict[str, Any], source: str) -> Training | None:
     None if its mode is inference. Raises OpcostError.
     """
     keys = ("loss", "targets", "optimizer")
+    precisions = (document["dtype"], document.get("autocast"))
+    if document["mode"] == "training" and "float16" in precisions:
+        raise OpcostError(
+            f"{source} is not valid:\n  training in float16 needs its gradients scaled, which "
+            "opcost does not do: use bfloat16"
+        )
     given = {key: value for key in keys if (value := document.pop(key, None)) is not None}
     if document["mode"] != "training":
         if given:

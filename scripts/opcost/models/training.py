@@ -8,6 +8,7 @@ operator is faster for that.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 from opcost.errors import OpcostError, closest
-from opcost.models.definition import ModelDefinition
+from opcost.models.definition import ModelDefinition, Training
 from opcost.models.factory import import_callable
 from opcost.models.inputs import Arguments
 from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
@@ -31,6 +32,15 @@ _UNSUITABLE = {
 }
 
 
+def autocast(module: nn.Module, dtype: str | None) -> AbstractContextManager[None]:
+    """The context in which a module's forward runs in lower precision; none without a dtype."""
+    if dtype is None:
+        return nullcontext()
+    device = next((parameter.device.type for parameter in module.parameters()), "cpu")
+    context: AbstractContextManager[None] = torch.autocast(device, getattr(torch, dtype))
+    return context
+
+
 class TrainingStep:
     """Calling it with the arguments of forward runs a step; the result is the loss.
 
@@ -42,9 +52,10 @@ class TrainingStep:
         module: nn.Module,
         loss: Callable[[Any], torch.Tensor],
         optimizer: torch.optim.Optimizer | None,
+        autocast: str | None = None,
     ) -> None:
         self.module, self.optimizer = module, optimizer
-        self._loss = loss
+        self._loss, self._autocast = loss, autocast
         self.phase = FORWARD
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -59,9 +70,10 @@ class TrainingStep:
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run forward and the loss."""
         self.phase = FORWARD
-        output = self.module(*args, **kwargs)
-        self.phase = LOSS
-        return self._loss(output)
+        with autocast(self.module, self._autocast):
+            output = self.module(*args, **kwargs)
+            self.phase = LOSS
+            return self._loss(output)
 
     def backward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run forward, the loss and backward."""
@@ -104,49 +116,36 @@ class TrainingStep:
             parameter.grad = None
 
 
-Runnable = nn.Module | TrainingStep
-"""What one call of is an iteration."""
-
-
-def module_of(run: Runnable) -> nn.Module:
-    """The module of a training step, or the module itself."""
-    return run.module if isinstance(run, TrainingStep) else run
-
-
-def held_tensors(run: Runnable) -> list[torch.Tensor]:
-    """The tensors that persist from one iteration to the next."""
-    if isinstance(run, TrainingStep):
-        return [*run.held()]
-    return [*run.parameters(), *run.buffers()]
-
-
-def runnable(
+def training_step(
     module: nn.Module,
     definition: ModelDefinition,
+    training: Training,
     targets: Arguments,
     search_path: Path | None = None,
-) -> Runnable:
-    """What an iteration of the definition runs: the module, or a step of its training.
+) -> TrainingStep:
+    """A step of the training of a module.
 
     Raises OpcostError for an unsuitable loss or optimizer.
     """
-    training = definition.training
-    if training is None:
-        return module
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise OpcostError(
             f"model {definition.name}: none of its parameters requires a gradient, so there is "
             "nothing to train. Leave out mode: training, or requires_grad_(False) in the factory"
         )
-    loss = _loss(definition, targets, search_path)
-    return TrainingStep(module, loss, _optimizer(module, definition))
+    return TrainingStep(
+        module,
+        _loss(definition, training, targets, search_path),
+        _optimizer(module, definition, training),
+        definition.autocast,
+    )
 
 
 def _loss(
-    definition: ModelDefinition, targets: Arguments, search_path: Path | None
+    definition: ModelDefinition,
+    training: Training,
+    targets: Arguments,
+    search_path: Path | None,
 ) -> Callable[[Any], torch.Tensor]:
-    training = definition.training
-    assert training is not None
     if training.loss is None:
         return _as_returned
     if ":" in training.loss:
@@ -197,9 +196,9 @@ def _scalar(loss: Any) -> torch.Tensor:
     return loss
 
 
-def _optimizer(module: nn.Module, definition: ModelDefinition) -> torch.optim.Optimizer | None:
-    training = definition.training
-    assert training is not None
+def _optimizer(
+    module: nn.Module, definition: ModelDefinition, training: Training
+) -> torch.optim.Optimizer | None:
     if training.optimizer is None:
         return None
     offered = {

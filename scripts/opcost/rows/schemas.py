@@ -215,6 +215,12 @@ COMPARISON = _schema(
         ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> number of tuples with it"),
         ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
         ("parameters", pa.int64(), "number of parameters of the model"),
+        (
+            "activation_peak_bytes",
+            pa.int64(),
+            "the most bytes that live at once of what an iteration makes: activations, gradients "
+            "and temporaries, without weights, optimizer state, inputs and kernels' workspaces",
+        ),
         ("inputs", pa.string(), "shapes of the inputs, and their dtypes if not the model's"),
         ("dtype", pa.string(), "dtype of parameters and inputs"),
         (
@@ -388,6 +394,12 @@ EXTRACTION = _schema(
         ),
         ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
         ("parameters", pa.int64(), "number of parameters of the model"),
+        (
+            "activation_peak_bytes",
+            pa.int64(),
+            "the most bytes that live at once of what an iteration makes: activations, gradients "
+            "and temporaries, without weights, optimizer state, inputs and kernels' workspaces",
+        ),
         ("extraction_s", pa.float64(), "seconds of extraction, without starting its process"),
         ("torch_version", pa.string(), "version of PyTorch"),
     ],

@@ -55,7 +55,7 @@ VERSIONS = {
     12: "Training: `forward_call_overhead_s`, `backward_call_overhead_s` and "
     "`optimizer_call_overhead_s` in the database; `phase` in shares and modules; "
     "`forward_time_s` and `forward_backward_time_s` of models, and both sides of each phase in "
-    "the comparison.",
+    "the comparison. `activation_peak_bytes`.",
 }
 """Schema version -> its changes."""
 
@@ -134,12 +134,16 @@ ADDED: dict[str, dict[int, list[str]]] = {
             ),
         ],
         12: [
-            name
-            for phase in ("forward", "backward", "optimizer")
-            for whose in ("estimate", "reference")
-            for name in TIME.of(f"{whose}_{phase}").names
+            "activation_peak_bytes",
+            *(
+                name
+                for phase in ("forward", "backward", "optimizer")
+                for whose in ("estimate", "reference")
+                for name in TIME.of(f"{whose}_{phase}").names
+            ),
         ],
     },
+    "extraction": {12: ["activation_peak_bytes"]},
     "shares": {9: ["partial_time_s", "partial_energy_j"], 12: ["phase"]},
     "modules": {
         9: [

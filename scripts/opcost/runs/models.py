@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -205,29 +205,38 @@ def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
     config = read_yaml(path)
     if not isinstance(config, dict):
         raise OpcostError(f"{path} is not a model config (config/README.md)")
-    config, inputs = dict(config), config.get("inputs")
-    factory = config.get("factory")
-    if isinstance(factory, str) and (source := find_source(factory, path.parent)) is not None:
-        config["factory"] = f"{_from(directory, source)}:{factory.rpartition(':')[2]}"
+    config = {key: _from_there(value, path.parent, directory) for key, value in config.items()}
     if not options.batches:
         return [Variant(path.stem, config)]
-    batched = {} if config.get("inputs_in_list") else _with_batches(inputs, options.batches)
-    if not batched:
+    try:
+        if config.get("inputs_in_list"):
+            raise ValueError("a list of images has no batch dimension")
+        return [
+            Variant(f"{path.stem}_b{batch}", {**config, **_with_batch(config, batch)})
+            for batch in options.batches
+        ]
+    except ValueError as error:
         raise OpcostError(
             f"{path}: its inputs have no batch dimension for --batch: change the file"
-        )
-    return [
-        Variant(f"{path.stem}_b{batch}", {**config, "inputs": each})
-        for batch, each in batched.items()
-    ]
+        ) from error
 
 
-def _with_batches(inputs: Any, batches: Iterable[int]) -> dict[int, Any]:
-    """The inputs for each batch size; none if a tensor has no dimension for it."""
-    try:
-        return {batch: with_batch(inputs, batch) for batch in batches}
-    except ValueError:
-        return {}
+def _with_batch(config: Mapping[str, Any], batch: int) -> dict[str, Any]:
+    """The tensors of a config with a batch size. Raises ValueError for one without dimensions."""
+    tensors = {"inputs": config.get("inputs")}
+    if config.get("targets"):
+        tensors["targets"] = config["targets"]
+    return {key: with_batch(value, batch) for key, value in tensors.items()}
+
+
+def _from_there(value: Any, beside: Path, directory: Path) -> Any:
+    """What a config says, from a folder: code in a file beside it is found from there, too."""
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        return {**value, "name": _from_there(value["name"], beside, directory)}
+    if not isinstance(value, str) or ":" not in value:
+        return value
+    source = find_source(value, beside)
+    return value if source is None else f"{_from(directory, source)}:{value.rpartition(':')[2]}"
 
 
 def _batched(spec: InputSpec, batch: int) -> InputSpec:

@@ -34,9 +34,10 @@ from opcost.models.construction import (
 )
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
+from opcost.models.iteration import Runnable, held_tensors, module_of, runnable
 from opcost.models.phases import FORWARD
 from opcost.models.process_state import ProcessState
-from opcost.models.training import Runnable, TrainingStep, held_tensors, module_of, runnable
+from opcost.models.training import TrainingStep
 from opcost.models.user_code import check_threads, located, message, user_code
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.places import Place, places
@@ -58,7 +59,9 @@ class SizesDependOnValues(OpcostError):
 
 @dataclass(frozen=True)
 class ModelCalls:
-    """A model's calls and the number of its parameters.
+    """A model's calls, the number of its parameters, and the memory of what it makes.
+
+    `activation_peak_bytes` is the most that lives at once of what an iteration makes.
 
     `value_dependent` are the tuples whose sizes, or those of their results, depend on values: they
     do not occur with another seed of weights and inputs. `calls_vary` if a second run of the user's
@@ -67,6 +70,7 @@ class ModelCalls:
 
     calls: tuple[Call, ...]
     parameters: int
+    activation_peak_bytes: int | None = None
     value_dependent: frozenset[OperatorTuple] = frozenset()
     calls_vary: bool = False
 
@@ -215,7 +219,7 @@ def recorded_calls(
             f"model {name}: its forward executes operators in other threads ({elsewhere[0]}), "
             "which opcost cannot record: execute them in the thread that calls forward"
         )
-    return ModelCalls(tuple(recorder.calls), parameters)
+    return ModelCalls(tuple(recorder.calls), parameters, recorder.peak_bytes)
 
 
 @contextmanager

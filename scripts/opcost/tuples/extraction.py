@@ -63,6 +63,7 @@ def extract_model_tuples(
         definition,
         time.perf_counter() - started,
         refusal,
+        activation_peak_bytes=executed.activation_peak_bytes,
     )
 
 
@@ -86,6 +87,7 @@ def extract_module_tuples(
         executed.parameters,
         str(torch.__version__),
         extraction_s=time.perf_counter() - started,
+        activation_peak_bytes=executed.activation_peak_bytes,
     )
 
 

@@ -46,6 +46,7 @@ def _counts(model: ModelTuples, holders: Mapping[str, int]) -> dict[str, Any]:
         "value_dependent_tuples": sum(record.value_dependent for record, _ in kernels),
         "flops": total_flops(kernels),
         "parameters": model.parameters,
+        "activation_peak_bytes": model.activation_peak_bytes,
     }
 
 

@@ -47,8 +47,9 @@ _RULES = {
     "device_name": optional(PRINTABLE),
     "not_recorded": optional(TEXT),
     "phases": optional(list_of(one_of(*PHASES))),
+    "activation_peak_bytes": optional(_COUNT),
 }
-_ABSENT = {"device_name": None, "not_recorded": None, "phases": None}
+_ABSENT = {"device_name": None, "not_recorded": None, "phases": None, "activation_peak_bytes": None}
 """Keys of later versions, with their values in files without them."""
 
 
@@ -68,6 +69,9 @@ class ModelTuples:
     `refusal` is the reason why a model
     of the zoo could not be extracted; it then has no tuples, calls and number of parameters.
 
+    `activation_peak_bytes` is the most that lives at once of what an iteration makes: activations,
+    gradients and temporaries, without weights, optimizer state, inputs and kernels' workspaces.
+
     Calls that were recorded on a device have its `device_name`. `not_recorded` is the reason why
     that failed; the calls are then those extracted.
     """
@@ -82,6 +86,7 @@ class ModelTuples:
     refusal: str | None = None
     device_name: str | None = None
     not_recorded: str | None = None
+    activation_peak_bytes: int | None = None
 
     @property
     def trains(self) -> bool:
@@ -169,6 +174,7 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "refusal": tuples.refusal,
         "device_name": tuples.device_name,
         "not_recorded": tuples.not_recorded,
+        "activation_peak_bytes": tuples.activation_peak_bytes,
     }
     with replacing(path) as temporary:
         temporary.write_bytes(pickle.dumps(document, protocol=4))
@@ -200,6 +206,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
             document["refusal"],
             document["device_name"],
             document["not_recorded"],
+            document["activation_peak_bytes"],
         )
     except OpcostError:
         raise

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
 from opcost.tuples.description import describe, describe_tensor
+from opcost.tuples.live_memory import LiveMemory
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.places import Place
 from opcost.tuples.replay import tensors_in_tree
@@ -50,6 +51,7 @@ class Recorder(TorchDispatchMode):
         self.calls: list[Call] = []
         self._where = where
         self._held = {storage(tensor) for tensor in held}
+        self._memory = LiveMemory(self._held)
         self._used_in: dict[int, str] = {}
         self._made_by: dict[int, tuple[int, int]] = {}
         self._kept_bytes: Counter[int] = Counter()
@@ -68,6 +70,7 @@ class Recorder(TorchDispatchMode):
         inputs = tensors_in_tree((args, kwargs))
         result = func(*args, **kwargs)
         outputs = tensors_in_tree(result)
+        self._memory.made(outputs)
         place = self._where()
         parameters = self._parameters(func, args, kwargs, place.phase)
         self._mark_kept(inputs, place.phase)
@@ -87,6 +90,11 @@ class Recorder(TorchDispatchMode):
             if storage(tensor) not in read:
                 self._made_by[storage(tensor)] = len(self.calls) - 1, tensor.nbytes
         return result
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes of results that lived at once."""
+        return self._memory.peak_bytes
 
     def _mark_kept(self, inputs: list[torch.Tensor], phase: str) -> None:
         """Mark the calls most of whose results this phase is the first to use after theirs."""
