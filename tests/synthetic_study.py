@@ -20,7 +20,7 @@ from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
 from opcost.tuples import manifest, model_table
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -80,7 +80,7 @@ def models_of(names: Sequence[str], tuples: Sequence[TupleRecord]) -> list[Model
             name,
             part := tuple(tuples[index * size : (index + 1) * size]),
             tuple(
-                (call % size, f"stage{8 * call // (2 * size)}.block{call % 4}", "Conv2d")
+                ModelCall(call % size, f"stage{8 * call // (2 * size)}.block{call % 4}", "Conv2d")
                 for call in range(2 * len(part))
             ),
             1_000_000,

@@ -12,7 +12,7 @@ from opcost.planning.target_plan import describe_plans
 from opcost.results_folder import extraction
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
-from opcost.tuples.model_tuples import ModelTuples, write_model_tuples
+from opcost.tuples.model_tuples import ModelCall, ModelTuples, write_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -36,7 +36,7 @@ def by_id(*records):
 
 
 def model(records, counts, name="model"):
-    calls = [(i, "", "") for i, count in enumerate(counts) for _ in range(count)]
+    calls = [ModelCall(i, "", "") for i, count in enumerate(counts) for _ in range(count)]
     return ModelTuples(name, tuple(records), tuple(calls), 0, "2.15.0")
 
 

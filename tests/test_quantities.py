@@ -3,10 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opcost.costs.phases import COMPARED_PHASES
 from opcost.rows import schemas
 from opcost.rows.quantities import (
     COMPARED,
     ENERGY,
+    FORWARD_BACKWARD_TIME,
+    FORWARD_TIME,
     HOST_TIME,
     OVERHEADS,
     POWER,
@@ -53,6 +56,12 @@ def test_every_interval_of_a_schema_is_that_of_a_quantity():
     known = [
         *(TIME, HOST_TIME, POWER, ENERGY, *OVERHEADS.values()),
         *(each.of(whose) for each in COMPARED for whose in ("estimate", "reference")),
+        *(FORWARD_TIME, FORWARD_BACKWARD_TIME),
+        *(
+            TIME.of(f"{whose}_{phase}")
+            for whose in ("estimate", "reference")
+            for phase in COMPARED_PHASES
+        ),
         *(each for quantity in COMPARED for each in (quantity.error, quantity.relative("ratio"))),
     ]
     assert intervals == {name for quantity in known for name in (quantity.low, quantity.high)}

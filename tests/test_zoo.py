@@ -16,6 +16,7 @@ from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import as_text, rows_of
 from opcost.tuples.model_tuples import read_model_tuples, refusals, write_model_tuples
+from opcost.tuples.places import Place
 from opcost.tuples.recorder import Recorder
 
 from tests.stations import station_of
@@ -149,9 +150,9 @@ def test_the_same_seed_gives_the_same_tuples(detection):
 def test_the_measured_model_executes_the_tuples_that_were_extracted(detection, cpu):
     module, inputs = build(detection.definition), example_inputs(detection.definition)
     workload = model_workload(module, inputs, cpu, "warm")
-    with inference_conditions(), Recorder(lambda: ("", ""), module) as recorder:
+    with inference_conditions(), Recorder(lambda: Place("", ""), module.parameters()) as recorder:
         workload.output()
-    extracted = [detection.tuples[index].operator_tuple for index, _, _ in detection.calls]
+    extracted = [detection.tuples[call.position].operator_tuple for call in detection.calls]
     assert [call.operator_tuple for call in recorder.calls] == extracted
 
 

@@ -30,7 +30,7 @@ from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.tuples import manifest, model_tuples
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -91,7 +91,10 @@ def models_of(tuples: int) -> list[ModelTuples]:
         ModelTuples(
             f"model_{start}",
             tuple(all_records[start : start + size]),
-            tuple((index % size, "features", "Conv2d") for index in range(CALLS_PER_TUPLE * size)),
+            tuple(
+                ModelCall(index % size, "features", "Conv2d")
+                for index in range(CALLS_PER_TUPLE * size)
+            ),
             0,
             "2.15.0",
         )

@@ -89,14 +89,14 @@ def main():
     print("|---|---|---|---|---|---|")
     for name, (network, image) in networks().items():
         model = extract_module_tuples(network.eval(), [image], "network")
-        kernels = [model.tuples[index].launches_kernel for index, _, _ in model.calls]
+        kernels = [model.tuples[call.position].launches_kernel for call in model.calls]
         pairs = list(zip(kernels, model.first_of_module, strict=True))
         with inference_conditions():
             operands = [
                 operand_sets(each.operator_tuple, device, Rotation(0), 0, each.outputs).calls[0]
                 for each in model.tuples
             ]
-            calls = [operands[index] for index, _, _ in model.calls]
+            calls = [operands[call.position] for call in model.calls]
             launched = [call for call, kernel in zip(calls, kernels, strict=True) if kernel]
             beyond_s = statistics.median(
                 beyond_operators(device, network, image, launched) for _ in range(VISITS)

@@ -186,7 +186,8 @@ class ModelEstimate:
         if not self.model.trains or not self.rows:
             return None
         row = self.rows[0]
-        if row["call_overhead_s"] is None or row["forward_call_overhead_s"] is not None:
+        ahead = row["displaced_call_overhead_s"] is None
+        if ahead or row["forward_call_overhead_s"] is not None:
             return None
         return (
             f"the call overhead of target {row['target']} was measured before opcost knew "

@@ -22,6 +22,7 @@ import numpy as np
 
 from opcost.costs.race import Clocks, Race, Seconds, replay
 from opcost.costs.terms import Row, Term
+from opcost.models.phases import FORWARD
 from opcost.rows import comparability
 from opcost.rows.executed import measured_value
 from opcost.rows.flags import WAITS_FOR_DEVICE
@@ -142,10 +143,13 @@ def race_of(
 
 
 def _overheads(model: ModelTuples, rows: Sequence[Row | None]) -> list[int]:
-    """Which overhead each call has: 0 of a module, 1 of a further call of it, 2 of a view."""
+    """Which overhead each call has: 0 of a module, 1 of a further call of it, 2 of a view.
+
+    Backward and optimizers call no module.
+    """
     return [
-        2 if rows[index] is None else int(not first)
-        for (index, *_), first in zip(model.calls, model.first_of_module, strict=True)
+        2 if rows[call.position] is None else int(not first or call.phase != FORWARD)
+        for call, first in zip(model.calls, model.first_of_module, strict=True)
     ]
 
 

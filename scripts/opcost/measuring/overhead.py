@@ -10,6 +10,8 @@ process:
 - `displaced_call_s`: the code of Python and of the operator was evicted from the private cache
   (costs/evicted_code.py finds such calls). None on a GPU, where evictions depend on what the host
   moves.
+- `forward_call_s`, `backward_call_s`, `optimizer_call_s`: of calls in training, on a processor
+  (training_overhead.py).
 - `view_call_s`: a view, which launches no kernel and is not benchmarked.
 
 A module calls its operators, or functions that do: only the first one contains the call of the
@@ -64,15 +66,19 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
         call_s, call_disturbed = _undisturbed_median(_between_calls_s(device), watch)
         view_s, view_disturbed = _undisturbed_median(_view_call_s(device), watch)
         disturbed = call_disturbed or view_disturbed or call_s < 0
-        displaced_s = None
-        if device.kind.host_sets_pace:
-            displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
-            disturbed |= displaced_disturbed or displaced_s < 0
-            displaced_s = max(0.0, displaced_s)
-    in_training_s, training_disturbed = _undisturbed_medians(per_call_s(device), watch)
-    disturbed |= training_disturbed or min(in_training_s) < 0
-    training_s = (max(0.0, each_s) for each_s in in_training_s)
-    return Sample(max(0.0, call_s), displaced_s, view_s, disturbed, OVERHEAD_PROCEDURE, *training_s)
+        if not device.kind.host_sets_pace:
+            return Sample(max(0.0, call_s), None, view_s, disturbed, OVERHEAD_PROCEDURE)
+        displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
+    training_s, training_disturbed = _undisturbed_medians(per_call_s(device), watch)
+    disturbed |= displaced_disturbed or training_disturbed or min(displaced_s, *training_s) < 0
+    return Sample(
+        max(0.0, call_s),
+        max(0.0, displaced_s),
+        view_s,
+        disturbed,
+        OVERHEAD_PROCEDURE,
+        *(max(0.0, each_s) for each_s in training_s),
+    )
 
 
 def _between_calls_s(device: Device) -> _Values:
