@@ -66,7 +66,7 @@ ENVIRONMENT = tuple(name for name in _RULES if name not in _OF_OPCOST)
 class Sample(NamedTuple):
     """Call overhead in seconds, as measured by one process.
 
-    `displaced_call_s` is None on a GPU; so are those of training, and in samples of an older opcost.
+    `displaced_call_s` is None on a GPU; so are those of training, also in older samples.
     """
 
     call_s: float

@@ -36,7 +36,8 @@ def autocast(module: nn.Module, dtype: str | None) -> AbstractContextManager[Non
     """The context in which a module's forward runs in lower precision; none without a dtype."""
     if dtype is None:
         return nullcontext()
-    device = next((parameter.device.type for parameter in module.parameters()), "cpu")
+    devices = (parameter.device for parameter in module.parameters())
+    device = next(devices, torch.get_default_device()).type
     context: AbstractContextManager[None] = torch.autocast(device, getattr(torch, dtype))
     return context
 
