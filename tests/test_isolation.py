@@ -69,7 +69,7 @@ def test_a_hang_ends_at_the_time_limit():
 
 def test_memory_has_a_limit():
     def hoard():
-        hoarded = b"x" * 2**28
+        hoarded = b"x" * 2**30  # the child has fewer pages of files than this process
         time.sleep(60 + len(hoarded))
 
     limit = resident_bytes(os.getpid()) + 2**27
