@@ -86,6 +86,27 @@ def test_models_are_tabulated_alone_and_one_that_is_refused_stops_nothing(done):
     assert "Not extracted: quantized_resnet18: quantised models are not supported" in summary
 
 
+def test_a_training_step_is_measured_and_compared_phase_by_phase(done):
+    configure(done, models=["tiny_mlp", "tiny_training"])
+    started = done.started()
+    assert started.count("benchmark_model") == 1
+    results = done.root / "results"
+    comparison = pq.read_table(results / "comparison.parquet").to_pandas().set_index("model")
+    trained = comparison.loc["tiny_training"]
+    assert (trained.tuples, list(trained.differing_calls)) == (trained.measured_tuples, [])
+    phases = ("forward", "backward", "optimizer")
+    parts = [trained[f"estimate_{phase}_time_s"] for phase in phases]
+    # The method's own error is not known, so the estimate is the sum.
+    assert sum(parts) == pytest.approx(trained.estimate_time_s)
+    assert trained.activation_peak_bytes > 0
+    assert comparison.loc["tiny_mlp"].isna()["estimate_forward_time_s"]
+    shares = pq.read_table(results / "shares.parquet").to_pandas().set_index("model")
+    assert set(shares.loc["tiny_training"].phase) == {"forward", "loss", "backward", "optimizer"}
+    summary = (results / "summary.txt").read_text()
+    assert "phase" in summary
+    assert "x forward" in summary
+
+
 def test_a_second_round_measures_what_makes_the_answers_more_precise(done):
     configure(done, rounds=2, precision={"models": 0.0001})
     measured = ["benchmark_model"] * 2 + ["benchmark_operator"] * 6

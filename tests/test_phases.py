@@ -1,0 +1,132 @@
+"""The phases of a training step: parts of the sum, beside what the whole step takes in each."""
+
+import pytest
+from opcost.costs.estimate import ModelEstimate
+from opcost.costs.phase_table import phase_lines
+from opcost.costs.phases import COMPARED_PHASES, phase_columns
+from opcost.costs.shares import operator_shares
+from opcost.costs.terms import terms_of
+from opcost.models.definition import InputSpec, ModelDefinition, Training
+from opcost.rows.quantities import FORWARD_BACKWARD_TIME, FORWARD_TIME, TIME, TRAINING_CALLS
+from opcost.statistics import Estimate
+from opcost.tuples.extraction import extract_model_tuples
+
+from tests.comparisons import OVERHEAD, row
+
+TRAINING = {
+    name: seconds
+    for number, kind in enumerate(TRAINING_CALLS, 2)
+    for name, seconds in zip(
+        (f"{kind}_overhead_s", f"{kind}_overhead_ci_low_s", f"{kind}_overhead_ci_high_s"),
+        (number * 1e-5, 0.9 * number * 1e-5, 1.1 * number * 1e-5),
+        strict=True,
+    )
+}
+"""2, 3 and 4 hundredths of a millisecond."""
+
+
+@pytest.fixture(scope="module")
+def model():
+    definition = ModelDefinition(
+        "alexnet",
+        (InputSpec((1, 3, 63, 63)),),
+        model="alexnet",
+        mode="training",
+        training=Training("cross_entropy", targets=(InputSpec((1,), "int64", 9),), optimizer="SGD"),
+    )
+    return extract_model_tuples(definition)
+
+
+def estimate(model, wholes=(), **changes):
+    """Each operator takes a millisecond, and no code is evicted."""
+    rows = {
+        record.operator_tuple.tuple_id: row(
+            **{"tuple_id": record.operator_tuple.tuple_id, "core_cache_bytes": 2**40},
+            **(OVERHEAD | TRAINING | changes),
+        )
+        for record, _ in model.kernels()
+    }
+    return ModelEstimate(model, terms_of(model, rows, set()), wholes)
+
+
+def whole(forward_s, forward_backward_s, time_s):
+    times = {FORWARD_TIME: forward_s, FORWARD_BACKWARD_TIME: forward_backward_s}
+    columns = {
+        name: value
+        for quantity, seconds in times.items()
+        for name, value in quantity.columns(
+            Estimate(seconds, 0.99 * seconds, 1.01 * seconds)
+        ).items()
+    }
+    return row(time_s, **columns)
+
+
+def test_phases_add_up_to_the_sum(model):
+    found = estimate(model)
+    columns = phase_columns(found)
+    parts = [TIME.of(f"estimate_{phase}").read(columns) for phase in COMPARED_PHASES]
+    assert sum(part.value for part in parts) == pytest.approx(found.summed_time.value)
+
+
+def test_each_phase_has_its_operators_and_the_overhead_of_its_calls(model):
+    found = estimate(model)
+    columns = phase_columns(found)
+    for number, phase in enumerate(COMPARED_PHASES, 2):
+        names = ("forward", "loss") if phase == "forward" else (phase,)
+        calls = [call for call in model.calls if call.phase in names]
+        kernels = sum(model.tuples[call.position].launches_kernel for call in calls)
+        views = len(calls) - kernels
+        expected = kernels * (1e-3 + number * 1e-5) + views * 1e-6
+        assert columns[f"estimate_{phase}_time_s"] == pytest.approx(expected)
+
+
+def test_what_the_whole_step_takes_in_a_phase_is_a_difference(model):
+    wholes = [whole(0.1, 0.3, 0.35), whole(0.1, 0.3, 0.35)]
+    columns = phase_columns(estimate(model, wholes))
+    found = [columns[f"reference_{phase}_time_s"] for phase in COMPARED_PHASES]
+    assert found == pytest.approx([0.1, 0.2, 0.05])
+    lower = columns["reference_optimizer_time_ci_low_s"]
+    assert lower < 0.049  # the difference of two long times is less certain than either
+
+
+def test_a_target_without_the_overhead_of_training_has_no_sum_and_says_what_to_do(model):
+    found = estimate(model, forward_call_overhead_s=None)
+    assert found.summed_time is None
+    assert "before opcost knew training" in found.time_reason
+    assert "delete results/local/device.json" in found.time_reason
+
+
+def test_shares_of_all_phases_are_those_of_the_model(model):
+    found = estimate(model)
+    shares = [each for each in operator_shares(model, found.terms) if each["launches_kernel"]]
+    assert {each["phase"] for each in shares} == {"forward", "loss", "backward", "optimizer"}
+    assert sum(each["calls"] for each in shares) == found.calls
+    assert sum(each["time_s"] for each in shares) == pytest.approx(found.operators_time.value)
+
+
+def test_the_table_compares_each_phase_and_backward_with_forward(model):
+    compared = {"model": "net", **phase_columns(estimate(model, [whole(0.1, 0.3, 0.35)]))}
+    header, forward, backward, optimizer = phase_lines([compared])
+    assert header.split() == [
+        "model",
+        "phase",
+        "sum",
+        "share",
+        "whole",
+        "step",
+        "difference",
+        "x",
+        "forward",
+    ]
+    ratio = compared["estimate_backward_time_s"] / compared["estimate_forward_time_s"]
+    assert backward.split()[-1] == f"{ratio:.2f}"
+    assert [line.split()[:2] for line in (forward, backward, optimizer)] == [
+        ["net", phase] for phase in COMPARED_PHASES
+    ]
+
+
+def test_inference_has_no_phases():
+    definition = ModelDefinition("alexnet", (InputSpec((1, 3, 63, 63)),), model="alexnet")
+    columns = phase_columns(estimate(extract_model_tuples(definition)))
+    assert set(columns.values()) == {None}
+    assert phase_lines([{"model": "net", **columns}]) == []
