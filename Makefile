@@ -91,6 +91,6 @@ $(VENV)/run: requirements.txt pyproject.toml $(VENV)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-$(VENV)/dev: requirements-dev.txt requirements-slurm.txt $(VENV)/run
+$(VENV)/dev: requirements-dev.txt requirements-models.txt requirements-slurm.txt $(VENV)/run
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@

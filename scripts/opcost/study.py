@@ -284,7 +284,10 @@ def define_model(name: str, config: Any, directory: Path, source: str) -> ModelD
         name=name,
         inputs=inputs,
         source_digest=source_digest(
-            document.get("factory"), directory, training.loss if training else None
+            document.get("factory"),
+            directory,
+            training.loss if training else None,
+            document.get("model"),
         ),
         arrangement=arrangement,
         training=training,

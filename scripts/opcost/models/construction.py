@@ -11,6 +11,7 @@ from unittest import mock
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from opcost.errors import OpcostError, closest
@@ -18,6 +19,7 @@ from opcost.memory import gib
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.factory import import_callable
 from opcost.models.inputs import Arguments, arranged
+from opcost.models.libraries import constructor, library_of
 from opcost.models.user_code import reason, user_code
 
 _LARGEST_TENSOR_BYTES = 2**63
@@ -29,16 +31,16 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
     `search_path` is searched first for a factory's module. Nothing is downloaded: weights
     are random, the same for the same definition. Raises OpcostError when the model cannot be built.
     """
-    constructor, arguments = _constructor(definition, search_path)
+    construct, arguments = _constructor(definition, search_path)
     architecture = _weights_left_out() if definition.zoo else nullcontext()
     try:
         with architecture, torch.random.fork_rng(devices=[]), user_code():
             torch.default_generator.manual_seed(definition.seed)
-            module = constructor(**arguments)
+            module = construct(**arguments)
     except Exception as error:
         raise OpcostError(
             f"model {definition.name}: {definition.model or definition.factory} cannot be built "
-            f"with arguments {arguments}: {reason(error)}"
+            f"with arguments {dict(definition.arguments or {})}: {reason(error)}"
         ) from error
     if not isinstance(module, nn.Module):
         raise OpcostError(
@@ -50,7 +52,8 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
             return _prepared(module, definition)
     except Exception as error:
         raise OpcostError(
-            f"model {definition.name}: the {type(module).__name__} that {definition.factory} "
+            f"model {definition.name}: the {type(module).__name__} that "
+            f"{definition.model or definition.factory} "
             f"returned cannot be prepared for {definition.mode}: {reason(error)}"
         ) from error
 
@@ -64,9 +67,28 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
             "nn.LazyLinear, or run it once in the factory"
         )
     module = module.eval().requires_grad_(False) if definition.training is None else module.train()
-    module = module.to(getattr(torch, definition.dtype))
+    dtype: torch.dtype = getattr(torch, definition.dtype)
+    if any(isinstance(parameter, FakeTensor) for parameter in module.parameters()):
+        return _fake_in(dtype, module)
+    module = module.to(dtype)
     if definition.memory_format == "channels_last":
         module = module.to(memory_format=torch.channels_last)
+    return module
+
+
+def _fake_in(dtype: torch.dtype, module: nn.Module) -> nn.Module:
+    """A module of fake tensors, which cannot be swapped, with others of a dtype in their places."""
+
+    @functools.cache  # a tensor that modules share remains one
+    def converted(tensor: torch.Tensor) -> torch.Tensor:
+        found = tensor.detach().to(dtype if tensor.is_floating_point() else tensor.dtype)
+        return found.requires_grad_(tensor.requires_grad)
+
+    for part in module.modules():
+        for tensors in (part._parameters, part._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    tensors[name] = converted(tensor)  # type: ignore[assignment]
     return module
 
 
@@ -221,6 +243,11 @@ def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple
     if definition.factory is not None:
         return import_callable(definition, definition.factory, "factory", search_path), arguments
     name = str(definition.model)
+    if library_of(name) is not None:
+        try:
+            return constructor(name, arguments), {}
+        except OpcostError as error:
+            raise OpcostError(f"model {definition.name}: {error}") from error
     import torchvision.models  # importing takes seconds, and a factory may not need it
 
     if name not in torchvision.models.list_models():
@@ -234,10 +261,10 @@ def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple
             "tensors of plain types, and what torchvision builds by default under this name is a "
             "float model"
         )
-    constructor = torchvision.models.get_model_builder(name)
+    builder = torchvision.models.get_model_builder(name)
     if definition.zoo:
-        return constructor, {"weights": "DEFAULT", **arguments}
+        return builder, {"weights": "DEFAULT", **arguments}
     for argument in ("weights", "weights_backbone"):
-        if argument in inspect.signature(constructor).parameters:
+        if argument in inspect.signature(builder).parameters:
             arguments.setdefault(argument, None)
-    return constructor, arguments
+    return builder, arguments

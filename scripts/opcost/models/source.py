@@ -12,6 +12,7 @@ from pathlib import Path
 
 from opcost.errors import OpcostError
 from opcost.models.definition import ModelDefinition
+from opcost.models.libraries import installed_version, library_of
 
 _OFFERED = 8
 
@@ -63,14 +64,23 @@ def check_names_factory(model: str) -> None:
     )
 
 
-def source_digest(factory: str | None, directory: Path, loss: str | None = None) -> str | None:
-    """A digest of the code of a factory and a loss in `directory`; None if both are elsewhere."""
+def source_digest(
+    factory: str | None,
+    directory: Path,
+    loss: str | None = None,
+    model: str | None = None,
+) -> str | None:
+    """A digest of the code of a factory and a loss in `directory`, and of a library's model.
+
+    None if they are all elsewhere: in installed packages, or in torchvision. A library's code is
+    known by its version. Raises OpcostError for a library that is not installed.
+    """
     named = [factory, loss if loss is not None and ":" in loss else None]
     sources = [source for each in named if (source := find_source(each, directory)) is not None]
-    if not sources:
-        return None
-    code = "".join(ast.dump(_parsed(source)) for source in dict.fromkeys(sources))
-    return hashlib.sha256(code.encode()).hexdigest()[:16]
+    library = library_of(model)
+    code = [f"{library} {installed_version(library)}"] if library is not None else []
+    code += [ast.dump(_parsed(source)) for source in dict.fromkeys(sources)]
+    return hashlib.sha256("".join(code).encode()).hexdigest()[:16] if code else None
 
 
 def _parsed(source: Path) -> ast.Module:
@@ -93,7 +103,8 @@ def _check_source(definition: ModelDefinition, directory: Path | None) -> None:
         return
     try:
         training = definition.training
-        found = source_digest(definition.factory, directory, training.loss if training else None)
+        loss = training.loss if training else None
+        found = source_digest(definition.factory, directory, loss, definition.model)
     except (OpcostError, OSError):  # it is being edited, or was deleted
         found = None
     if found != definition.source_digest:

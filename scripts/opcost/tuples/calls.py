@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map, tree_map_only
 
 from opcost.errors import OpcostError
@@ -35,6 +35,7 @@ from opcost.models.construction import (
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.iteration import Runnable, held_tensors, module_of, runnable
+from opcost.models.libraries import library_of
 from opcost.models.phases import FORWARD
 from opcost.models.process_state import ProcessState
 from opcost.models.training import TrainingStep
@@ -83,15 +84,15 @@ def model_calls(definition: ModelDefinition, search_path: Path | None = None) ->
     """
     state, threads = ProcessState(), set(threading.enumerate())
     try:
-        with without_initialisation():
-            module = build(definition, search_path)
+        fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+        module = _built(definition, search_path, fake_mode)
         check_threads(threads, definition.name)
         state.restore(definition.name)
         needed = input_bytes(definition) + sum(
             tensor.nbytes for tensor in [*module.parameters(), *module.buffers()]
         )
         try:
-            found = _fake_calls(module, definition, search_path)
+            found = _fake_calls(module, definition, search_path, fake_mode)
         except SizesDependOnValues:
             state.reset()
             found = _real_calls(definition, search_path, needed)
@@ -133,11 +134,27 @@ def live_module_calls(
         return recorded_calls(copied, arguments, named, name)
 
 
+def _built(
+    definition: ModelDefinition, search_path: Path | None, fake_mode: FakeTensorMode
+) -> nn.Module:
+    """The module, of fake tensors if it can be built of them.
+
+    Models of libraries may be larger than the memory, and may initialise their weights themselves.
+    """
+    if library_of(definition.model) is not None:
+        with suppress(OpcostError), fake_mode, _errors_said_once():
+            return build(definition, search_path)
+    with without_initialisation():
+        return build(definition, search_path)
+
+
 def _fake_calls(
-    module: nn.Module, definition: ModelDefinition, search_path: Path | None
+    module: nn.Module,
+    definition: ModelDefinition,
+    search_path: Path | None,
+    fake_mode: FakeTensorMode,
 ) -> ModelCalls:
     """Record the calls on fake inputs; for user code, run twice to compare the calls."""
-    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     _make_fake(module, fake_mode)
     with fake_mode:
         run = runnable(module, definition, empty_targets(definition), search_path)
@@ -236,6 +253,8 @@ def _errors_said_once() -> Iterator[None]:
 def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
     @cache  # a tensor that modules share remains one
     def fake(tensor: torch.Tensor) -> Any:
+        if isinstance(tensor, FakeTensor):
+            return tensor
         # Wrapping it as a parameter doubles the time, and forward does not need it.
         return fake_mode.from_tensor(tensor.data).requires_grad_(tensor.requires_grad)
 

@@ -1,0 +1,80 @@
+"""Models of other libraries: `timm:resnet50d`, `transformers:LlamaForCausalLM`.
+
+Weights are random, and nothing is downloaded. The arguments of a model of transformers are the
+values of its config.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from typing import Any
+
+from opcost.errors import OpcostError, closest
+
+_SEPARATOR = ":"
+
+
+def library_of(model: str | None) -> str | None:
+    """The library of a model, or None if it is one of torchvision.
+
+    Raises OpcostError for a library that opcost does not know.
+    """
+    library, separator, _ = (model or "").partition(_SEPARATOR)
+    if not separator:
+        return None
+    if library not in _CONSTRUCTORS:
+        raise OpcostError(
+            f"{model!r} is of an unknown library {library!r}. {closest(library, _CONSTRUCTORS)} "
+            f"Models of others are a factory: package.module:callable".lstrip()
+        )
+    return library
+
+
+def installed_version(library: str) -> str:
+    """The version of a library. Raises OpcostError if it is not installed."""
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError as error:
+        raise OpcostError(
+            f"{library} is not installed: pip install 'opcost[models]', or in a clone "
+            ".venv/bin/pip install -r requirements-models.txt"
+        ) from error
+
+
+def constructor(model: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
+    """What builds a library's model. Raises OpcostError for an unknown model or argument."""
+    library, _, name = model.partition(_SEPARATOR)
+    installed_version(library)
+    return _CONSTRUCTORS[library](name, arguments)
+
+
+def _timm(name: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
+    import timm
+
+    if not timm.is_model(name):
+        raise OpcostError(f"timm has no model {name!r}. {closest(name, timm.list_models())}")
+    return lambda: timm.create_model(name, pretrained=False, **arguments)
+
+
+def _transformers(name: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
+    import transformers
+
+    kind: Any = getattr(transformers, name, None)
+    config_class = getattr(kind, "config_class", None)
+    if config_class is None:
+        offered = [each for each in dir(transformers) if "For" in each or each.endswith("Model")]
+        raise OpcostError(
+            f"transformers has no model {name!r} with a config. {closest(name, offered)}"
+        )
+    known = config_class()
+    for key in arguments:
+        if not hasattr(known, key):
+            raise OpcostError(
+                f"{config_class.__name__} has no value {key!r}. {closest(key, vars(known))}"
+            )
+    return lambda: kind(config_class(**arguments))
+
+
+_CONSTRUCTORS: Mapping[str, Callable[[str, Mapping[str, Any]], Callable[[], Any]]] = {
+    "timm": _timm,
+    "transformers": _transformers,
+}

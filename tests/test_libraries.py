@@ -1,0 +1,151 @@
+"""Models of timm and transformers: by name, of any size, with random weights."""
+
+from pathlib import Path
+
+import pytest
+from opcost.errors import OpcostError
+from opcost.measuring import benchmark
+from opcost.measuring.subjects import ModelSubject
+from opcost.models import libraries
+from opcost.study import define_model
+from opcost.tuples.calls import model_calls
+from opcost.tuples.extraction import extract_model_tuples
+
+from tests.documents import ROOT
+from tests.quick_measurement import QUICK
+from tests.stations import station_of
+
+TINY = {
+    "LlamaForCausalLM": {
+        "vocab_size": 100,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    },
+    "GPT2LMHeadModel": {"vocab_size": 100, "n_embd": 32, "n_layer": 2, "n_head": 4},
+    "BertForMaskedLM": {
+        "vocab_size": 100,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    },
+    "MixtralForCausalLM": {
+        "vocab_size": 100,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_local_experts": 4,
+    },
+}
+IDS = {"shape": [2, 16], "dtype": "int64", "high": 100}
+
+
+def transformer(name, **config):
+    inputs = {"input_ids": IDS} | config.pop("more", {})
+    document = {"model": f"transformers:{name}", "arguments": TINY.get(name, {}), "inputs": inputs}
+    return define_model(name, document | config, Path(), "net.yaml")
+
+
+def timm(name, **config):
+    document = {"model": f"timm:{name}", "inputs": [{"shape": [1, 3, 64, 64]}]}
+    return define_model("net", document | config, Path(), "net.yaml")
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_transformer_makes_the_extracted_calls_when_it_is_measured(name, cpu):
+    definition = transformer(name)
+    extracted = extract_model_tuples(definition)
+    row = benchmark.measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
+    assert (row["status"], row.get("error"), row["differing_calls"]) == ("ok", None, [])
+
+
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "BertForMaskedLM"])
+def test_a_transformer_trains_on_the_loss_that_it_returns(name, cpu):
+    definition = transformer(name, more={"labels": IDS}, mode="training", optimizer="AdamW")
+    extracted = extract_model_tuples(definition)
+    assert {"forward", "backward", "optimizer"} == {call.phase for call in extracted.calls} - {
+        "loss"
+    }
+    row = benchmark.measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
+    assert (row["status"], row.get("error"), row["differing_calls"]) == ("ok", None, [])
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "vit_tiny_patch16_224"])
+def test_a_model_of_timm_is_extracted(name):
+    definition = timm(name, arguments={"img_size": 64} if name.startswith("vit") else {})
+    assert extract_model_tuples(definition).calls
+
+
+def test_a_model_larger_than_the_memory_is_extracted():
+    definition = define_model(
+        "llama",
+        {
+            "model": "transformers:LlamaForCausalLM",
+            "dtype": "bfloat16",
+            "arguments": {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 2}
+            | {"num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 10**8},
+            "inputs": {"input_ids": {"shape": [1, 8], "dtype": "int64", "high": 100}},
+        },
+        Path(),
+        "net.yaml",
+    )
+    found = model_calls(definition)
+    assert 2 * found.parameters > 2**40  # bytes: a tebibyte and more
+    assert found.calls
+
+
+def test_the_flops_of_linear_layers_are_two_for_each_weight_and_token():
+    found = extract_model_tuples(transformer("LlamaForCausalLM"))
+    sizes = TINY["LlamaForCausalLM"]
+    others = (2 * sizes["num_hidden_layers"] + 1) * sizes["hidden_size"]
+    embedding = sizes["vocab_size"] * sizes["hidden_size"]
+    linear = sum(
+        count * record.flops
+        for record, count in found.kernels()
+        if record.operator_tuple.name == "linear"
+    )
+    assert linear == 2 * (found.parameters - embedding - others) * 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        (lambda: transformer("LamaForCausalLM"), "Did you mean 'LlamaForCausalLM'"),
+        (
+            lambda: transformer("LlamaForCausalLM", arguments={"hiden_size": 32}),
+            "LlamaConfig has no value 'hiden_size'. Did you mean 'hidden_size'",
+        ),
+        (lambda: timm("resnet10"), "timm has no model 'resnet10'. Did you mean 'resnet10t'"),
+        (lambda: timm("resnet10t", arguments={"depth": 3}), "unexpected keyword argument 'depth'"),
+    ],
+)
+def test_a_model_that_is_not_there_is_explained(definition, message):
+    with pytest.raises(OpcostError) as caught:
+        model_calls(definition())
+    assert message in str(caught.value)
+
+
+def test_a_library_that_is_not_installed_or_not_known_is_explained(monkeypatch):
+    with pytest.raises(OpcostError, match="unknown library 'keras'.*are a factory"):
+        define_model("net", {"model": "keras:x", "inputs": [{"shape": [1]}]}, Path(), "net.yaml")
+    monkeypatch.setitem(libraries._CONSTRUCTORS, "no_such_library", None)
+    with pytest.raises(OpcostError, match=r"no_such_library is not installed: pip install"):
+        libraries.installed_version("no_such_library")
+
+
+def test_another_version_of_the_library_is_another_definition(monkeypatch):
+    before = transformer("LlamaForCausalLM")
+    monkeypatch.setattr("opcost.models.source.installed_version", lambda _: "99")
+    assert transformer("LlamaForCausalLM").source_digest != before.source_digest
+
+
+@pytest.mark.parametrize("name", ["llama_tiny", "llama_3_8b"])
+def test_the_examples_are_extracted(name):
+    from opcost.study import load_model
+
+    assert model_calls(load_model(name, ROOT / "config/models")).calls
