@@ -131,7 +131,7 @@ def test_a_model_that_is_not_there_is_explained(definition, message):
 
 
 def test_a_library_that_is_not_installed_or_not_known_is_explained(monkeypatch):
-    with pytest.raises(OpcostError, match="unknown library 'keras'.*are a factory"):
+    with pytest.raises(OpcostError, match=r"unknown library 'keras'.*are a factory"):
         define_model("net", {"model": "keras:x", "inputs": [{"shape": [1]}]}, Path(), "net.yaml")
     monkeypatch.setitem(libraries._CONSTRUCTORS, "no_such_library", None)
     with pytest.raises(OpcostError, match=r"no_such_library is not installed: pip install"):

@@ -3,15 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.costs.phases import COMPARED_PHASES
+from opcost.models.phases import COMPARED_PHASES
 from opcost.rows import schemas
 from opcost.rows.quantities import (
     COMPARED,
     ENERGY,
-    FORWARD_BACKWARD_TIME,
-    FORWARD_TIME,
     HOST_TIME,
     OVERHEADS,
+    PHASE_TIMES,
     POWER,
     TIME,
     Quantity,
@@ -56,7 +55,7 @@ def test_every_interval_of_a_schema_is_that_of_a_quantity():
     known = [
         *(TIME, HOST_TIME, POWER, ENERGY, *OVERHEADS.values()),
         *(each.of(whose) for each in COMPARED for whose in ("estimate", "reference")),
-        *(FORWARD_TIME, FORWARD_BACKWARD_TIME),
+        *PHASE_TIMES.values(),
         *(
             TIME.of(f"{whose}_{phase}")
             for whose in ("estimate", "reference")

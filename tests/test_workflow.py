@@ -3,6 +3,7 @@
 import json
 import re
 
+import opcost
 import pyarrow.parquet as pq
 import pytest
 from opcost.costs.known_methods import methods_of
@@ -105,6 +106,10 @@ def test_a_training_step_is_measured_and_compared_phase_by_phase(done):
     summary = (results / "summary.txt").read_text()
     assert "phase" in summary
     assert "x forward" in summary
+    config = done.root / "tests/study/models/tiny_training.yaml"
+    explained = str(opcost.explain(config, database=results / "database.parquet"))
+    assert "a training step" in explained
+    assert "x forward" in explained
 
 
 def test_a_second_round_measures_what_makes_the_answers_more_precise(done):

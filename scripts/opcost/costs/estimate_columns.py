@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from opcost.costs.estimate import ModelEstimate
-from opcost.costs.phases import COMPARED_PHASES, phase_columns
+from opcost.costs.phases import phase_columns
 from opcost.costs.terms import Term, flops_of
+from opcost.models.phases import COMPARED_PHASES
 from opcost.rows import comparability
 from opcost.rows.quantities import ENERGY, HOST_TIME, TIME
 
@@ -79,7 +80,7 @@ def _inputs(estimate: ModelEstimate) -> dict[str, Any]:
         return dict.fromkeys(("inputs", "dtype", "batch_size"))
     return {
         "inputs": ", ".join(map(str, definition.inputs)),
-        "dtype": definition.dtype,
+        "dtype": definition.precision,
         "batch_size": definition.batch_size,
     }
 

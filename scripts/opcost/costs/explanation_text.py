@@ -58,7 +58,8 @@ def _model_lines(model: ModelTuples) -> str:
     work = "unknown FLOPs" if flops is None else scaled(flops, "FLOPs", 4)
     inputs = ""
     if model.definition is not None:
-        inputs = f" on {', '.join(map(str, model.definition.inputs))}, {model.definition.dtype}"
+        inputs = f" on {', '.join(map(str, model.definition.inputs))}, {model.definition.precision}"
+        inputs += ", a training step" if model.trains else ""
     text = (
         f"{model.model}{inputs}: {counted(calls, 'call')} of "
         f"{counted(len(kernels), 'operator tuple')}, "

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from opcost import statistics
-from opcost.costs.phases import COMPARED_PHASES
 from opcost.costs.terms import Row
-from opcost.models.phases import BACKWARD, FORWARD
+from opcost.models.phases import BACKWARD, COMPARED_PHASES, FORWARD
 from opcost.rows.quantities import TIME
 from opcost.statistics import Estimate
 from opcost.text import difference, percent, table, with_interval

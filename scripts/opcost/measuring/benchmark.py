@@ -1,6 +1,6 @@
 """Measure a subject, and describe the result or the failure in a row."""
 
-import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,20 +10,19 @@ from opcost import statistics
 from opcost.devices.device import OutOfMemory
 from opcost.devices.disturbance import Watch
 from opcost.measuring.checkpoint import Checkpoint
+from opcost.measuring.phase_times import phase_times
 from opcost.measuring.station import Station
 from opcost.measuring.subjects import Subject
-from opcost.measuring.timing import Workload, time_workload
 from opcost.measuring.trial import Trial, run_trial
 from opcost.models import construction
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
-from opcost.rows.quantities import ENERGY, POWER
+from opcost.rows.quantities import ENERGY, PHASE_TIMES, POWER
 from opcost.statistics import Estimate
-from opcost.study import MeasurementSettings
 from opcost.tuples.replay import UnsupportedOperator
 
 _OF_A_WHOLE = 2
-"""Phases of a training step are timed for this fraction of the time of a whole step."""
+"""The phases of a training step are timed for this fraction of the time of a whole step."""
 
 
 def measure(
@@ -50,23 +49,20 @@ def _measured(
 ) -> dict[str, Any]:
     set_up = subject.set_up(station)
 
-    phases: dict[str, Any] = {}
-
     def columns(trial: Trial) -> dict[str, Any]:
         flags = set_up.find_flags()
-        return {**row, **set_up.columns, **trial_columns(trial, station.watch, flags), **phases}
+        return {**row, **set_up.columns, **trial_columns(trial, station.watch, flags)}
 
     settings = subject.settings(station.conditions.measurement)
     if checkpoint is not None:
         checkpoint.describe(columns, subject.schema)
-    for quantity, workload in set_up.first_phases.items():
-        phases |= quantity.columns(_time(workload, station, settings))
-    return columns(run_trial(set_up.workload, station, settings, checkpoint))
-
-
-def _time(workload: Workload, station: Station, settings: MeasurementSettings) -> Estimate:
-    shorter = dataclasses.replace(settings, min_time_s=settings.min_time_s / _OF_A_WHOLE)
-    return time_workload(workload, station.device, station.watch, shorter, station.clock).estimate
+    trial = run_trial(set_up.workload, station, settings, checkpoint)
+    phases: dict[str, Estimate] = {}
+    if set_up.steps is not None and station.device.kind.host_sets_pace:
+        least_s = settings.min_time_s / _OF_A_WHOLE
+        phases = phase_times(set_up.steps, station.watch, trial.time, least_s)
+    times = (PHASE_TIMES[phase].columns(taken).items() for phase, taken in phases.items())
+    return columns(trial) | dict(itertools.chain(*times))
 
 
 def _status(error: BaseException) -> str:

@@ -7,7 +7,7 @@ measures it imports PyTorch.
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +19,6 @@ from opcost.rows.flags import (
     FOOTPRINT_WITHIN_CACHE,
     VALUE_DEPENDENT,
 )
-from opcost.rows.quantities import FORWARD_BACKWARD_TIME, FORWARD_TIME, Quantity
 from opcost.study import MeasurementSettings
 from opcost.tuples.manifest import read_record
 from opcost.tuples.model_tuples import ModelTuples, calls_hash, read_tuples_of
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from opcost.measuring.station import Station
     from opcost.measuring.timing import Workload
+    from opcost.measuring.workload import ModelWorkload
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class SetUp:
     """A subject that is ready to be timed.
 
     `columns` describe it; `find_flags`, called after timing, maps flags to whether they hold.
-    `first_phases` are the first phases of a training step, by the quantity that they take.
+    `steps` are the training steps that a workload runs, if any.
     """
 
     workload: "Workload"
     columns: Mapping[str, Any]
     find_flags: Callable[[], Mapping[str, bool]]
-    first_phases: Mapping[Quantity, "Workload"] = field(default_factory=dict)
+    steps: "ModelWorkload | None" = None
 
 
 class Subject(ABC):
@@ -193,7 +193,6 @@ class ModelSubject(Subject):
         from opcost.measuring.workload import model_workload
         from opcost.models import construction
         from opcost.models.iteration import runnable
-        from opcost.models.training import TrainingStep
         from opcost.tuples.replay import tensors_in_tree
 
         device = station.device
@@ -221,15 +220,8 @@ class ModelSubject(Subject):
             "differing_calls": differing,
             "calls_hash": calls_hash(executed),
         }
-        phases = {
-            quantity: workload.called_by(call)
-            for quantity, call in (
-                (FORWARD_TIME, TrainingStep.without_backward),
-                (FORWARD_BACKWARD_TIME, TrainingStep.without_optimizer),
-            )
-            if self.trained
-        }
-        return SetUp(launched(workload, device, self.launch_mode), columns, find_flags, phases)
+        steps = workload if self.trained else None
+        return SetUp(launched(workload, device, self.launch_mode), columns, find_flags, steps)
 
 
 SUBJECTS: Mapping[str, type[Subject]] = {OPERATORS: OperatorSubject, MODELS: ModelSubject}

@@ -4,7 +4,8 @@ import copy
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from opcost.devices.device import Device
 from opcost.measuring.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
 from opcost.models.inputs import Arguments
 from opcost.models.iteration import Runnable, held_tensors
+from opcost.models.phases import FORWARD
 from opcost.models.training import TrainingStep
 from opcost.tuples.replay import check_outputs, tensors_in_tree
 from opcost.tuples.tuple_record import IN_CORE, TupleRecord
@@ -77,6 +79,17 @@ class ModelWorkload:
         """Run the next copies of the model on the next inputs."""
         for run, (args, kwargs) in itertools.islice(self._next, iterations):
             self._call(run, *args, **kwargs)
+
+    @contextmanager
+    def noting(self, clock: Callable[[str], None]) -> Iterator[None]:
+        """Let training steps tell the phases that they enter."""
+        steps = [each for each in self._sets[0] if isinstance(each, TrainingStep)]
+        for step in steps:
+            step.entered = clock
+        yield
+        clock(FORWARD)  # ends the last phase
+        for step in steps:
+            step.entered = None
 
     def called_by(self, call: Callable[..., Any]) -> "ModelWorkload":
         """The same workload, whose copies a function calls."""

@@ -93,6 +93,11 @@ class ModelDefinition:
         sizes = {spec.shape[0] if spec.shape else None for spec in self.inputs}
         return sizes.pop() if len(sizes) == 1 else None
 
+    @property
+    def precision(self) -> str:
+        """The dtype, with that of autocast."""
+        return f"{self.dtype}, autocast {self.autocast}" if self.autocast else self.dtype
+
     def to_json(self) -> str:
         """The definition as one line of JSON; equal definitions have equal JSON.
 

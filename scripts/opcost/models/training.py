@@ -45,7 +45,7 @@ def autocast(module: nn.Module, dtype: str | None) -> AbstractContextManager[Non
 class TrainingStep:
     """Calling it with the arguments of forward runs a step; the result is the loss.
 
-    `phase` is the running one.
+    `phase` is the running one; `entered` is called with each phase that begins.
     """
 
     def __init__(
@@ -58,11 +58,12 @@ class TrainingStep:
         self.module, self.optimizer = module, optimizer
         self._loss, self._autocast = loss, autocast
         self.phase = FORWARD
+        self.entered: Callable[[str], None] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run forward, loss, backward and optimizer."""
         loss = self.backward(*args, **kwargs)
-        self.phase = OPTIMIZER
+        self._enter(OPTIMIZER)
         if self.optimizer is not None:
             self.optimizer.step()
         self._forget_gradients()
@@ -70,16 +71,16 @@ class TrainingStep:
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run forward and the loss."""
-        self.phase = FORWARD
+        self._enter(FORWARD)
         with autocast(self.module, self._autocast):
             output = self.module(*args, **kwargs)
-            self.phase = LOSS
+            self._enter(LOSS)
             return self._loss(output)
 
     def backward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run forward, the loss and backward."""
         loss = self.forward(*args, **kwargs)
-        self.phase = BACKWARD
+        self._enter(BACKWARD)
         loss.backward()
         return loss.detach()
 
@@ -111,6 +112,11 @@ class TrainingStep:
         yield from self.module.buffers()
         if self.optimizer is not None:
             yield from _tensors([*self.optimizer.state.values()])
+
+    def _enter(self, phase: str) -> None:
+        self.phase = phase
+        if self.entered is not None:
+            self.entered(phase)
 
     def _forget_gradients(self) -> None:
         for parameter in self.module.parameters():

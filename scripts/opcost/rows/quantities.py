@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from opcost.models.phases import COMPARED_PHASES
 from opcost.statistics import Estimate
 from opcost.text import joules, seconds, with_interval
 
@@ -170,8 +171,8 @@ TIME, POWER, ENERGY = Quantity("time", "s"), Quantity("power", "w"), Quantity("e
 HOST_TIME = Quantity("host_time", "s")
 """The host's time to launch what a device takes `TIME` to run."""
 
-FORWARD_TIME, FORWARD_BACKWARD_TIME = TIME.of("forward"), TIME.of("forward_backward")
-"""The time of the first phases of a training step: forward and loss, and these with backward."""
+PHASE_TIMES = {phase: TIME.of(phase) for phase in COMPARED_PHASES}
+"""Phase of a training step -> its time in the whole step; the loss is in forward."""
 
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""

@@ -18,7 +18,7 @@ from opcost.rows.columns import (
     SCATTERS,
     TARGET,
 )
-from opcost.rows.quantities import ENERGY, FORWARD_BACKWARD_TIME, FORWARD_TIME, TIME
+from opcost.rows.quantities import ENERGY, PHASE_TIMES, TIME
 from opcost.rows.versions import SCHEMA_VERSION
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
@@ -90,6 +90,12 @@ MERGED = _schema(
     ],
 )
 
+_COMPARED_PHASES = {
+    "forward": "forward and loss",
+    "backward": "backward",
+    "optimizer": "the optimizer",
+}
+
 MODEL = _schema(
     "model",
     [
@@ -108,9 +114,12 @@ MODEL = _schema(
             "16 hex digits that change with the kernels that the model launched: the operator "
             "tuples, and how often it called each",
         ),
-        *FORWARD_TIME.described("seconds of forward and loss alone; null for inference"),
-        *FORWARD_BACKWARD_TIME.described(
-            "seconds of forward, loss and backward, without the optimizer; null for inference"
+        *(
+            column
+            for phase, what in _COMPARED_PHASES.items()
+            for column in PHASE_TIMES[phase].described(
+                f"seconds of {what} in a training step; null for inference, and on a GPU"
+            )
         ),
     ],
 )
@@ -119,11 +128,6 @@ MEASUREMENTS = {OPERATORS: OPERATOR, MODELS: MODEL}
 """The schema of each kind of measurement."""
 
 _PHASE = "phase of a training step: `forward`, `loss`, `backward` or `optimizer`"
-_COMPARED_PHASES = {
-    "forward": "forward and loss",
-    "backward": "backward",
-    "optimizer": "the optimizer",
-}
 
 COMPARISON = _schema(
     "comparison",
@@ -196,7 +200,7 @@ COMPARISON = _schema(
                     "measurement; null for inference"
                 ),
                 *TIME.of(f"reference_{phase}").described(
-                    f"measured seconds of {what} in the whole step: the mean over executions"
+                    f"measured seconds of {what} in the whole step"
                 ),
             )
         ),
@@ -222,7 +226,7 @@ COMPARISON = _schema(
             "and temporaries, without weights, optimizer state, inputs and kernels' workspaces",
         ),
         ("inputs", pa.string(), "shapes of the inputs, and their dtypes if not the model's"),
-        ("dtype", pa.string(), "dtype of parameters and inputs"),
+        ("dtype", pa.string(), "dtype of parameters and inputs, and of autocast if any"),
         (
             "batch_size",
             pa.int64(),

@@ -8,11 +8,10 @@ from functools import cache
 from opcost.rows.quantities import (
     ENERGY,
     EXECUTED,
-    FORWARD_BACKWARD_TIME,
-    FORWARD_TIME,
     HOST_TIME,
     INFERENCE_CALLS,
     OVERHEADS,
+    PHASE_TIMES,
     POWER,
     TIME,
     TRAINING_CALLS,
@@ -54,8 +53,8 @@ VERSIONS = {
     "`..._scatter_slope` and `..._scatter_centre_...`: short operators scatter more.",
     12: "Training: `forward_call_overhead_s`, `backward_call_overhead_s` and "
     "`optimizer_call_overhead_s` in the database; `phase` in shares and modules; "
-    "`forward_time_s` and `forward_backward_time_s` of models, and both sides of each phase in "
-    "the comparison. `activation_peak_bytes`.",
+    "`forward_time_s`, `backward_time_s` and `optimizer_time_s` of models; both sides of each "
+    "phase in the comparison. `activation_peak_bytes`.",
 }
 """Schema version -> its changes."""
 
@@ -112,7 +111,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
     "model": _MEASUREMENT
     | {
         9: [*_MEASUREMENT[9], "differing_calls", "calls_hash"],
-        12: [*FORWARD_TIME.names, *FORWARD_BACKWARD_TIME.names],
+        12: [name for quantity in PHASE_TIMES.values() for name in quantity.names],
     },
     "database": _DATABASE,
     "merged": _DATABASE,
@@ -137,7 +136,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
             "activation_peak_bytes",
             *(
                 name
-                for phase in ("forward", "backward", "optimizer")
+                for phase in PHASE_TIMES
                 for whose in ("estimate", "reference")
                 for name in TIME.of(f"{whose}_{phase}").names
             ),

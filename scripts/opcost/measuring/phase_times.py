@@ -1,0 +1,61 @@
+"""How long the phases of a training step take, on a device whose host sets the pace.
+
+The step notes the time when it enters a phase. The shares of the phases are found in batches of
+their own, and taken of the step's time, which was measured without such notes.
+"""
+
+import itertools
+import time
+
+from opcost import statistics
+from opcost.devices.disturbance import Watch
+from opcost.measuring.timing import TimeMeasurement
+from opcost.measuring.workload import ModelWorkload
+from opcost.models.phases import FORWARD, LOSS, PHASES
+from opcost.statistics import Estimate
+
+_LEAST_BATCHES = 10
+
+
+class PhaseClock:
+    """Adds up the seconds that pass in each phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
+        self._phase, self._since_s = FORWARD, time.perf_counter()
+
+    def __call__(self, phase: str) -> None:
+        """Note that a phase begins."""
+        now_s = time.perf_counter()
+        self.seconds[self._phase] += now_s - self._since_s
+        self._phase, self._since_s = phase, now_s
+
+
+def phase_times(
+    workload: ModelWorkload, watch: Watch, timing: TimeMeasurement, least_s: float
+) -> dict[str, Estimate]:
+    """Seconds of each phase of a step that took the time of a measurement; the loss is in forward.
+
+    Runs batches for at least `least_s` seconds.
+    """
+    found: list[dict[str, float]] = []
+    undisturbed: list[bool] = []
+    watch.look()
+    start_s = time.perf_counter()
+    while len(found) < _LEAST_BATCHES or time.perf_counter() - start_s < least_s:
+        clock = PhaseClock()
+        with workload.noting(clock):
+            workload.run(timing.batch_iterations)
+        undisturbed.append(watch.look())
+        found.append(clock.seconds)
+    counted = list(itertools.compress(found, undisturbed)) or found
+    shares = {
+        phase: statistics.median([each[phase] / sum(each.values()) for each in counted])
+        for phase in PHASES
+    }
+    shares[FORWARD] = statistics.weighted_sum([(1, shares[FORWARD]), (1, shares.pop(LOSS))])
+    return {
+        phase: statistics.product(timing.estimate, share)
+        for phase, share in shares.items()
+        if share.value > 0
+    }
