@@ -9,6 +9,7 @@ import torch
 import torchvision  # noqa: F401  registers its operators
 from opcost.measuring.benchmark import measure
 from opcost.measuring.subjects import OperatorSubject
+from opcost.tuples import allowed_operators
 from opcost.tuples.allowed_operators import ALLOWED_NAMESPACES, TEXTS, refusal
 from opcost.tuples.operator_tuple import Constant, OperatorTuple, TensorSpec
 from opcost.tuples.replay import UnsupportedOperator, rebuild, resolve
@@ -76,6 +77,7 @@ def test_which_are_refused_and_why():
         "its argument ... is a Stream",
         "its argument ... is a __torch__.torch.classes.rnn.CellParamsBase",
         "it neither takes nor returns tensors",
+        *allowed_operators._OPAQUE.values(),
     }, reasons
 
 

@@ -102,9 +102,10 @@ def test_a_training_that_cannot_be_is_explained(config, message):
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"loss": "crossentropy"}, "has no loss 'crossentropy'. Did you mean 'cross_entropy'"),
+        ({"loss": "crossentropy"}, "no loss 'crossentropy' of an output and targets. Did you mean"),
         ({"loss": "relu"}, "has no loss 'relu'"),
         ({"optimizer": "Adamw"}, "has no optimizer 'Adamw'. Did you mean 'Adam'"),
+        ({"optimizer": "ASGD"}, "the numbers in its calls change from step to step"),
         ({"optimizer": "LBFGS"}, "optimizer LBFGS is not supported: its step runs the model"),
         ({"optimizer_arguments": {"momentun": 1}}, "cannot be made with arguments {'momentun': 1}"),
         ({"loss": None, "targets": ()}, "the loss is of shape [2, 10]; backward needs one number"),
@@ -285,6 +286,94 @@ def test_all_tuples_of_a_step_run_again_from_their_json(definition, cpu):
             again = OperatorTuple.from_json(record.operator_tuple.canonical_json)
             workload = operator_workload(replace(record, operator_tuple=again), cpu, "warm", seed=0)
             workload.run(3)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW", "RMSprop"])
+@pytest.mark.parametrize("way", ["foreach", "fused"])
+def test_optimizers_over_lists_of_tensors_launch_kernels(optimizer, way, cpu):
+    if (optimizer, way) == ("RMSprop", "fused"):
+        pytest.skip("PyTorch has no such optimizer")
+    definition = trained("alexnet", 63, optimizer=optimizer, optimizer_arguments={way: True})
+    calls = [call for call in model_calls(definition).calls if call.place.phase == OPTIMIZER]
+    assert calls
+    for call in calls:
+        name = call.operator_tuple.name
+        if name.startswith(("_foreach", "_fused")):
+            assert call.launches_kernel, name
+    found = extract_model_tuples(definition)
+    for record, _ in found.kernels():
+        if record.operator_tuple.name.startswith(("_foreach", "_fused")):
+            operator_workload(record, cpu, "warm", seed=0).run(2)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"autocast": "bfloat16"}, {"memory_format": "channels_last"}], ids=str
+)
+def test_what_fake_tensors_get_wrong_is_recorded_on_real_ones(changes, cpu):
+    definition = replace(trained("resnet18", 32), **changes)
+    found = extract_model_tuples(definition)
+    for record, _ in found.kernels():
+        operator_workload(record, cpu, "warm", seed=0)
+    row = benchmark.measure(ModelSubject(definition, None, found), station_of(cpu, QUICK))
+    assert (row["status"], row["differing_calls"]) == ("ok", [])
+
+
+LSTM = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 4, batch_first=True)
+    def forward(self, x):
+        return self.lstm(x[None])[0].sum()
+build = Net
+"""
+HOOK = """
+def build():
+    net = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
+    net[0].weight.register_hook(lambda gradient: gradient * 2)
+    return net
+def loss(output): return output.sum()
+"""
+SPARSE = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(4, 2, sparse=True)
+    def forward(self, x):
+        return self.words((x > 0).long()).sum()
+build = Net
+"""
+NOTHING = "class Net(nn.Linear):\n  def forward(self, x): return {}\nbuild = lambda: Net(4, 1)"
+
+
+@pytest.mark.parametrize(
+    ("code", "training", "message"),
+    [
+        (LSTM, {}, "mkldnn_rnn_layer_backward.default may not be called: it reads a workspace"),
+        (HOOK, {"loss": "loss"}, "parameter 0.weight has a hook, which copies of it do not have"),
+        (SPARSE, {}, "sparse_coo tensors are not supported"),
+        (NOTHING, {}, "model net: the loss is of dict; backward needs one number"),
+    ],
+)
+def test_what_no_tuple_can_describe_is_refused(code, training, message, tmp_path):
+    with pytest.raises(OpcostError) as caught:
+        extract_model_tuples(of_file(tmp_path, code, **training), tmp_path)
+    assert message in str(caught.value)
+
+
+def test_probabilities_are_drawn_for_a_loss_of_probabilities(tmp_path, cpu):
+    definition = replace(
+        of_file(
+            tmp_path,
+            "import torch.nn.functional as F\n"
+            "def build(): return nn.Sequential(nn.Linear(4, 3), nn.Sigmoid())\n"
+            "def loss(output, target): return F.binary_cross_entropy(output, target)",
+            loss="loss",
+            targets=(InputSpec((2, 3), None, 1.0, 0.0),),
+        )
+    )
+    for record, _ in extract_model_tuples(definition, tmp_path).kernels():
+        operator_workload(record, cpu, "warm", seed=0)
 
 
 def test_a_factor_in_place_keeps_its_operand_within_bounds():

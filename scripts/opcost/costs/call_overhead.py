@@ -1,10 +1,10 @@
 """Which call overheads the calls of a model have, where the host of a device sets the pace.
 
 In inference, the call of a module takes longer than its operators do; a further call of the module
-has none. In training, every call has that of its phase. A call whose code was evicted from the
-private cache (evicted_code.py) takes longer by what evicted code takes in inference; but an
-optimizer is a short loop over few operators. A view, which launches no kernel, has an overhead of
-its own.
+has none. In training, every call has that of its phase, and the first call that of its start. A
+call whose code was evicted from the private cache (evicted_code.py) takes longer by what evicted
+code takes in inference; but an optimizer is a short loop over few operators. A view, which launches
+no kernel, has an overhead of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,18 +24,25 @@ _OF_PHASE = {
 }
 
 
+_STARTS = {BACKWARD: "backward_start", OPTIMIZER: "optimizer_start"}
+
+
 def overheads_by_call(model: ModelTuples, core_cache_bytes: int) -> list[Weights]:
     """The overheads of each of a model's calls."""
     evicted = evicted_calls(model, core_cache_bytes)
     kernels = [model.tuples[call.position].launches_kernel for call in model.calls]
     found: list[Weights] = []
+    begun: set[str] = set()
     for number, call in enumerate(model.calls):
         moved = evicted[number] and call.phase != OPTIMIZER
         code = {"displaced_call": 1, "call": -1} if moved else {}
         if not kernels[number]:
-            own = {"view_call": 1}
+            own: dict[str, int] = {"view_call": 1}
         elif model.trains:
             own = {_OF_PHASE[call.phase]: 1}
+            if call.phase in _STARTS and call.phase not in begun:
+                own[_STARTS[call.phase]] = 1
+            begun.add(call.phase)
         else:
             own = {}
         if not model.trains and model.first_of_module[number]:

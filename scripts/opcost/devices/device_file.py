@@ -36,7 +36,7 @@ benchmarks are, and moved half as much data to evict code."""
 
 def _sample(displaced: Rule) -> Rule:
     procedure = whole_number(1, OVERHEAD_PROCEDURE)
-    training = [optional(_OVERHEAD_S)] * 3
+    training = [optional(_OVERHEAD_S)] * 5
     return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, procedure, *training)
 
 
@@ -81,6 +81,8 @@ class Sample(NamedTuple):
     forward_call_s: float | None = None
     backward_call_s: float | None = None
     optimizer_call_s: float | None = None
+    backward_start_s: float | None = None
+    optimizer_start_s: float | None = None
 
 
 @dataclass(frozen=True)

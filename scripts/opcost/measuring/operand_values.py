@@ -39,6 +39,8 @@ def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Itera
                 yield _integers(2)
             elif name in _POSITIVE or base in _POSITIVE_DOMAIN:
                 yield _positive
+            elif base.startswith("binary_cross_entropy") and "logits" not in base:
+                yield _probability if name in ("self", "target") else _normal
             elif base in _BRANCHING:
                 yield _rectified
             elif base == "grid_sampler" and name == "grid":
@@ -138,6 +140,10 @@ def _rectified(count: int, dtype: torch.dtype, generator: torch.Generator) -> to
 def _unit_interval(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     uniform = torch.rand(count, device=generator.device, generator=generator)
     return (uniform * 2 - 1).to(dtype)
+
+
+def _probability(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(count, device=generator.device, generator=generator).to(dtype)
 
 
 def _far_from_zero(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

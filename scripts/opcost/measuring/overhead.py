@@ -10,8 +10,8 @@ process:
 - `displaced_call_s`: the code of Python and of the operator was evicted from the private cache
   (costs/evicted_code.py finds such calls). None on a GPU, where evictions depend on what the host
   moves.
-- `forward_call_s`, `backward_call_s`, `optimizer_call_s`: of calls in training, on a processor
-  (training_overhead.py).
+- `forward_call_s`, `backward_call_s`, `optimizer_call_s`, `backward_start_s`,
+  `optimizer_start_s`: of calls in training, on a processor (training_overhead.py).
 - `view_call_s`: a view, which launches no kernel and is not benchmarked.
 
 A module calls its operators, or functions that do: only the first one contains the call of the
@@ -33,7 +33,7 @@ from opcost import statistics
 from opcost.devices.device import Device
 from opcost.devices.device_file import OVERHEAD_PROCEDURE, Sample
 from opcost.devices.disturbance import Watch
-from opcost.measuring.training_overhead import per_call_s
+from opcost.measuring.training_overhead import training_calls_s
 from opcost.measuring.workload import CORE_CACHES_TO_EVICT
 from opcost.models.construction import inference_conditions
 
@@ -69,7 +69,7 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
         if not device.kind.host_sets_pace:
             return Sample(max(0.0, call_s), None, view_s, disturbed, OVERHEAD_PROCEDURE)
         displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
-    training_s, training_disturbed = _undisturbed_medians(per_call_s(device), watch)
+    training_s, training_disturbed = _undisturbed_medians(training_calls_s(device), watch)
     disturbed |= displaced_disturbed or training_disturbed or min(displaced_s, *training_s) < 0
     return Sample(
         max(0.0, call_s),

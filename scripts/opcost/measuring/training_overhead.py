@@ -2,11 +2,12 @@
 
 Autograd builds a graph in forward and runs it in backward; optimizers are loops in Python. Each
 differs from the call of a module in inference (overhead.py). A small network is trained, and
-compared with its operators, each of which runs in a loop of its own, as in its benchmark:
+compared with their operators, each of which runs in a loop of its own, as in its benchmark:
 
 - `forward_call_s`: of a call in forward, and of the loss;
 - `backward_call_s`: of a call in backward;
-- `optimizer_call_s`: of a call in an optimizer, here AdamW.
+- `optimizer_call_s`: of a call in an optimizer, here AdamW;
+- `backward_start_s`, `optimizer_start_s`: once for each step, however few calls it has.
 """
 
 from collections import defaultdict
@@ -28,18 +29,37 @@ from opcost.tuples.replay import tensors_in_tree
 
 _Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
-_BLOCKS = 12
+_BLOCKS, _FEW_BLOCKS = 12, 2
 _CHANNELS = 16
 _SIZE = 8
 _CLASSES = 10
 
 
-def per_call_s(device: Device) -> Callable[[], tuple[float, float, float]]:
-    """Returns a function that measures the overhead of a call in each phase, in seconds.
+def training_calls_s(device: Device) -> Callable[[], tuple[float, ...]]:
+    """Returns a function that measures the overheads in seconds: those of a call in each phase, and
+    those of the start of backward and of the optimizer.
 
-    It trains a small network, and runs the same operators in loops.
+    It trains two small networks, and runs the same operators in loops. Their difference is that of
+    their calls; what remains of the smaller one's overhead is its start.
     """
-    step, inputs = _network(device)
+    large, small = (_measured(device, blocks) for blocks in (_BLOCKS, _FEW_BLOCKS))
+
+    def measure() -> tuple[float, ...]:
+        of_large, of_small = large(), small()
+        per_call_s, starts_s = [], []
+        for phase in _COMPARED:
+            (most_s, most), (least_s, least) = of_large[phase], of_small[phase]
+            call_s = (most_s - least_s) / (most - least)
+            per_call_s.append(call_s)
+            starts_s.append(max(0.0, least_s - least * call_s))
+        return (*per_call_s, *starts_s[1:])
+
+    return measure
+
+
+def _measured(device: Device, blocks: int) -> Callable[[], dict[str, tuple[float, int]]]:
+    """Returns a function that measures a network: phase -> seconds beyond operators, and calls."""
+    step, inputs = _network(device, blocks)
     with torch.enable_grad():
         step.prepare(inputs)
         rehearsal = Rehearsal(step, device.torch_device)
@@ -47,18 +67,17 @@ def per_call_s(device: Device) -> Callable[[], tuple[float, float, float]]:
             step(*inputs.args)
     calls = rehearsal.calls
 
-    def measure() -> tuple[float, float, float]:
+    def measure() -> dict[str, tuple[float, int]]:
         with torch.enable_grad():
             ends_s = [
                 device.time(partial(_call, run, inputs)).host_s
                 for run in (step.without_backward, step.without_optimizer, step)
             ]
         begins_s = [0.0, *ends_s[:-1]]
-        found = [
-            (end_s - begin_s - _in_loops_s(device, calls[phase])) / len(calls[phase])
+        return {
+            phase: (end_s - begin_s - _in_loops_s(device, calls[phase]), len(calls[phase]))
             for phase, begin_s, end_s in zip(_COMPARED, begins_s, ends_s, strict=True)
-        ]
-        return found[0], found[1], found[2]
+        }
 
     return measure
 
@@ -93,17 +112,17 @@ class Rehearsal(TorchDispatchMode):
         return result
 
 
-def _network(device: Device) -> tuple[TrainingStep, Arguments]:
-    blocks = [
+def _network(device: Device, blocks: int) -> tuple[TrainingStep, Arguments]:
+    layers = [
         layer
-        for _ in range(_BLOCKS)
+        for _ in range(blocks)
         for layer in (
             nn.Conv2d(_CHANNELS, _CHANNELS, 1, bias=False),
             nn.BatchNorm2d(_CHANNELS),
             nn.ReLU6(),
         )
     ]
-    network = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(_CHANNELS * _SIZE**2, _CLASSES))
+    network = nn.Sequential(*layers, nn.Flatten(), nn.Linear(_CHANNELS * _SIZE**2, _CLASSES))
     network = network.train().to(device.torch_device)
     target = torch.zeros(2, dtype=torch.int64).to(device.torch_device)
     step = TrainingStep(

@@ -66,7 +66,11 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
             "it has lazy parameters: use modules with sizes, such as nn.Linear instead of "
             "nn.LazyLinear, or run it once in the factory"
         )
-    module = module.eval().requires_grad_(False) if definition.training is None else module.train()
+    if definition.training is None:
+        module = module.eval().requires_grad_(False)
+    else:
+        module = module.train()
+        _check_hooks(module)
     dtype: torch.dtype = getattr(torch, definition.dtype)
     if any(isinstance(parameter, FakeTensor) for parameter in module.parameters()):
         return _fake_in(dtype, module)
@@ -74,6 +78,15 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
     if definition.memory_format == "channels_last":
         module = module.to(memory_format=torch.channels_last)
     return module
+
+
+def _check_hooks(module: nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise OpcostError(
+                f"parameter {name} has a hook, which copies of it do not have: use hooks of "
+                "modules, or of activations"
+            )
 
 
 def _fake_in(dtype: torch.dtype, module: nn.Module) -> nn.Module:

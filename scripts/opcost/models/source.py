@@ -35,7 +35,7 @@ def find_source(factory: str | None, directory: Path | None) -> Path | None:
     if names_file(factory):
         source = Path(os.path.normpath((directory or Path()).resolve() / module))
         if not source.is_file():
-            raise OpcostError(f"there is no file {source}, which factory {factory!r} names")
+            raise OpcostError(f"there is no file {source}, which {factory!r} names")
         return source
     if directory is None:
         return None

@@ -26,7 +26,10 @@ from opcost.models.user_code import reason, user_code
 
 _STEPS_BEFORE = 1_000_000
 
+_STEPS_DIFFER = "the numbers in its calls change from step to step"
 _UNSUITABLE = {
+    "ASGD": _STEPS_DIFFER,
+    "Adafactor": _STEPS_DIFFER,
     "LBFGS": "its step runs the model as often as it needs",
     "SparseAdam": "it takes sparse gradients",
 }
@@ -159,19 +162,30 @@ def _loss(
         function = import_callable(definition, training.loss, "loss", search_path)
         options = dict(training.loss_arguments)
         return lambda output: _scalar(function(output, *targets.args, **targets.kwargs, **options))
-    function = getattr(functional, training.loss, None)
-    if not callable(function) or "target" not in _parameters(function):
-        offered = [name for name, each in vars(functional).items() if "target" in _parameters(each)]
+    offered = {
+        name: each
+        for name, each in vars(functional).items()
+        if name[0] != "_" and {"target", "targets"} & _parameters(each).keys()
+    }
+    if training.loss not in offered:
         raise OpcostError(
-            f"model {definition.name}: torch.nn.functional has no loss {training.loss!r}. "
-            f"{closest(training.loss, offered)} Or name a function of yours, FILE.py:function"
+            f"model {definition.name}: torch.nn.functional has no loss {training.loss!r} of an "
+            f"output and targets. {closest(training.loss, offered)} Or name a function of yours, "
+            "FILE.py:function"
         )
+    function = offered[training.loss]
 
     def of_each(output: Any) -> torch.Tensor:
         # Classifiers with auxiliary heads return several outputs.
+        outputs = _tensors(output)
+        if not outputs:
+            raise OpcostError(
+                f"forward returned a {type(output).__name__} without tensors, of which "
+                f"{training.loss} is no loss: name a function of yours, FILE.py:function"
+            )
         losses = [
             function(each, *targets.args, **targets.kwargs, **training.loss_arguments)
-            for each in _tensors(output)
+            for each in outputs
         ]
         return _scalar(sum(losses) if len(losses) > 1 else losses[0])
 
@@ -184,7 +198,9 @@ def _as_returned(output: Any) -> torch.Tensor:
         return _scalar(output)
     loss = getattr(output, "loss", None)
     if loss is None and isinstance(output, Mapping):
-        loss = output.get("loss", sum(output.values()))
+        parts = [*output.values()]
+        numbers = all(isinstance(each, torch.Tensor) and each.numel() == 1 for each in parts)
+        loss = output.get("loss", sum(parts) if parts and numbers else output)
     return _scalar(loss)
 
 
@@ -212,6 +228,7 @@ def _optimizer(
         name: kind
         for name, kind in vars(torch.optim).items()
         if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+        if kind is not torch.optim.Optimizer
     }
     name = training.optimizer
     if name in _UNSUITABLE:
@@ -221,7 +238,7 @@ def _optimizer(
     if name not in offered:
         raise OpcostError(
             f"model {definition.name}: torch.optim has no optimizer {name!r}. "
-            f"{closest(name, offered)}"
+            f"{closest(name, offered.keys() - _UNSUITABLE.keys())}"
         )
     trained = [each for each in module.parameters() if each.requires_grad]
     try:

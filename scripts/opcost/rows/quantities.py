@@ -181,8 +181,11 @@ EXECUTED = (TIME, HOST_TIME, POWER)
 """The quantities that each execution of a subject measures; others follow from them."""
 
 INFERENCE_CALLS = ("call", "displaced_call", "view_call")
-TRAINING_CALLS = ("forward_call", "backward_call", "optimizer_call")
+TRAINING_CALLS = (
+    *("forward_call", "backward_call", "optimizer_call"),
+    *("backward_start", "optimizer_start"),
+)
 OVERHEADS = {
     kind: Quantity(f"{kind}_overhead", "s") for kind in (*INFERENCE_CALLS, *TRAINING_CALLS)
 }
-"""Kind of call -> its call overhead."""
+"""Kind of call, or start of a phase -> its call overhead."""

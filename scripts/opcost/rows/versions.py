@@ -51,10 +51,11 @@ VERSIONS = {
     "comparison, `..._measurement_half_width` and `requested_half_width` in the comparison. The "
     "intervals of estimates and of their differences from whole models include it. "
     "`..._scatter_slope` and `..._scatter_centre_...`: short operators scatter more.",
-    12: "Training: `forward_call_overhead_s`, `backward_call_overhead_s` and "
-    "`optimizer_call_overhead_s` in the database; `phase` in shares and modules; "
-    "`forward_time_s`, `backward_time_s` and `optimizer_time_s` of models; both sides of each "
-    "phase in the comparison. `activation_peak_bytes`.",
+    12: "Training: `forward_call_overhead_s`, `backward_call_overhead_s`, "
+    "`optimizer_call_overhead_s`, `backward_start_overhead_s` and `optimizer_start_overhead_s` in "
+    "the database; `phase` in shares and modules; `forward_time_s`, `backward_time_s` and "
+    "`optimizer_time_s` of models; both sides of each phase in the comparison. "
+    "`activation_peak_bytes`.",
 }
 """Schema version -> its changes."""
 

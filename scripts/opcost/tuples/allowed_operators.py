@@ -33,6 +33,12 @@ TEXTS = {
 }
 """Text arguments that select an algorithm. Other text arguments name files or are printed."""
 
+_OPAQUE = {
+    "aten::mkldnn_rnn_layer_backward": "it reads a workspace whose content only oneDNN knows; to "
+    "train an LSTM without oneDNN, call it under torch.backends.mkldnn.flags(enabled=False)"
+}
+"""Operators whose operands cannot be made up: anything else crashes the process."""
+
 _OF_THE_REPLAY = {"Device", "Generator"}
 
 _VALUES = {"Tensor", "int", "float", "bool", "number", "ScalarType", "Layout", "MemoryFormat"}
@@ -44,6 +50,8 @@ def refusal(operator: torch._ops.OpOverload) -> str | None:
     name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
     if not torch._C._dispatch_has_kernel(name):
         return "it exists only in TorchScript, not in the dispatcher"
+    if schema.name in _OPAQUE:
+        return _OPAQUE[schema.name]
     for argument in schema.arguments:
         reason = _reach(argument)
         if reason is not None:

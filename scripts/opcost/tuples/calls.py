@@ -36,7 +36,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.iteration import Runnable, held_tensors, module_of, runnable
 from opcost.models.libraries import library_of
-from opcost.models.phases import FORWARD
+from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
 from opcost.models.process_state import ProcessState
 from opcost.models.training import TrainingStep
 from opcost.models.user_code import check_threads, located, message, user_code
@@ -50,6 +50,10 @@ _AS_GIVEN = (
     "opcost passes what `inputs` of the model config says, by position or by name; "
     "docs/how_to/add_a_model.md shows dicts and other values"
 )
+_REMEDIES = {
+    LOSS: "Check `loss` and its `targets`",
+    OPTIMIZER: "Check `optimizer` and its arguments",
+}
 _OF_ARGUMENTS = (TypeError, AttributeError, LookupError, ValueError)
 """Errors of a module that was given tensors instead of something else; sizes are RuntimeErrors."""
 
@@ -92,6 +96,8 @@ def model_calls(definition: ModelDefinition, search_path: Path | None = None) ->
             tensor.nbytes for tensor in [*module.parameters(), *module.buffers()]
         )
         try:
+            if _fake_tensors_mislead(definition):
+                raise SizesDependOnValues(f"model {definition.name}")
             found = _fake_calls(module, definition, search_path, fake_mode)
         except SizesDependOnValues:
             state.reset()
@@ -134,6 +140,15 @@ def live_module_calls(
         return recorded_calls(copied, arguments, named, name)
 
 
+def _fake_tensors_mislead(definition: ModelDefinition) -> bool:
+    """Whether fake tensors have other types or layouts than a processor's kernels give.
+
+    In mixed precision, the statistics of a normalisation; with channels last, some gradients.
+    """
+    mixed = definition.autocast is not None or definition.memory_format != "contiguous"
+    return definition.training is not None and mixed
+
+
 def _built(
     definition: ModelDefinition, search_path: Path | None, fake_mode: FakeTensorMode
 ) -> nn.Module:
@@ -169,9 +184,9 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
     """Run with the definition's seed and with another seed, to detect value dependence."""
     if needed > (free := free_bytes()):
         raise OpcostError(
-            f"model {definition.name}: its operators depend on values, so it must run on real "
-            f"tensors, and its parameters and inputs need {gib(needed)}; {gib(free)} are free. Use "
-            "smaller inputs"
+            f"model {definition.name}: its operators cannot be known from sizes alone, so it must "
+            f"run on real tensors, and its parameters and inputs need {gib(needed)}; {gib(free)} "
+            "are free. Use smaller inputs"
         )
     executed, other = (
         _of_definition(_with_values(seeded, search_path), example_inputs(seeded), seeded)
@@ -226,8 +241,9 @@ def recorded_calls(
                     run(*inputs, **kwargs)
                     # A mode that it left active would end instead of the recorder.
                     state.restore(name)
-        except OpcostError:
-            raise
+        except OpcostError as error:
+            named = str(error).startswith(f"model {name}: ")
+            raise error if named else type(error)(f"model {name}: {error}") from error
         except Exception as error:
             tensors = tensors_in_tree((inputs, kwargs))
             raise _why_not(error, name, tensors, where(), from_config) from error
@@ -282,8 +298,8 @@ def _why_not(
             "not on sizes alone"
         )
     first_line = located(message(error).splitlines()[0].rstrip("."), error)
-    remedy = "Check its inputs and this module"
-    if from_config and isinstance(error, _OF_ARGUMENTS):
+    remedy = _REMEDIES.get(phase, "Check its inputs and this module")
+    if phase == FORWARD and from_config and isinstance(error, _OF_ARGUMENTS):
         remedy += f". {_AS_GIVEN}"
     return OpcostError(
         f"model {name} cannot run on inputs {f'of shape {shapes}' if shapes else 'without tensors'}"

@@ -70,6 +70,7 @@ class Recorder(TorchDispatchMode):
         inputs = tensors_in_tree((args, kwargs))
         result = func(*args, **kwargs)
         outputs = tensors_in_tree(result)
+        described = tuple(describe_tensor(tensor) for tensor in outputs)
         self._memory.made(outputs)
         place = self._where()
         parameters = self._parameters(func, args, kwargs, place.phase)
@@ -77,7 +78,7 @@ class Recorder(TorchDispatchMode):
         self.calls.append(
             Call(
                 operator_tuple,
-                tuple(describe_tensor(tensor) for tensor in outputs),
+                described,
                 launches_kernel(func, operator_tuple, inputs, outputs, self._device),
                 parameters,
                 place,
@@ -197,6 +198,8 @@ def launches_kernel(
         return False
     if name in _ALLOCATE or name == _ALIAS or torch.Tag.inplace_view in operator.tags:
         return False
+    if not outputs and operator._schema.is_mutable:  # lists of tensors, changed in place
+        return any(tensor.numel() for tensor in inputs)
     if all(tensor.numel() == 0 for tensor in outputs):
         # Searching a mask is work even if the result is empty.
         searched = any(tensor.dtype == torch.bool and tensor.numel() for tensor in inputs)
