@@ -72,7 +72,7 @@ def test_all_that_is_imported_there_is_brought_or_belongs_to_pytorch():
     files = {*ROOT.glob("scripts/**/*.py"), *ROOT.glob("workflow/*.py")}
     files -= {*ROOT.glob("scripts/opcost/report/*.py")}
     there = imported(files)
-    optional = {"opcost", "duckdb", "triton"}
+    optional = {"opcost", "duckdb", "timm", "transformers", "triton"}
     assert there - optional <= lacking(PINS, host()).keys()
     assert not there & set(AT_HOME)
 

@@ -1,9 +1,11 @@
 """The real workflow on a study of seconds: what it makes, plans and refuses."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
-import opcost
 import pyarrow.parquet as pq
 import pytest
 from opcost.costs.known_methods import methods_of
@@ -106,8 +108,15 @@ def test_a_training_step_is_measured_and_compared_phase_by_phase(done):
     summary = (results / "summary.txt").read_text()
     assert "phase" in summary
     assert "x forward" in summary
-    config = done.root / "tests/study/models/tiny_training.yaml"
-    explained = str(opcost.explain(config, database=results / "database.parquet"))
+    command = [sys.executable, "-m", "opcost", "explain", "tests/study/models/tiny_training.yaml"]
+    explained = subprocess.run(
+        [*command, "--database", "results/database.parquet"],
+        cwd=done.root,
+        env=os.environ | {"PYTHONPATH": str(done.root / "scripts")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert "a training step" in explained
     assert "x forward" in explained
 
