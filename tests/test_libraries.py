@@ -7,7 +7,7 @@ from opcost.errors import OpcostError
 from opcost.measuring import benchmark
 from opcost.measuring.subjects import ModelSubject
 from opcost.models import libraries
-from opcost.study import define_model
+from opcost.study import define_model, load_model
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples
 
@@ -144,8 +144,12 @@ def test_another_version_of_the_library_is_another_definition(monkeypatch):
     assert transformer("LlamaForCausalLM").source_digest != before.source_digest
 
 
-@pytest.mark.parametrize("name", ["llama_tiny", "llama_3_8b"])
-def test_the_examples_are_extracted(name):
-    from opcost.study import load_model
+def test_the_large_example_is_extracted():
+    assert model_calls(load_model("llama_3_8b", ROOT / "config/models")).parameters == 8030261248
 
-    assert model_calls(load_model(name, ROOT / "config/models")).calls
+
+def test_the_small_example_makes_the_extracted_calls(cpu):
+    definition = load_model("llama_tiny", ROOT / "config/models")
+    extracted = extract_model_tuples(definition)
+    row = benchmark.measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
+    assert (row["status"], row["differing_calls"]) == ("ok", [])
