@@ -22,8 +22,6 @@ _OF_PHASE = {
     BACKWARD: "backward_call",
     OPTIMIZER: "optimizer_call",
 }
-
-
 _STARTS = {BACKWARD: "backward_start", OPTIMIZER: "optimizer_start"}
 
 

@@ -7,15 +7,10 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.call_overhead import added
 from opcost.costs.estimate import ModelEstimate
-from opcost.models.phases import COMPARED_PHASES, FORWARD, LOSS
+from opcost.models.phases import COMPARED_PHASES, compared_phase
 from opcost.rows.executed import combined_value, measured_value
 from opcost.rows.quantities import PHASE_TIMES, TIME
 from opcost.statistics import Estimate
-
-
-def compared_phase(phase: str) -> str:
-    """The phase with which a call is compared."""
-    return FORWARD if phase == LOSS else phase
 
 
 def phase_columns(estimate: ModelEstimate) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Call overhead of a training step: what its calls take beyond the benchmarks of their operators.
 
 Autograd builds a graph in forward and runs it in backward; optimizers are loops in Python. Each
-differs from the call of a module in inference (overhead.py). A small network is trained, and
-compared with their operators, each of which runs in a loop of its own, as in its benchmark:
+differs from the call of a module in inference (overhead.py). Two small networks are
+trained, and compared with their operators, each of which runs in a loop of its own, as in its
+benchmark:
 
 - `forward_call_s`: of a call in forward, and of the loss;
 - `backward_call_s`: of a call in backward;
@@ -21,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost.devices.device import Device
 from opcost.models.inputs import Arguments
-from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
+from opcost.models.phases import COMPARED_PHASES, compared_phase
 from opcost.models.training import TrainingStep
 from opcost.tuples.description import describe
 from opcost.tuples.recorder import launches_kernel
@@ -47,7 +48,7 @@ def training_calls_s(device: Device) -> Callable[[], tuple[float, ...]]:
     def measure() -> tuple[float, ...]:
         of_large, of_small = large(), small()
         per_call_s, starts_s = [], []
-        for phase in _COMPARED:
+        for phase in COMPARED_PHASES:
             (most_s, most), (least_s, least) = of_large[phase], of_small[phase]
             call_s = (most_s - least_s) / (most - least)
             per_call_s.append(call_s)
@@ -76,13 +77,10 @@ def _measured(device: Device, blocks: int) -> Callable[[], dict[str, tuple[float
         begins_s = [0.0, *ends_s[:-1]]
         return {
             phase: (end_s - begin_s - _in_loops_s(device, calls[phase]), len(calls[phase]))
-            for phase, begin_s, end_s in zip(_COMPARED, begins_s, ends_s, strict=True)
+            for phase, begin_s, end_s in zip(COMPARED_PHASES, begins_s, ends_s, strict=True)
         }
 
     return measure
-
-
-_COMPARED = (FORWARD, BACKWARD, OPTIMIZER)
 
 
 class Rehearsal(TorchDispatchMode):
@@ -107,8 +105,7 @@ class Rehearsal(TorchDispatchMode):
         inputs, outputs = tensors_in_tree((args, kwargs)), tensors_in_tree(result)
         operator_tuple = describe(func, args, kwargs)
         if launches_kernel(func, operator_tuple, inputs, outputs, self._device):
-            phase = FORWARD if self._step.phase == LOSS else self._step.phase
-            self.calls[phase].append((func, args, kwargs))
+            self.calls[compared_phase(self._step.phase)].append((func, args, kwargs))
         return result
 
 

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -51,10 +52,6 @@ class OperatorWorkload:
             keep(operator(*args, **kwargs))
 
 
-def _called(run: Runnable, *args: Any, **kwargs: Any) -> Any:
-    return run(*args, **kwargs)
-
-
 class ModelWorkload:
     """A whole model or its training step, iterated over copies of it and of its inputs."""
 
@@ -64,7 +61,7 @@ class ModelWorkload:
         self,
         copies: Sequence[Runnable],
         inputs: Sequence[Arguments],
-        call: Callable[..., Any] = _called,
+        call: Callable[..., Any] = operator.call,
     ) -> None:
         self.rotation = len(copies)
         self.trained = isinstance(copies[0], TrainingStep)

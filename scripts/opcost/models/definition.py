@@ -32,7 +32,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Training:
-    """What a training step has besides forward.
+    """The parts of a training step other than forward.
 
     `loss` is a function of `torch.nn.functional` or `package.module:callable`, called with the
     output, the targets and its arguments; None if forward returns the loss. `targets` are tensors
