@@ -8,11 +8,14 @@ from opcost.arrow import skip_pandas_import
 from opcost.costs.comparison import check_definitions, compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.launches import launch_lines
+from opcost.costs.request_text import request_lines
+from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
 from opcost.databases.selection import asked_for
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.fingerprint import noted
+from opcost.models.generation import Generation
 from opcost.report.picture import draw
 from opcost.results_folder import target_of
 from opcost.rows import records, schemas
@@ -49,7 +52,13 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     records.write_with_csv(Path(outputs.modules), schemas.MODULES, modules)
     records.write_with_csv(Path(outputs.launches), schemas.LAUNCHES, launches)
     page = summarise(comparison, shares, refusals(models), modules)
-    summary = "\n".join([page, "", *launch_lines(launches)]).rstrip()
+    generations = map(Generation.from_document, params.generations)
+    requests = requests_in(list(generations), comparison)
+    records.write_with_csv(
+        Path(outputs.requests), schemas.REQUESTS, [each.columns() for each in requests]
+    )
+    further = [request_lines(requests, shares), launch_lines(launches)]
+    summary = "\n".join([page, *("\n" + "\n".join(lines) for lines in further if lines)])
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")
     draw(Path(outputs.figure), comparison, shares)

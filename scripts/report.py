@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 files, outputs, params = snakemake.input, snakemake.output, snakemake.params
 with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
-    tables = ("database", "comparison", "shares", "modules", "models", "launches")
+    tables = ("database", "comparison", "shares", "modules", "models", "launches", "requests")
     results = Results.read(**{name: Path(files[name]) for name in tables})
     tuple_ids = to_benchmark(read_manifest(Path(files.manifest)))
     study = asked_for(results.database, params.conditions, tuple_ids)

@@ -15,8 +15,9 @@ import pynvml
 import pytest
 from hypothesis import settings
 from opcost.devices import lock
+from opcost.models.configs import load_model
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.study import Conditions, Target, load_model
+from opcost.study import Conditions, Target
 
 from tests.checkout import STUDY, Checkout
 from tests.quick_measurement import QUICK

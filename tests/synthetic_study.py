@@ -227,6 +227,7 @@ def make_study(
     records.write(folder / "shares.parquet", schemas.SHARES, tables.shares)
     records.write(folder / "modules.parquet", schemas.MODULES, tables.modules)
     records.write(folder / "launches.parquet", schemas.LAUNCHES, tables.launches)
+    records.write(folder / "requests.parquet", schemas.REQUESTS, [])
     records.write(folder / "models.parquet", schemas.EXTRACTION, model_table.rows_of(parts))
     return folder
 

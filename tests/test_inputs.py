@@ -12,11 +12,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.measuring.workload import model_workload
+from opcost.models.configs import define_model, load_model
 from opcost.models.construction import example_inputs
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments, arranged, read_arguments, with_batch
 from opcost.runs.live_module import save_model
-from opcost.study import define_model, load_model
 from opcost.tuples.extraction import extract_model_tuples
 from torch import nn
 

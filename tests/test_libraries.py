@@ -7,7 +7,7 @@ from opcost.errors import OpcostError
 from opcost.measuring import benchmark
 from opcost.measuring.subjects import ModelSubject
 from opcost.models import libraries
-from opcost.study import define_model, load_model
+from opcost.models.configs import define_model, load_model
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples
 

@@ -34,7 +34,7 @@ from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
 MANY = [f"model_{number:02}" for number in range(20)]
 COLOURS = Colours(["conv2d"])
-FILES = ("database", "comparison", "shares", "modules", "models", "launches")
+FILES = ("database", "comparison", "shares", "modules", "models", "launches", "requests")
 
 
 def read(folder):

@@ -13,7 +13,7 @@ from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("database", "comparison", "shares", "modules", "models", "launches")
+NAMES = ("database", "comparison", "shares", "modules", "models", "launches", "requests")
 HOSTILE = "<b>x</b><script>document.title='taken'</script>"
 
 

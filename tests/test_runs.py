@@ -9,11 +9,12 @@ import pytest
 import yaml
 from opcost.costs.model_argument import parse_input
 from opcost.errors import OpcostError
+from opcost.models.configs import load_model
 from opcost.runs.configs import provide
 from opcost.runs.models import Options, Variant, variants
 from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies
 from opcost.runs.targets import AUTO, chosen_targets
-from opcost.study import load_model, load_study
+from opcost.study import load_study
 
 MODELS = Path("config/models")
 ONE = {"device": "cpu"}

@@ -54,7 +54,9 @@ def test_definitions_and_conditions_survive_json(load):
 def test_the_shipped_configuration_is_valid():
     config = yaml.safe_load(Path("config/config.yaml").read_text())
     names = [path.stem for path in Path("config/models").glob("*.yaml")]
-    assert set(load_study({**config, "models": names}).models) == set(names)
+    study = load_study({**config, "models": names})
+    steps = [step for name in names for step in study.models_of(name)]
+    assert set(study.models) == set(steps)
 
 
 @pytest.mark.parametrize(

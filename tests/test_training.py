@@ -11,11 +11,11 @@ from opcost.measuring import benchmark
 from opcost.measuring.operand_values import steady
 from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import operator_workload
-from opcost.models.construction import build, example_inputs, example_targets
+from opcost.models.configs import define_model
+from opcost.models.construction import build, example_further_inputs, example_inputs
 from opcost.models.definition import InputSpec, ModelDefinition, Training
 from opcost.models.iteration import runnable
 from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
-from opcost.study import define_model
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
@@ -223,7 +223,7 @@ def test_heads_in_training_are_outputs_of_which_each_has_the_loss():
 def test_each_step_makes_the_same_calls_whatever_the_learning_rate(optimizer):
     """A step in the middle of a training: the corrections of the first steps have faded."""
     definition = trained("alexnet", 63, optimizer=optimizer)
-    run = runnable(build(definition), definition, example_targets(definition))
+    run = runnable(build(definition), definition, example_further_inputs(definition))
     inputs = example_inputs(definition)
     first = model_calls(definition)
     other = trained("alexnet", 63, optimizer=optimizer, optimizer_arguments={"lr": 0.5})
@@ -246,7 +246,7 @@ def test_flops_are_those_that_pytorch_counts(model):
     definition = trained(model, 224 if model == "vit_b_32" else 64)
     found = extract_model_tuples(definition)
     counted = sum(count * (record.flops or 0) for record, count in found.kernels())
-    run = runnable(build(definition), definition, example_targets(definition))
+    run = runnable(build(definition), definition, example_further_inputs(definition))
     with FlopCounterMode(display=False) as counter:
         run(*example_inputs(definition).args)
     assert counted == counter.get_total_flops()

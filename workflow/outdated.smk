@@ -58,7 +58,10 @@ ASKED = {
         ),
         (
             "compare",
-            [MODELS_ON, CONDITIONS, DEFINITIONS, STUDY.launch_modes, STUDY.precision.models],
+            [
+                *(MODELS_ON, CONDITIONS, DEFINITIONS, GENERATIONS),
+                *(STUDY.launch_modes, STUDY.precision.models),
+            ],
         ),
         ("report", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
     )

@@ -20,6 +20,7 @@ from opcost.results_folder import (  # the rules use them, too
     MODULES,
     OPERATORS,
     REPORT,
+    REQUESTS,
     RESULTS,
     SHARES,
     SUMMARY,

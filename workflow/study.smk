@@ -1,6 +1,8 @@
 # Reads and checks the study each time Snakemake starts: what each model is, and how each target is
 # measured. A run may be restricted to some models on some targets (`only`).
 
+from dataclasses import asdict
+
 from snakemake.common.configfile import load_configfile
 
 from opcost.configuration import all_models, targets_named_last
@@ -30,6 +32,7 @@ STUDY = REQUESTED.study
 CONDITIONS = {target: each.to_json() for target, each in STUDY.conditions.items()}
 SETTINGS = {target: each.target.to_json() for target, each in STUDY.conditions.items()}
 MODELS_ON = {target: REQUESTED.models_on(target) for target in STUDY.conditions}
+GENERATIONS = [asdict(each) for each in STUDY.generations]
 DEFINITIONS = {model: each.to_json() for model, each in STUDY.models.items()}
 
 

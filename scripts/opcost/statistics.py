@@ -127,6 +127,28 @@ def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
     return _with_errors(sum(weight * each.value for weight, each in listed), listed)
 
 
+def correlated_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
+    """The sum of weight x estimate over estimates that err together: limits add up.
+
+    Weights are not negative. The sum has no interval if one of the terms has none.
+    """
+    listed = list(terms)
+
+    def total(limits: Sequence[float | None]) -> float | None:
+        known = [
+            weight * each
+            for (weight, _), each in zip(listed, limits, strict=True)
+            if each is not None
+        ]
+        return sum(known) if len(known) == len(listed) else None
+
+    return Estimate(
+        sum(weight * each.value for weight, each in listed),
+        total([each.low for _, each in listed]),
+        total([each.high for _, each in listed]),
+    )
+
+
 def student_97_5(degrees_of_freedom: float | None) -> float:
     """Half of a 95 % interval in units of the scale; of a normal distribution for None."""
     from scipy import special

@@ -15,10 +15,9 @@ from opcost.configuration import checked, read_schema
 from opcost.devices.kinds import protocol_version
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
+from opcost.models.configs import load_models
 from opcost.models.definition import ModelDefinition
-from opcost.models.inputs import read_arguments, read_training
-from opcost.models.source import source_digest
-from opcost.plain_yaml import read_yaml
+from opcost.models.generation import Generation
 from opcost.results_folder import RESERVED, target_folder
 
 
@@ -145,6 +144,7 @@ class Study:
     """A checked configuration."""
 
     models: Mapping[str, ModelDefinition]
+    generations: tuple[Generation, ...]
     model_directory: Path
     operators: tuple[str, ...] | None
     max_device_time_s: float | None
@@ -157,6 +157,10 @@ class Study:
     conditions: Mapping[str, Conditions]
     cluster_requests: Mapping[str, ClusterRequest]
     only: Mapping[str, tuple[str, ...]] | None = None
+
+    def models_of(self, name: str) -> list[str]:
+        """The models that the name of a config stands for: several for a generation."""
+        return _steps(name, self.generations)
 
 
 def load_study(config: Mapping[str, Any]) -> Study:
@@ -171,12 +175,16 @@ def load_study(config: Mapping[str, Any]) -> Study:
     operators = document["operators"]
     targets = document["targets"]
     _check_names(targets)
-    only = document["only"] and {name: tuple(each) for name, each in document["only"].items()}
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
-    models = _models(document)
+    models, generations = _models(document)
+    only = document["only"] and {
+        target: tuple(step for name in names for step in _steps(name, generations))
+        for target, names in document["only"].items()
+    }
     _check_only(only, models, targets)
     return Study(
         models=models,
+        generations=generations,
         model_directory=Path(document["model_directory"]),
         operators=None if operators == "all" else tuple(operators),
         max_device_time_s=document["max_device_time_s"],
@@ -225,17 +233,28 @@ def _check_only(
                 )
 
 
-def _models(document: Mapping[str, Any]) -> dict[str, ModelDefinition]:
-    """The models that `models` lists, then those that `torchvision` selects, with the seed.
+def _steps(name: str, generations: Iterable[Generation]) -> list[str]:
+    """The models that a name stands for."""
+    return next((each.models for each in generations if each.name == name), [name])
+
+
+def _models(
+    document: Mapping[str, Any],
+) -> tuple[dict[str, ModelDefinition], tuple[Generation, ...]]:
+    """The models that `models` lists, then those that `torchvision` selects, with the seed; and the
+    generations among the former.
 
     Under `only`, a model that it does not name and that cannot be read is left out.
     """
     directory, only = Path(document["model_directory"]), document["only"]
     asked = None if only is None else set(chain.from_iterable(only.values()))
-    models = {}
+    models: dict[str, ModelDefinition] = {}
+    generations = []
     for name in document["models"]:
         with nullcontext() if asked is None or name in asked else suppress(OpcostError):
-            models[name] = load_model(name, directory)
+            defined = load_models(name, directory)
+            models |= defined.models
+            generations += [defined.generation] if defined.generation else []
     chosen = zoo.select(**document["torchvision"]) if document["torchvision"] else {}
     if not models and not chosen:
         raise OpcostError(
@@ -249,47 +268,11 @@ def _models(document: Mapping[str, Any]) -> dict[str, ModelDefinition]:
             "`torchvision`: rename the config, or choose by narrower `torchvision.names`"
         )
     seed = document["measurement"]["seed"]
-    return {name: replace(model, seed=seed) for name, model in {**models, **chosen}.items()}
+    seeded = {name: replace(model, seed=seed) for name, model in {**models, **chosen}.items()}
+    return seeded, tuple(generations)
 
 
 def default_measurement() -> MeasurementSettings:
     """The default settings."""
     properties = read_schema("config")["properties"]["measurement"]["properties"]
     return MeasurementSettings(**{name: entry["default"] for name, entry in properties.items()})
-
-
-def load_model(name: str, directory: Path) -> ModelDefinition:
-    """Read and validate `directory`/`name`.yaml. Raises OpcostError."""
-    path = directory / f"{name}.yaml"
-    if not path.is_file():
-        existing = [file.stem for file in directory.glob("*.yaml")]
-        raise OpcostError(
-            f"there is no model config {path}: write it, or set `models` and `model_directory` to "
-            f"others. {closest(name, existing)}".rstrip()
-        )
-    return define_model(name, read_yaml(path), directory, str(path))
-
-
-def define_model(name: str, config: Any, directory: Path, source: str) -> ModelDefinition:
-    """The model of a config in `directory`; `source` names it in errors. Raises OpcostError."""
-    document = checked(config, "model", source)
-    inputs, arrangement = read_arguments(document.pop("inputs"), source)
-    training = read_training(document, source)
-    if document["inputs_in_list"] and arrangement is not None:
-        raise OpcostError(
-            f"{source} is not valid:\n  inputs_in_list: it is true, but inputs are not a list of "
-            "tensors: leave it out, and write the list into inputs, as [[{shape: [3, 64, 64]}]]"
-        )
-    return ModelDefinition(
-        name=name,
-        inputs=inputs,
-        source_digest=source_digest(
-            document.get("factory"),
-            directory,
-            training.loss if training else None,
-            document.get("model"),
-        ),
-        arrangement=arrangement,
-        training=training,
-        **document,
-    )

@@ -51,7 +51,7 @@ def definition_of(name: str) -> ModelDefinition:
 def counted_flops(definition: ModelDefinition) -> int:
     """FLOPs of a step as PyTorch counts them."""
     module = construction.build(definition)
-    run = runnable(module, definition, construction.example_targets(definition))
+    run = runnable(module, definition, construction.example_further_inputs(definition))
     with torch.enable_grad(), FlopCounterMode(display=False) as counter:
         run(*construction.example_inputs(definition).args)
     return int(counter.get_total_flops())

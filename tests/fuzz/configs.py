@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from opcost.study import default_measurement, load_model, load_study
+from opcost.models.configs import load_model
+from opcost.study import default_measurement, load_study
 
 from tests.fuzz.documents import INF, NAN, Wrong, anyhow, changed, damaged
 from tests.fuzz.tally import Case

@@ -6,6 +6,7 @@
 #        results/shares.parquet       each model's cost by operator (+ .csv)
 #        results/modules.parquet      each model's cost by module (+ .csv)
 #        results/launches.parquet     whole models in other launch modes (+ .csv)
+#        results/requests.parquet     what requests to language models cost (+ .csv)
 #        results/summary.txt          the comparison as text
 #        results/cost.svg             operators, stacked, above the whole model
 
@@ -68,6 +69,10 @@ rule compare:
         launches_csv=report(
             LAUNCHES.with_suffix(".csv"), caption="../report/launches.rst", category="Comparison"
         ),
+        requests=REQUESTS,
+        requests_csv=report(
+            REQUESTS.with_suffix(".csv"), caption="../report/requests.rst", category="Comparison"
+        ),
         summary=report(SUMMARY, caption="../report/summary.rst", category="Comparison"),
         figure=report(FIGURE, caption="../report/cost.rst", category="Comparison"),
         note=note("compare"),
@@ -81,6 +86,7 @@ rule compare:
         folders=FOLDERS,
         models_on=MODELS_ON,
         precision=STUDY.precision.models,
+        generations=GENERATIONS,
     message:
         "Comparing sums over operators with whole models"
     script:

@@ -1,7 +1,7 @@
 # What a person looks at.
 #
 #   in:  results/database.parquet, comparison.parquet, shares.parquet, modules.parquet, models.parquet,
-#        launches.parquet
+#        launches.parquet, requests.parquet
 #   out: results/report.html   charts and tables of all of it, in one file that opens offline
 
 
@@ -14,6 +14,7 @@ rule report:
         modules=MODULES,
         models=MODEL_TABLE,
         launches=LAUNCHES,
+        requests=REQUESTS,
     output:
         page=report(REPORT, caption="../report/report.rst", category="Report"),
         note=note("report"),

@@ -162,14 +162,23 @@ def prepared(
         click.echo(f"left out of {RUN_STUDY}: {name}: {reason}", err=True)
     only = dict.fromkeys(targets, names)
     paths = {name: str(directory / f"{name}.yaml") for name in written}
+    steps_of: dict[str, list[str]] = {}
     try:
         # Wrong settings are an error here, before Snakemake starts.
-        found = read_studies().study(only).models
-        inputs_of = {name: ", ".join(map(str, found[name].inputs)) for name in written}
+        found = read_studies().study(only)
+        steps_of |= {name: found.models_of(name) for name in written}
+        inputs_of = {
+            name: ", ".join(map(str, found.models[steps[0]].inputs))
+            for name, steps in steps_of.items()
+        }
         _say("wrote", (f"{paths[name]} ({inputs_of[name]})" for name in written))
         yield only
     finally:
-        unbuilt = [name for name in written if not extraction(name).exists()]
+        unbuilt = [
+            name
+            for name in written
+            if not any(extraction(step).exists() for step in steps_of.get(name, [name]))
+        ]
         absent = [
             name
             for name in targets.keys() - {*studies.targets, *studies.known_targets}

@@ -10,9 +10,9 @@ from typing import Any
 
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
+from opcost.models.configs import load_model
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.source import check_names_factory
-from opcost.study import load_model
 
 CONFIGS = Path("config/models")
 """Where a model config is found by its name."""

@@ -61,8 +61,8 @@ def _executed(device: Device, definition: ModelDefinition, search_path: Path) ->
     check_inputs_fit(definition, device)
     with construction.conditions(definition.training is not None), user_code():
         module = construction.build(definition, search_path).to(device.torch_device)
-        targets = construction.example_targets(definition).to(device.torch_device)
-        run = runnable(module, definition, targets, search_path)
+        further = construction.example_further_inputs(definition).to(device.torch_device)
+        run = runnable(module, definition, further, search_path)
         inputs = construction.example_inputs(definition).to(device.torch_device)
     return recorded_calls(
         run,

@@ -200,8 +200,8 @@ class ModelSubject(Subject):
         supervision = Supervision(self.definition.name, device.torch_device)
         module = construction.build(self.definition, self.search_path).to(device.torch_device)
         supervision.settle()
-        targets = construction.example_targets(self.definition).to(device.torch_device)
-        run = runnable(module, self.definition, targets, self.search_path)
+        further = construction.example_further_inputs(self.definition).to(device.torch_device)
+        run = runnable(module, self.definition, further, self.search_path)
         inputs = construction.example_inputs(self.definition)
         cache_state = station.conditions.measurement.cache_state
         workload = model_workload(run, inputs, device, cache_state)

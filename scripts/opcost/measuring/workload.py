@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from opcost.devices.device import Device
 from opcost.measuring.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
 from opcost.models.inputs import Arguments
-from opcost.models.iteration import Runnable, held_tensors
+from opcost.models.iteration import Runnable, held_tensors, prepare
 from opcost.models.phases import FORWARD
 from opcost.models.training import TrainingStep
 from opcost.tuples.replay import check_outputs, tensors_in_tree
@@ -124,8 +124,7 @@ def model_workload(
     """
     footprint_bytes = 0 if cache_state == "warm" else footprint(device)
     sets = _input_sets(inputs, device, footprint_bytes if cache_state == "cold" else 0)
-    if isinstance(run, TrainingStep):
-        run.prepare(sets[0])
+    prepare(run, sets[0])
     return ModelWorkload(_copies(run, device, footprint_bytes), sets)
 
 

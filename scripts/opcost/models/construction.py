@@ -18,7 +18,7 @@ from opcost.errors import OpcostError, closest
 from opcost.memory import gib
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.factory import import_callable
-from opcost.models.inputs import Arguments, arranged
+from opcost.models.inputs import NO_ARGUMENTS, Arguments, arranged
 from opcost.models.libraries import constructor, library_of
 from opcost.models.user_code import reason, user_code
 
@@ -117,20 +117,22 @@ def empty_inputs(definition: ModelDefinition) -> Arguments:
     return arranged(definition.arrangement, tensors, definition.inputs_in_list)
 
 
-def example_targets(definition: ModelDefinition) -> Arguments:
-    """What the loss is called with after the output, on the CPU, drawn from the model's seed."""
-    return _targets(definition, _drawn(definition.seed + 1))
+def example_further_inputs(definition: ModelDefinition) -> Arguments:
+    """What an iteration needs beside the arguments of forward, on the CPU: the targets of a loss,
+    or the tokens that are cached. Drawn from the model's seed.
+    """
+    return _further(definition, _drawn(definition.seed + 1))
 
 
-def empty_targets(definition: ModelDefinition) -> Arguments:
+def empty_further_inputs(definition: ModelDefinition) -> Arguments:
     """The same without values."""
-    return _targets(definition, _empty)
+    return _further(definition, _empty)
 
 
 def input_bytes(definition: ModelDefinition) -> int:
-    """The size of inputs and targets. Raises OpcostError for a tensor larger than any can be."""
-    targets = definition.training.targets if definition.training else ()
-    return sum(_input_bytes(definition, spec) for spec in (*definition.inputs, *targets))
+    """The size of all inputs. Raises OpcostError for a tensor larger than any can be."""
+    specs = (*definition.inputs, *_further_specs(definition))
+    return sum(_input_bytes(definition, spec) for spec in specs)
 
 
 _Make = Callable[[InputSpec, torch.dtype], torch.Tensor]
@@ -155,11 +157,17 @@ def _empty(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty(spec.shape, dtype=dtype)
 
 
-def _targets(definition: ModelDefinition, make: _Make) -> Arguments:
+def _further(definition: ModelDefinition, make: _Make) -> Arguments:
+    training, specs = definition.training, _further_specs(definition)
+    if training is None and not specs:
+        return NO_ARGUMENTS
+    arrangement = definition.arrangement if training is None else training.target_arrangement
+    return arranged(arrangement, _tensors(definition, specs, make))
+
+
+def _further_specs(definition: ModelDefinition) -> tuple[InputSpec, ...]:
     training = definition.training
-    if training is None:
-        return Arguments((), {})
-    return arranged(training.target_arrangement, _tensors(definition, training.targets, make))
+    return definition.cached_inputs if training is None else training.targets
 
 
 def _tensors(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 
@@ -63,7 +63,8 @@ class ModelDefinition:
     the architecture of its published weights, and a failed extraction is recorded instead of
     raised. `source_digest` is a digest of the code of a factory and a loss beside their config,
     without comments and formatting. `training` is None for inference. `autocast` is the dtype of
-    torch.autocast, None without it.
+    torch.autocast, None without it. `cached_tokens` is None unless an iteration is a step of
+    generating text: the tokens before those of the inputs, whose keys and values are in a cache.
     """
 
     name: str
@@ -81,6 +82,7 @@ class ModelDefinition:
     arrangement: Any = None
     training: Training | None = None
     autocast: str | None = None
+    cached_tokens: int | None = None
 
     @property
     def batch_size(self) -> int | None:
@@ -92,6 +94,15 @@ class ModelDefinition:
             return len(self.inputs)
         sizes = {spec.shape[0] if spec.shape else None for spec in self.inputs}
         return sizes.pop() if len(sizes) == 1 else None
+
+    @property
+    def cached_inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs of the forward that fills the cache: like `inputs`, of `cached_tokens`."""
+        return tuple(
+            replace(spec, shape=(spec.shape[0], self.cached_tokens, *spec.shape[2:]))
+            for spec in self.inputs
+            if self.cached_tokens
+        )
 
     @property
     def precision(self) -> str:
@@ -109,6 +120,7 @@ class ModelDefinition:
             (document, "arrangement"),
             (document, "training"),
             (document, "autocast"),
+            (document, "cached_tokens"),
             *((each, "low") for each in tensors),
         ]:
             if part[key] is None:

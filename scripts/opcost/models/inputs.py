@@ -34,6 +34,9 @@ class Arguments(NamedTuple):
         return moved
 
 
+NO_ARGUMENTS = Arguments((), {})
+
+
 def read_arguments(
     document: Any, source: str, key: str = "inputs", least: int = 1
 ) -> tuple[tuple[InputSpec, ...], Any]:

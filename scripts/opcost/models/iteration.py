@@ -1,4 +1,4 @@
-"""What an iteration of a model runs: its module, or a step of its training."""
+"""What an iteration of a model runs: its module, a step of its training, or one of generation."""
 
 from pathlib import Path
 from typing import Any
@@ -6,9 +6,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.errors import OpcostError
+from opcost.models.decoding import GenerationStep
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
-from opcost.models.training import TrainingStep, autocast, training_step
+from opcost.models.precision import autocast
+from opcost.models.training import TrainingStep, training_step
 
 
 class MixedInference:
@@ -23,23 +26,39 @@ class MixedInference:
             return self.module(*args, **kwargs)
 
 
-Runnable = nn.Module | MixedInference | TrainingStep
+Runnable = nn.Module | MixedInference | TrainingStep | GenerationStep
 """One call of it is an iteration."""
 
 
 def runnable(
     module: nn.Module,
     definition: ModelDefinition,
-    targets: Arguments,
+    further: Arguments,
     search_path: Path | None = None,
 ) -> Runnable:
     """What an iteration of the definition runs, with a module that was built from it.
 
-    Raises OpcostError for an unsuitable loss or optimizer.
+    `further` are its further inputs (construction.py). Raises OpcostError for an unsuitable loss,
+    optimizer or model.
     """
     if definition.training is not None:
-        return training_step(module, definition, definition.training, targets, search_path)
+        return training_step(module, definition, definition.training, further, search_path)
+    if definition.cached_tokens is not None:
+        try:
+            cached = further if definition.cached_tokens else None
+            return GenerationStep(module, cached, definition.autocast)
+        except OpcostError as error:
+            raise OpcostError(f"model {definition.name}: {error}") from error
     return module if definition.autocast is None else MixedInference(module, definition.autocast)
+
+
+def prepare(run: Runnable, inputs: Arguments) -> None:
+    """Make what persists from one iteration to the next: optimizer state, cached keys and values.
+
+    Raises OpcostError.
+    """
+    if isinstance(run, TrainingStep | GenerationStep):
+        run.prepare(inputs)
 
 
 def module_of(run: Runnable) -> nn.Module:
@@ -52,4 +71,5 @@ def held_tensors(run: Runnable) -> list[torch.Tensor]:
     if isinstance(run, TrainingStep):
         return [*run.held()]
     module = module_of(run)
-    return [*module.parameters(), *module.buffers()]
+    cached = run.cached_tensors() if isinstance(run, GenerationStep) else ()
+    return [*module.parameters(), *module.buffers(), *cached]

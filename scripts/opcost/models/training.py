@@ -8,7 +8,6 @@ operator is faster for that.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from opcost.models.definition import ModelDefinition, Training
 from opcost.models.factory import import_callable
 from opcost.models.inputs import Arguments
 from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
+from opcost.models.precision import autocast
 from opcost.models.user_code import reason, user_code
 
 _STEPS_BEFORE = 1_000_000
@@ -33,16 +33,6 @@ _UNSUITABLE = {
     "LBFGS": "its step runs the model as often as it needs",
     "SparseAdam": "it takes sparse gradients",
 }
-
-
-def autocast(module: nn.Module, dtype: str | None) -> AbstractContextManager[None]:
-    """The context in which a module's forward runs in lower precision; none without a dtype."""
-    if dtype is None:
-        return nullcontext()
-    devices = (parameter.device for parameter in module.parameters())
-    device = next(devices, torch.get_default_device()).type
-    context: AbstractContextManager[None] = torch.autocast(device, getattr(torch, dtype))
-    return context
 
 
 class TrainingStep:

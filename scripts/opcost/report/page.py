@@ -17,6 +17,7 @@ from opcost import __version__
 from opcost.costs import caveats, verdict
 from opcost.costs.breakdown import OTHERS
 from opcost.costs.launches import launch_cells
+from opcost.costs.request_text import request_cells, request_notes
 from opcost.files import replacing
 from opcost.report import cards, power, raw_charts, roofline
 from opcost.report.agreement import agreement, all_caveats, all_waits
@@ -97,6 +98,8 @@ def _sections(results: Results) -> dict[str, Any]:
         "words": caveats,
         "waits": all_waits(results),
         "launches": launch_cells(results.launches),
+        "requests": request_cells(results.requests),
+        "request_notes": request_notes(results.requests),
         "by_operator": list(_by_operator(results, named, as_shares)),
         "legend": _legend(results, named),
         "as_shares": as_shares,

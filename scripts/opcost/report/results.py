@@ -35,6 +35,7 @@ class Results:
     modules: Sequence[Row]
     models: Sequence[Row]
     launches: Sequence[Row] = ()
+    requests: Sequence[Row] = ()
 
     @classmethod
     def read(
@@ -45,6 +46,7 @@ class Results:
         modules: Path,
         models: Path,
         launches: Path,
+        requests: Path,
     ) -> "Results":
         """Read the files. Raises OpcostError for one that is damaged or of another version."""
         return cls(
@@ -54,6 +56,7 @@ class Results:
             records.read(modules, schemas.MODULES).to_pylist(),
             records.read(models, schemas.EXTRACTION).to_pylist(),
             records.read(launches, schemas.LAUNCHES).to_pylist(),
+            records.read(requests, schemas.REQUESTS).to_pylist(),
         )
 
     @cached_property

@@ -354,6 +354,56 @@ LAUNCHES = _schema(
     ],
 )
 
+_TOKENS = {
+    "": "all tokens of a request, of a whole batch",
+    "_prefill": "the prefill of the prompt, which makes the first new token",
+    "_token": "a step of decoding, for a further token: the mean over all steps",
+}
+
+REQUESTS = _schema(
+    "requests",
+    [
+        ("model", pa.string(), "the name of the generation's model config"),
+        TARGET,
+        ("batch_size", pa.int64(), "number of sequences"),
+        ("prompt_tokens", pa.int64(), "tokens of each prompt"),
+        ("new_tokens", pa.int64(), "tokens that are generated for each sequence"),
+        (
+            "cache_lengths",
+            pa.list_(pa.int64()),
+            "the numbers of cached tokens for which a step is measured; others are interpolated",
+        ),
+        *(
+            column
+            for quantity, unit in ((TIME, "seconds"), (ENERGY, "gross joules"))
+            for column in (
+                *(
+                    column
+                    for part, what in _TOKENS.items()
+                    for column in (
+                        *quantity.of(f"estimate{part}").described(f"estimated {unit} of {what}"),
+                        *quantity.of(f"reference{part}").described(
+                            f"{unit} of {what}, from measurements of whole steps"
+                        ),
+                    )
+                ),
+                *quantity.error.described("estimate / reference - 1, without interpolation"),
+                (f"{quantity}_reason", pa.string(), "why there is no estimate or no reference"),
+                (
+                    f"{quantity}_interpolation_half_width",
+                    pa.float64(),
+                    "half of the 95 % interval of what interpolation adds to the cost of a step, "
+                    "as a share of it; null if fewer than three steps are measured",
+                ),
+            )
+        ),
+        ("calls", pa.int64(), "calls that launch kernels in a request"),
+        ("flops", pa.int64(), "FLOPs of a request; null if those of one tuple are unknown"),
+        ("overhead_time_s", pa.float64(), "the call overhead's part of `estimate_time_s`"),
+        ("idle_time_s", pa.float64(), "the part in which the GPU waits for its host"),
+    ],
+)
+
 EXPLANATION = _schema(
     "explanation",
     [

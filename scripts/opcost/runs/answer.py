@@ -3,16 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opcost.costs.request_text import request_lines
+from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
 from opcost.results_folder import COMPARISON, MODULES, SHARES, extraction
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
+from opcost.runs.study_file import read_studies
 from opcost.tuples.model_tuples import read_extractions, refusals
 
 
 def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     """The summary of these models on these targets, and whether each has a sum and a whole."""
-    asked = {(target, model) for target, models in only.items() for model in models}
+    study = read_studies().study(only)
+    asked = {(target, model) for target, models in (study.only or {}).items() for model in models}
     models = sorted({model for _, model in asked})
     paths = [path for model in models if (path := extraction(model)).exists()]
     comparison, shares, modules = (
@@ -24,6 +28,8 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
         )
     )
     text = summarise(comparison, shares, refusals(read_extractions(paths)), modules)
+    requests = request_lines(requests_in(study.generations, comparison), shares)
+    text = "\n".join([text, *(["", *requests] if requests else [])])
     error = TIME.error.value
     return text, {_pair(row) for row in comparison if row[error] is not None} == asked
 

@@ -11,9 +11,9 @@ import yaml
 from opcost.configuration import check_name
 from opcost.errors import OpcostError
 from opcost.files import replacing
+from opcost.models.configs import Defined, define_models, load_models
 from opcost.models.definition import ModelDefinition
 from opcost.runs.models import Variant
-from opcost.study import define_model, load_model
 
 _HEAD = "# Written by opcost run; yours to change.\n"
 
@@ -28,7 +28,7 @@ def provide(variants: Iterable[Variant], directory: Path) -> tuple[list[str], li
     names, written = [], []
     for variant in variants:
         check_name(variant.name)
-        wanted = define_model("", variant.config, directory, f"model {variant.name}")
+        wanted = _unnamed(define_models("", variant.config, directory, f"model {variant.name}"))
         same = sorted(name for name, each in existing.items() if each == wanted)
         if same:
             names.append(variant.name if variant.name in same else same[0])
@@ -41,14 +41,18 @@ def provide(variants: Iterable[Variant], directory: Path) -> tuple[list[str], li
     return list(dict.fromkeys(names)), written
 
 
-def _definitions(directory: Path) -> dict[str, ModelDefinition]:
+def _definitions(directory: Path) -> dict[str, list[ModelDefinition]]:
     """What each config of a folder defines, but for the name. Those that cannot be read are not."""
     found = {}
     for path in directory.glob("*.yaml"):
         with suppress(OpcostError):
             check_name(path.stem)
-            found[path.stem] = replace(load_model(path.stem, directory), name="")
+            found[path.stem] = _unnamed(load_models(path.stem, directory))
     return found
+
+
+def _unnamed(defined: Defined) -> list[ModelDefinition]:
+    return [replace(each, name="") for each in defined.models.values()]
 
 
 def _free_name(variant: Variant, directory: Path) -> str:

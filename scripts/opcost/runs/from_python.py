@@ -14,9 +14,9 @@ from torch import Tensor
 from opcost.costs.lookup import look_up, sizes_of
 from opcost.costs.model_cost import ModelCost
 from opcost.errors import OpcostError
+from opcost.models.configs import load_model
 from opcost.results_folder import DATABASE
 from opcost.runs.live_module import save_model
-from opcost.study import load_model
 
 _MODELS = Path("config/models")
 _LAST_LINES = 20

@@ -12,10 +12,11 @@ import yaml
 from opcost.configuration import all_models
 from opcost.errors import OpcostError
 from opcost.files import replacing
+from opcost.models.configs import load_models
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import MODELS, measurement, target_folder
 from opcost.runs.targets import AUTO, Settings
-from opcost.study import Study, load_model, load_study
+from opcost.study import Study, load_study
 
 DEFAULT_STUDY = Path("config/config.yaml")
 RUN_STUDY = Path("config/run.yaml")
@@ -116,7 +117,7 @@ def add_to_runs(
     kept, vanished = [], {}
     for name in map(str, earlier):
         try:
-            load_model(name, studies.directory)
+            load_models(name, studies.directory)
             kept.append(name)
         except OpcostError as error:
             vanished[name] = str(error)

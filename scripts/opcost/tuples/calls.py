@@ -25,17 +25,18 @@ from opcost.memory import free_bytes, gib
 from opcost.models.construction import (
     build,
     conditions,
+    empty_further_inputs,
     empty_inputs,
-    empty_targets,
+    example_further_inputs,
     example_inputs,
-    example_targets,
     input_bytes,
     without_initialisation,
 )
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
-from opcost.models.iteration import Runnable, held_tensors, module_of, runnable
+from opcost.models.iteration import Runnable, held_tensors, module_of, prepare, runnable
 from opcost.models.libraries import library_of
+from opcost.models.masks import masks_as_executed
 from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
 from opcost.models.process_state import ProcessState
 from opcost.models.training import TrainingStep
@@ -171,8 +172,8 @@ def _fake_calls(
 ) -> ModelCalls:
     """Record the calls on fake inputs; for user code, run twice to compare the calls."""
     _make_fake(module, fake_mode)
-    with fake_mode:
-        run = runnable(module, definition, empty_targets(definition), search_path)
+    with fake_mode, masks_as_executed(empty_inputs(definition).kwargs):
+        run = runnable(module, definition, empty_further_inputs(definition), search_path)
         executed = _of_definition(run, empty_inputs(definition), definition)
         if definition.factory is None:
             return executed
@@ -202,7 +203,7 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
 
 def _with_values(definition: ModelDefinition, search_path: Path | None) -> Runnable:
     module = build(definition, search_path)
-    return runnable(module, definition, example_targets(definition), search_path)
+    return runnable(module, definition, example_further_inputs(definition), search_path)
 
 
 def _of_definition(run: Runnable, inputs: Arguments, definition: ModelDefinition) -> ModelCalls:
@@ -234,8 +235,7 @@ def recorded_calls(
     ):
         try:
             with conditions(trained), _errors_said_once(), user_code():
-                if isinstance(run, TrainingStep):
-                    run.prepare(Arguments(inputs, kwargs))
+                prepare(run, Arguments(inputs, kwargs))
                 with Recorder(where, held_tensors(run), device) as recorder:
                     state = ProcessState()
                     run(*inputs, **kwargs)

@@ -1,7 +1,8 @@
 """Record every operator call of a running model, with the module that makes it."""
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,12 +121,14 @@ class Recorder(TorchDispatchMode):
         names = [argument.name for argument in operator._schema.arguments]
         given = [*zip(names, args, strict=False), *kwargs.items()]
         tensors = [(name, tensors_in_tree(value)) for name, value in given]
-        found = [
-            name
-            for name, held in tensors
-            if held and all(self._is_held(storage(tensor), phase) for tensor in held)
-        ]
+        found = [name for name, held in tensors if held and self._mostly_held(held, phase)]
         return (*found, IN_CORE) if phase == OPTIMIZER else tuple(found)
+
+    def _mostly_held(self, tensors: Sequence[torch.Tensor], phase: str) -> bool:
+        """Of a list, such as cached keys and a new one, the larger part decides."""
+        held = [self._is_held(storage(tensor), phase) for tensor in tensors]
+        held_bytes = sum(tensor.nbytes for tensor in itertools.compress(tensors, held))
+        return all(held) or 2 * held_bytes > sum(tensor.nbytes for tensor in tensors)
 
     def _is_held(self, memory: int, phase: str) -> bool:
         """Whether a tensor was used so long ago that a processor's caches have lost it."""

@@ -1,0 +1,72 @@
+"""The cost of steps that differ in one length, from the steps of a few lengths.
+
+Between two of these, the cost is taken to be linear: a step of decoding reads all cached keys and
+values, and everything else in it stays the same. How far that is off is estimated by leaving out
+each length between others, and interpolating it. Gaps are then twice as wide, so the error of
+curves is overestimated.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opcost.statistics import Estimate, correlated_sum, product, student_97_5
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """Costs at ascending lengths. Their errors are taken to be one, because most of a step is the
+    same at all lengths.
+    """
+
+    lengths: Sequence[int]
+    costs: Sequence[Estimate]
+
+    def at(self, length: int) -> Estimate:
+        """The cost at a length from the first to the last.
+
+        Without an interval if it is not one of the lengths, and these are fewer than three.
+        """
+        return self.mean([length])
+
+    def mean(self, lengths: Sequence[int]) -> Estimate:
+        """The mean cost over lengths from the first to the last."""
+        weights = mean_weights(self.lengths, lengths)
+        total = correlated_sum(zip(weights, self.costs, strict=True))
+        if set(lengths) <= set(self.lengths):
+            return total
+        half = self.half_width
+        if half is None:
+            return Estimate(total.value, None, None)
+        return product(total, Estimate(1.0, 1.0 - half, 1.0 + half))
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the 95 % interval of what interpolation adds to a cost, as a share of it."""
+        errors = [
+            math.log(self._from_neighbours(middle) / self.costs[middle].value)
+            for middle in range(1, len(self.lengths) - 1)
+        ]
+        if not errors:
+            return None
+        return student_97_5(len(errors)) * math.sqrt(math.fsum(e**2 for e in errors) / len(errors))
+
+    def _from_neighbours(self, middle: int) -> float:
+        around = (middle - 1, middle + 1)
+        weights = mean_weights([self.lengths[each] for each in around], [self.lengths[middle]])
+        return sum(
+            weight * self.costs[each].value for weight, each in zip(weights, around, strict=True)
+        )
+
+
+def mean_weights(known: Sequence[int], lengths: Sequence[int]) -> list[float]:
+    """What each known length counts in the mean over others, between which costs are linear."""
+    weights = [0.0] * len(known)
+    for length in lengths:
+        after = next(place for place, each in enumerate(known) if each >= length)
+        share = 1.0
+        if known[after] > length:
+            share = (length - known[after - 1]) / (known[after] - known[after - 1])
+            weights[after - 1] += (1 - share) / len(lengths)
+        weights[after] += share / len(lengths)
+    return weights

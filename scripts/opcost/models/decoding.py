@@ -1,0 +1,90 @@
+"""Steps of text generation: a language model whose cache holds the keys and values of earlier
+tokens, called like the model.
+
+A step computes what generating text needs: the keys and values of its tokens, and the logits of the
+last of them, if the model can leave out the others.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from opcost.errors import OpcostError
+from opcost.models.inputs import Arguments
+from opcost.models.precision import autocast
+
+_CACHES = ("cache", "past_key_values", "cache_params")
+"""What libraries call the argument of forward that is the cache, and that part of its output."""
+
+_LAST_LOGITS = "logits_to_keep"
+
+
+class GenerationStep:
+    """Calling it with tokens runs forward on them, after the tokens that are `cached`.
+
+    Without `cached` tokens, the step is a prefill, in which forward makes a cache. Others find the
+    same cache each time: what a step adds to it is taken out again, which moves no data.
+    """
+
+    def __init__(self, module: nn.Module, cached: Arguments | None, dtype: str | None) -> None:
+        self.module = module
+        self._cached, self._dtype = cached, dtype
+        self._cache: Any = None
+        self._states: list[tuple[Any, dict[str, Any]]] = []
+        taken = inspect.signature(module.forward).parameters
+        self._name = next((name for name in _CACHES if name in taken), None)
+        if self._name is None:
+            raise OpcostError(
+                f"the forward of {type(module).__name__} takes none of {', '.join(_CACHES)}, so it "
+                "has no cache of keys and values: use a language model as those of transformers "
+                "that generate text"
+            )
+        self._options = {"use_cache": True} | ({_LAST_LOGITS: 1} if _LAST_LOGITS in taken else {})
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run forward on the new tokens."""
+        output = self._forward(Arguments(args, kwargs), self._cache)
+        self._restore()
+        return output
+
+    def prepare(self, inputs: Arguments) -> None:
+        """Fill the cache by a forward of the cached tokens. Raises OpcostError without a cache."""
+        if self._cached is None:
+            return
+        output = self._forward(self._cached)
+        cache = next(filter(None, (getattr(output, name, None) for name in _CACHES)), None)
+        if cache is None:
+            raise OpcostError(
+                f"forward of {type(self.module).__name__} returned none of {', '.join(_CACHES)}: "
+                "it caches no keys and values, so it has no steps of generating text"
+            )
+        self._cache, self._cached = cache, None
+        parts = [cache, *getattr(cache, "layers", ())]
+        self._states = [(part, dict(vars(part))) for part in parts if hasattr(part, "__dict__")]
+        before = [tensor.shape for tensor in self.cached_tensors()]
+        self(*inputs.args, **inputs.kwargs)
+        if before != [tensor.shape for tensor in self.cached_tensors()]:
+            raise OpcostError(
+                f"a {type(cache).__name__} keeps what a step adds to it, so steps would differ: "
+                "use a model whose cache is a DynamicCache"
+            )
+
+    def cached_tensors(self) -> Iterator[torch.Tensor]:
+        """The keys and values in the cache."""
+        for part in (self._cache, *getattr(self._cache, "layers", ())):
+            for leaf in tree_leaves([*vars(part).values()] if hasattr(part, "__dict__") else part):
+                if isinstance(leaf, torch.Tensor):
+                    yield leaf
+
+    def _forward(self, inputs: Arguments, cache: Any = None) -> Any:
+        held: Mapping[Any, Any] = {} if cache is None else {self._name: cache}
+        with autocast(self.module, self._dtype):
+            return self.module(*inputs.args, **inputs.kwargs, **held, **self._options)
+
+    def _restore(self) -> None:
+        for part, state in self._states:
+            vars(part).update(state)

@@ -1,0 +1,132 @@
+"""A request to a language model as its steps: a prefill of the prompt, and one for each further
+token.
+
+The steps of decoding differ in the number of tokens that are cached alone. Some of them are models
+of the study; the cost of others is interpolated (opcost.costs.interpolation).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from opcost.errors import OpcostError
+from opcost.values import shown
+
+_MEASURED_LENGTHS = 5
+
+_TOKENS = (
+    "generating text needs one tensor of inputs, of a batch and tokens, such as "
+    "input_ids: {shape: [1, 512], dtype: int64, high: 32000}"
+)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A request: `prompt_tokens` in, `new_tokens` out, for each sequence of a batch.
+
+    The prefill makes the first new token. `cache_lengths` are those of the steps that are models.
+    """
+
+    name: str
+    batch_size: int
+    prompt_tokens: int
+    new_tokens: int
+    cache_lengths: tuple[int, ...]
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The request of its JSON."""
+        return cls(**{**document, "cache_lengths": tuple(document["cache_lengths"])})
+
+    @property
+    def steps(self) -> range:
+        """The number of cached tokens in each step of decoding."""
+        return range(self.prompt_tokens, self.prompt_tokens + self.new_tokens - 1)
+
+    @property
+    def prefill(self) -> str:
+        """The name of the model that is the prefill."""
+        return f"{self.name}[prompt={self.prompt_tokens}]"
+
+    def step(self, cached_tokens: int) -> str:
+        """The name of the model that is a step of decoding."""
+        return f"{self.name}[cache={cached_tokens}]"
+
+    @property
+    def models(self) -> list[str]:
+        """The names of the models that are its steps."""
+        return [self.prefill, *map(self.step, self.cache_lengths)]
+
+
+def check_step(document: Mapping[str, Any], tensors: int, source: str) -> None:
+    """Raise OpcostError if a config with `cached_tokens`, whose inputs have so many tensors, is not
+    one of a step."""
+    if document.get("cached_tokens") is None:
+        return
+    if document["mode"] == "training":
+        raise _wrong(source, "cached_tokens: training caches no keys and values: leave it out")
+    if tensors != 1 or _tokens_of(document["inputs"]) is None:
+        raise _wrong(source, f"inputs: {shown(document['inputs'])}: {_TOKENS}")
+
+
+def read_generation(
+    name: str, document: Mapping[str, Any], source: str
+) -> tuple[Generation | None, dict[str, dict[str, Any]]]:
+    """The request of a model config that fits its schema, and the configs of its steps by name.
+
+    A config without `generation` is returned as it is. Raises OpcostError.
+    """
+    config = dict(document)
+    wanted = config.pop("generation", None)
+    if wanted is None:
+        return None, {name: config}
+    if config.get("cached_tokens") is not None:
+        raise _wrong(source, "cached_tokens: generation says how many are cached: leave it out")
+    tokens = _tokens_of(config["inputs"])
+    if tokens is None:
+        raise _wrong(source, f"inputs: {shown(config['inputs'])}: {_TOKENS}")
+    batch, prompt = tokens["shape"][:2]
+    request = Generation(name, batch, prompt, wanted["new_tokens"], ())
+    lengths = _lengths(wanted.get("cache_lengths"), request.steps, source)
+    request = Generation(name, batch, prompt, wanted["new_tokens"], lengths)
+    one = {**tokens, "shape": [batch, 1, *tokens["shape"][2:]]}
+    configs = {request.prefill: {**config, "cached_tokens": 0}}
+    for length in lengths:
+        inputs = _replaced(config["inputs"], one)
+        configs[request.step(length)] = {**config, "inputs": inputs, "cached_tokens": length}
+    return request, configs
+
+
+def _lengths(given: list[int] | None, steps: range, source: str) -> tuple[int, ...]:
+    first, last = steps[0], steps[-1]
+    if given is None:
+        parts = max(1, min(_MEASURED_LENGTHS, len(steps)) - 1)
+        return tuple(sorted({first + (last - first) * n // parts for n in range(parts + 1)}))
+    found = tuple(sorted(set(given)))
+    if found[0] > first or found[-1] < last:
+        raise _wrong(
+            source,
+            f"generation.cache_lengths: {given}: the steps find {first} to {last} cached tokens: "
+            "name lengths from the first to the last, between which costs are interpolated",
+        )
+    return found
+
+
+def _tokens_of(inputs: Any) -> Mapping[str, Any] | None:
+    """The only tensor of the inputs, if it has a batch dimension and one of tokens."""
+    every = [*inputs.values()] if isinstance(inputs, Mapping) else inputs
+    found = [each for each in every if isinstance(each, Mapping) and "shape" in each]
+    return found[0] if len(found) == 1 and len(found[0]["shape"]) > 1 else None
+
+
+def _replaced(inputs: Any, tokens: Mapping[str, Any]) -> Any:
+    def new(each: Any) -> Any:
+        return tokens if isinstance(each, Mapping) and "shape" in each else each
+
+    if isinstance(inputs, Mapping):
+        return {key: new(each) for key, each in inputs.items()}
+    return [new(each) for each in inputs]
+
+
+def _wrong(source: str, text: str) -> OpcostError:
+    return OpcostError(f"{source} is not valid:\n  {text}")

@@ -1,0 +1,57 @@
+"""The masks of transformers, which ask values that fake tensors do not have.
+
+transformers builds another mask while it is traced than otherwise, and takes fake tensors for a
+trace. It would then call other operators than a measured model does.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_MODULE, _IS_TRACING = "transformers.masking_utils", "is_tracing"
+_POSITIONS, _FIND_PACKED = "position_ids", "find_packed_sequence_indices"
+
+
+class _OneSequence(TorchDispatchMode):
+    """Answers that all positions are those of one sequence."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return True
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def masks_as_executed(inputs: Any) -> Iterator[None]:
+    """Let models of transformers on fake tensors build the masks that they build on real ones.
+
+    `inputs` are those of forward by name. Unless they say otherwise, positions are those of one
+    sequence; a mask whose values they would have to tell is an error of fake tensors.
+    """
+    module = sys.modules.get(_MODULE)
+    if module is None or not hasattr(module, _IS_TRACING) or not hasattr(module, _FIND_PACKED):
+        yield
+        return
+    find_packed = getattr(module, _FIND_PACKED)
+
+    def of_one_sequence(position_ids: torch.Tensor) -> Any:
+        with _OneSequence():
+            return find_packed(position_ids)
+
+    with mock.patch.object(module, _IS_TRACING, return_value=False):
+        if _POSITIONS in inputs:
+            yield
+        else:
+            with mock.patch.object(module, _FIND_PACKED, of_one_sequence):
+                yield
