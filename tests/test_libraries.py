@@ -1,5 +1,6 @@
 """Models of timm and transformers: by name, of any size, with random weights."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from opcost.errors import OpcostError
 from opcost.measuring import benchmark
 from opcost.measuring.subjects import ModelSubject
 from opcost.models import libraries
-from opcost.models.configs import define_model, load_model
+from opcost.models.configs import define_model, load_model, load_models
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples
 
@@ -144,8 +145,14 @@ def test_another_version_of_the_library_is_another_definition(monkeypatch):
     assert transformer("LlamaForCausalLM").source_digest != before.source_digest
 
 
-def test_the_large_example_is_extracted():
-    assert model_calls(load_model("llama_3_8b", ROOT / "config/models")).parameters == 8030261248
+PUBLIC = sorted((ROOT / "config/language_models").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", PUBLIC, ids=[path.stem for path in PUBLIC])
+def test_the_public_models_have_as_many_parameters_as_their_configs_say(path):
+    stated = re.search(r": ([\d,]+) parameters", path.read_text())
+    definition = next(iter(load_models(path.stem, path.parent).models.values()))
+    assert model_calls(definition).parameters == int(stated[1].replace(",", ""))
 
 
 def test_the_small_example_makes_the_extracted_calls(cpu):

@@ -17,6 +17,7 @@ FILES = {
     "shares": "`results/shares.parquet`, `.csv`",
     "modules": "`results/modules.parquet`, `.csv`",
     "launches": "`results/launches.parquet`, `.csv`",
+    "requests": "`results/requests.parquet`, `.csv`",
     "extraction": "`results/models.parquet`, `.csv`",
     "explanation": "what `opcost explain --parquet` writes",
     "difference": "what `opcost diff --parquet` writes",

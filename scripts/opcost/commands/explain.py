@@ -1,7 +1,11 @@
 """`opcost explain`."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -97,9 +101,14 @@ def command(
     opcost explain config/models/resnet34_56.yaml --json
     opcost explain my_package.nets:tagger --input "1x128:int64<30522" --argument width=64
     """
-    from opcost.costs.explanation import explain
+    from opcost.costs.explanation import Explanation, explain
     from opcost.costs.explanation_text import as_text
-    from opcost.costs.model_argument import config_path, find_model, parse_argument, parse_input
+    from opcost.costs.model_argument import config_path, find_steps, parse_argument, parse_input
+    from opcost.costs.request_explanation import (
+        RequestExplanation,
+        explain_request,
+        request_as_text,
+    )
     from opcost.errors import OpcostError
     from opcost.files import check_output
     from opcost.rows import records, schemas
@@ -109,31 +118,41 @@ def command(
     paths = databases or _default_databases()
     if parquet is not None:
         check_output(parquet, [*paths, *filter(None, [config_path(model)])])
-    definition, search_path = find_model(
-        model,
-        [parse_input(text) for text in inputs],
-        batch_size,
-        dict(map(parse_argument, arguments)),
-        dtype,
-        "channels_last" if channels_last else "contiguous",
-    )
-    extracted = tuples_of(definition, search_path, ExtractionSettings(timeout))
-    if extracted.refusal is not None:
-        raise OpcostError(f"{model}: {extracted.refusal}")
-    found = explain(extracted, paths, targets)
+    options: dict[str, Any] = {
+        "inputs": [parse_input(text) for text in inputs],
+        "batch_size": batch_size,
+        "arguments": dict(map(parse_argument, arguments)),
+        "dtype": dtype,
+        "memory_format": "channels_last" if channels_last else "contiguous",
+    }
+    defined, search_path = find_steps(model, **options)
+    settings = ExtractionSettings(timeout)
+    extracted = [tuples_of(each, search_path, settings) for each in defined.models.values()]
+    for each in extracted:
+        if each.refusal is not None:
+            raise OpcostError(f"{model}: {each.refusal}")
+    if defined.generation is None:
+        [tuples] = extracted
+        found: Sequence[Explanation | RequestExplanation] = (
+            explained := explain(tuples, paths, targets)
+        )
+        what = {"definition": json.loads(defined.models[tuples.model].to_json())}
+        text = partial(as_text, tuples, explained, name=model)
+    else:
+        found = requested = explain_request(defined.generation, extracted, paths, targets)
+        what = {"generation": asdict(defined.generation)}
+        text = partial(request_as_text, defined.generation, requested)
     if parquet is not None:
         rows = [row for each in found for row in each.tuples()]
         records.write(parquet, schemas.EXPLANATION, rows)
     if as_json:
-        document = {
-            "model": extracted.model,
-            "definition": json.loads(definition.to_json()),
-            "targets": [each.to_document() for each in found],
-        }
+        targets_found = [each.to_document() for each in found]
+        name = defined.generation.name if defined.generation else extracted[0].model
+        document = {"model": name, **what, "targets": targets_found}
         click.echo(json.dumps(document, indent=2, default=dict))
     else:
-        click.echo(as_text(extracted, found, top, depth, model))
-    if any(each.estimate.time is None for each in found):
+        click.echo(text(top=top, depth=depth))
+    if not all(each.is_complete for each in found):
         raise SystemExit(INCOMPLETE)
 
 

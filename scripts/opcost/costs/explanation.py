@@ -70,6 +70,11 @@ class Explanation:
         return bool(rows) and not recorded and not comparability.host_sets_pace(rows[0])
 
     @property
+    def is_complete(self) -> bool:
+        """Whether there is a time."""
+        return self.estimate.time is not None
+
+    @property
     def measured_on(self) -> str | None:
         """The day on which the last of the tuples was measured."""
         times = [row["measured_at"] for row in self.estimate.rows if row["measured_at"]]

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from opcost.costs.breakdown import Part, costliest, percents
 from opcost.costs.caveats import caveats
+from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
 from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells
 from opcost.costs.model_argument import run_command
-from opcost.costs.module_tree import Branch, module_tree
+from opcost.costs.module_tree import module_tree
 from opcost.costs.phase_table import phase_lines
 from opcost.costs.terms import Row
 from opcost.costs.verdict import meanings, trust_cells
@@ -15,13 +15,10 @@ from opcost.costs.waiting import waiting
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
-from opcost.text import counted, joules, margin, scaled, seconds, shortened, some, table, wrapped
+from opcost.text import counted, margin, scaled, some, table, wrapped
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 
-_MISSING = 10
 _RECORDED = 5
-_DIGITS = 3
-_LINE = 90
 _NOT_COMPARED = "The whole model was not measured there"
 _UNVERIFIED = (
     "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
@@ -82,14 +79,15 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
             "device": explanation.device_name or "-",
             **costs,
             "tuples": f"{row['measured_tuples']}/{row['tuples']}",
-            "database": _source(explanation),
+            "database": source_of(explanation),
         }
         for explanation, row, costs in zip(explanations, rows, cost_cells(rows), strict=True)
     ]
     return table(list(cells[0]), [list(row.values()) for row in cells], left=2)
 
 
-def _source(explanation: Explanation) -> str:
+def source_of(explanation: Explanation) -> str:
+    """The database, with the day of its last measurement of the model's operators."""
     day, database = explanation.measured_on, explanation.database
     name = "reference data" if database.parent == REFERENCE else database.name
     return f"{name}{f' of {day}' if day else ''}"
@@ -111,87 +109,17 @@ def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int |
         return "\n".join(wrapped([text]))
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
-    lines += ["", *_indented(_operators(explanation, top))]
-    lines += ["", *_indented(_modules(explanation, top, depth))]
+    operators = operator_lines(explanation.parts(), explanation.parts(ENERGY), top)
+    lines += ["", *indented(operators)]
+    modules = explanation.modules(depth)
+    tree = module_tree(explanation.compared, modules, None if depth else top)
+    lines += ["", *indented(module_lines(tree, explanation.estimate.model.model))]
     if phases := phase_lines([explanation.compared], named=False):
-        lines += ["", *_indented(phases)]
+        lines += ["", *indented(phases)]
     if explanation.compared.get(TIME.of("reference").value):
-        lines += ["", *_indented(_trust(explanation))]
+        lines += ["", *indented(_trust(explanation))]
     lines += ["", *wrapped(_notes(model, explanation), "  "), *_missing(explanation)]
     return "\n".join(lines)
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
-
-
-def _operators(explanation: Explanation, top: int) -> list[str]:
-    """Where the time goes, with the energy of each part."""
-    every = explanation.parts()
-    parts = costliest(every, top)
-    energies_j = {part.name: part.amount for part in explanation.parts(ENERGY)}
-    named = {part.name for part in parts}
-    others_j = sum(amount or 0.0 for name, amount in energies_j.items() if name not in named)
-    rows = [
-        [
-            part.name,
-            "" if part.calls is None else str(part.calls),
-            "-" if part.amount is None else _at_least(part, seconds(part.amount, _DIGITS)),
-            _at_least(part, percent),
-            _energy(energies_j.get(part.name, others_j)),
-        ]
-        for part, percent in zip(parts, percents(every, parts, 1), strict=True)
-    ]
-    known = all(part.share is not None for part in parts)
-    title = "where the time goes" if known else "where the measured time goes"
-    return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(energies_j))
-
-
-def _at_least(part: Part, amount: str) -> str:
-    """A lower limit if some of the part is not measured."""
-    return amount if part.complete or amount.startswith("<") else f">{amount}"
-
-
-def _modules(explanation: Explanation, top: int, depth: int | None) -> list[str]:
-    modules = explanation.modules(depth)
-    branches = module_tree(explanation.compared, modules, None if depth else top)
-    rows = [
-        [
-            _name(branch, explanation.estimate.model.model),
-            str(branch.calls),
-            "-" if branch.flops is None else scaled(branch.flops, "").strip(),
-            *_measured_part(branch, seconds(branch.time_s, _DIGITS), f"{branch.share:.1%}"),
-            _energy(branch.energy_j),
-        ]
-        for branch in branches
-    ]
-    header = ["modules", "calls", "FLOPs", "time", "share", "energy"]
-    return _with_energy(header, rows, any(branch.energy_j for branch in branches))
-
-
-def _measured_part(branch: Branch, *amounts: str) -> list[str]:
-    """The amounts; lower limits if an operator is not measured, and dashes if none is."""
-    if branch.tuples == branch.measured_tuples:
-        return [*amounts]
-    return [f">{amount}" if branch.measured_tuples else "-" for amount in amounts]
-
-
-def _name(branch: Branch, model: str) -> str:
-    indent = "  " * branch.depth
-    if branch.is_rest:
-        others = [counted(branch.others, "other")] if branch.others else []
-        itself = ["itself"] if branch.calls_operators or not others else []
-        return f"{indent}{' and '.join([*itself, *others])}"
-    kind = f" ({branch.module_class})" if branch.is_leaf and branch.module_class else ""
-    return f"{indent}{'.'.join(branch.path) or model}{kind}"
-
-
-def _energy(value: float | None) -> str:
-    return joules(value, _DIGITS) if value else "-"
-
-
-def _with_energy(header: list[str], rows: list[list[str]], energy: bool) -> list[str]:
-    return table(header, rows) if energy else table(header[:-1], [row[:-1] for row in rows])
 
 
 def _trust(explanation: Explanation) -> list[str]:
@@ -242,15 +170,7 @@ def _recorded(model: ModelTuples, explanation: Explanation) -> list[str]:
 
 
 def _missing(explanation: Explanation) -> list[str]:
-    missing = explanation.missing
-    if not missing:
-        return []
-    lines = ["", f"  Missing: {len(missing)} of {len(explanation.estimate.terms)} tuples"]
-    for term in missing[:_MISSING]:
-        why = "" if term.row is None else f": {term.row['status']}: {term.row['error']}"
-        lines.append(f"    {term.calls} x {shortened(str(term.record.operator_tuple), _LINE)}{why}")
-    more = len(missing) - _MISSING
-    return [*lines, *([f"    ... and {more} more (--json lists all)"] if more > 0 else [])]
+    return missing_lines(explanation.missing, len(explanation.estimate.terms))
 
 
 def _remedy(definition: ModelDefinition | None, name: str | None) -> str:

@@ -10,13 +10,21 @@ from typing import Any
 
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
-from opcost.models.configs import load_model
+from opcost.models.configs import Defined, load_model, load_models
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.source import check_names_factory
 
 CONFIGS = Path("config/models")
 """Where a model config is found by its name."""
 
+_STEP = "["
+_DEFAULTS: Mapping[str, Any] = {
+    "inputs": [],
+    "batch_size": 1,
+    "arguments": {},
+    "dtype": "float32",
+    "memory_format": "contiguous",
+}
 _INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?")
 _MODEL_DTYPES = ("float32", "float16", "bfloat16", "float64")
 _DTYPES = (*_MODEL_DTYPES, "int64", "int32", "bool")
@@ -40,19 +48,20 @@ def find_model(
         raise OpcostError(
             f"{dtype!r} is not a dtype of parameters. Allowed: {', '.join(_MODEL_DTYPES)}"
         )
-    if (config := config_path(name)) is not None:
-        plain = (dtype, memory_format) == ("float32", "contiguous")
-        return _from_config(config, bool(inputs or arguments) or batch_size != 1 or not plain)
-    if batch_size != 1 and (inputs or ":" in name):
-        raise OpcostError(
-            f"batch size {batch_size} is for torchvision's official inputs: give complete inputs "
-            "instead, such as 8x3x224x224"
-        )
     given: dict[str, Any] = {
         "arguments": dict(arguments or {}),
         "dtype": dtype,
         "memory_format": memory_format,
     }
+    if (config := config_path(name)) is not None:
+        _check_alone(config, given | {"inputs": [*inputs], "batch_size": batch_size})
+        _, bracket, step = name.partition(_STEP)
+        return load_model(f"{config.stem}{bracket}{step}", config.parent), config.parent
+    if batch_size != 1 and (inputs or ":" in name):
+        raise OpcostError(
+            f"batch size {batch_size} is for torchvision's official inputs: give complete inputs "
+            "instead, such as 8x3x224x224"
+        )
     if ":" in name:
         if not inputs:
             raise OpcostError(
@@ -78,8 +87,24 @@ def find_model(
     return replace(official, zoo=not arguments, **given), None
 
 
+def find_steps(name: str, **options: Any) -> tuple[Defined, Path | None]:
+    """What `find_model` finds; of a config that is a generation, all of its steps."""
+    config = config_path(name)
+    if config is not None and _STEP not in name and config.is_file():
+        found = load_models(config.stem, config.parent)
+        if found.generation is not None:
+            _check_alone(config, options)
+            return found, config.parent
+    definition, search_path = find_model(name, **options)
+    return Defined({definition.name: definition}, None), search_path
+
+
 def config_path(name: str) -> Path | None:
-    """The model config with this path, or with this name in config/models; None if it is none."""
+    """The model config with this path, or with this name in config/models; None if it is none.
+
+    A name may have one of its steps behind it: `chat[cache=64]`.
+    """
+    name = name.partition(_STEP)[0]
     if name.endswith((".yaml", ".yml")):
         return Path(name)
     path = CONFIGS / f"{name}.yaml"
@@ -159,7 +184,7 @@ def _factory(name: str) -> tuple[str, Path]:
     return f"{file.stem}:{attribute}", file.parent
 
 
-def _from_config(path: Path, more_given: bool) -> tuple[ModelDefinition, Path]:
-    if more_given:
+def _check_alone(path: Path, options: Mapping[str, Any]) -> None:
+    """Raise OpcostError for options of a model beside its config."""
+    if any(options.get(name, default) != default for name, default in _DEFAULTS.items()):
         raise OpcostError(f"{path} defines inputs, dtype and arguments: give no others")
-    return load_model(path.stem, path.parent), path.parent

@@ -70,7 +70,7 @@ def request_notes(rows: Sequence[Row]) -> list[str]:
     notes = []
     for row in rows:
         lengths = row["cache_lengths"]
-        if row["new_tokens"] - 1 > len(lengths):
+        if row["new_tokens"] - 1 > len(lengths) and _read(row, TIME, "_token"):
             half = row[interpolation_half(TIME)]
             by = "by an unknown error" if half is None else f"to within {margin(half)}"
             notes.append(

@@ -55,7 +55,7 @@ VERSIONS = {
     "`optimizer_call_overhead_s`, `backward_start_overhead_s` and `optimizer_start_overhead_s` in "
     "the database; `phase` in shares and modules; `forward_time_s`, `backward_time_s` and "
     "`optimizer_time_s` of models; both sides of each phase in the comparison. "
-    "`activation_peak_bytes`.",
+    "`activation_peak_bytes`. New record `requests`.",
 }
 """Schema version -> its changes."""
 
@@ -209,6 +209,7 @@ OLDEST = {"comparison": 5}
 FIRST = {
     **{"merged": 4, "extraction": 4},
     "launches": 9,
+    "requests": 12,
     **{"database": 5, "modules": 5, "explanation": 5, "difference": 5},
 }
 """Record -> the version that added it; all others exist since version 1."""

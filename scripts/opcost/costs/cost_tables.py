@@ -1,0 +1,96 @@
+"""Tables of where a cost goes, as `opcost explain` prints them."""
+
+from collections.abc import Sequence
+
+from opcost.costs.breakdown import Part, costliest, percents
+from opcost.costs.module_tree import Branch
+from opcost.costs.terms import Term
+from opcost.text import counted, joules, scaled, seconds, shortened, table
+
+_MISSING = 10
+_DIGITS = 3
+_LINE = 90
+
+
+def missing_lines(missing: Sequence[Term], total: int) -> list[str]:
+    """The tuples without a result, of so many in all; empty if there are none."""
+    if not missing:
+        return []
+    lines = ["", f"  Missing: {len(missing)} of {total} tuples"]
+    for term in missing[:_MISSING]:
+        why = "" if term.row is None else f": {term.row['status']}: {term.row['error']}"
+        lines.append(f"    {term.calls} x {shortened(str(term.record.operator_tuple), _LINE)}{why}")
+    more = len(missing) - _MISSING
+    return [*lines, *([f"    ... and {more} more (--json lists all)"] if more > 0 else [])]
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    """The lines of a table under the heading of a target."""
+    return [f"  {line}" for line in lines]
+
+
+def operator_lines(every: Sequence[Part], of_energy: Sequence[Part], top: int) -> list[str]:
+    """Where the time goes, the `top` operators, with the energy of each part."""
+    parts = costliest(every, top)
+    energies_j = {part.name: part.amount for part in of_energy}
+    named = {part.name for part in parts}
+    others_j = sum(amount or 0.0 for name, amount in energies_j.items() if name not in named)
+    rows = [
+        [
+            part.name,
+            "" if part.calls is None else str(part.calls),
+            "-" if part.amount is None else _at_least(part, seconds(part.amount, _DIGITS)),
+            _at_least(part, percent),
+            _energy(energies_j.get(part.name, others_j)),
+        ]
+        for part, percent in zip(parts, percents(every, parts, 1), strict=True)
+    ]
+    known = all(part.share is not None for part in parts)
+    title = "where the time goes" if known else "where the measured time goes"
+    return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(energies_j))
+
+
+def _at_least(part: Part, amount: str) -> str:
+    """A lower limit if some of the part is not measured."""
+    return amount if part.complete or amount.startswith("<") else f">{amount}"
+
+
+def module_lines(branches: Sequence[Branch], model: str) -> list[str]:
+    """The branches of a model's tree."""
+    rows = [
+        [
+            _name(branch, model),
+            str(branch.calls),
+            "-" if branch.flops is None else scaled(branch.flops, "").strip(),
+            *_measured_part(branch, seconds(branch.time_s, _DIGITS), f"{branch.share:.1%}"),
+            _energy(branch.energy_j),
+        ]
+        for branch in branches
+    ]
+    header = ["modules", "calls", "FLOPs", "time", "share", "energy"]
+    return _with_energy(header, rows, any(branch.energy_j for branch in branches))
+
+
+def _measured_part(branch: Branch, *amounts: str) -> list[str]:
+    """The amounts; lower limits if an operator is not measured, and dashes if none is."""
+    if branch.tuples == branch.measured_tuples:
+        return [*amounts]
+    return [f">{amount}" if branch.measured_tuples else "-" for amount in amounts]
+
+
+def _name(branch: Branch, model: str) -> str:
+    indent = "  " * branch.depth
+    if branch.is_rest:
+        others = [counted(branch.others, "other")] if branch.others else []
+        itself = ["itself"] if branch.calls_operators or not others else []
+        return f"{indent}{' and '.join([*itself, *others])}"
+    kind = f" ({branch.module_class})" if branch.is_leaf and branch.module_class else ""
+    return f"{indent}{'.'.join(branch.path) or model}{kind}"
+
+
+def _energy(value: float | None) -> str:
+    return joules(value, _DIGITS) if value else "-"
+
+
+def _with_energy(header: list[str], rows: list[list[str]], energy: bool) -> list[str]:
+    return table(header, rows) if energy else table(header[:-1], [row[:-1] for row in rows])

@@ -1,0 +1,152 @@
+"""The estimated cost of a request to a language model on each target of a database."""
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opcost.costs.breakdown import Part, breakdown
+from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
+from opcost.costs.explanation import Explanation, explain
+from opcost.costs.explanation_text import source_of
+from opcost.costs.module_tree import module_tree
+from opcost.costs.request_text import request_cells, request_notes
+from opcost.costs.requests import Request
+from opcost.costs.terms import Row, Term
+from opcost.models.generation import Generation
+from opcost.rows.quantities import ENERGY, TIME, Quantity
+from opcost.text import counted, scaled, table, wrapped
+from opcost.tuples.model_tuples import ModelTuples
+
+
+@dataclass(frozen=True)
+class RequestExplanation:
+    """A request on one target of one database, with the explanation of each of its steps."""
+
+    request: Request
+    steps: Mapping[str, Explanation]
+
+    @property
+    def first(self) -> Explanation:
+        """That of the prefill."""
+        return self.steps[self.request.generation.prefill]
+
+    def operators(self) -> list[dict[str, Any]]:
+        """The cost by operator and phase, largest first."""
+        shares = ((name, each.operators()) for name, each in self.steps.items())
+        return self.request.operators(self._named(shares))
+
+    def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
+        """The cost by module and phase, largest first."""
+        modules = ((name, each.modules(depth)) for name, each in self.steps.items())
+        return self.request.modules(self._named(modules))
+
+    def parts(self, quantity: Quantity) -> list[Part]:
+        """Where the time or energy goes: parts that add up to all of it."""
+        return breakdown(self.request.columns(), self.operators(), quantity)
+
+    @property
+    def missing(self) -> list[Term]:
+        """The tuples of any step without a result."""
+        every = itertools.chain(*(each.missing for each in self.steps.values()))
+        return [*{term.record.operator_tuple.tuple_id: term for term in every}.values()]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is a time."""
+        return all(each.is_complete for each in self.steps.values())
+
+    def tuples(self) -> list[dict[str, Any]]:
+        """A row of `schemas.EXPLANATION` for each tuple of each step that launches a kernel."""
+        return [row for each in self.steps.values() for row in each.tuples()]
+
+    def to_document(self) -> dict[str, Any]:
+        """The explanation as JSON data."""
+        return {
+            "database": str(self.first.database),
+            "conditions_id": self.first.conditions_id,
+            "device_name": self.first.device_name,
+            **self.request.columns(),
+            "operators": self.operators(),
+            "modules": self.modules(),
+            "steps": {name: each.to_document() for name, each in self.steps.items()},
+        }
+
+    def _named(self, rows: Any) -> list[Row]:
+        target = self.request.target
+        return [
+            {**row, "model": name, "target": target, "tuple_ids": None}
+            for name, found in rows
+            for row in found
+        ]
+
+
+def explain_request(
+    generation: Generation,
+    steps: Sequence[ModelTuples],
+    databases: Sequence[Path],
+    targets: Collection[str] = (),
+) -> list[RequestExplanation]:
+    """The cost of a request on every target of the databases, or on the named `targets`.
+
+    `steps` are the tuples of its models. Raises OpcostError like `explain`.
+    """
+    found: dict[tuple[Path, str, str | None], dict[str, Explanation]] = {}
+    for model in steps:
+        for each in explain(model, databases, targets):
+            place = each.database, each.target, each.conditions_id
+            found.setdefault(place, {})[model.model] = each
+    return [
+        RequestExplanation(
+            Request(generation, target, {name: each.compared for name, each in named.items()}),
+            named,
+        )
+        for (_, target, _), named in found.items()
+    ]
+
+
+def request_as_text(
+    generation: Generation, found: Sequence[RequestExplanation], top: int, depth: int | None
+) -> str:
+    """The request, a table of targets, and for each target the cost by operator and module."""
+    rows = [each.request.columns() for each in found]
+    flops = rows[0]["flops"] if rows else None
+    work = "unknown FLOPs" if flops is None else scaled(flops, "FLOPs", 4)
+    head = (
+        f"{generation.name}: {counted(generation.batch_size, 'sequence')}, each of "
+        f"{generation.prompt_tokens} tokens that {generation.new_tokens} new ones follow; {work}"
+    )
+    parts = ["\n".join(wrapped([head]))]
+    if found:
+        places = [
+            {"target": each.request.target, "device": each.first.device_name or "-"}
+            for each in found
+        ]
+        costs = [
+            {title: text for title, text in cells.items() if title not in ("request", "target")}
+            for cells in request_cells(rows)
+        ]
+        cells = [
+            [*place.values(), *cost.values(), source_of(each.first)]
+            for place, cost, each in zip(places, costs, found, strict=True)
+        ]
+        titles = [*places[0], *costs[0], "database"]
+        parts.append("\n".join(table(titles, cells, left=2)))
+    parts += [_on_target(each, row, top, depth) for each, row in zip(found, rows, strict=True)]
+    if any(each.missing for each in found):
+        remedy = f"    opcost run {generation.name}"
+        parts.append(f"To measure what is missing, and only that:\n\n{remedy}")
+    return "\n\n".join(parts)
+
+
+def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) -> str:
+    lines = [f"Target {each.request.target}, of {each.first.database}"]
+    every = itertools.chain(*(step.estimate.terms for step in each.steps.values()))
+    total = len({term.record.operator_tuple.tuple_id for term in every})
+    if any(explanation.estimate.rows for explanation in each.steps.values()):
+        lines += ["", *indented(operator_lines(each.parts(TIME), each.parts(ENERGY), top))]
+        tree = module_tree(row, each.modules(depth), None if depth else top)
+        lines += ["", *indented(module_lines(tree, each.request.generation.name))]
+    lines += ["", *wrapped(request_notes([row]), "  "), *missing_lines(each.missing, total)]
+    return "\n".join(lines)
