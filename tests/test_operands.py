@@ -253,3 +253,19 @@ def test_sets_that_evict_nothing_are_not_made(cpu):
     for least_bytes, count in ((all_sets, 2**14), (all_sets + 1, 1)):
         rotation = Rotation(2**30, ("weight", "bias"), least_bytes=least_bytes)
         assert len(operand_sets(linear, cpu, rotation, 0).calls) == count
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ends"),
+    [
+        ((128, 8), (4, 8, 16), [32, 64, 96, 128]),
+        ((2, 8), (4, 8, 16), [0, 1, 1, 2]),  # a token of two experts leaves the others out
+        ((8, 128), (128, 16), [32, 64, 96, 128]),
+        ((4, 8, 16), (16, 64), [16, 32, 48, 64]),
+    ],
+)
+def test_groups_of_a_product_share_all_of_its_rows(first, second, ends, cpu):
+    """Random ends would leave most rows out, and take a fraction of the time."""
+    given = (torch.empty(first), torch.empty(second), torch.empty(4, dtype=torch.int32))
+    call = operand_sets(tuple_of(aten._grouped_mm.default, *given), cpu, STILL, 0).calls[0]
+    assert call.args[2].tolist() == ends

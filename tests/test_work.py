@@ -31,6 +31,21 @@ def test_a_multiplication_and_an_addition_are_two():
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((8, 16), (4, 16, 32), 2 * 8 * 16 * 32),  # each row is of one group
+        ((16, 8), (8, 32), 2 * 16 * 8 * 32),  # so is each column, in backward
+        ((4, 8, 16), (16, 32), 2 * 8 * 16 * 32),
+        ((4, 8, 16), (4, 16, 32), 2 * 4 * 8 * 16 * 32),
+    ],
+)
+def test_products_of_groups_are_counted(first, second, expected):
+    groups = torch.tensor([2, 4, 6, 8], dtype=torch.int32)
+    args = (torch.empty(first), torch.empty(second), groups)
+    assert flops(describe(aten._grouped_mm.default, args, {})) == expected
+
+
+@pytest.mark.parametrize(
     ("operator", "args", "expected"),
     [
         (aten.relu.default, (torch.empty(10),), 80),  # read, write

@@ -14,6 +14,7 @@ import torch
 
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, Value, tensors_in
 from opcost.tuples.replay import strides
+from opcost.tuples.work import GROUPED_PRODUCTS
 
 Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
 """Makes a number of values of a dtype on the generator's device."""
@@ -182,6 +183,8 @@ def _special(
     if base == "_unique2" and name == "self" and outputs:
         distinct = max(outputs[0].elements, 1)
         return _strided(spec, lambda generator: _shuffled(spec, generator) % distinct)
+    if base in GROUPED_PRODUCTS and name == "offs":
+        return _strided(spec, lambda generator: _ends_of_groups(spec, arguments, generator))
     if base in ("embedding_bag", "_embedding_bag") and name == "offsets":
         return _strided(spec, lambda generator: _offsets(spec, arguments, generator))
     selected = _selected(base, name, spec, arguments, outputs)
@@ -233,6 +236,17 @@ def _offsets(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> t
     places = torch.arange(spec.elements, device=generator.device)
     bags = spec.elements - bool(arguments.get("include_last_offset"))
     return places * arguments["indices"].elements // max(bags, 1)
+
+
+def _ends_of_groups(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> torch.Tensor:
+    """Where groups of about equal size end, in the dimension that both matrices are split along."""
+    first, second = arguments["self"].shape, arguments["mat2"].shape
+    if len(first) == 2:
+        size = first[0] if len(second) == 3 else first[1]
+    else:
+        size = second[1]
+    places = torch.arange(1, spec.elements + 1, device=generator.device)
+    return places * size // spec.elements
 
 
 def _boxes(count: int, kept: int, generator: torch.Generator) -> torch.Tensor:

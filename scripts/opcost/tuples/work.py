@@ -9,6 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, tensors_in
 from opcost.tuples.replay import empty_tensor, on_device, rebuild, resolve
 
+GROUPED_PRODUCTS = ("_grouped_mm", "_scaled_grouped_mm")
+"""Products of one matrix with several, of which each takes part of its rows or columns."""
+
 _META = torch.device("meta")
 _CPU = torch.device("cpu")
 
@@ -17,8 +20,11 @@ def flops(operator_tuple: OperatorTuple) -> int:
     """Floating-point operations as `torch.utils.flop_counter` counts them.
 
     Counts matrix products, convolutions and attention, with a multiplication and an addition as one
-    each; all other operators have zero. Raises the exceptions of the operator's call.
+    each; all other operators have zero. Products of groups, which mixtures of experts call, are
+    counted as well. Raises the exceptions of the operator's call.
     """
+    if operator_tuple.name in GROUPED_PRODUCTS:
+        return _of_groups(operator_tuple)
     operator = resolve(operator_tuple.operator)
     composite = operator.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd)
     if not composite and operator.overloadpacket not in flop_registry:
@@ -27,6 +33,15 @@ def flops(operator_tuple: OperatorTuple) -> int:
         return _counted(operator_tuple, _META)
     except NotImplementedError:  # the sizes of its results depend on values
         return _counted(operator_tuple, _CPU)
+
+
+def _of_groups(operator_tuple: OperatorTuple) -> int:
+    """Each row of the one matrix, or each column of the other, belongs to one group."""
+    (*groups, rows, inner), (*others, _, columns) = (
+        spec.shape for _, spec in operator_tuple.tensors[:2]
+    )
+    every = groups[0] if groups and others else 1
+    return 2 * every * rows * inner * columns
 
 
 def _counted(operator_tuple: OperatorTuple, device: torch.device) -> int:
