@@ -5,7 +5,7 @@ GPU: each tuple and each model is run there again, and its kernels' seconds and 
 The true time of a model is its kernels'. Its true energy is theirs, and that of a device that idles
 with a context while it waits for the host.
 
-    PYTHONPATH=scripts python -m tests.benchmarks.simulated_gpu FOLDER [--model resnet18:32:112 ...]
+    PYTHONPATH=scripts python -m tests.benchmarks.simulated_gpu FOLDER [--model resnet18:32:112[:training] ...]
         [--set host_us=20 ...] [--target gpu again ...]
 
 FOLDER is made, and holds the study. With an existing one, the run is continued, and read.
@@ -33,6 +33,8 @@ from tests.stations import station_of
 
 MODULE = "tests.benchmarks.simulated_gpu"
 MODELS = ["resnet34:1:56", "resnet18:1:224", "resnet18:32:112"]
+TRAINING = {"mode": "training", "loss": "cross_entropy", "optimizer": "AdamW"}
+TARGETS = {"dtype": "int64", "high": 1000}
 ITERATIONS = 4
 CONTEXT_W = 90.0
 
@@ -42,9 +44,11 @@ def make_study(folder: Path, models: list[str], targets: list[str]) -> None:
     root = Checkout(folder).root
     names = []
     for text in models:
-        name, batch, size = text.split(":")
-        names.append(f"{name}_b{batch}_{size}")
+        name, batch, size, *training = text.split(":")
+        names.append("_".join([name, f"b{batch}", size, *training]))
         definition = {"model": name, "inputs": [{"shape": [int(batch), 3, int(size), int(size)]}]}
+        if training:
+            definition |= TRAINING | {"targets": [TARGETS | {"shape": [int(batch)]}]}
         (root / f"config/models/{names[-1]}.yaml").write_text(yaml.safe_dump(definition))
     target = {"device": "cuda", "threads": 1, "tf32": False}
     config = {"models": names, "targets": dict.fromkeys(targets, target), "rounds": 1}
@@ -61,26 +65,22 @@ def print_truth(folder: Path, code: Path) -> None:
     truth = {}
 
     def add(key, subject):
-        workload = subject.set_up(station).workload
-        workload.run(1)
-        device.synchronise()
-        before = card.simulated_cuda_seconds(), card.simulated_cuda_joules()
-        workload.run(ITERATIONS)
-        after = card.simulated_cuda_seconds(), card.simulated_cuda_joules()
+        with construction.conditions(subject.trained):
+            workload = subject.set_up(station).workload
+            workload.run(1)
+            device.synchronise()
+            before = card.simulated_cuda_seconds(), card.simulated_cuda_joules()
+            workload.run(ITERATIONS)
+            after = card.simulated_cuda_seconds(), card.simulated_cuda_joules()
         truth[key] = [(new - old) / ITERATIONS for old, new in zip(before, after, strict=True)]
 
     manifest = folder / "results/operator_tuples.json"
-    with construction.inference_conditions():
-        for tuple_id in pd.read_parquet(folder / "results/database.parquet").tuple_id.unique():
-            add(tuple_id, OperatorSubject.named(tuple_id, manifest, folder))
-        for path in sorted(folder.glob("results/*/models/*.parquet")):
-            row = pd.read_parquet(path).iloc[0]
-            add(
-                row.model,
-                ModelSubject.named(
-                    row.definition_json, extraction(row.model, folder / "results"), code
-                ),
-            )
+    for tuple_id in pd.read_parquet(folder / "results/database.parquet").tuple_id.unique():
+        add(tuple_id, OperatorSubject.named(tuple_id, manifest, folder))
+    for path in sorted(folder.glob("results/*/models/*.parquet")):
+        row = pd.read_parquet(path).iloc[0]
+        recorded = extraction(row.model, folder / "results")
+        add(row.model, ModelSubject.named(row.definition_json, recorded, code))
     json.dump(truth, sys.stdout)
 
 
@@ -134,7 +134,7 @@ def main() -> None:
     """Run the study, learn the truth, and compare."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--model", nargs="+", default=MODELS, metavar="NAME:BATCH:SIZE")
+    parser.add_argument("--model", nargs="+", default=MODELS, metavar="NAME:BATCH:SIZE[:training]")
     parser.add_argument("--target", nargs="+", default=["gpu"])
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--truth", action="store_true", help="in a process on the simulated GPU")

@@ -1,5 +1,5 @@
-/* cuDNN, as PyTorch calls it with TORCH_CUDNN_V8_API_DISABLED=1: forward convolution, batch
- * normalisation and pooling by a roofline. */
+/* cuDNN, as PyTorch calls it with TORCH_CUDNN_V8_API_DISABLED=1: convolution, batch normalisation and
+ * pooling, forward and backward, by a roofline. */
 #include "simulated.h"
 #include <cudnn.h>
 #include <stdlib.h>
@@ -123,16 +123,69 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnConvolutionForward(
-    cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t x, const void *X, cudnnFilterDescriptor_t w,
-    const void *W, cudnnConvolutionDescriptor_t of, cudnnConvolutionFwdAlgo_t algorithm, void *workspace,
-    size_t size, const void *beta, cudnnTensorDescriptor_t y, void *Y) {
+/* Forward and both halves of backward take as many products: y has an element for each use of w. */
+static cudnnStatus_t convolve(
+    cudnnHandle_t h, const char *name, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+    cudnnConvolutionDescriptor_t of, cudnnTensorDescriptor_t y) {
     cudnnDataType_t type = ((tensor *)x)->type;
     double each = elements(w) / ((tensor *)w)->sizes[0]; /* products for one element of y */
     arithmetic how = type == CUDNN_DATA_DOUBLE ? FLOAT64 : type != CUDNN_DATA_FLOAT ? TENSOR16
         : ((convolution *)of)->math == CUDNN_FMA_MATH ? FLOAT32 : TENSOR32;
     double moved = bytes(x) + bytes(w) + bytes(y);
-    return status_of(roofline(h->on, "cudnnConvolutionForward", 2 * elements(y) * each, moved, how));
+    return status_of(roofline(h->on, name, 2 * elements(y) * each, moved, how));
+}
+
+cudnnStatus_t cudnnConvolutionForward(
+    cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t x, const void *X, cudnnFilterDescriptor_t w,
+    const void *W, cudnnConvolutionDescriptor_t of, cudnnConvolutionFwdAlgo_t algorithm, void *workspace,
+    size_t size, const void *beta, cudnnTensorDescriptor_t y, void *Y) {
+    return convolve(h, "cudnnConvolutionForward", x, w, of, y);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
+    cudnnHandle_t h, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t of,
+    cudnnTensorDescriptor_t dx, int wanted, int *found, cudnnConvolutionBwdDataAlgoPerf_t *results) {
+    *results = (cudnnConvolutionBwdDataAlgoPerf_t){
+        .algo = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, .mathType = ((convolution *)of)->math};
+    *found = 1;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+    cudnnHandle_t h, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t of,
+    cudnnFilterDescriptor_t dw, int wanted, int *found, cudnnConvolutionBwdFilterAlgoPerf_t *results) {
+    *results = (cudnnConvolutionBwdFilterAlgoPerf_t){
+        .algo = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, .mathType = ((convolution *)of)->math};
+    *found = 1;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
+    cudnnHandle_t h, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t of,
+    cudnnTensorDescriptor_t dx, cudnnConvolutionBwdDataAlgo_t algorithm, size_t *size) {
+    *size = 1 << 20;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    cudnnHandle_t h, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t of,
+    cudnnFilterDescriptor_t dw, cudnnConvolutionBwdFilterAlgo_t algorithm, size_t *size) {
+    *size = 1 << 20;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnConvolutionBackwardData(
+    cudnnHandle_t h, const void *alpha, cudnnFilterDescriptor_t w, const void *W, cudnnTensorDescriptor_t dy,
+    const void *DY, cudnnConvolutionDescriptor_t of, cudnnConvolutionBwdDataAlgo_t algorithm, void *workspace,
+    size_t size, const void *beta, cudnnTensorDescriptor_t dx, void *DX) {
+    return convolve(h, "cudnnConvolutionBackwardData", dx, w, of, dy);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardFilter(
+    cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t x, const void *X, cudnnTensorDescriptor_t dy,
+    const void *DY, cudnnConvolutionDescriptor_t of, cudnnConvolutionBwdFilterAlgo_t algorithm, void *workspace,
+    size_t size, const void *beta, cudnnFilterDescriptor_t dw, void *DW) {
+    return convolve(h, "cudnnConvolutionBackwardFilter", x, dw, of, dy);
 }
 
 /* --- others ------------------------------------------------------------------------------- */
@@ -148,4 +201,48 @@ cudnnStatus_t cudnnPoolingForward(
     cudnnHandle_t h, cudnnPoolingDescriptor_t of, const void *alpha, cudnnTensorDescriptor_t x, const void *X,
     const void *beta, cudnnTensorDescriptor_t y, void *Y) {
     return status_of(roofline(h->on, "cudnnPoolingForward", 0, bytes(x) + bytes(y), FLOAT32));
+}
+
+/* Statistics are found in one pass and used in another. */
+cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
+    cudnnHandle_t h, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t operations, const void *alpha, const void *beta,
+    cudnnTensorDescriptor_t x, const void *X, cudnnTensorDescriptor_t z, const void *Z, cudnnTensorDescriptor_t y,
+    void *Y, cudnnTensorDescriptor_t d, const void *scale, const void *bias, double factor, void *mean,
+    void *variance, double epsilon, void *saved_mean, void *saved_variance, cudnnActivationDescriptor_t activation,
+    void *workspace, size_t size, void *reserve, size_t reserve_size) {
+    return status_of(roofline(h->on, "cudnnBatchNormalizationForwardTraining", 0, 2 * bytes(x) + bytes(y), FLOAT32));
+}
+
+cudnnStatus_t cudnnBatchNormalizationBackwardEx(
+    cudnnHandle_t h, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t operations, const void *alpha, const void *beta,
+    const void *alpha_w, const void *beta_w, cudnnTensorDescriptor_t x, const void *X, cudnnTensorDescriptor_t y,
+    const void *Y, cudnnTensorDescriptor_t dy, const void *DY, cudnnTensorDescriptor_t dz, void *DZ,
+    cudnnTensorDescriptor_t dx, void *DX, cudnnTensorDescriptor_t d, const void *scale, const void *bias,
+    void *d_scale, void *d_bias, double epsilon, const void *saved_mean, const void *saved_variance,
+    cudnnActivationDescriptor_t activation, void *workspace, size_t size, void *reserve, size_t reserve_size) {
+    double moved = 2 * (bytes(x) + bytes(dy)) + bytes(dx);
+    return status_of(roofline(h->on, "cudnnBatchNormalizationBackward", 0, moved, FLOAT32));
+}
+
+cudnnStatus_t cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+    cudnnHandle_t h, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t operations, cudnnTensorDescriptor_t x,
+    cudnnTensorDescriptor_t z, cudnnTensorDescriptor_t y, cudnnTensorDescriptor_t d,
+    cudnnActivationDescriptor_t activation, size_t *size) {
+    *size = 1 << 10;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+    cudnnHandle_t h, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t operations, cudnnTensorDescriptor_t x,
+    cudnnTensorDescriptor_t y, cudnnTensorDescriptor_t dy, cudnnTensorDescriptor_t dz, cudnnTensorDescriptor_t dx,
+    cudnnTensorDescriptor_t d, cudnnActivationDescriptor_t activation, size_t *size) {
+    *size = 1 << 10;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
+    cudnnHandle_t h, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t operations,
+    cudnnActivationDescriptor_t activation, cudnnTensorDescriptor_t x, size_t *size) {
+    *size = 1 << 10;
+    return CUDNN_STATUS_SUCCESS;
 }

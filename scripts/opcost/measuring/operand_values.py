@@ -241,10 +241,8 @@ def _offsets(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> t
 def _ends_of_groups(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> torch.Tensor:
     """Where groups of about equal size end, in the dimension that both matrices are split along."""
     first, second = arguments["self"].shape, arguments["mat2"].shape
-    if len(first) == 2:
-        size = first[0] if len(second) == 3 else first[1]
-    else:
-        size = second[1]
+    shared = first[1] if len(second) == 2 else first[0]
+    size = shared if len(first) == 2 else second[1]
     places = torch.arange(1, spec.elements + 1, device=generator.device)
     return places * size // spec.elements
 
