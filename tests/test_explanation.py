@@ -29,40 +29,12 @@ from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import calls_hash, write_model_tuples
 
 from tests.checkout import STUDY
-from tests.comparisons import CONDITIONS, FAILED, OVERHEAD, launched_in
+from tests.comparisons import CONDITIONS, FAILED, database, launched_in
 
 ON_A_GPU = {"device_name": "Other GPU", "device_uuid_hash": "a" * 16}
 
 
 SLOWER = {"time_s": 2e-3, "time_ci_low_s": 1.98e-3, "time_ci_high_s": 2.02e-3}
-
-
-def database(path, models, *targets, without=(), **changes):
-    """A database of all tuples of these models: 1 ms each, within 1 %, reproducing within 2 %."""
-    tuples = {record.operator_tuple: record for model in models for record in model.tuples}
-    rows = [
-        records.operator_columns(record)
-        | CONDITIONS
-        | {
-            "target": target,
-            "status": "ok",
-            "time_s": 1e-3,
-            "time_ci_low_s": 0.99e-3,
-            "time_ci_high_s": 1.01e-3,
-            "energy_reason": "simulated: no meter",
-            "converged": True,
-            "flags": [],
-            "core_cache_bytes": 2**20,
-            "time_scatter": 0.02,
-            **OVERHEAD,
-            **changes,
-        }
-        for target in targets or ("local",)
-        for operator_tuple, record in tuples.items()
-        if record.launches_kernel and operator_tuple.name not in without
-    ]
-    records.write(path, schemas.DATABASE, rows)
-    return path
 
 
 @pytest.fixture

@@ -160,3 +160,23 @@ def test_the_small_example_makes_the_extracted_calls(cpu):
     extracted = extract_model_tuples(definition)
     row = benchmark.measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
     assert (row["status"], row["differing_calls"]) == ("ok", [])
+
+
+MASK = {"shape": [2, 16], "dtype": "int64"}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("LlamaForCausalLM", {"use_cache": False}),
+        ("LlamaForCausalLM", {"attention_mask": MASK | {"low": 1, "high": 2}}),
+        ("LlamaForCausalLM", {"attention_mask": MASK | {"high": 2}}),
+        ("LlamaForCausalLM", {"position_ids": MASK | {"high": 16}, "use_cache": False}),
+        ("BertForMaskedLM", {"attention_mask": MASK | {"low": 1, "high": 2}}),
+    ],
+)
+def test_masks_are_those_that_values_ask_for(name, more, cpu):
+    definition = transformer(name, more=more)
+    extracted = extract_model_tuples(definition)
+    row = benchmark.measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
+    assert (row["status"], row.get("error"), row["differing_calls"]) == ("ok", None, [])

@@ -5,8 +5,8 @@ GPU: each tuple and each model is run there again, and its kernels' seconds and 
 The true time of a model is its kernels'. Its true energy is theirs, and that of a device that idles
 with a context while it waits for the host.
 
-    PYTHONPATH=scripts python -m tests.benchmarks.simulated_gpu FOLDER [--model resnet18:32:112[:training] ...]
-        [--set host_us=20 ...] [--target gpu again ...]
+    PYTHONPATH=scripts python -m tests.benchmarks.simulated_gpu FOLDER
+        [--model resnet18:32:112[:training] ...] [--set host_us=20 ...] [--target gpu again ...]
 
 FOLDER is made, and holds the study. With an existing one, the run is continued, and read.
 """

@@ -1,7 +1,7 @@
 """The registry of meters. A new meter is a module with a subclass of `Meter` and an entry here."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from opcost.energy.meter import Meter, MeterUnavailable
@@ -9,10 +9,12 @@ from opcost.energy.rapl import RaplMeter
 
 
 class _Entry(NamedTuple):
-    """How to open a meter by the device's UUID, and how to find the UUID by the device's number
-    where opening the device would change its idle power."""
+    """How to open a meter by the device's UUID; how to find the UUIDs of all devices that this
+    process may see; and that of one by its number, where opening the device would change its idle
+    power."""
 
     open: Callable[[str | None], Meter]
+    uuids: Callable[[], Sequence[str | None]]
     uuid: Callable[[str], str] | None = None
 
 
@@ -21,6 +23,21 @@ def open_meter(kind: str, uuid: str | None) -> Meter:
     if kind not in _METERS:
         raise MeterUnavailable(f"no energy sensor is supported for devices of kind {kind}")
     return _METERS[kind].open(uuid)
+
+
+def every_meter() -> tuple[dict[str, tuple[str, str | None]], dict[str, str]]:
+    """Name -> (kind, UUID) of all devices that this process may see, named as in targets (`cuda:0`,
+    `cpu`); and name or kind -> why it has no meter.
+    """
+    found: dict[str, tuple[str, str | None]] = {}
+    missing: dict[str, str] = {}
+    for kind, entry in _METERS.items():
+        try:
+            for number, uuid in enumerate(entry.uuids()):
+                found[kind if uuid is None else f"{kind}:{number}"] = kind, uuid
+        except MeterUnavailable as reason:
+            missing[kind] = str(reason)
+    return found, missing
 
 
 def untouched_uuid(kind: str, number: str) -> str | None:
@@ -46,7 +63,13 @@ def _nvidia_uuid(number: str) -> str:
     return visible_uuid(number or "0", device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
+def _nvidia_uuids() -> list[str | None]:
+    from opcost.energy.nvml import all_visible, device_uuids
+
+    return [*all_visible(device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))]
+
+
 _METERS: Mapping[str, _Entry] = {
-    "cpu": _Entry(lambda uuid: RaplMeter()),
-    "cuda": _Entry(_nvml, _nvidia_uuid),
+    "cpu": _Entry(lambda uuid: RaplMeter(), lambda: [None]),
+    "cuda": _Entry(_nvml, _nvidia_uuids, _nvidia_uuid),
 }

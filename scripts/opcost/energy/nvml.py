@@ -167,7 +167,7 @@ def visible_uuid(device: str, uuids: Sequence[str], visible: str | None) -> str:
     from the first invalid one on (CUDA C++ Programming Guide, "Environment variables"). Raises
     MeterUnavailable if there is no such GPU, or only a MIG instance.
     """
-    chosen = list(uuids) if visible is None else _visible(uuids, visible)
+    chosen = all_visible(uuids, visible)
     if device.isdigit():
         matches = chosen[int(device) : int(device) + 1]
     else:
@@ -178,6 +178,11 @@ def visible_uuid(device: str, uuids: Sequence[str], visible: str | None) -> str:
             f"no GPU {device!r}{limits}; there are {', '.join(chosen) or 'none'}"
         )
     return matches[0]
+
+
+def all_visible(uuids: Sequence[str], visible: str | None) -> list[str]:
+    """The UUIDs that CUDA_VISIBLE_DEVICES leaves, in its order. Raises MeterUnavailable for MIG."""
+    return list(uuids) if visible is None else _visible(uuids, visible)
 
 
 def _visible(uuids: Sequence[str], visible: str) -> list[str]:

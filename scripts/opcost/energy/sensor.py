@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opcost.devices.device_file import DeviceFile
 from opcost.errors import OpcostError
 from opcost.files import read_json, write_json
 from opcost.values import OBJECT, OBJECTS, PRINTABLE, TEXT, check_values, number, optional, shown
+
+if TYPE_CHECKING:
+    from opcost.energy.wattmeter import Calibration
 
 SCHEMA_VERSION = 1
 """Of the sensor file; incremented when a key changes its name, unit or meaning."""
@@ -66,9 +69,25 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
     known: dict[str, Any] = {name: reading[name] for name in _READING_RULES}
     known["counter_refresh_s"] = document["counter"]["refresh_s"]
     known["idle_w"] = document["idle_power_w"]
+    known["gain_uncertainty"] = (document.get("calibration") or {}).get("gain_uncertainty")
     measured = all(known[name] is not None for name in ("refresh_s", "averaging_s", "rise_s"))
     found = {name: value for name, value in known.items() if value is not None}
     return replace(assumed, **found, source="measured" if measured else "partly assumed")
+
+
+def keep_calibration(path: Path, found: "Calibration") -> None:
+    """Keep gain and offset in a sensor file. Raises OpcostError for a damaged or outdated one."""
+    document = read_document(path)
+    kept = {
+        "gain": found.gain.value,
+        "gain_ci_low": found.gain.low,
+        "gain_ci_high": found.gain.high,
+        "offset_w": found.offset_w.value,
+        "offset_ci_low_w": found.offset_w.low,
+        "offset_ci_high_w": found.offset_w.high,
+        "gain_uncertainty": found.gain_uncertainty,
+    }
+    write_json(path, {**document, "calibration": kept})
 
 
 def meter_fault(path: Path) -> str | None:

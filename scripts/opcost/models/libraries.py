@@ -4,6 +4,8 @@ Weights are random, and nothing is downloaded. The arguments of a model of trans
 values of its config.
 """
 
+import inspect
+import sys
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any
@@ -67,11 +69,16 @@ def _transformers(name: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
         )
     known = config_class()
     for key in arguments:
-        if not hasattr(known, key):
+        if not hasattr(known, key) and not _reads(kind, key):
             raise OpcostError(
                 f"{config_class.__name__} has no value {key!r}. {closest(key, vars(known))}"
             )
     return lambda: kind(config_class(**arguments))
+
+
+def _reads(kind: type, key: str) -> bool:
+    """Whether a model's file asks its config for a value that the config does not declare."""
+    return f'"{key}"' in inspect.getsource(sys.modules[kind.__module__])
 
 
 _CONSTRUCTORS: Mapping[str, Callable[[str, Mapping[str, Any]], Callable[[], Any]]] = {

@@ -37,9 +37,9 @@ def flops(operator_tuple: OperatorTuple) -> int:
 
 def _of_groups(operator_tuple: OperatorTuple) -> int:
     """Each row of the one matrix, or each column of the other, belongs to one group."""
-    arguments = dict(operator_tuple.arguments)
-    *groups, rows, inner = arguments["self"].shape
-    *others, _, columns = arguments["mat2"].shape
+    tensors = dict(operator_tuple.tensors)
+    *groups, rows, inner = tensors["self"].shape
+    *others, _, columns = tensors["mat2"].shape
     every = groups[0] if groups and others else 1
     return 2 * every * rows * inner * columns
 

@@ -1,0 +1,46 @@
+"""`opcost calibrate`."""
+
+from pathlib import Path
+
+import click
+
+_PATH = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("recording", type=_PATH)
+@click.argument("wattmeter", type=_PATH)
+@click.option("--device", "-d", help="The device in RECORDING. Default: its only one.")
+@click.option(
+    "--sensor", type=_PATH, help="A target's sensor.json, in which to keep gain and offset."
+)
+def command(recording: Path, wattmeter: Path, device: str | None, sensor: Path | None) -> None:
+    """Find the gain of a power sensor from the values of an external WATTMETER.
+
+    RECORDING is the .parquet file of `opcost measure --output`, WATTMETER a CSV file with times
+    (seconds, or ISO 8601) and watts, both of one load that begins and ends several times. Their
+    clocks may differ.
+
+    \b
+    opcost measure --output run.parquet -- python load.py
+    opcost calibrate run.parquet wattmeter.csv --device cuda:0
+    """
+    from opcost.energy.sensor import keep_calibration
+    from opcost.energy.wattmeter import calibrate, read_wattmeter
+    from opcost.power.export import recorded_power
+    from opcost.text import seconds, significant, with_interval
+
+    found = calibrate(read_wattmeter(wattmeter), recorded_power(recording, device))
+    lines = [
+        f"gain    {with_interval(found.gain, significant)}",
+        f"offset  {found.offset_w.value:.2f} W "
+        f"[{found.offset_w.low:.2f} W, {found.offset_w.high:.2f} W]",
+        f"The wattmeter shows offset + gain x sensor ({found.values} values, correlation "
+        f"{found.correlation:.3f}). Its clock is ahead by {seconds(found.shift_s, 3)}.",
+        "It also shows what it supplies beside the device: a plug has the whole computer, and the "
+        "losses of its power supply, in gain and offset.",
+    ]
+    click.echo("\n".join(lines))
+    if sensor is not None:
+        keep_calibration(sensor, found)
+        click.echo(f"kept in {sensor}: rows measured from now on state it")

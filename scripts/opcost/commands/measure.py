@@ -1,0 +1,146 @@
+"""`opcost measure`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from opcost.power.monitor import Monitor
+    from opcost.power.windows import Window
+
+_PATH = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--device",
+    "-d",
+    "devices",
+    multiple=True,
+    help="A device, such as cuda:0 or cpu; repeat it for several. Default: all.",
+)
+@click.option("--pid", type=click.IntRange(1), help="Measure until this process ends.")
+@click.option(
+    "--duration", type=click.FloatRange(0, min_open=True), help="Measure for so many seconds."
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Run COMMAND so often; intervals are then over the runs.",
+)
+@click.option(
+    "--period",
+    type=click.FloatRange(0.001, 60),
+    help="Seconds between readings. Default: what suits the sensors.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(0, min_open=True),
+    help="Print what was used so far every so many seconds.",
+)
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Kept with --output.")
+@click.option("--output", "-o", type=_PATH, help="Write all readings to a .parquet or .csv file.")
+@click.option("--append", is_flag=True, help="Continue the recording in --output.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def command(
+    command: tuple[str, ...],
+    devices: tuple[str, ...],
+    pid: int | None,
+    duration: float | None,
+    repeat: int,
+    period: float | None,
+    every: float | None,
+    labels: tuple[str, ...],
+    output: Path | None,
+    append: bool,
+    as_json: bool,
+) -> None:
+    """Measure the energy of COMMAND, as `time` measures its time.
+
+    Runs COMMAND, passes streams and signals on, prints the energy of each device on standard error,
+    and exits with the exit code of COMMAND. It is the energy of the whole devices, also of what
+    other programs do there meanwhile.
+
+    \b
+    opcost measure -- python train.py --epochs 3
+    opcost measure --repeat 5 --output runs.parquet -- make
+    opcost measure --pid 4711
+    opcost measure --duration 60 --device cuda:0
+    """
+    from opcost.power.command import CannotRun, run_command, watch
+    from opcost.power.export import check_table, finish, recording_beside
+    from opcost.power.monitor import Monitor
+
+    chosen = [bool(command), pid is not None, duration is not None and pid is None]
+    if sum(chosen) != 1:
+        raise click.UsageError("give a COMMAND, --pid or --duration")
+    if repeat > 1 and not command:
+        raise click.UsageError("--repeat is for a COMMAND")
+    if append and output is None:
+        raise click.UsageError("--append needs --output")
+    if output is not None:
+        check_table(output, append)
+        if recording_beside(output).exists():
+            finish(output)  # what a run left that was killed
+    during = (lambda window: _so_far(window)) if every else None
+    folder = None if output is None else recording_beside(output)
+    code, windows = 0, []
+    with Monitor(
+        devices or None, period_s=period, folder=folder, labels=_labels(labels)
+    ) as monitor:
+        for _ in range(repeat):
+            if command:
+                try:
+                    window, code = run_command(command, monitor, during, every or 0.0)
+                except CannotRun as error:
+                    click.echo(f"opcost: {error}", err=True)
+                    raise SystemExit(error.code) from error
+            else:
+                window = watch(pid, duration, monitor, during, every or 0.0)
+            windows.append(window)
+            if code:
+                break
+        _show(windows, repeat, monitor, as_json)
+    if output is not None:
+        written = finish(output)
+        click.echo(f"opcost: wrote {written} readings to {output}", err=True)
+    raise SystemExit(code)
+
+
+def _labels(texts: Sequence[str]) -> dict[str, str]:
+    from opcost.errors import OpcostError
+
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise OpcostError(f"{text!r} is not a label: give NAME=TEXT, such as batch=8")
+        found[name] = value
+    return found
+
+
+def _so_far(window: "Window") -> None:
+    click.echo("\n".join(window.so_far()), err=True)
+
+
+def _show(windows: Sequence["Window"], repeat: int, monitor: "Monitor", as_json: bool) -> None:
+    from opcost.power.window_text import as_document, as_text, repeated
+
+    name, devices = windows[0].name, windows[0].devices
+    time_s = windows[0].time_s
+    if len(windows) > 1:
+        time_s, devices = repeated([(each.time_s, each.devices) for each in windows])
+        name = f"{name}, mean of {len(windows)} runs"
+    if len(windows) < repeat:
+        click.echo(f"opcost: run {len(windows)} of {repeat} failed, so no other followed", err=True)
+    if as_json:
+        document: Mapping[str, Any] = as_document(name, time_s, len(windows), devices)
+        click.echo(json.dumps(document, indent=2), err=True)
+    else:
+        click.echo("\n".join(["", *as_text(f"opcost: {name}", time_s, devices)]), err=True)

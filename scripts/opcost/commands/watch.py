@@ -1,0 +1,43 @@
+"""`opcost watch`."""
+
+import click
+
+
+@click.command()
+@click.option(
+    "--device",
+    "-d",
+    "devices",
+    multiple=True,
+    help="A device, such as cuda:0 or cpu; repeat it for several. Default: all.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(0.1, 3600),
+    default=1.0,
+    show_default=True,
+    help="Seconds between lines.",
+)
+def command(devices: tuple[str, ...], every: float) -> None:
+    """Show the power of each device, and the energy since the start, until Ctrl-C.
+
+    \b
+    opcost watch
+    opcost watch --device cuda:0 --every 5
+    """
+    from opcost.power.command import watch
+    from opcost.power.monitor import Monitor
+    from opcost.power.window_text import as_line, as_text
+
+    with Monitor(devices or None) as monitor:
+        for name, reason in monitor.missing.items():
+            click.echo(f"{name}: no energy: {reason}", err=True)
+        before = [monitor.mark()]
+
+        def show(window: object) -> None:
+            now_s = monitor.mark()
+            click.echo(as_line(monitor.energy(before[-1], now_s)))
+            before.append(now_s)
+
+        window = watch(None, None, monitor, show, every)
+        click.echo("\n".join(["", *as_text(window.name, window.time_s, window.devices)]))

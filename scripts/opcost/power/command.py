@@ -1,0 +1,110 @@
+"""Run a command, or watch a process, as a window of a monitor."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from opcost.errors import OpcostError
+from opcost.power.monitor import Monitor
+from opcost.power.recording import ENVIRONMENT
+from opcost.power.windows import Window, start
+
+NOT_FOUND, NOT_EXECUTABLE, KILLED = 127, 126, 128
+"""Exit codes as of a shell: the last one and the number of the signal."""
+
+_POLL_S = 0.05
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+_LEFT_TO_THE_COMMAND = (signal.SIGINT, signal.SIGQUIT)
+"""The terminal sends these to the command as well."""
+
+During = Callable[[Window], None]
+"""Called now and then with a window that is not over."""
+
+
+def run_command(
+    command: Sequence[str], monitor: Monitor, during: During | None = None, every_s: float = 0.0
+) -> tuple[Window, int]:
+    """Run a command with the streams of this process. Returns its window and its exit code.
+
+    Signals are passed on. Raises OpcostError, with a `code`, if it cannot be started.
+    """
+    environment = {**os.environ, ENVIRONMENT: str(monitor.recording.folder)}
+    window = start(command[0], monitor=monitor)
+    try:
+        child = subprocess.Popen(command, env=environment)
+    except OSError as error:
+        window.stop()
+        code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+        raise CannotRun(f"{command[0]} cannot be run: {error.strerror}", code) from error
+    with _signals_to(child):
+        while True:
+            try:
+                code = child.wait(every_s or None)
+                break
+            except subprocess.TimeoutExpired:
+                if during is not None:
+                    during(window)
+    window.stop()
+    return window, code if code >= 0 else KILLED - code
+
+
+class CannotRun(OpcostError):
+    """A command that cannot be started, with the exit code of a shell for that."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def watch(
+    pid: int | None,
+    duration_s: float | None,
+    monitor: Monitor,
+    during: During | None = None,
+    every_s: float = 0.0,
+) -> Window:
+    """A window that ends with a process, after a time, or with Ctrl-C.
+
+    Raises OpcostError if there is no such process.
+    """
+    if pid is not None and not _runs(pid):
+        raise OpcostError(f"there is no process {pid}: name one that runs (ps lists them)")
+    window = start("machine" if pid is None else f"process {pid}", monitor=monitor)
+    last_s = 0.0
+    with suppress(KeyboardInterrupt):
+        while (pid is None or _runs(pid)) and (duration_s is None or window.time_s < duration_s):
+            left_s = _POLL_S if duration_s is None else duration_s - window.time_s
+            time.sleep(max(0.0, min(_POLL_S, left_s)))
+            if during is not None and every_s and window.time_s - last_s >= every_s:
+                last_s = window.time_s
+                during(window)
+    window.stop()
+    return window
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process runs, and is not only waiting for its parent to notice its end."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@contextmanager
+def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    def pass_on(number: int, _frame: Any) -> None:
+        with suppress(ProcessLookupError):
+            child.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    before |= {number: signal.signal(number, signal.SIG_IGN) for number in _LEFT_TO_THE_COMMAND}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,121 @@
+"""What a device used in a window: energy, power, and the flags that tell how far to trust them."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opcost.energy.sensor import Sensor
+from opcost.power.estimation import Curve, WindowEnergy, energy_of, of_counter, of_readings
+from opcost.rows.flags import COUNTER_DISAGREES, OTHER_PROCESS, POWER_CAPPED, THROTTLED
+from opcost.statistics import Estimate
+
+_DIFFERENT = 0.02
+_COMPARED_CHANGES = 20
+"""A counter is compared with readings in windows of at least so many changes of each."""
+
+_THROTTLED_SHARE = 0.01
+_THROTTLES = {
+    POWER_CAPPED: ["power_capped_s"],
+    THROTTLED: ["thermal_throttle_s", "brake_throttle_s"],
+}
+
+
+@dataclass(frozen=True)
+class DeviceEnergy:
+    """Joules of a device in a window with their 95 % interval, or None with the `reason`.
+
+    `at_most_j` is an upper limit, where there is one. The sensor changed `changes` times in the
+    window. `idle_w` is the power of the idle device, if it is known. The error of the sensor's
+    gain, `gain_uncertainty`, is not in the interval.
+    """
+
+    energy: Estimate | None
+    reason: str | None
+    time_s: float = 0.0
+    at_most_j: float | None = None
+    changes: int = 0
+    flags: tuple[str, ...] = ()
+    idle_w: float | None = None
+    gain_uncertainty: float | None = None
+
+    @classmethod
+    def without(cls, reason: str) -> Self:
+        """That of a device that is not read."""
+        return cls(None, reason)
+
+    @property
+    def mean_power_w(self) -> float | None:
+        """Watts, averaged over the window."""
+        return None if self.energy is None or not self.time_s else self.energy.value / self.time_s
+
+    @property
+    def above_idle_j(self) -> float | None:
+        """Joules beyond those of the idle device, if its power is known."""
+        if self.energy is None or self.idle_w is None:
+            return None
+        return self.energy.value - self.idle_w * self.time_s
+
+
+def device_energy(
+    samples: NDArray[np.void],
+    sensor: Sensor,
+    reads_since_last: bool,
+    start_s: float,
+    end_s: float,
+    lost: str | None = None,
+) -> DeviceEnergy:
+    """From the samples of one device, `lost` if its meter failed for that reason."""
+    curves = _curves(samples, sensor, reads_since_last)
+    if not curves:
+        return DeviceEnergy.without(lost or "the meter gave no reading in the window")
+    found = [energy_of(curve, start_s, end_s) for curve in curves]
+    best = found[0]
+    return DeviceEnergy(
+        best.energy,
+        (lost or best.reason) if best.energy is None else None,
+        end_s - start_s,
+        best.at_most_j,
+        best.changes,
+        (*_throttling(samples, start_s, end_s), *_disagreement(found)),
+        sensor.idle_w,
+        sensor.gain_uncertainty,
+    )
+
+
+def _curves(samples: NDArray[np.void], sensor: Sensor, reads_since_last: bool) -> list[Curve]:
+    """That of the counter, then that of the readings, as far as there are any."""
+    curves = []
+    times_s, counter_j = samples["time_s"], samples["counter_j"]
+    if len(samples) > 1 and not np.isnan(counter_j).any():
+        refresh_s = 0.001 if reads_since_last else sensor.counter_refresh_s or sensor.refresh_s
+        curves.append(of_counter(times_s, counter_j, refresh_s))
+    power_w = samples["power_w"]
+    if len(samples) > 1 and not np.isnan(power_w).any():
+        curves.append(of_readings(times_s, power_w, sensor))
+    return curves
+
+
+def _disagreement(found: list[WindowEnergy]) -> list[str]:
+    if len(found) < 2 or min(each.changes for each in found) < _COMPARED_CHANGES:
+        return []
+    first, second = (each.energy for each in found)
+    if first is None or second is None:
+        return []
+    return [COUNTER_DISAGREES] if abs(first.value / second.value - 1) > _DIFFERENT else []
+
+
+def _throttling(samples: NDArray[np.void], start_s: float, end_s: float) -> list[str]:
+    """Flags of throttling and of other processes, from the states around the window."""
+    stated = samples[~np.isnan(samples["other_processes"])]
+    others = stated[(stated["time_s"] >= start_s) & (stated["time_s"] <= end_s)]
+    flags = [OTHER_PROCESS] if len(others) and others["other_processes"].max() > 1 else []
+    for flag, columns in _THROTTLES.items():
+        for column in columns:
+            known = samples[~np.isnan(samples[column])]
+            near = known[(known["time_s"] >= start_s - 1) & (known["time_s"] <= end_s + 1)]
+            lasted_s = float(near[column][-1] - near[column][0]) if len(near) > 1 else 0.0
+            if lasted_s > _THROTTLED_SHARE * (end_s - start_s) and flag not in flags:
+                flags.append(flag)
+    return flags

@@ -1,0 +1,141 @@
+"""A recording as a table, for other programs: Parquet or CSV."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from opcost.energy.wattmeter import Power
+from opcost.errors import OpcostError
+from opcost.files import check_readable, replacing
+from opcost.power.recording import FIELDS, Recording
+
+_ROWS = 100_000
+"""Samples that are in memory at once."""
+
+_METADATA = b"opcost"
+SUFFIXES = (".parquet", ".csv")
+
+SCHEMA = pa.schema(
+    [
+        ("segment", pa.int64()),
+        ("time", pa.timestamp("us", "UTC")),
+        ("time_s", pa.float64()),
+        ("device", pa.dictionary(pa.int8(), pa.string())),
+        *((name, pa.float64()) for name in FIELDS[2:]),
+    ]
+)
+"""A row for each reading of a device: `time_s` is that of the monotonic clock, `segment` counts the
+parts of a recording that was continued."""
+
+
+def recording_beside(output: Path) -> Path:
+    """The folder of the recording that becomes a table."""
+    return output.with_name(f"{output.name}.recording")
+
+
+def check_table(output: Path, append: bool) -> None:
+    """Raise OpcostError unless `output` can become the table of a recording."""
+    if output.suffix not in SUFFIXES:
+        raise OpcostError(f"{output}: name a file that ends with {' or '.join(SUFFIXES)}")
+    if output.exists() and not append:
+        raise OpcostError(f"{output} exists: add --append to continue it, or name another file")
+    if append and output.suffix != ".parquet":
+        raise OpcostError(f"{output}: a recording is continued in a .parquet file only")
+
+
+def finish(output: Path) -> int:
+    """Turn the recording beside `output` into a segment of it. Returns the number of samples."""
+    folder = recording_beside(output)
+    recording = Recording(folder)
+    earlier = pq.ParquetFile(output) if output.exists() else None
+    segment = 1 + (_segments(earlier) if earlier else 0)
+    written = 0
+    with replacing(output) as temporary:
+        about = {**recording.about, "events": list(recording.events())}
+        known = _metadata(earlier) if earlier else []
+        schema = SCHEMA.with_metadata({_METADATA: json.dumps([*known, about])})
+        with _writer(temporary, output.suffix, schema) as writer:
+            for batch in earlier.iter_batches(_ROWS) if earlier else ():
+                writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+            for part in _tables(recording, segment, schema):
+                writer.write_table(part)
+                written += part.num_rows
+    shutil.rmtree(folder)
+    return written
+
+
+def segments(path: Path) -> list[dict[str, object]]:
+    """What was recorded in each segment of a Parquet file: sources, labels, windows, metrics."""
+    return _metadata(pq.ParquetFile(path))
+
+
+def recorded_power(path: Path, device: str | None = None) -> Power:
+    """The power of a device in the last segment of a recording, on the clock of the day.
+
+    `device` may be left out if there is one. Raises OpcostError for a file that is no recording,
+    and an unknown device.
+    """
+    check_readable(path)
+    try:
+        last = len(segments(path))
+        table = pq.read_table(path, filters=[("segment", "=", last)])
+    except (OSError, ValueError) as error:
+        raise OpcostError(f"{path} is not a recording of opcost measure: {error}") from error
+    names = sorted(set(table["device"].to_pylist()))
+    if device is None and len(names) == 1:
+        [device] = names
+    if device not in names:
+        raise OpcostError(f"name a device of {path} with --device: {', '.join(names) or 'none'}")
+    rows = table.filter(pc.equal(pc.cast(table["device"], pa.string()), device))
+    times_s = rows["time"].cast(pa.int64()).to_numpy() / 1e6
+    counter_j = rows["counter_j"].to_numpy()
+    if np.isnan(counter_j).any():
+        return Power(times_s, rows["power_w"].to_numpy())
+    moved = np.concatenate([[True], np.diff(counter_j) > 0])
+    times_s, counter_j = times_s[moved], counter_j[moved]
+    return Power(times_s[1:], np.diff(counter_j) / np.diff(times_s))
+
+
+def _segments(file: pq.ParquetFile) -> int:
+    return len(_metadata(file))
+
+
+def _metadata(file: pq.ParquetFile) -> list[dict[str, object]]:
+    known = (file.schema_arrow.metadata or {}).get(_METADATA)
+    if known is None:
+        raise OpcostError("it is a Parquet file that opcost measure did not write: name another")
+    return json.loads(known)
+
+
+def _writer(path: Path, suffix: str, schema: pa.Schema) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
+    if suffix == ".parquet":
+        return pq.ParquetWriter(path, schema)
+    return pyarrow.csv.CSVWriter(path, schema)
+
+
+def _tables(recording: Recording, segment: int, schema: pa.Schema) -> Iterator[pa.Table]:
+    about, first = recording.about, 0
+    names = pa.array([source["name"] for source in about["sources"]], pa.string())
+    wall_s = about["unix_s"] - about["monotonic_s"]
+    while len(samples := recording.samples(first, _ROWS)):
+        first += len(samples)
+        times_us = ((samples["time_s"] + wall_s) * 1e6).astype("int64")
+        device = pa.DictionaryArray.from_arrays(samples["source"].astype("int8"), names)
+        columns = [
+            pa.array(np.full(len(samples), segment)),
+            pa.array(times_us, pa.timestamp("us", "UTC")),
+            pa.array(samples["time_s"]),
+            device,
+            *(
+                pa.array(samples[name].astype("f8"), from_pandas=True)  # NaN is null
+                for name in FIELDS[2:]
+            ),
+        ]
+        yield pa.Table.from_arrays(columns, schema=schema)

@@ -1,0 +1,115 @@
+"""A recording: the folder that a sampler writes, and what is read from it.
+
+    about.json      what was recorded: sources, period, clocks, labels
+    samples         records of equal size, appended at least once a second
+    events.jsonl    a line for each window and metric
+
+A record that was cut off by a kill is ignored, so what is left is readable up to the last second.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opcost.files import read_json, write_json
+
+SAMPLE = np.dtype(
+    [
+        ("time_s", "f8"),
+        ("source", "u1"),
+        ("power_w", "f8"),
+        ("counter_j", "f8"),
+        ("sm_clock_mhz", "f4"),
+        ("memory_clock_mhz", "f4"),
+        ("temperature_c", "f4"),
+        ("utilisation", "f4"),
+        ("power_limit_w", "f4"),
+        ("power_capped_s", "f8"),
+        ("thermal_throttle_s", "f8"),
+        ("brake_throttle_s", "f8"),
+        ("other_processes", "f4"),
+    ]
+)
+"""A reading of a source: NaN for what it does not have, or was not asked for this time."""
+
+FIELDS = tuple(SAMPLE.fields or ())
+STATE = FIELDS[4:]
+"""Fields that describe the state of the device; they are read once a second."""
+
+ENVIRONMENT = "OPCOST_RECORDING"
+"""The environment variable with the folder of the recording that a program runs in."""
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The folder of a recording."""
+
+    folder: Path
+
+    @property
+    def samples_file(self) -> Path:
+        """The file of the records."""
+        return self.folder / "samples"
+
+    @property
+    def events_file(self) -> Path:
+        """The file of the events."""
+        return self.folder / "events.jsonl"
+
+    def begin(self, about: Mapping[str, Any]) -> None:
+        """Write what is recorded, with both clocks at this moment."""
+        clocks = {"monotonic_s": time.monotonic(), "unix_s": time.time()}
+        write_json(self.folder / "about.json", {"version": _VERSION, **clocks, **about})
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is recorded. Raises OpcostError for a damaged file."""
+        return read_json(self.folder / "about.json", "it is not a recording of opcost")
+
+    @property
+    def size(self) -> int:
+        """The number of complete records."""
+        if not self.samples_file.exists():
+            return 0
+        return self.samples_file.stat().st_size // SAMPLE.itemsize
+
+    def samples(self, first: int = 0, most: int | None = None) -> NDArray[np.void]:
+        """The complete records from a position on, at most `most`."""
+        there = max(0, self.size - first)
+        count = there if most is None else min(there, most)
+        if not count:
+            return np.empty(0, SAMPLE)
+        return np.fromfile(self.samples_file, SAMPLE, count, offset=first * SAMPLE.itemsize)
+
+    def before(self, moment_s: float, samples_per_s: float) -> int:
+        """A position whose record is earlier than a moment, or the first one."""
+        back = math.ceil(max(0.0, time.monotonic() - moment_s) * samples_per_s)
+        return max(0, self.size - back)
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Append an event."""
+        line = json.dumps({"time_s": time.monotonic(), **event}, default=str) + "\n"
+        descriptor = os.open(self.events_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(descriptor, line.encode())  # one write: lines of several processes stay whole
+        finally:
+            os.close(descriptor)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """All complete events."""
+        if not self.events_file.exists():
+            return
+        with self.events_file.open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.endswith("\n"):
+                    yield json.loads(line)

@@ -1,0 +1,139 @@
+"""The sampler: a process that reads meters and appends to a recording, until its parent ends.
+
+    python -m opcost.power.sampler FOLDER SETTINGS
+
+It is a process of its own, so that it does not compete for the interpreter with what is measured.
+It reads commands from standard input: `now` reads all meters at once, `flush` writes what was read,
+and answers. It ends with the input, and when it has another parent: forks of its parent may keep
+the input open.
+"""
+
+import json
+import math
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opcost.energy.meter import MeterUnavailable
+from opcost.errors import reported
+from opcost.power.recording import SAMPLE, STATE, Recording
+from opcost.power.sources import Source, described, open_sources
+
+_FLUSH_S = 1.0
+_STATE_S = 1.0
+_POLLS_PER_REFRESH = 4
+_FASTEST_S, _SLOWEST_S = 0.01, 0.1
+
+
+class Sampler:
+    """Reads the sources, and appends records to a recording."""
+
+    def __init__(self, recording: Recording, sources: list[Source]) -> None:
+        self._recording, self._sources = recording, sources
+        self._lost: set[str] = set()
+        self._records: list[tuple[Any, ...]] = []
+        self._state_due_s = -math.inf
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._file = os.open(recording.samples_file, flags, 0o644)
+
+    def read(self) -> None:
+        """Read all meters; one that fails is noted, and not read again."""
+        with_state = time.monotonic() >= self._state_due_s
+        if with_state:
+            self._state_due_s = time.monotonic() + _STATE_S
+        for number, source in enumerate(self._sources):
+            if source.name in self._lost:
+                continue
+            try:
+                self._records.append(_record(number, source, with_state))
+            except MeterUnavailable as reason:
+                self._lost.add(source.name)
+                self._recording.note({"lost": source.name, "reason": str(reason)})
+
+    def flush(self) -> None:
+        """Append what was read; it then survives the end of this process."""
+        if self._records:
+            os.write(self._file, np.array(self._records, SAMPLE).tobytes())
+            self._records.clear()
+
+
+def period_of(sources: list[Source]) -> float:
+    """Seconds between readings: several for each refresh of the fastest sensor."""
+    refreshes_s = [source.sensor.refresh_s for source in sources]
+    wanted_s = min(refreshes_s, default=_SLOWEST_S) / _POLLS_PER_REFRESH
+    return min(max(wanted_s, _FASTEST_S), _SLOWEST_S)
+
+
+def run(sampler: Sampler, period_s: float) -> None:
+    """Read every `period_s`, and obey commands, until the input or the parent ends."""
+    due_s = flush_s = time.monotonic()
+    commands, parent = b"", os.getppid()
+    while os.getppid() == parent:
+        wait_s = max(0.0, due_s - time.monotonic())
+        readable, _, _ = select.select([0], [], [], wait_s)
+        if readable:
+            found = os.read(0, 4096)
+            if not found:
+                return
+            *complete, commands = (commands + found).split(b"\n")
+            for command in complete:
+                sampler.read()
+                if command == b"flush":
+                    sampler.flush()
+                    os.write(1, b"flushed\n")
+        now_s = time.monotonic()
+        if now_s >= due_s:
+            sampler.read()
+            due_s = max(due_s + period_s, now_s + period_s / 2)
+        if now_s >= flush_s:
+            sampler.flush()
+            flush_s = now_s + _FLUSH_S
+
+
+def main() -> None:
+    """Record until the input ends; the first line of the output says what is recorded."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all
+    folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
+    with reported():
+        _record_until_the_end(Recording(folder), settings)
+
+
+def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> None:
+    sources, missing = open_sources(settings["devices"])
+    period_s = settings["period_s"] or period_of(sources)
+    about = {"sources": described(sources), "missing": missing, "period_s": period_s}
+    recording.begin({**about, "labels": settings["labels"]})
+    sampler = Sampler(recording, sources)
+    sampler.read()
+    print(json.dumps(about), flush=True)
+    try:
+        run(sampler, period_s)
+    finally:
+        sampler.flush()
+
+
+def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:
+    meter = source.meter
+    power_w = math.nan if meter.reads_since_last else meter.power_w()
+    counter_j = meter.counter_j()
+    time_s = time.monotonic()
+    state = meter.state() if with_state else None
+    values = (getattr(state, name, None) for name in STATE)
+    return (
+        time_s,
+        number,
+        power_w,
+        math.nan if counter_j is None else counter_j,
+        *(math.nan if value is None else value for value in values),
+    )
+
+
+if __name__ == "__main__":
+    main()

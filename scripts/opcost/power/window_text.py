@@ -1,0 +1,110 @@
+"""The energy of a window as text."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from statistics import fmean
+from typing import Any
+
+from opcost.power.device_energy import DeviceEnergy
+from opcost.rows.flags import explained
+from opcost.rows.quantities import ENERGY
+from opcost.statistics import mean
+from opcost.text import joules, margin, seconds, table, with_interval, wrapped
+
+_NOTHING = "-"
+_DIGITS = 3
+
+
+def as_text(name: str, time_s: float, devices: Mapping[str, DeviceEnergy]) -> list[str]:
+    """A table of the devices, and what there is to say about them."""
+    rows = [
+        [
+            device,
+            with_interval(each.energy, joules),
+            _watts(each.mean_power_w),
+            _NOTHING if each.above_idle_j is None else joules(each.above_idle_j, _DIGITS),
+            str(each.changes),
+        ]
+        for device, each in devices.items()
+    ]
+    header = ["device", "energy", "mean power", "above idle", "changes"]
+    known = any(each.above_idle_j is not None for each in devices.values())
+    if not known:
+        header, rows = _without(3, header), [_without(3, row) for row in rows]
+    return [f"{name}: {seconds(time_s)}", "", *table(header, rows), "", *wrapped(_notes(devices))]
+
+
+def as_line(devices: Mapping[str, DeviceEnergy]) -> str:
+    """Time of day, and the power of each device in a window."""
+    parts = [
+        f"{name} {_watts(each.mean_power_w)}" for name, each in devices.items() if each.changes
+    ]
+    return "  ".join([f"{datetime.now():%H:%M:%S}", *parts])
+
+
+def as_document(
+    name: str, time_s: float, runs: int, devices: Mapping[str, DeviceEnergy]
+) -> dict[str, Any]:
+    """The same as JSON data, in joules, watts and seconds."""
+    return {
+        "name": name,
+        "time_s": time_s,
+        "runs": runs,
+        "devices": {
+            device: {
+                **ENERGY.columns(each.energy),
+                "reason": each.reason,
+                "at_most_j": each.at_most_j,
+                "mean_power_w": each.mean_power_w,
+                "above_idle_j": each.above_idle_j,
+                "changes": each.changes,
+                "gain_uncertainty": each.gain_uncertainty,
+                "flags": list(each.flags),
+            }
+            for device, each in devices.items()
+        },
+    }
+
+
+def repeated(
+    runs: Sequence[tuple[float, Mapping[str, DeviceEnergy]]],
+) -> tuple[float, dict[str, DeviceEnergy]]:
+    """The mean time of several runs, and what each device used in their mean: intervals are
+    Student's, over the runs.
+    """
+    time_s = fmean(time_s for time_s, _ in runs)
+    found = {}
+    for device in runs[0][1]:
+        every = [devices[device] for _, devices in runs]
+        without = next((each for each in every if each.energy is None), None)
+        if without is not None:
+            found[device] = without
+            continue
+        energy = mean([each.energy.value for each in every if each.energy])
+        flags = tuple(dict.fromkeys(flag for each in every for flag in each.flags))
+        changes = sum(each.changes for each in every)
+        found[device] = replace(
+            every[0], energy=energy, time_s=time_s, changes=changes, flags=flags, at_most_j=None
+        )
+    return time_s, found
+
+
+def _notes(devices: Mapping[str, DeviceEnergy]) -> Iterable[str]:
+    for device, each in devices.items():
+        if each.reason is not None:
+            most = "" if each.at_most_j is None else f"; at most {joules(each.at_most_j, _DIGITS)}"
+            yield f"{device}: no energy: {each.reason}{most}."
+        for flag in each.flags:
+            yield f"{device}: flagged {flag} ({explained(flag)})."
+    gains = {each.gain_uncertainty for each in devices.values() if each.energy is not None}
+    for gain in sorted(each for each in gains if each):
+        yield f"The interval does not hold the error of the sensor's gain, about ±{margin(gain)}."
+
+
+def _watts(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.1f} W"
+
+
+def _without(place: int, cells: list[str]) -> list[str]:
+    return [*cells[:place], *cells[place + 1 :]]

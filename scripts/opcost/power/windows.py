@@ -1,0 +1,111 @@
+"""Windows of time, and the energy of all devices in them."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from opcost.errors import OpcostError
+from opcost.power.device_energy import DeviceEnergy
+from opcost.power.monitor import Monitor
+from opcost.power.window_text import as_text
+
+_LOCK = threading.Lock()
+_shared: Monitor | None = None
+
+
+class Window:
+    """A window of time. It is over after `stop`; its energy is found when it is asked for."""
+
+    def __init__(self, name: str, monitor: Monitor) -> None:
+        self.name = name
+        self._monitor = monitor
+        _wait_for_gpu()
+        self._start_s = monitor.mark()
+        self._end_s: float | None = None
+
+    def stop(self) -> None:
+        """End the window. Raises OpcostError if it is over already."""
+        if self._end_s is not None:
+            raise OpcostError(f"the window {self.name!r} is over already: start another")
+        _wait_for_gpu()
+        self._end_s = self._monitor.mark()
+        self._monitor.recording.note(
+            {"window": self.name, "start_s": self._start_s, "end_s": self._end_s}
+        )
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of the window; up to now, if it is not over."""
+        return (time.monotonic() if self._end_s is None else self._end_s) - self._start_s
+
+    @cached_property
+    def devices(self) -> dict[str, DeviceEnergy]:
+        """What each device used, by its name. Raises OpcostError if the window is not over.
+
+        Waits for the sensors to show the end of the window, a few tenths of a second.
+        """
+        if self._end_s is None:
+            raise OpcostError(f"the window {self.name!r} is not over: call its stop() first")
+        return self._monitor.energy(self._start_s, self._end_s)
+
+    def so_far(self) -> list[str]:
+        """The energy up to now, as text."""
+        end_s = self._monitor.mark()
+        devices = self._monitor.energy(self._start_s, end_s)
+        return as_text(self.name, end_s - self._start_s, devices)
+
+    def __str__(self) -> str:
+        if self._end_s is None:
+            return f"{self.name}: not over"
+        return "\n".join(as_text(self.name, self.time_s, self.devices))
+
+
+@contextmanager
+def measure(
+    name: str = "window", devices: Sequence[str] | None = None, monitor: Monitor | None = None
+) -> Iterator[Window]:
+    """The energy of a block of code; it has a window also if the block raises.
+
+    `devices` are names such as "cuda:0" and "cpu": by default, all that this process may see. They
+    are those of the first window of a process, or of the `monitor`. Raises OpcostError for an
+    unknown device.
+    """
+    window = start(name, devices, monitor)
+    try:
+        yield window
+    finally:
+        window.stop()
+
+
+def start(
+    name: str = "window", devices: Sequence[str] | None = None, monitor: Monitor | None = None
+) -> Window:
+    """Begin a window, which `stop` ends. Arguments as for `measure`."""
+    return Window(name, monitor or _of_this_process(devices))
+
+
+def _of_this_process(devices: Sequence[str] | None) -> Monitor:
+    """The monitor that all windows of this process share; a fork has another."""
+    global _shared
+    with _LOCK:
+        if _shared is None or _shared.process_id != os.getpid():
+            _shared = Monitor(devices)
+        elif devices is not None and set(devices) - {*_shared.devices, *_shared.missing}:
+            raise OpcostError(
+                f"the first window of this process chose the devices {', '.join(_shared.devices)}: "
+                "for others, open a Monitor of them, and give it to the window"
+            )
+        return _shared
+
+
+def _wait_for_gpu() -> None:
+    """Wait until a GPU has done what PyTorch has given it, if it is used."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        for number in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(number)

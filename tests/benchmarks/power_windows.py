@@ -1,0 +1,125 @@
+"""How far is the energy of windows from the truth? On drawn cards, beside a polling loop.
+
+Draws simulated cards (tests/simulated_nvml) and loads that switch at random moments, and puts
+windows of several lengths at random moments. A polling loop, as tools around `nvidia-smi` have it,
+multiplies its mean reading by the time of the window; other tools subtract two readings of the
+counter.
+
+    PYTHONPATH=scripts python -m tests.benchmarks.power_windows [--draws 60]
+"""
+
+import argparse
+import random
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from opcost.energy.sensor import Sensor
+
+from tests.simulated_nvml.card import Card, build
+from tests.simulated_nvml.recorded import Recorded, record
+
+LENGTHS_S = (0.05, 0.2, 1.0, 5.0, 30.0)
+RECORDED_S = 80.0
+WINDOWS = 10
+KINDS = {
+    "counter of 100 ms": (Sensor(0.1, 0.1, counter_refresh_s=0.1), True),
+    "counter of 20 ms": (Sensor(0.02, 0.02, counter_refresh_s=0.02), True),
+    "readings of 100 ms": (Sensor(0.1, 0.1), False),
+    "readings of 25 in 100 ms": (Sensor(0.1, 0.025), False),
+    "readings that average 1 s": (Sensor(0.1, 1.0), False),
+}
+
+
+def draw(card: Card, sensor: Sensor, has_counter: bool, seed: int) -> Recorded:
+    """A card with this kind of sensor, of random phase, noise and rise time."""
+    generator = random.Random(seed)
+    return record(
+        card,
+        sensor,
+        generator,
+        RECORDED_S,
+        period_s=sensor.refresh_s / 4,
+        counter=has_counter,
+        seed=seed,
+        refresh_s=sensor.refresh_s,
+        window_s=sensor.averaging_s,
+        counter_step_s=sensor.counter_refresh_s or 0.1,
+        phase_s=generator.uniform(0, sensor.refresh_s),
+        noise=generator.uniform(0.001, 0.01),
+        rise_s=generator.uniform(0.01, 0.1),
+        fluctuation_w=generator.uniform(0, 10),
+    )
+
+
+def polled(recorded: Recorded, start_s: float, end_s: float) -> float | None:
+    """Joules as a polling loop finds them."""
+    times_s, watts = recorded.samples["time_s"], recorded.samples["power_w"]
+    inside = (times_s >= start_s) & (times_s <= end_s)
+    return float(watts[inside].mean()) * (end_s - start_s) if inside.any() else None
+
+
+def subtracted(recorded: Recorded, start_s: float, end_s: float) -> float | None:
+    """Joules as the difference of two readings of the counter."""
+    times_s, joules = recorded.samples["time_s"], recorded.samples["counter_j"]
+    first, last = np.searchsorted(times_s, [start_s, end_s], "right") - 1
+    return None if np.isnan(joules[first]) else float(joules[last] - joules[first])
+
+
+def main() -> None:
+    """Print a table for each kind of sensor."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--draws", type=int, default=60)
+    draws = parser.parse_args().draws
+    with tempfile.TemporaryDirectory() as folder:
+        card = Card(build(Path(folder)))
+        for kind, (sensor, has_counter) in KINDS.items():
+            errors = {length_s: [] for length_s in LENGTHS_S}
+            for seed in range(draws):
+                recorded = draw(card, sensor, has_counter, seed)
+                generator = random.Random(seed)
+                for length_s in LENGTHS_S:
+                    for _ in range(WINDOWS):
+                        start_s = generator.uniform(6, RECORDED_S - length_s - 2)
+                        errors[length_s].append(_of_window(recorded, start_s, start_s + length_s))
+            print(kind)
+            for length_s, found in errors.items():
+                print(f"  {length_s:5g} s: {_summary(found)}")
+
+
+def _of_window(recorded: Recorded, start_s: float, end_s: float) -> dict:
+    found, true_j = recorded.window(start_s, end_s)
+    others = {"polling": polled, "subtraction": subtracted}
+    return {
+        "held": found.energy and found.energy.low <= true_j <= found.energy.high,
+        "half": found.energy and found.energy.relative_half_width,
+        "opcost": found.energy and found.energy.value / true_j - 1,
+        "limit": found.energy is None and found.at_most_j is not None and found.at_most_j / true_j,
+        **{
+            name: value and value / true_j - 1
+            for name, other in others.items()
+            for value in [other(recorded, start_s, end_s)]
+        },
+    }
+
+
+def _summary(found: list[dict]) -> str:
+    told = [each for each in found if each["opcost"] is not None]
+    limits = [each["limit"] for each in found if each["limit"]]
+    texts = [f"{1 - len(told) / len(found):4.0%} refused"]
+    if limits:
+        texts.append(f"limits {sum(limit >= 1 for limit in limits) / len(limits):.0%} right")
+    if told:
+        held = sum(bool(each["held"]) for each in told) / len(told)
+        half = float(np.median([each["half"] for each in told]))
+        texts.append(f"{held:.1%} held in ±{half:.1%}")
+    for name in ("opcost", "polling", "subtraction"):
+        errors = np.abs([each[name] for each in found if each[name] is not None])
+        if len(errors):
+            worst = float(np.quantile(errors, 0.95))
+            texts.append(f"{name} {float(np.median(errors)):.1%} off, {worst:.0%} in 5 %")
+    return "; ".join(texts)
+
+
+if __name__ == "__main__":
+    main()

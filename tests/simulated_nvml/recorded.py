@@ -1,0 +1,62 @@
+"""A recording of the simulated card under a load that changes, on the virtual clock."""
+
+import math
+import random
+from dataclasses import dataclass
+
+import numpy as np
+from opcost.energy.nvml import NvmlMeter
+from opcost.energy.sensor import Sensor
+from opcost.power.device_energy import DeviceEnergy, device_energy
+from opcost.power.recording import SAMPLE
+
+from tests.simulated_nvml.card import UUID, Card
+
+AROUND_S = 5.0
+
+
+@dataclass
+class Recorded:
+    """Samples of a card, and what is assumed of its sensor."""
+
+    card: Card
+    sensor: Sensor
+    samples: np.ndarray
+
+    def window(self, start_s: float, end_s: float) -> tuple[DeviceEnergy, float]:
+        """What a window is said to have used, and what it has used."""
+        near = self.samples["time_s"] >= start_s - AROUND_S
+        ready = self.samples["time_s"] <= end_s + 1.0
+        found = device_energy(self.samples[near & ready], self.sensor, False, start_s, end_s)
+        return found, self.card.true_energy_j(end_s) - self.card.true_energy_j(start_s)
+
+
+def record(
+    card: Card,
+    sensor: Sensor,
+    generator: random.Random,
+    seconds: float,
+    *,
+    period_s: float = 0.025,
+    counter: bool = True,
+    switches_s: tuple[float, float] = (0.05, 3.0),
+    **settings: float,
+) -> Recorded:
+    """Reset the card, give it a load that switches at random moments, and read its meter."""
+    card.reset(**settings)
+    left_s = seconds
+    while left_s > 0:
+        stays_s = math.exp(generator.uniform(*map(math.log, switches_s)))
+        busy = generator.random() < 0.7
+        card.run(stays_s, generator.uniform(150, 600) if busy else 60.0)
+        left_s -= stays_s
+    meter = NvmlMeter(UUID)
+    rows = []
+    while card.now_s() < seconds:
+        counter_j = meter.counter_j() if counter else None
+        power_w = meter.power_w()
+        unknown = [math.nan] * (len(SAMPLE.names) - 4)
+        known_j = math.nan if counter_j is None else counter_j
+        rows.append((card.now_s(), 0, power_w, known_j, *unknown))
+        card.sleep(period_s * generator.uniform(0.9, 1.3))
+    return Recorded(card, sensor, np.array(rows, SAMPLE))

@@ -1,0 +1,315 @@
+"""Windows around code and commands, with a sampler process that reads a simulated card.
+
+The card idles at 60 W, in real time, in the sampler's process: what this process computes does not
+change that.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from opcost import power
+from opcost.errors import OpcostError
+from opcost.power import windows
+from opcost.power.export import recording_beside, segments
+from opcost.power.recording import Recording
+
+from tests.simulated_nvml.card import build
+
+IDLE_W = 60.0
+GPU = "cuda:0"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    found = build(tmp_path_factory.mktemp("nvml_of_sampler"))
+    if found is None:
+        pytest.skip("no C compiler (cc) to build the simulated NVML with")
+    return found.parent
+
+
+@pytest.fixture(autouse=True)
+def simulated(library, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    monkeypatch.setenv("SIMULATED_REFRESH_S", "0.02")
+    monkeypatch.setenv("SIMULATED_WINDOW_S", "0.02")
+    monkeypatch.setenv("SIMULATED_COUNTER_STEP_S", "0.02")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(windows, "_shared", None)
+    yield
+    if windows._shared is not None:
+        windows._shared.close()
+
+
+def measure(*arguments, **options):
+    command = [sys.executable, "-m", "opcost", "measure", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+
+
+def used(found):
+    """What `opcost measure --json` says of the card."""
+    text = found.stderr
+    document = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    return document["devices"][GPU]
+
+
+def is_about(estimate, joules):
+    return estimate.low <= joules * 1.02 and estimate.high >= joules * 0.98
+
+
+def test_a_window_has_the_energy_of_each_device_or_the_reason_why_not():
+    with power.measure("sleep") as window:
+        time.sleep(0.6)
+    assert is_about(window.devices[GPU].energy, IDLE_W * window.time_s)
+    assert window.devices[GPU].mean_power_w == pytest.approx(IDLE_W, rel=0.1)
+    text = str(window)
+    assert text.startswith("sleep: ")
+    if window.devices["cpu"].energy is None:
+        assert f"cpu: no energy: {window.devices['cpu'].reason}" in " ".join(text.split())
+
+
+def test_windows_nest_and_overlap():
+    first = power.start("first")
+    time.sleep(0.3)
+    with power.measure("second") as second:
+        time.sleep(0.3)
+        first.stop()
+        time.sleep(0.3)
+    for window in (first, second):
+        assert is_about(window.devices[GPU].energy, IDLE_W * window.time_s)
+    assert (first.time_s, second.time_s) == (pytest.approx(0.6, rel=0.2),) * 2
+
+
+def test_a_window_is_over_once_and_asked_after_that():
+    window = power.start("once")
+    assert str(window) == "once: not over"
+    with pytest.raises(OpcostError, match="is not over: call its stop"):
+        _ = window.devices
+    window.stop()
+    with pytest.raises(OpcostError, match="is over already"):
+        window.stop()
+
+
+def test_a_block_that_raises_has_a_window_as_well():
+    def fail():
+        time.sleep(0.3)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), power.measure("failing") as window:
+        fail()
+    assert window.devices[GPU].energy is not None
+
+
+def test_a_short_window_has_an_upper_limit():
+    with power.measure("short") as window:
+        time.sleep(0.002)
+    found = window.devices[GPU]
+    assert found.energy is None
+    assert "are too short for the sensor" in found.reason
+    assert found.at_most_j >= IDLE_W * window.time_s
+
+
+def test_devices_are_chosen_by_name_and_wrong_ones_explained():
+    with power.Monitor([GPU]) as monitor:
+        assert monitor.devices == [GPU]
+    with pytest.raises(OpcostError, match=r"'cuda:7' is no device of this machine.*cuda:0"):
+        power.Monitor(["cuda:7"])
+    with pytest.raises(OpcostError, match="period_s is 0; allowed"):
+        power.Monitor(period_s=0)
+
+
+def test_a_recording_needs_an_empty_folder(tmp_path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(OpcostError, match="is not an empty folder"):
+        power.Monitor(folder=tmp_path)
+
+
+def test_the_sampler_ends_when_its_parent_is_killed_and_loses_a_second_at_most(tmp_path):
+    folder = tmp_path / "kept"
+    script = (
+        "import os, sys, time\n"
+        "from opcost import power\n"
+        f"monitor = power.Monitor(['{GPU}'], folder={str(folder)!r})\n"
+        "print(monitor._sampler.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        sampler = int(parent.stdout.readline())
+        time.sleep(2)
+        parent.kill()
+        killed_s = time.monotonic()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{sampler}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{sampler}").exists()
+    samples = Recording(folder).samples()
+    assert killed_s - samples["time_s"][-1] < 1
+    assert len(samples) > 50
+
+
+def test_what_a_killed_sampler_wrote_is_kept_and_a_window_says_that_it_was(tmp_path):
+    with power.Monitor([GPU], folder=tmp_path / "kept") as monitor:
+        window = power.start("cut off", monitor=monitor)
+        time.sleep(1.5)
+        monitor._sampler.kill()
+        monitor._sampler.wait()
+        window.stop()
+        found = window.devices[GPU]
+        assert found.energy is None
+        assert found.reason == "the sensor did not change before and after the window"
+    assert len(Recording(tmp_path / "kept").samples()) > 40
+
+
+def test_a_fork_has_a_monitor_of_its_own():
+    power.start("parent").stop()
+    child = os.fork()
+    if child == 0:
+        try:
+            window = power.start("child")
+            time.sleep(0.3)
+            window.stop()
+            os._exit(0 if window.devices[GPU].energy else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["true"], 0),
+        (["false"], 1),
+        (["sh", "-c", "exit 7"], 7),
+        (["sh", "-c", "kill -TERM $$"], 128 + signal.SIGTERM),
+        (["no-such-command"], 127),
+        (["/etc/hostname"], 126),
+    ],
+)
+def test_the_exit_code_is_that_of_the_command(command, code):
+    assert measure("--", *command).returncode == code
+
+
+def test_streams_are_those_of_the_command_and_the_answer_is_on_standard_error():
+    found = measure("--", "cat", input="hello\n")
+    assert found.stdout == "hello\n"
+    assert f"{GPU} " in found.stderr
+
+
+def test_options_after_the_command_are_its_own():
+    assert measure("--json", "echo", "--json", "-d").stdout == "--json -d\n"
+
+
+def test_a_command_has_the_energy_of_its_time():
+    found = used(measure("--json", "--", "sleep", 0.6))
+    assert found["energy_ci_low_j"] <= IDLE_W * 0.65
+    assert found["energy_ci_high_j"] >= IDLE_W * 0.59
+    assert found["changes"] > 10
+
+
+def test_repeated_runs_have_an_interval_over_the_runs():
+    found = measure("--json", "--repeat", 3, "--", "sleep", 0.4)
+    assert '"runs": 3' in found.stderr
+    assert used(found)["energy_j"] == pytest.approx(IDLE_W * 0.4, rel=0.1)
+    stopped = measure("--repeat", 3, "--", "false")
+    assert (stopped.returncode, "run 1 of 3 failed" in stopped.stderr) == (1, True)
+
+
+def test_a_signal_reaches_the_command(tmp_path):
+    script = "trap 'echo ended; exit 3' TERM; echo ready; while true; do sleep 0.05; done"
+    command = [sys.executable, "-m", "opcost", "measure", "--", "sh", "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+        assert running.stdout.readline() == b"ready\n"
+        running.send_signal(signal.SIGTERM)
+        assert running.stdout.readline() == b"ended\n"
+        assert running.wait(20) == 3
+
+
+def test_a_process_is_measured_until_it_ends():
+    with subprocess.Popen(["sleep", "3"]) as process:
+        found = measure("--json", "--pid", process.pid)
+    assert found.returncode == 0
+    assert 30 < used(found)["energy_j"] < 180
+    gone = measure("--pid", process.pid)
+    assert (gone.returncode, "there is no process" in gone.stderr) == (1, True)
+
+
+def test_a_duration_is_measured():
+    assert used(measure("--json", "--duration", 0.5))["energy_j"] == pytest.approx(30, rel=0.15)
+
+
+def test_readings_windows_labels_and_metrics_are_written_to_a_table(tmp_path):
+    output = tmp_path / "run.parquet"
+    script = "import time; from opcost import power; time.sleep(0.5); print(power.log(loss=0.3))"
+    found = measure("-o", output, "--label", "batch=8", "--", sys.executable, "-c", script)
+    assert (found.returncode, found.stdout) == (0, "True\n")
+    table = pq.read_table(output)
+    assert set(table["device"].to_pylist()) >= {GPU}
+    assert table["power_w"].to_pylist()[0] == pytest.approx(IDLE_W, rel=0.1)
+    [segment] = segments(output)
+    assert segment["labels"] == {"batch": "8"}
+    events = {key: event for event in segment["events"] for key in event}
+    assert events["metrics"]["metrics"] == {"loss": 0.3}
+    assert events["window"]["window"] == sys.executable
+    assert not recording_beside(output).exists()
+
+
+def test_a_recording_is_continued_as_another_segment(tmp_path):
+    output = tmp_path / "run.parquet"
+    for options in ([], ["--append"]):
+        assert measure("-o", output, *options, "--", "sleep", 0.2).returncode == 0
+    assert sorted(set(pq.read_table(output)["segment"].to_pylist())) == [1, 2]
+    assert len(segments(output)) == 2
+
+
+def test_what_a_killed_measurement_left_becomes_a_segment(tmp_path):
+    output = tmp_path / "run.parquet"
+    command = [sys.executable, "-m", "opcost", "measure", "-o", output, "--", "sleep", "30"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
+        time.sleep(3)
+        running.kill()
+    assert recording_beside(output).exists()
+    time.sleep(0.5)  # the sampler notices
+    assert measure("-o", output, "--append", "--", "sleep", 0.1).returncode == 0
+    assert sorted(set(pq.read_table(output)["segment"].to_pylist())) == [1, 2]
+
+
+def test_a_table_may_be_csv(tmp_path):
+    output = tmp_path / "run.csv"
+    assert measure("-o", output, "--", "sleep", 0.2).returncode == 0
+    assert pyarrow.csv.read_csv(output).num_rows > 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give a COMMAND, --pid or --duration"),
+        (["--pid", 1, "--", "true"], "give a COMMAND, --pid or --duration"),
+        (["--repeat", 2, "--duration", 1], "--repeat is for a COMMAND"),
+        (["--append", "--", "true"], "--append needs --output"),
+        (["--label", "batch", "--", "true"], "'batch' is not a label: give NAME=TEXT"),
+        (["-o", "run.txt", "--", "true"], "name a file that ends with .parquet or .csv"),
+        (["-d", "tpu", "--", "true"], "'tpu' is no device of this machine"),
+        (["--period", 0, "--", "true"], "0.0 is not in the range"),
+    ],
+)
+def test_wrong_options_are_explained_before_the_command_runs(arguments, message, tmp_path):
+    found = measure(*arguments, cwd=tmp_path)
+    assert found.returncode in (1, 2)
+    assert message in found.stderr
+
+
+def test_nothing_is_logged_outside_a_recording(monkeypatch):
+    monkeypatch.delenv("OPCOST_RECORDING", raising=False)
+    assert power.log(loss=1.0) is False
+
+
+def test_power_needs_no_pytorch():
+    script = "import sys; import opcost.power; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,100 @@
+"""The energy of a window: within its interval, or null with the reason and an upper limit."""
+
+import random
+
+import numpy as np
+import pytest
+from opcost.energy.sensor import Sensor
+from opcost.power.estimation import energy_of, of_counter, of_readings
+from opcost.rows.flags import COUNTER_DISAGREES
+
+from tests.simulated_nvml.recorded import record
+
+SENSOR = Sensor(refresh_s=0.1, averaging_s=0.1, counter_refresh_s=0.1, gain_uncertainty=0.05)
+LONG_S = 60.0
+
+
+def counter(watts, refresh_s=0.1, seconds=10.0, period_s=0.02):
+    """Readings of a counter under constant power."""
+    times_s = np.arange(0, seconds, period_s)
+    return times_s, np.floor(times_s / refresh_s + 1e-9) * refresh_s * watts
+
+
+def test_constant_power_is_found_however_the_window_lies():
+    curve = of_counter(*counter(200.0), refresh_s=0.1)
+    for start_s in np.linspace(1, 2, 17):
+        found = energy_of(curve, start_s, start_s + 0.73)
+        assert found.energy.value == pytest.approx(200 * 0.73, rel=0.03)
+        assert found.energy.low <= 200 * 0.73 <= found.energy.high
+
+
+def test_a_window_that_the_sensor_cannot_see_has_an_upper_limit_alone():
+    curve = of_counter(*counter(200.0), refresh_s=0.1)
+    found = energy_of(curve, 1.03, 1.06)
+    assert found.energy is None
+    assert found.reason == (
+        "0.03 s are too short for the sensor, which changes every 0.1 s: repeat what the window "
+        "holds, and divide"
+    )
+    assert found.at_most_j == pytest.approx(20)
+
+
+def test_a_window_before_the_first_or_after_the_last_change_is_unknown():
+    curve = of_counter(*counter(200.0), refresh_s=0.1)
+    for window in ((-1.0, 2.0), (9.0, 11.0)):
+        assert "did not change before and after the window" in energy_of(curve, *window).reason
+    still = of_counter(np.arange(10.0), np.zeros(10), 0.1)
+    assert energy_of(still, 2.0, 3.0).energy is None
+
+
+def test_a_burst_in_a_window_is_told_from_one_beside_it():
+    """An edge in an interval of mixed power is uncertain; one in a uniform interval is not."""
+    times_s = np.arange(0, 10, 0.02)
+    joules = np.where(times_s < 5, 60 * times_s, 300 + 500 * (times_s - 5))
+    curve = of_counter(times_s, np.floor(times_s / 0.1 + 1e-9) * 0.1 * 0 + joules, 0.02)
+    sure, unsure = energy_of(curve, 1.0, 4.0), energy_of(curve, 1.0, 5.01)
+    assert sure.energy.relative_half_width < unsure.energy.relative_half_width
+
+
+def test_readings_that_stay_are_counted_as_often_as_they_are_shown():
+    times_s = np.arange(0, 10, 0.02)
+    curve = of_readings(times_s, np.full(len(times_s), 100.0), SENSOR)
+    found = energy_of(curve, 2.0, 4.0)
+    assert found.energy.value == pytest.approx(200)
+    rare = np.where(np.arange(len(times_s)) == 400, 101.0, 100.0)
+    curve = of_readings(times_s, np.where(times_s < 1, 99.0, rare), SENSOR)
+    found = energy_of(curve, 2.0, 4.0)
+    assert found.energy.value == pytest.approx(200, rel=0.01)
+    assert 15 <= found.changes <= 21
+
+
+@pytest.mark.parametrize("has_counter", [True, False])
+@pytest.mark.parametrize("length_s", [0.5, 2.0, 10.0])
+def test_windows_of_a_changing_load_hold_the_truth(card, length_s, has_counter):
+    generator = random.Random(1)
+    recorded = record(card, SENSOR, generator, LONG_S, counter=has_counter)
+    held = told = 0
+    for _ in range(40):
+        start_s = generator.uniform(6, LONG_S - length_s - 2)
+        found, true_j = recorded.window(start_s, start_s + length_s)
+        if found.energy is not None:
+            told += 1
+            held += found.energy.low <= true_j <= found.energy.high
+    assert told >= 30
+    assert held >= 0.85 * told
+
+
+def test_a_counter_that_disagrees_with_the_readings_is_flagged(card):
+    generator = random.Random(2)
+    wrong = record(card, SENSOR, generator, LONG_S, counter_gain=0.9)
+    assert wrong.window(10.0, 40.0)[0].flags == (COUNTER_DISAGREES,)
+    right = record(card, SENSOR, generator, LONG_S)
+    assert right.window(10.0, 40.0)[0].flags == ()
+
+
+def test_power_above_idle_is_what_an_idle_device_would_not_have_used(card):
+    known = Sensor(refresh_s=0.1, averaging_s=0.1, idle_w=60.0)
+    recorded = record(card, known, random.Random(3), LONG_S)
+    found, _ = recorded.window(10.0, 20.0)
+    assert found.above_idle_j == pytest.approx(found.energy.value - 600)
+    assert found.mean_power_w == pytest.approx(found.energy.value / 10)
