@@ -105,8 +105,7 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
     if before < 0 or after >= len(moments):
         reason = "the sensor did not change before and after the window"
         return WindowEnergy(None, reason, None, 0, every_s)
-    at_most_j = float(curve.joules[after] - curve.joules[before])
-    at_least_j = float(curve.joules[max(after - 1, before)] - curve.joules[min(before + 1, after)])
+    at_least_j, at_most_j = _limits(curve, start_s, end_s)
     changes = max(0, after - before - 1)
     if not changes:
         reason = _too_short(end_s - start_s, every_s)
@@ -128,6 +127,20 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
         low_j, high_j = max(low_j, at_least_j), min(high_j, at_most_j)
     found = Estimate(value_j, min(low_j, value_j), max(high_j, value_j))
     return WindowEnergy(found, None, at_most_j if sure else None, changes, every_s)
+
+
+def _limits(curve: Curve, start_s: float, end_s: float) -> tuple[float, float]:
+    """The joules between the changes that surely came in the window, and between those that surely
+    came before and after it.
+    """
+    early, late = curve.times_s - curve.slack_s, curve.times_s + curve.slack_s
+    last = len(early) - 1
+    before = max(int(np.searchsorted(late, start_s, "right")) - 1, 0)
+    after = min(int(np.searchsorted(early, end_s, "left")), last)
+    first_inside = min(int(np.searchsorted(early, start_s, "left")), last)
+    last_inside = max(int(np.searchsorted(late, end_s, "right")) - 1, first_inside)
+    joules = curve.joules
+    return float(joules[last_inside] - joules[first_inside]), float(joules[after] - joules[before])
 
 
 def _up_to(
