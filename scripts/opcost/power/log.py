@@ -12,8 +12,14 @@ def log(**values: float) -> bool:
     Returns whether there is one: without, as when the program runs without `opcost measure`,
     nothing happens.
     """
-    folder = os.environ.get(ENVIRONMENT)
-    if not folder or not Path(folder).is_dir():
+    recording = recording_around()
+    if recording is None:
         return False
-    Recording(Path(folder)).note({"metrics": {name: float(each) for name, each in values.items()}})
+    recording.note({"metrics": {name: float(each) for name, each in values.items()}})
     return True
+
+
+def recording_around() -> Recording | None:
+    """The recording that this program runs in, if any."""
+    folder = os.environ.get(ENVIRONMENT)
+    return Recording(Path(folder)) if folder and Path(folder).is_dir() else None

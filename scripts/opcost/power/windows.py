@@ -11,6 +11,7 @@ from typing import Any
 
 from opcost.errors import OpcostError
 from opcost.power.device_energy import DeviceEnergy
+from opcost.power.log import recording_around
 from opcost.power.monitor import Monitor
 from opcost.power.window_text import as_text
 
@@ -34,9 +35,10 @@ class Window:
             raise OpcostError(f"the window {self.name!r} is over already: start another")
         _wait_for_gpu()
         self._end_s = self._monitor.mark()
-        self._monitor.recording.note(
-            {"window": self.name, "start_s": self._start_s, "end_s": self._end_s}
-        )
+        event = {"window": self.name, "start_s": self._start_s, "end_s": self._end_s}
+        for recording in (self._monitor.recording, recording_around()):
+            if recording is not None:
+                recording.note(event)
 
     @property
     def time_s(self) -> float:

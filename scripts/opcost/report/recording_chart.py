@@ -15,6 +15,7 @@ _POINTS = 4000
 """More readings of a device are averaged, so that a page of a day opens as one of a minute does."""
 
 _HEIGHT, _WIDTH = 280, 900
+_SHORT_S = 30
 
 
 def write_chart(recording: Path, page: Path) -> None:
@@ -37,14 +38,18 @@ def write_chart(recording: Path, page: Path) -> None:
 
 def chart(frame: pd.DataFrame, windows: pd.DataFrame, metrics: pd.DataFrame) -> alt.VConcatChart:
     """Power of each device, windows as bars below, and metrics as curves."""
-    zoom = alt.selection_interval(bind="scales", encodings=["x"])
-    x = alt.X("time:T", title="time (UTC)")
+    seconds = (frame["time"].max() - frame["time"].min()).total_seconds()
+    ticks = alt.Axis(format="%H:%M:%S" if seconds > _SHORT_S else "%M:%S.%L", tickCount=8)
+    x = alt.X("time:T", title="time (UTC)", axis=ticks)
+    watts = alt.Y(
+        "power_w:Q", title="power (W)", scale=alt.Scale(domain=[0, 1.05 * frame["power_w"].max()])
+    )
     power = (
         alt.Chart(frame)
         .mark_line(strokeWidth=1)
-        .encode(x, alt.Y("power_w:Q", title="power (W)"), color=alt.Color("device:N", title=None))
+        .encode(x, watts, color=alt.Color("device:N", title=None))
         .properties(width=_WIDTH, height=_HEIGHT)
-        .add_params(zoom)
+        .add_params(_zoom("power"))
     )
     parts: list[Any] = [power]
     if not windows.empty:
@@ -53,13 +58,18 @@ def chart(frame: pd.DataFrame, windows: pd.DataFrame, metrics: pd.DataFrame) -> 
         parts.append(
             bars.encode(x, alt.X2("end:T"), alt.Y("window:N", title=None), tooltip=tooltip)
             .properties(width=_WIDTH)
-            .add_params(alt.selection_interval(bind="scales", encodings=["x"]))
+            .add_params(_zoom("windows"))
         )
     for name, rows in metrics.groupby("metric") if not metrics.empty else ():
         line = alt.Chart(rows).mark_line(point=True)
         y = alt.Y("value:Q", title=str(name), scale=alt.Scale(zero=False))
         parts.append(line.encode(x, y).properties(width=_WIDTH, height=_HEIGHT // 3))
     return alt.vconcat(*parts).resolve_scale(x="shared")
+
+
+def _zoom(name: str) -> alt.Parameter:
+    """Lets the time of a part be moved and scaled; the others follow."""
+    return alt.selection_interval(name=name, bind="scales", encodings=["x"])
 
 
 def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
