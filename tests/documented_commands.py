@@ -64,6 +64,8 @@ def _snakemake(arguments: list[str]) -> None:
 def _opcost(arguments: list[str]) -> None:
     context = click.Context(main, info_name="opcost", **main.context_settings)
     command: click.Command | None = main
+    if "--" in arguments:  # what follows is the command of another program
+        arguments = arguments[: arguments.index("--")]
     name, *rest = arguments
     if not name.startswith("-"):
         command = main.get_command(context, name)

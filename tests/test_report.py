@@ -534,3 +534,16 @@ def test_launch_modes_are_a_table_and_without_them_there_is_none(results):
     page = render(replace(results, launches=[eager, graph]))
     assert "<td>graph</td>" in page
     assert "unsupported: &lt;no graphs&gt;" in page
+
+
+def test_requests_are_a_table_and_without_them_there_is_none(results):
+    assert "<h3>Requests</h3>" not in render(results)
+    row = dict.fromkeys(schemas.REQUESTS.names) | {
+        **{"model": "chat", "target": "local", "batch_size": 1, "prompt_tokens": 64},
+        **{"new_tokens": 128, "cache_lengths": [64, 190], "reference_time_s": 0.2},
+        **{"reference_token_time_s": 2e-3, "energy_reason": "no <sensor>"},
+    }
+    page = render(replace(results, requests=[row]))
+    assert "<td>64 + 128</td>" in page
+    assert "of its 127 steps, 2 were measured, at 64, 190 cached tokens" in page
+    assert "No energy of chat: no &lt;sensor&gt;." in page

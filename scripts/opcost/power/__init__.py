@@ -4,8 +4,8 @@
 >>> with power.measure("epoch") as window:
 ...     train_one_epoch()
 >>> print(window)                            # a table: a row for each device
->>> window.devices["cuda:0"].energy          # joules with their 95 % interval, or None
->>> window.devices["cuda:0"].reason          # why there are none
+>>> for name, found in window.devices.items():
+...     found.energy or found.reason         # joules with their 95 % interval, or why not
 
 Windows nest and overlap. A process of its own reads the sensors, from the first window on; it ends
 with this one, however this one ends. PyTorch is not needed; if it is loaded and uses a GPU, the

@@ -35,7 +35,7 @@ _FASTER = 4
 class Monitor:
     """A process that records the power of devices, while it is open.
 
-    `devices` are names such as "cuda:0" and "cpu"; by default, all that this process may see.
+    `devices` are named as in targets (`cuda:0`, `cpu`); by default, all that this process may see.
     `period_s` is the time between readings, by default that which suits the sensors. The recording
     is kept if a `folder` is given, which must be new or empty.
 
