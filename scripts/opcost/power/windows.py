@@ -73,8 +73,8 @@ def measure(
 ) -> Iterator[Window]:
     """The energy of a block of code; it has a window also if the block raises.
 
-    `devices` are named as in targets (`cuda:0`, `cpu`): by default, all that this process may see. They
-    are those of the first window of a process, or of the `monitor`. Raises OpcostError for an
+    `devices` are named as in targets (`cuda:0`, `cpu`): by default, all that this process may see.
+    They are those of the first window of a process, or of the `monitor`. Raises OpcostError for an
     unknown device.
     """
     window = start(name, devices, monitor)
