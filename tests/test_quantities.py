@@ -61,6 +61,12 @@ def test_every_interval_of_a_schema_is_that_of_a_quantity():
             for whose in ("estimate", "reference")
             for phase in COMPARED_PHASES
         ),
+        *(
+            quantity.of(f"{whose}_{part}")
+            for quantity in COMPARED
+            for whose in ("estimate", "reference")
+            for part in ("prefill", "token")
+        ),
         *(each for quantity in COMPARED for each in (quantity.error, quantity.relative("ratio"))),
     ]
     assert intervals == {name for quantity in known for name in (quantity.low, quantity.high)}

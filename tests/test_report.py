@@ -69,7 +69,7 @@ def named(results):
 
 def test_a_file_of_another_kind_is_refused(folder):
     with pytest.raises(OpcostError, match="comparison"):
-        Results.read(*[folder / "database.parquet"] * 6)
+        Results.read(*[folder / "database.parquet"] * 7)
 
 
 def test_the_verdict_counts_the_models_that_can_be_compared(results):

@@ -77,14 +77,12 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
 
 def keep_calibration(path: Path, found: "Calibration") -> None:
     """Keep gain and offset in a sensor file. Raises OpcostError for a damaged or outdated one."""
+    from opcost.rows.quantities import Quantity
+
     document = read_document(path)
     kept = {
-        "gain": found.gain.value,
-        "gain_ci_low": found.gain.low,
-        "gain_ci_high": found.gain.high,
-        "offset_w": found.offset_w.value,
-        "offset_ci_low_w": found.offset_w.low,
-        "offset_ci_high_w": found.offset_w.high,
+        **Quantity("gain").columns(found.gain),
+        **Quantity("offset", "w").columns(found.offset_w),
         "gain_uncertainty": found.gain_uncertainty,
     }
     write_json(path, {**document, "calibration": kept})
