@@ -132,6 +132,7 @@ def test_mixed_precision_generates_too(cpu):
     [
         ({"generation": {"new_tokens": 1}}, "generation.new_tokens: 1 is less than the minimum"),
         ({"generation": {}}, "'new_tokens' is a required property"),
+        ({"generation": {"new_tokens": 10**9}}, "is greater than the maximum of 1000000"),
         (
             {"generation": {"new_tokens": 8, "cache_lengths": [17, 22]}},
             "the steps find 16 to 22 cached tokens: name lengths from the first to the last",
@@ -161,6 +162,7 @@ def test_a_wrong_generation_is_explained_before_anything_is_built(config, messag
     [
         ("BertModel", "forward of BertModel returned none of cache"),
         ("ViTModel", "the forward of ViTModel takes none of cache, past_key_values"),
+        ("T5ForConditionalGeneration", "has an encoder and a decoder"),
     ],
 )
 def test_a_model_without_a_cache_is_refused(name, message):

@@ -163,7 +163,7 @@ def test_what_a_killed_sampler_wrote_is_kept_and_a_window_says_that_it_was(tmp_p
         window.stop()
         found = window.devices[GPU]
         assert found.energy is None
-        assert found.reason == "the sensor did not change before and after the window"
+        assert found.reason == "the process that reads the meters has ended (killed by SIGKILL)"
     assert len(Recording(tmp_path / "kept").samples()) > 40
 
 
@@ -340,3 +340,37 @@ def test_a_file_that_is_no_recording_is_not_drawn(tmp_path):
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 1
     assert "is not a recording of opcost measure" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("LOST_AT_S", "NVML: GPU is lost."),
+        ("CRASH_AT_READING", "the process that reads the meters has ended (killed by SIG"),
+    ],
+)
+def test_a_meter_that_fails_leaves_the_command_and_its_exit_code_alone(
+    monkeypatch, setting, reason
+):
+    monkeypatch.setenv(f"SIMULATED_{setting}", {"LOST_AT_S": "1.5"}.get(setting, "60"))
+    found = measure("--", "sh", "-c", "sleep 2.5; exit 4")
+    assert found.returncode == 4
+    assert f"{GPU}: no energy: {reason}" in " ".join(found.stderr.split())
+
+
+def test_readings_that_never_differ_are_flagged(monkeypatch):
+    monkeypatch.setenv("SIMULATED_FAIL_COUNTER", "3")
+    assert used(measure("--json", "--duration", 1))["flags"] == ["too_few_refreshes"]
+
+
+def test_nothing_is_left_behind_in_the_folder_for_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert measure("--", "true").returncode == 0
+    assert measure("-d", "tpu", "--", "true").returncode == 1
+    with subprocess.Popen(
+        [sys.executable, "-m", "opcost", "measure", "--", "sleep", "9"]
+    ) as killed:
+        time.sleep(2)
+        killed.kill()
+    time.sleep(1)
+    assert list(tmp_path.glob("opcost-power-*")) == []

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from opcost.statistics import Estimate, correlated_sum, product, student_97_5
 
 
@@ -61,12 +63,11 @@ class Interpolation:
 
 def mean_weights(known: Sequence[int], lengths: Sequence[int]) -> list[float]:
     """What each known length counts in the mean over others, between which costs are linear."""
-    weights = [0.0] * len(known)
-    for length in lengths:
-        after = next(place for place, each in enumerate(known) if each >= length)
-        share = 1.0
-        if known[after] > length:
-            share = (length - known[after - 1]) / (known[after] - known[after - 1])
-            weights[after - 1] += (1 - share) / len(lengths)
-        weights[after] += share / len(lengths)
+    wanted, there = np.asarray(lengths, float), np.asarray(known, float)
+    after = np.searchsorted(there, wanted)
+    before = np.maximum(after - 1, 0)
+    gaps = there[after] - there[before]
+    share = np.divide(wanted - there[before], gaps, out=np.ones(len(wanted)), where=gaps > 0)
+    counts = np.bincount(after, share, len(known)) + np.bincount(before, 1 - share, len(known))
+    weights: list[float] = (counts / len(wanted)).tolist()
     return weights

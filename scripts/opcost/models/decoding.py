@@ -43,7 +43,13 @@ class GenerationStep:
                 "has no cache of keys and values: use a language model as those of transformers "
                 "that generate text"
             )
-        self._options = {"use_cache": True} | ({_LAST_LOGITS: 1} if _LAST_LOGITS in taken else {})
+        if getattr(getattr(module, "config", None), "is_encoder_decoder", False):
+            raise OpcostError(
+                f"{type(module).__name__} has an encoder and a decoder, and its steps take the "
+                "results of both: use a model that is a decoder alone"
+            )
+        wanted = {"use_cache": True, _LAST_LOGITS: 1}
+        self._options = {name: value for name, value in wanted.items() if name in taken}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run forward on the new tokens."""

@@ -8,13 +8,20 @@ from numpy.typing import NDArray
 
 from opcost.energy.sensor import Sensor
 from opcost.power.estimation import Curve, WindowEnergy, energy_of, of_counter, of_readings
-from opcost.rows.flags import COUNTER_DISAGREES, OTHER_PROCESS, POWER_CAPPED, THROTTLED
+from opcost.rows.flags import (
+    COUNTER_DISAGREES,
+    OTHER_PROCESS,
+    POWER_CAPPED,
+    THROTTLED,
+    TOO_FEW_REFRESHES,
+)
 from opcost.statistics import Estimate
 
 _DIFFERENT = 0.02
 _COMPARED_CHANGES = 20
 """A counter is compared with readings in windows of at least so many changes of each."""
 
+_LEAST_DIFFERENT = 3
 _THROTTLED_SHARE = 0.01
 _THROTTLES = {
     POWER_CAPPED: ["power_capped_s"],
@@ -78,7 +85,7 @@ def device_energy(
         end_s - start_s,
         best.at_most_j,
         best.changes,
-        (*_throttling(samples, start_s, end_s), *_disagreement(found)),
+        (*_throttling(samples, start_s, end_s), *_disagreement(found), *_stuck(samples, best)),
         sensor.idle_w,
         sensor.gain_uncertainty,
     )
@@ -104,6 +111,14 @@ def _disagreement(found: list[WindowEnergy]) -> list[str]:
     if first is None or second is None:
         return []
     return [COUNTER_DISAGREES] if abs(first.value / second.value - 1) > _DIFFERENT else []
+
+
+def _stuck(samples: NDArray[np.void], found: WindowEnergy) -> list[str]:
+    """Whether readings stay exactly the same, as those of real power do not."""
+    counted = len(np.unique(samples["counter_j"][~np.isnan(samples["counter_j"])])) > 1
+    same = len(np.unique(samples["power_w"])) < _LEAST_DIFFERENT
+    many = found.changes >= _COMPARED_CHANGES
+    return [TOO_FEW_REFRESHES] if same and many and not counted else []
 
 
 def _throttling(samples: NDArray[np.void], start_s: float, end_s: float) -> list[str]:

@@ -5,6 +5,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -59,7 +60,13 @@ class Monitor:
         path.mkdir(parents=True, exist_ok=True)
         self.recording = Recording(path)
         self.process_id = os.getpid()
-        settings = {"devices": devices, "period_s": period_s, "labels": dict(labels or {})}
+        self._ended = False
+        settings = {
+            "devices": devices,
+            "period_s": period_s,
+            "labels": dict(labels or {}),
+            "temporary": self._temporary,
+        }
         command = [sys.executable, "-m", "opcost.power.sampler", str(path), json.dumps(settings)]
         self._sampler = subprocess.Popen(
             command,
@@ -73,6 +80,7 @@ class Monitor:
             about = json.loads(self._line(_START_S))
         except (OpcostError, ValueError):
             message = self._end()
+            self._discard()
             raise OpcostError(message or "the sampler of power did not start") from None
         atexit.register(self._close_at_exit)
         self.missing: dict[str, str] = about["missing"]
@@ -96,6 +104,9 @@ class Monitor:
         """End the recording; a temporary one is deleted."""
         atexit.unregister(self._close_at_exit)
         self._end()
+        self._discard()
+
+    def _discard(self) -> None:
         if self._temporary:
             shutil.rmtree(self.recording.folder, ignore_errors=True)
 
@@ -117,7 +128,13 @@ class Monitor:
         ready_s = end_s + self._shown_after_s(_REFRESHES_AFTER)
         while (left_s := ready_s - time.monotonic()) > 0 and self._sampler.poll() is None:
             time.sleep(min(left_s, _POLL_S))
-        samples = self._flushed(start_s - _AROUND_S)
+        try:
+            samples, fault = self._flushed(start_s - _AROUND_S), self._fault()
+        except OpcostError as silent:
+            names = [*self.devices, *self.missing]
+            return {
+                name: DeviceEnergy.without(self.missing.get(name, str(silent))) for name in names
+            }
         found = {}
         lost = {
             event["lost"]: event["reason"] for event in self.recording.events() if "lost" in event
@@ -125,7 +142,12 @@ class Monitor:
         for number, (source, sensor) in enumerate(zip(self._sources, self._sensors, strict=True)):
             own = samples[samples["source"] == number]
             found[source["name"]] = device_energy(
-                own, sensor, source["reads_since_last"], start_s, end_s, lost.get(source["name"])
+                own,
+                sensor,
+                source["reads_since_last"],
+                start_s,
+                end_s,
+                lost.get(source["name"], fault),
             )
         for name, reason in self.missing.items():
             found[name] = DeviceEnergy.without(reason)
@@ -136,6 +158,14 @@ class Monitor:
         slowest_s = max((each.refresh_s + each.lag_s for each in self._sensors), default=0.0)
         averaging_s = max((each.averaging_s for each in self._sensors), default=0.0)
         return refreshes * slowest_s + averaging_s / 2
+
+    def _fault(self) -> str | None:
+        """Why the sampler ended, if it has ended by itself."""
+        code = self._sampler.poll()
+        if code is None or self._ended:
+            return None
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return f"the process that reads the meters has ended ({how})"
 
     def _flushed(self, since_s: float) -> NDArray[np.void]:
         """The samples from a moment on."""
@@ -166,6 +196,7 @@ class Monitor:
 
     def _end(self) -> str:
         """End the sampler. Returns the last line of what it complained about."""
+        self._ended = True
         if self._sampler.stdin is not None and not self._sampler.stdin.closed:
             self._sampler.stdin.close()
         try:

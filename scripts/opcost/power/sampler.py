@@ -12,6 +12,7 @@ import json
 import math
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -117,6 +118,8 @@ def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> 
         run(sampler, period_s)
     finally:
         sampler.flush()
+    if settings["temporary"]:  # the parent may have been killed
+        shutil.rmtree(recording.folder, ignore_errors=True)
 
 
 def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:

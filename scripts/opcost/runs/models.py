@@ -43,6 +43,12 @@ class Variant(NamedTuple):
 
 def variants(argument: str, options: Options, directory: Path) -> list[Variant]:
     """The configs that MODEL stands for, as files of `directory`. Raises OpcostError."""
+    generation, step, _ = argument.partition("[")
+    if step and (directory / f"{generation}.yaml").is_file():
+        raise OpcostError(
+            f"{argument} is a step of {directory / generation}.yaml, of which all are measured: "
+            f"opcost run {generation}"
+        )
     names = _of_torchvision(argument)
     if names:
         return [each for name in names for each in _torchvision(name, options)]
