@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -374,3 +375,23 @@ def test_nothing_is_left_behind_in_the_folder_for_temporary_files(tmp_path, monk
         killed.kill()
     time.sleep(1)
     assert list(tmp_path.glob("opcost-power-*")) == []
+
+
+def test_a_file_of_another_program_is_not_continued_and_the_command_does_not_run(tmp_path):
+    output = tmp_path / "run.parquet"
+    pq.write_table(pyarrow.table({"a": [1]}), output)
+    found = measure("-o", output, "--append", "--", "echo", "ran")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "is not a recording of opcost measure (another program wrote it)" in found.stderr
+
+
+def test_a_folder_in_the_place_of_a_recording_is_not_touched(tmp_path):
+    output = tmp_path / "run.parquet"
+    folder = recording_beside(output)
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("precious")
+    found = measure("-o", output, "--", "echo", "ran")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "is something else: move it away" in found.stderr
+    (folder / "thesis.txt").unlink()
+    assert measure("-o", output, "--", "echo", "ran").stdout == "ran\n"

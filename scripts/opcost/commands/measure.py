@@ -74,7 +74,7 @@ def command(
     opcost measure --duration 60 --device cuda:0
     """
     from opcost.power.command import CannotRun, run_command, watch
-    from opcost.power.export import check_table, finish, recording_beside
+    from opcost.power.export import check_table, finish, finish_earlier, recording_beside
     from opcost.power.monitor import Monitor
 
     chosen = [bool(command), pid is not None, duration is not None and pid is None]
@@ -86,8 +86,7 @@ def command(
         raise click.UsageError("--append needs --output")
     if output is not None:
         check_table(output, append)
-        if recording_beside(output).exists():
-            finish(output)  # what a run left that was killed
+        finish_earlier(output)
     during = (lambda window: _so_far(window)) if every else None
     folder = None if output is None else recording_beside(output)
     code, windows = 0, []

@@ -185,7 +185,7 @@ def _refined(meter: Power, sensor: Power, rough_s: float) -> float:
 
 def _misfit(meter: Power, sensor: Power, shift_s: float) -> float:
     first, second = _pairs(meter, sensor, shift_s)
-    if len(first) < 3:
+    if len(first) < 3 or not np.ptp(second):
         return math.inf
     gain, offset_w = _line(first, second)
     return float(np.mean((first - offset_w - gain * second) ** 2))

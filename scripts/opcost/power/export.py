@@ -48,6 +48,27 @@ def check_table(output: Path, append: bool) -> None:
         raise OpcostError(f"{output} exists: add --append to continue it, or name another file")
     if append and output.suffix != ".parquet":
         raise OpcostError(f"{output}: a recording is continued in a .parquet file only")
+    if append and output.exists():
+        segments(output)
+
+
+def finish_earlier(output: Path) -> None:
+    """Turn what a killed measurement left beside `output` into a segment of it.
+
+    Raises OpcostError for a folder that is no recording.
+    """
+    folder = recording_beside(output)
+    if not folder.exists():
+        return
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()  # killed before it began
+        return
+    if not (folder / "about.json").is_file():
+        raise OpcostError(
+            f"{folder} is where the readings of {output} are kept meanwhile, and is something "
+            "else: move it away, or name another --output"
+        )
+    finish(output)
 
 
 def finish(output: Path) -> int:
@@ -72,8 +93,18 @@ def finish(output: Path) -> int:
 
 
 def segments(path: Path) -> list[dict[str, object]]:
-    """What was recorded in each segment of a Parquet file: sources, labels, windows, metrics."""
-    return _metadata(pq.ParquetFile(path))
+    """What was recorded in each segment of a Parquet file: sources, labels, windows, metrics.
+
+    Raises OpcostError for another file.
+    """
+    check_readable(path)
+    try:
+        return _metadata(pq.ParquetFile(path))
+    except (OSError, ValueError, TypeError) as error:
+        raise OpcostError(
+            f"{path} is not a recording of opcost measure ({error}): give the .parquet file of its "
+            "--output"
+        ) from error
 
 
 def recorded_power(path: Path, device: str | None = None) -> Power:
@@ -82,12 +113,7 @@ def recorded_power(path: Path, device: str | None = None) -> Power:
     `device` may be left out if there is one. Raises OpcostError for a file that is no recording,
     and an unknown device.
     """
-    check_readable(path)
-    try:
-        last = len(segments(path))
-        table = pq.read_table(path, filters=[("segment", "=", last)])
-    except (OSError, ValueError) as error:
-        raise OpcostError(f"{path} is not a recording of opcost measure: {error}") from error
+    table = pq.read_table(path, filters=[("segment", "=", len(segments(path)))])
     names = sorted(set(table["device"].to_pylist()))
     if device is None and len(names) == 1:
         [device] = names
@@ -110,8 +136,9 @@ def _segments(file: pq.ParquetFile) -> int:
 def _metadata(file: pq.ParquetFile) -> list[dict[str, object]]:
     known = (file.schema_arrow.metadata or {}).get(_METADATA)
     if known is None:
-        raise OpcostError("it is a Parquet file that opcost measure did not write: name another")
-    return json.loads(known)
+        raise TypeError("another program wrote it")
+    found: list[dict[str, object]] = json.loads(known)
+    return found
 
 
 def _writer(path: Path, suffix: str, schema: pa.Schema) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from opcost.errors import OpcostError
-from opcost.files import check_readable, replacing
+from opcost.files import replacing
 from opcost.power.export import segments
 
 _POINTS = 4000
@@ -20,15 +20,8 @@ _SHORT_S = 30
 
 def write_chart(recording: Path, page: Path) -> None:
     """Write a self-contained page. Raises OpcostError for a file that is no recording."""
-    check_readable(recording)
-    try:
-        known = segments(recording)
-        table = pq.read_table(recording, columns=["time", "device", "power_w", "counter_j"])
-    except (OSError, ValueError) as error:
-        raise OpcostError(
-            f"{recording} is not a recording of opcost measure ({error}): give the .parquet file "
-            "of its --output"
-        ) from error
+    known = segments(recording)
+    table = pq.read_table(recording, columns=["time", "device", "power_w", "counter_j"])
     frame = _thinned(table.to_pandas())
     if frame.empty:
         raise OpcostError(f"{recording} holds no reading of power: there is nothing to draw")
