@@ -72,7 +72,7 @@ def test_what_is_missing_is_said_once_for_all_steps(explained):
     assert "No time of llama_tiny_chat: llama_tiny_chat[prompt=64]: 1 of 35" in " ".join(
         found.output.split()
     )
-    assert "opcost run llama_tiny_chat" in found.output
+    assert f"opcost run {CONFIG}" in found.output
 
 
 def test_a_step_is_explained_by_its_name(explained, monkeypatch):

@@ -111,6 +111,27 @@ def test_a_request_with_a_missing_step_is_null_with_the_reason():
     assert columns.columns()["estimate_prefill_time_s"] == 1
 
 
+def test_whole_steps_that_scatter_do_not_widen_what_is_interpolated():
+    rows = {model: row(model, seconds) for model, seconds in SECONDS.items()}
+    rows[CHAT.step(150)] |= TIME.of("reference").columns(estimate(0.1))  # off by four
+    scattered = Request(CHAT, "local", rows).token(TIME.of("reference"))
+    assert scattered.relative_half_width == pytest.approx(0.02, rel=0.01)
+
+
+def test_the_parts_of_a_row_are_of_whole_steps_or_of_sums_together():
+    rows = {model: row(model, seconds) for model, seconds in SECONDS.items()}
+    failed = CHAT.step(150)
+    rows[failed] |= TIME.of("reference").columns(None)
+    rows[failed] |= {"time_reason": "the whole model was not measured"}
+    columns = Request(CHAT, "local", rows).columns()
+    [cells] = request_cells([columns])
+    assert all(cells[title].endswith("(sum)") for title in ("first token", "each further", "time"))
+    [note] = [each for each in request_notes([columns]) if each.startswith("No time")]
+    assert (
+        note == "No time of whole steps of chat: chat[cache=150]: the whole model was not measured."
+    )
+
+
 def test_a_request_needs_rows_of_all_of_its_steps():
     assert requests_in([CHAT], [row(model, 1.0) for model in list(SECONDS)[:-1]]) == []
 

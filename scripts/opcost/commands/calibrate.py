@@ -28,7 +28,7 @@ def command(recording: Path, wattmeter: Path, device: str | None, sensor: Path |
     from opcost.energy.sensor import keep_calibration
     from opcost.energy.wattmeter import calibrate, read_wattmeter
     from opcost.power.export import recorded_power
-    from opcost.text import seconds, significant, with_interval
+    from opcost.text import significant, with_interval
 
     found = calibrate(read_wattmeter(wattmeter), recorded_power(recording, device))
     lines = [
@@ -36,7 +36,7 @@ def command(recording: Path, wattmeter: Path, device: str | None, sensor: Path |
         f"offset  {found.offset_w.value:.2f} W "
         f"[{found.offset_w.low:.2f} W, {found.offset_w.high:.2f} W]",
         f"The wattmeter shows offset + gain x sensor ({found.values} values, correlation "
-        f"{found.correlation:.3f}). Its clock is ahead by {seconds(found.shift_s, 3)}.",
+        f"{found.correlation:.3f}). Its clock minus that of the sensor: {found.shift_s:.2f} s.",
         "It also shows what it supplies beside the device: a plug has the whole computer, and the "
         "losses of its power supply, in gain and offset.",
     ]

@@ -141,7 +141,7 @@ def command(
     else:
         found = requested = explain_request(defined.generation, extracted, paths, targets)
         what = {"generation": asdict(defined.generation)}
-        text = partial(request_as_text, defined.generation, requested)
+        text = partial(request_as_text, defined.generation, requested, model)
     if parquet is not None:
         rows = [row for each in found for row in each.tuples()]
         records.write(parquet, schemas.EXPLANATION, rows)

@@ -19,10 +19,14 @@ from opcost.statistics import Estimate, correlated_sum, product, student_97_5
 class Interpolation:
     """Costs at ascending lengths. Their errors are taken to be one, because most of a step is the
     same at all lengths.
+
+    `shape` are other costs at these lengths, which tell better how far from linear they are: sums
+    over operators share most of their errors, while whole steps scatter one by one.
     """
 
     lengths: Sequence[int]
     costs: Sequence[Estimate]
+    shape: Sequence[Estimate] | None = None
 
     def at(self, length: int) -> Estimate:
         """The cost at a length from the first to the last.
@@ -46,7 +50,7 @@ class Interpolation:
     def half_width(self) -> float | None:
         """Half of the 95 % interval of what interpolation adds to a cost, as a share of it."""
         errors = [
-            math.log(self._from_neighbours(middle) / self.costs[middle].value)
+            math.log(self._from_neighbours(middle) / (self.shape or self.costs)[middle].value)
             for middle in range(1, len(self.lengths) - 1)
         ]
         if not errors:
@@ -57,7 +61,8 @@ class Interpolation:
         around = (middle - 1, middle + 1)
         weights = mean_weights([self.lengths[each] for each in around], [self.lengths[middle]])
         return sum(
-            weight * self.costs[each].value for weight, each in zip(weights, around, strict=True)
+            weight * (self.shape or self.costs)[each].value
+            for weight, each in zip(weights, around, strict=True)
         )
 
 

@@ -148,7 +148,7 @@ def run_command(definition: ModelDefinition, name: str) -> str:
     """The command that measures this model, which `find_model` found by that name."""
     words = ["opcost", "run", name]
     if config_path(name) is not None:
-        return shlex.join(words)
+        return shlex.join(["opcost", "run", name.partition(_STEP)[0]])
     if definition.zoo:
         words += [] if definition.batch_size == 1 else [f"--batch={definition.batch_size}"]
     else:
@@ -187,4 +187,6 @@ def _factory(name: str) -> tuple[str, Path]:
 def _check_alone(path: Path, options: Mapping[str, Any]) -> None:
     """Raise OpcostError for options of a model beside its config."""
     if any(options.get(name, default) != default for name, default in _DEFAULTS.items()):
-        raise OpcostError(f"{path} defines inputs, dtype and arguments: give no others")
+        raise OpcostError(
+            f"{path} defines inputs, dtype and arguments: give no others (opcost run takes --batch)"
+        )

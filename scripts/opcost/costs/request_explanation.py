@@ -1,12 +1,14 @@
 """The estimated cost of a request to a language model on each target of a database."""
 
 import itertools
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from opcost.costs.breakdown import Part, breakdown
+from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
 from opcost.costs.explanation import Explanation, explain
 from opcost.costs.explanation_text import source_of
@@ -16,7 +18,7 @@ from opcost.costs.requests import Request
 from opcost.costs.terms import Row, Term
 from opcost.models.generation import Generation
 from opcost.rows.quantities import ENERGY, TIME, Quantity
-from opcost.text import counted, scaled, table, wrapped
+from opcost.text import counted, scaled, seconds, table, wrapped
 from opcost.tuples.model_tuples import ModelTuples
 
 
@@ -107,9 +109,16 @@ def explain_request(
 
 
 def request_as_text(
-    generation: Generation, found: Sequence[RequestExplanation], top: int, depth: int | None
+    generation: Generation,
+    found: Sequence[RequestExplanation],
+    name: str,
+    top: int,
+    depth: int | None,
 ) -> str:
-    """The request, a table of targets, and for each target the cost by operator and module."""
+    """The request, a table of targets, and for each target the cost by operator and module.
+
+    `name` is what its config was found by.
+    """
     rows = [each.request.columns() for each in found]
     flops = rows[0]["flops"] if rows else None
     work = "unknown FLOPs" if flops is None else scaled(flops, "FLOPs", 4)
@@ -135,18 +144,28 @@ def request_as_text(
         parts.append("\n".join(table(titles, cells, left=2)))
     parts += [_on_target(each, row, top, depth) for each, row in zip(found, rows, strict=True)]
     if any(each.missing for each in found):
-        remedy = f"    opcost run {generation.name}"
+        remedy = f"    {shlex.join(['opcost', 'run', name])}"
         parts.append(f"To measure what is missing, and only that:\n\n{remedy}")
     return "\n\n".join(parts)
 
 
 def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) -> str:
     lines = [f"Target {each.request.target}, of {each.first.database}"]
+    if not any(term.row for step in each.steps.values() for term in step.estimate.terms):
+        return f"{lines[0]}: none of the operators of its steps is measured there."
     every = itertools.chain(*(step.estimate.terms for step in each.steps.values()))
     total = len({term.record.operator_tuple.tuple_id for term in every})
     if any(explanation.estimate.rows for explanation in each.steps.values()):
         lines += ["", *indented(operator_lines(each.parts(TIME), each.parts(ENERGY), top))]
         tree = module_tree(row, each.modules(depth), None if depth else top)
         lines += ["", *indented(module_lines(tree, each.request.generation.name))]
-    lines += ["", *wrapped(request_notes([row]), "  "), *missing_lines(each.missing, total)]
+    total_time = TIME.of("estimate").read(row)
+    said = (
+        []
+        if total_time is None
+        else [f"The tables are of the sum, {seconds(total_time.value, 3)}."]
+    )
+    compared = [step.compared for step in each.steps.values()]
+    notes = [*said, *request_notes([row]), *caveats(compared, quantities=())]
+    lines += ["", *wrapped(notes, "  "), *missing_lines(each.missing, total)]
     return "\n".join(lines)

@@ -79,12 +79,20 @@ def request_notes(rows: Sequence[Row]) -> list[str]:
                 f"interpolated, {by}."
             )
         notes += [
-            f"No {quantity} of {row['model']}: {reason}."
+            f"No {_missing(row, quantity)} of {row['model']}: {reason}."
             for quantity in COMPARED
-            if (reason := row[f"{quantity}_reason"]) and _read(row, quantity, "") is None
+            if (reason := row[f"{quantity}_reason"])
             if quantity == TIME or reason != row[f"{TIME}_reason"]
         ]
     return list(dict.fromkeys(notes))
+
+
+def _missing(row: Row, quantity: Quantity) -> str:
+    """What there is not: a sum, a whole, or either."""
+    known = [quantity.of(whose).read(row) for whose in ("estimate", "reference")]
+    if known[0] is not None:
+        return f"{quantity} of whole steps"
+    return f"sum of {quantity}" if known[1] is not None else str(quantity)
 
 
 def _parts(row: Row, operators: Sequence[Row], quantity: Quantity) -> str:
@@ -97,12 +105,13 @@ def _parts(row: Row, operators: Sequence[Row], quantity: Quantity) -> str:
 
 
 def _read(row: Row, quantity: Quantity, part: str) -> tuple[Estimate, bool] | None:
-    """The cost of a part, and whether it is a sum: that of whole steps if they were measured."""
-    for whose in ("reference", "estimate"):
-        found = quantity.of(f"{whose}{part}").read(row)
-        if found is not None:
-            return found, whose == "estimate"
-    return None
+    """The cost of a part, and whether it is a sum: that of whole steps if all were measured. So the
+    parts of a row add up.
+    """
+    whole = quantity.of("reference").read(row) is not None
+    whose = "reference" if whole else "estimate"
+    found = quantity.of(f"{whose}{part}").read(row)
+    return None if found is None else (found, not whole)
 
 
 def _cost(row: Row, quantity: Quantity, part: str = "") -> str:

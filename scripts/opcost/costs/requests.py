@@ -114,11 +114,19 @@ class Request:
         return self._grouped(modules, keys, (*_ADDED, *BEYOND_COLUMNS))
 
     def _steps(self, quantity: Quantity) -> Interpolation | None:
+        known = self._known(quantity)
+        if known is None:
+            return None
+        kind = next(each for each in COMPARED if each.unit == quantity.unit)
+        shape = self._known(kind.of("estimate"))
+        return Interpolation(self.generation.cache_lengths, known, shape)
+
+    def _known(self, quantity: Quantity) -> list[Estimate] | None:
+        """The costs of all measured steps, or None if one is unknown."""
         names = map(self.generation.step, self.generation.cache_lengths)
         costs = [_read(self.rows[name], quantity) for name in names]
         known = [each for each in costs if each is not None]
-        complete = len(known) == len(costs)
-        return Interpolation(self.generation.cache_lengths, known) if complete else None
+        return known if len(known) == len(costs) else None
 
     def _grouped(
         self, rows: Iterable[Row], keys: Sequence[str], added: Sequence[str]
@@ -135,7 +143,10 @@ class Request:
                 "calls": round(self._added(each, "calls") or 0.0),
                 "tuples": sum(row["tuples"] for row in each.values()),
                 "measured_tuples": sum(row["measured_tuples"] for row in each.values()),
-                **{name: self._added(each, name) for name in added},
+                **{
+                    name: _rounded(self._added(each, name), name in ("flops", "bytes"))
+                    for name in added
+                },
             }
             for group, each in groups.items()
         ]
