@@ -44,20 +44,23 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         target: calls_on(folder, named(models, params.models_on[target]))
         for target, folder in params.folders.items()
     }
-    comparison, shares, modules, launches = compare_study(
-        on_targets, operators.to_pylist(), wholes, manifest, params.precision
-    )
-    records.write_with_csv(Path(outputs.comparison), schemas.COMPARISON, comparison)
-    records.write_with_csv(Path(outputs.shares), schemas.SHARES, shares)
-    records.write_with_csv(Path(outputs.modules), schemas.MODULES, modules)
-    records.write_with_csv(Path(outputs.launches), schemas.LAUNCHES, launches)
-    page = summarise(comparison, shares, refusals(models), modules)
+    tables = compare_study(on_targets, operators.to_pylist(), wholes, manifest, params.precision)
+    for output, schema, rows in (
+        (outputs.comparison, schemas.COMPARISON, tables.comparison),
+        (outputs.shares, schemas.SHARES, tables.shares),
+        (outputs.modules, schemas.MODULES, tables.modules),
+        (outputs.in_place, schemas.IN_PLACE, tables.in_place),
+        (outputs.launches, schemas.LAUNCHES, tables.launches),
+    ):
+        records.write_with_csv(Path(output), schema, rows)
+    comparison, shares = tables.comparison, tables.shares
+    page = summarise(comparison, shares, refusals(models), tables.modules)
     generations = map(Generation.from_document, params.generations)
     requests = requests_in(list(generations), comparison)
     records.write_with_csv(
         Path(outputs.requests), schemas.REQUESTS, [each.columns() for each in requests]
     )
-    further = [request_lines(requests, shares), launch_lines(launches)]
+    further = [request_lines(requests, shares), launch_lines(tables.launches)]
     summary = "\n".join([page, *("\n" + "\n".join(lines) for lines in further if lines)])
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from opcost.databases.selection import asked_for
 from opcost.errors import reported
 from opcost.fingerprint import noted
 from opcost.report.page import write_report
-from opcost.report.results import Results
+from opcost.report.results import FILES, Results
 from opcost.tuples.manifest import read_manifest, to_benchmark
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 files, outputs, params = snakemake.input, snakemake.output, snakemake.params
 with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
-    tables = ("database", "comparison", "shares", "modules", "models", "launches", "requests")
-    results = Results.read(**{name: Path(files[name]) for name in tables})
+    results = Results.read({name: Path(files[name]) for name in FILES})
     tuple_ids = to_benchmark(read_manifest(Path(files.manifest)))
     study = asked_for(results.database, params.conditions, tuple_ids)
     write_report(replace(results, database=study), Path(outputs.page))

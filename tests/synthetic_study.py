@@ -226,6 +226,7 @@ def make_study(
     records.write(folder / "comparison.parquet", schemas.COMPARISON, tables.comparison)
     records.write(folder / "shares.parquet", schemas.SHARES, tables.shares)
     records.write(folder / "modules.parquet", schemas.MODULES, tables.modules)
+    records.write(folder / "in_place.parquet", schemas.IN_PLACE, tables.in_place)
     records.write(folder / "launches.parquet", schemas.LAUNCHES, tables.launches)
     records.write(folder / "requests.parquet", schemas.REQUESTS, [])
     records.write(folder / "models.parquet", schemas.EXTRACTION, model_table.rows_of(parts))

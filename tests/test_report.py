@@ -23,7 +23,7 @@ from opcost.report.operator_table import operator_table
 from opcost.report.packing import packed, unpacked
 from opcost.report.page import render, script_json
 from opcost.report.quality import quality
-from opcost.report.results import Results
+from opcost.report.results import FILES, Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MAX_MARKS, scatter
 from opcost.report.sweeps import sweeps
@@ -34,11 +34,10 @@ from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
 MANY = [f"model_{number:02}" for number in range(20)]
 COLOURS = Colours(["conv2d"])
-FILES = ("database", "comparison", "shares", "modules", "models", "launches", "requests")
 
 
 def read(folder):
-    return Results.read(**{name: folder / f"{name}.parquet" for name in FILES})
+    return Results.read({name: folder / f"{name}.parquet" for name in FILES})
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def named(results):
 
 def test_a_file_of_another_kind_is_refused(folder):
     with pytest.raises(OpcostError, match="comparison"):
-        Results.read(*[folder / "database.parquet"] * 7)
+        Results.read(dict.fromkeys(FILES, folder / "database.parquet"))
 
 
 def test_the_verdict_counts_the_models_that_can_be_compared(results):

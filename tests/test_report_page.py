@@ -4,7 +4,7 @@ import re
 
 import pytest
 from opcost.report.page import write_report
-from opcost.report.results import Results
+from opcost.report.results import FILES, Results
 from opcost.rows.flags import DRIFTING, meaning
 
 from tests.browser import chromium
@@ -13,14 +13,13 @@ from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("database", "comparison", "shares", "modules", "models", "launches", "requests")
 HOSTILE = "<b>x</b><script>document.title='taken'</script>"
 
 
 def report_of(folder, **study):
     make_study(folder, **study)
     path = folder / "report.html"
-    write_report(Results.read(**{name: folder / f"{name}.parquet" for name in NAMES}), path)
+    write_report(Results.read({name: folder / f"{name}.parquet" for name in FILES}), path)
     return path
 
 

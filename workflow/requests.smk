@@ -13,6 +13,7 @@ from opcost.results_folder import (  # the rules use them, too
     COMPARISON,
     DATABASE,
     FIGURE,
+    IN_PLACE,
     LAUNCHES,
     MANIFEST,
     MODELS,

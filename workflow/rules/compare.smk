@@ -5,6 +5,7 @@
 #        results/comparison.parquet   sum over operators against whole model (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
 #        results/modules.parquet      each model's cost by module (+ .csv)
+#        results/in_place.parquet     operators inside the running model, and alone (+ .csv)
 #        results/launches.parquet     whole models in other launch modes (+ .csv)
 #        results/requests.parquet     what requests to language models cost (+ .csv)
 #        results/summary.txt          the comparison as text
@@ -64,6 +65,10 @@ rule compare:
         modules=MODULES,
         modules_csv=report(
             MODULES.with_suffix(".csv"), caption="../report/modules.rst", category="Comparison"
+        ),
+        in_place=IN_PLACE,
+        in_place_csv=report(
+            IN_PLACE.with_suffix(".csv"), caption="../report/in_place.rst", category="Comparison"
         ),
         launches=LAUNCHES,
         launches_csv=report(

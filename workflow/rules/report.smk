@@ -1,7 +1,7 @@
 # What a person looks at.
 #
 #   in:  results/database.parquet, comparison.parquet, shares.parquet, modules.parquet, models.parquet,
-#        launches.parquet, requests.parquet
+#        in_place.parquet, launches.parquet, requests.parquet
 #   out: results/report.html   charts and tables of all of it, in one file that opens offline
 
 
@@ -13,6 +13,7 @@ rule report:
         shares=SHARES,
         modules=MODULES,
         models=MODEL_TABLE,
+        in_place=IN_PLACE,
         launches=LAUNCHES,
         requests=REQUESTS,
     output:

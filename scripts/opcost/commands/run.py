@@ -84,12 +84,26 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
         measure(only, budget(max_device_time), verbose)
 
 
-def measure(
-    only: "Only | None", settings: Mapping[str, Any] | None = None, verbose: bool = False
-) -> None:
-    """Run the workflow and print the answer; without `only`, the summary of the study."""
-    from opcost.results_folder import REPORT, SUMMARY
+def _answer(only: "Only | None") -> tuple[str, bool]:
+    """The costs of the models, and whether they are complete; without `only`, the summary of the
+    study.
+    """
+    from opcost.results_folder import SUMMARY
     from opcost.runs.answer import answer
+
+    if only is None:
+        return SUMMARY.read_text(encoding="utf-8").rstrip(), True
+    return answer(only)
+
+
+def measure(
+    only: "Only | None",
+    settings: Mapping[str, Any] | None = None,
+    verbose: bool = False,
+    answer: Callable[["Only | None"], tuple[str, bool]] = _answer,
+) -> None:
+    """Run the workflow and print the answer, which also says whether it is complete."""
+    from opcost.results_folder import REPORT
     from opcost.runs.workflow import run_workflow
 
     ended = run_workflow(only, settings, verbose=verbose)
@@ -97,10 +111,7 @@ def measure(
         raise SystemExit(ended.code)
     if not ended.jobs:
         click.echo("Nothing to measure: all of it is measured already.", err=True)
-    if only is None:
-        text, complete = SUMMARY.read_text(encoding="utf-8").rstrip(), True
-    else:
-        text, complete = answer(only)
+    text, complete = answer(only)
     click.echo(f"\n{text}\n\nMore on one page: {REPORT}")
     if not complete and settings:
         click.echo("The rest is beyond --max-device-time: raise it, or leave it out, to go on.")

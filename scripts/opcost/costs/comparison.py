@@ -22,13 +22,14 @@ CONDITIONS = ("cache_state", "device_name", "torch_version", "protocol_version")
 
 
 class Tables(NamedTuple):
-    """Rows of the comparison, of each model's cost by operator, of its cost by module, and of its
-    launch modes.
+    """Rows of the comparison, of each model's cost by operator, of its cost by module, of its
+    operators in place, and of its launch modes.
     """
 
     comparison: list[dict[str, Any]]
     shares: list[dict[str, Any]]
     modules: list[dict[str, Any]]
+    in_place: list[dict[str, Any]]
     launches: list[dict[str, Any]]
 
 
@@ -50,7 +51,7 @@ def compare_study(
     for row in operator_rows:
         rows[row["target"]][row["tuple_id"]] = row
     named = {(model.model, target): model for target in models for model in models[target]}
-    tables = Tables([], [], [], [])
+    tables = Tables([], [], [], [], [])
     references: dict[tuple[str, str], list[Row]] = defaultdict(list)
     launched: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in model_rows:
@@ -69,6 +70,7 @@ def compare_study(
             for row in operator_shares(model, estimate.addable)
         )
         tables.modules.extend(keys | row for row in estimate.modules())
+        tables.in_place.extend(keys | row for row in estimate.in_place.rows())
     return tables
 
 
@@ -122,6 +124,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         "reference_flags": sorted({flag for row in measured for flag in row["flags"] or ()}),
         **_relative_error(TIME, estimate.time if known else None, reference_time),
         "time_reason": time_reason,
+        **_in_place(estimate, mixed),
         **ENERGY.of("reference").columns(reference_energy),
         **_relative_error(ENERGY, estimate.energy if known else None, reference_energy),
         "energy_reason": energy_reason or (None if reference_energy else _no_energy(measured)),
@@ -130,6 +133,11 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         else None,
         **{name: reference[name] for name in CONDITIONS},
     }
+
+
+def _in_place(estimate: ModelEstimate, mixed: str | None) -> dict[str, Any]:
+    columns = estimate.in_place.columns()
+    return columns if mixed is None else dict.fromkeys(columns) | {"in_place_reason": mixed}
 
 
 def _no_energy(rows: Sequence[Row]) -> str | None:

@@ -26,8 +26,9 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.call_overhead import Weights, added, overheads_by_call
 from opcost.costs.host import HostRace, race_of, races, unknown_host
+from opcost.costs.in_place import InPlaceTimes
 from opcost.costs.method import MethodError, method_in
-from opcost.costs.shares import module_shares
+from opcost.costs.shares import IN_PLACE_COLUMN, module_shares
 from opcost.costs.terms import Row, Term, why_incomplete
 from opcost.executions import Scatter, combined
 from opcost.rows import comparability
@@ -301,14 +302,21 @@ class ModelEstimate:
             for weights in self.overheads_by_call
         ]
 
+    @cached_property
+    def in_place(self) -> InPlaceTimes:
+        """What the calls take inside the running model, as far as it was measured."""
+        return InPlaceTimes(self)
+
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
         """The cost by module path, cut after `depth` names if given, largest first."""
-        beyond_s: dict[str, list[float]] = {}
+        by_call_s: dict[str, list[float]] = {}
         if self.race is not None:
-            beyond_s = {"idle_time_s": self.race.idle_by_call_s}
+            by_call_s = {"idle_time_s": self.race.idle_by_call_s}
         elif self.summed_time is not None and self.overhead:
-            beyond_s = {"overhead_time_s": self._overhead_by_call_s}
-        return module_shares(self.model, self.addable, beyond_s, depth)
+            by_call_s = {"overhead_time_s": self._overhead_by_call_s}
+        if self.in_place.by_call_s:
+            by_call_s[IN_PLACE_COLUMN] = self.in_place.by_call_s
+        return module_shares(self.model, self.addable, by_call_s, depth)
 
     def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:
         for term in self.measured:

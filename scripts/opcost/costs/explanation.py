@@ -21,7 +21,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.results_folder import MODELS, executions_of, measurements, target_folder
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
-from opcost.rows.quantities import COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
+from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
 from opcost.tuples.model_tuples import ModelTuples, calls_hash, check_extracted
 from opcost.tuples.recordings import calls_on
 
@@ -31,6 +31,7 @@ _OF_WHOLE = tuple(
             *ANSWER,
             *("definition_json", "differing_calls", "calls_hash"),
             *HOST_TIME.names,
+            *("call_tuple_id", *CALL_TIME.names, "clocked_time_s", "in_place_reason"),
             *(name for quantity in PHASE_TIMES.values() for name in quantity.names),
             *comparability.COLUMNS,
             *CONDITIONS,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from opcost.costs import in_place_text
 from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
 from opcost.costs.explanation import Explanation
@@ -140,6 +141,7 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
         *(meanings([compared]) if TIME.of("reference").value in compared else []),
         *caveats([compared]),
         *([_UNVERIFIED] if explanation.calls_unverified else []),
+        *_in_place(explanation),
         *_recorded(model, explanation),
         *([f"{waits}."] if waits else []),
     ]
@@ -148,6 +150,13 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     elif explanation.estimate.time and TIME.of("reference").value not in compared:
         notes.insert(0, _never_measured(compared))
     return notes
+
+
+def _in_place(explanation: Explanation) -> list[str]:
+    if "in_place_reason" not in explanation.compared:
+        return []
+    text = in_place_text.note(explanation.compared, explanation.estimate.in_place.rows())
+    return [text] if text else []
 
 
 def _never_measured(compared: Row) -> str:

@@ -12,6 +12,9 @@ from opcost.tuples.model_tuples import ModelTuples
 BEYOND_COLUMNS = ("overhead_time_s", "idle_time_s")
 """Seconds beyond operators: call overhead on a processor, the wait for the host on a GPU."""
 
+IN_PLACE_COLUMN = "in_place_time_s"
+"""Seconds of the calls inside the running model."""
+
 
 def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str, Any]]:
     """A model's cost by operator and phase, largest first, views last."""
@@ -41,32 +44,32 @@ _Module = tuple[str, str | None, str]
 def module_shares(
     model: ModelTuples,
     terms: Sequence[Term],
-    beyond_s: Mapping[str, Sequence[float]],
+    by_call_s: Mapping[str, Sequence[float]],
     depth: int | None = None,
 ) -> list[dict[str, Any]]:
     """A model's cost by phase and the module that calls its operators, largest first.
 
-    `beyond_s` are seconds of each of the model's calls beyond its operator, by column. With
-    `depth`, paths are cut after that many names, modules of one path are added up, and the class
-    is None.
+    `by_call_s` are seconds of each of the model's calls, by column: beyond its operator, and in
+    place. With `depth`, paths are cut after that many names, modules of one path are added up, and
+    the class is None.
     """
     by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
     ids = list(model.by_id)
     calls: dict[_Module, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     first_calls: dict[_Module, int] = {}
     more_s: dict[str, dict[_Module, list[float]]] = {
-        column: defaultdict(list) for column in beyond_s
+        column: defaultdict(list) for column in by_call_s
     }
     for number, (index, path, kind, phase) in enumerate(model.calls):
         module: _Module = path, kind, phase
         if depth is not None:
             module = ".".join(path.split(".")[:depth]), None, phase
         first_calls.setdefault(module, number)
-        for column, seconds in beyond_s.items():
+        for column, seconds in by_call_s.items():
             more_s[column][module].append(seconds[number])
         if ids[index] in by_id:
             calls[module][ids[index]] += 1
-        elif any(seconds[number] for seconds in beyond_s.values()):
+        elif any(seconds[number] for seconds in by_call_s.values()):
             calls[module]  # a module of views alone has no operator, but overhead
     return _costliest_first(
         [
@@ -84,7 +87,7 @@ def module_shares(
                     column: math.fsum(more_s[column][path, kind, phase])
                     if column in more_s
                     else None
-                    for column in BEYOND_COLUMNS
+                    for column in (*BEYOND_COLUMNS, IN_PLACE_COLUMN)
                 },
             }
             for (path, kind, phase), counts in calls.items()

@@ -123,6 +123,20 @@ class Device(ABC):
     def synchronise(self) -> None:
         """Wait until all work is done."""
 
+    def hold_back(self, hold_s: float) -> Callable[[], bool]:
+        """Let the work that follows wait so long for its start, where the host runs ahead of the
+        device. Returns a function that tells whether the wait is over.
+        """
+        return lambda: False
+
+    @abstractmethod
+    def mark(self) -> Any:
+        """A mark among the work: the moment at which the device comes to it."""
+
+    @abstractmethod
+    def between_s(self, marks: Sequence[tuple[Any, Any]]) -> list[float]:
+        """Seconds between the two marks of each pair; waits until all work is done."""
+
     @abstractmethod
     def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BatchTime:
         """Run `lead`, then `work`, and time `work`.

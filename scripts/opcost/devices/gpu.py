@@ -146,6 +146,25 @@ class CudaDevice(Device):
         """Wait for all streams."""
         torch.cuda.synchronize(self.torch_device)
 
+    def hold_back(self, hold_s: float) -> Callable[[], bool]:
+        """A spinning kernel, in the empty queue."""
+        released = torch.cuda.Event()
+        self.synchronise()
+        torch.cuda._sleep(min(int(hold_s * self._cycles_per_s), _MOST_CYCLES))
+        released.record()
+        return released.query
+
+    def mark(self) -> torch.cuda.Event:
+        """A CUDA event."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between_s(self, marks: Sequence[tuple[torch.cuda.Event, torch.cuda.Event]]) -> list[float]:
+        """The device's clock, whose resolution is about half a microsecond."""
+        self.synchronise()
+        return [before.elapsed_time(after) / 1e3 for before, after in marks]
+
     def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BatchTime:
         """Seconds between two CUDA events around the work, which a spinning kernel holds back until
         all of it is launched.

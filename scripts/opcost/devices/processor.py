@@ -2,7 +2,7 @@
 
 import ctypes
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter  # bound here: a model may replace the one in `time`
 
@@ -81,6 +81,14 @@ class CpuDevice(Device):
 
     def synchronise(self) -> None:
         """Does nothing: operators are synchronous."""
+
+    def mark(self) -> float:
+        """The monotonic clock."""
+        return perf_counter()
+
+    def between_s(self, marks: Sequence[tuple[float, float]]) -> list[float]:
+        """Differences of the clock."""
+        return [after - before for before, after in marks]
 
     def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BatchTime:
         """Seconds of the monotonic clock."""

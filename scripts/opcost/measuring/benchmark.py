@@ -1,6 +1,5 @@
 """Measure a subject, and describe the result or the failure in a row."""
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,19 +9,21 @@ from opcost import statistics
 from opcost.devices.device import OutOfMemory
 from opcost.devices.disturbance import Watch
 from opcost.measuring.checkpoint import Checkpoint
+from opcost.measuring.in_place import time_in_place
 from opcost.measuring.phase_times import phase_times
 from opcost.measuring.station import Station
-from opcost.measuring.subjects import Subject
+from opcost.measuring.subjects import SetUp, Subject
+from opcost.measuring.timing import TimeMeasurement
 from opcost.measuring.trial import Trial, run_trial
 from opcost.models import construction
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
 from opcost.rows.quantities import ENERGY, PHASE_TIMES, POWER
-from opcost.statistics import Estimate
 from opcost.tuples.replay import UnsupportedOperator
 
 _OF_A_WHOLE = 2
-"""The phases of a training step are timed for this fraction of the time of a whole step."""
+"""The phases of a training step, and calls in place, are each timed for this fraction of the time
+of a whole model."""
 
 
 def measure(
@@ -57,12 +58,28 @@ def _measured(
     if checkpoint is not None:
         checkpoint.describe(columns, subject.schema)
     trial = run_trial(set_up.workload, station, settings, checkpoint)
-    phases: dict[str, Estimate] = {}
-    if set_up.steps is not None and station.device.kind.host_sets_pace:
-        least_s = settings.min_time_s / _OF_A_WHOLE
-        phases = phase_times(set_up.steps, station.watch, trial.time, least_s)
-    times = (PHASE_TIMES[phase].columns(taken).items() for phase, taken in phases.items())
-    return columns(trial) | dict(itertools.chain(*times))
+    measured = columns(trial)
+    if set_up.model is None:
+        return measured
+    least_s = settings.min_time_s / _OF_A_WHOLE
+    if set_up.model.trained and station.device.kind.host_sets_pace:
+        phases = phase_times(set_up.model, station.watch, trial.time, least_s)
+        for phase, taken in phases.items():
+            measured |= PHASE_TIMES[phase].columns(taken)
+    return measured | _in_place(set_up, station, trial.time, least_s)
+
+
+def _in_place(
+    set_up: SetUp, station: Station, timing: TimeMeasurement, least_s: float
+) -> dict[str, Any]:
+    """The columns of a model's calls in place; a failure leaves the rest of the row valid."""
+    assert set_up.model is not None
+    device, watch = station.device, station.watch
+    try:
+        found = time_in_place(set_up.model, set_up.calls, device, watch, timing, least_s)
+    except Exception as error:
+        found = f"{type(error).__name__}: {reason(error)}"
+    return {"in_place_reason": found} if isinstance(found, str) else found.columns()
 
 
 def _status(error: BaseException) -> str:

@@ -6,7 +6,7 @@ measures it imports PyTorch.
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from opcost.measuring.station import Station
     from opcost.measuring.timing import Workload
     from opcost.measuring.workload import ModelWorkload
+    from opcost.tuples.operator_tuple import OperatorTuple
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,14 @@ class SetUp:
     """A subject that is ready to be timed.
 
     `columns` describe it; `find_flags`, called after timing, maps flags to whether they hold.
-    `steps` are the training steps that a workload runs, if any.
+    `model` is the workload of a model that is run call by call, and `calls` are all its calls.
     """
 
     workload: "Workload"
     columns: Mapping[str, Any]
     find_flags: Callable[[], Mapping[str, bool]]
-    steps: "ModelWorkload | None" = None
+    model: "ModelWorkload | None" = None
+    calls: "Sequence[OperatorTuple]" = ()
 
 
 class Subject(ABC):
@@ -220,8 +222,13 @@ class ModelSubject(Subject):
             "differing_calls": differing,
             "calls_hash": calls_hash(executed),
         }
-        steps = workload if self.trained else None
-        return SetUp(launched(workload, device, self.launch_mode), columns, find_flags, steps)
+        return SetUp(
+            launched(workload, device, self.launch_mode),
+            columns,
+            find_flags,
+            workload if self.launch_mode == EAGER else None,
+            supervision.calls,
+        )
 
 
 SUBJECTS: Mapping[str, type[Subject]] = {OPERATORS: OperatorSubject, MODELS: ModelSubject}

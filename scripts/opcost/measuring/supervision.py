@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -62,6 +62,11 @@ class Supervision:
         _, self._calls = self._logged(run)
         self.settle()
         return self._calls.kernels
+
+    @property
+    def calls(self) -> Sequence[OperatorTuple]:
+        """All calls of that run, in order."""
+        return self._calls.operator_tuples
 
     def after_timing(self, run: Callable[[], Any]) -> tuple[Any, list[str]]:
         """The model's output, and the flags of its row.

@@ -21,6 +21,18 @@ _Groups = Mapping[tuple[str, str], Sequence[Row]]
 NOTHING = "\N{EN DASH}"
 """Stands where there is no value."""
 
+_TABLES = {
+    "comparison": schemas.COMPARISON,
+    "shares": schemas.SHARES,
+    "modules": schemas.MODULES,
+    "models": schemas.EXTRACTION,
+    "in_place": schemas.IN_PLACE,
+    "launches": schemas.LAUNCHES,
+    "requests": schemas.REQUESTS,
+}
+FILES = ("database", *_TABLES)
+"""What a report is made of: the names of files in the folder of results."""
+
 RAW = ("batch_time_s", "batch_undisturbed", "power_sample_w", "power_sample_time_s")
 """Columns that hold many values in each row."""
 
@@ -34,30 +46,20 @@ class Results:
     shares: Sequence[Row]
     modules: Sequence[Row]
     models: Sequence[Row]
+    in_place: Sequence[Row] = ()
     launches: Sequence[Row] = ()
     requests: Sequence[Row] = ()
 
     @classmethod
-    def read(
-        cls,
-        database: Path,
-        comparison: Path,
-        shares: Path,
-        modules: Path,
-        models: Path,
-        launches: Path,
-        requests: Path,
-    ) -> "Results":
-        """Read the files. Raises OpcostError for one that is damaged or of another version."""
-        return cls(
-            read_database(database),
-            records.read(comparison, schemas.COMPARISON).to_pylist(),
-            records.read(shares, schemas.SHARES).to_pylist(),
-            records.read(modules, schemas.MODULES).to_pylist(),
-            records.read(models, schemas.EXTRACTION).to_pylist(),
-            records.read(launches, schemas.LAUNCHES).to_pylist(),
-            records.read(requests, schemas.REQUESTS).to_pylist(),
-        )
+    def read(cls, files: Mapping[str, Path]) -> "Results":
+        """Read the files, each by its name in `FILES`.
+
+        Raises OpcostError for one that is damaged or of another version.
+        """
+        tables = {
+            name: records.read(files[name], schema).to_pylist() for name, schema in _TABLES.items()
+        }
+        return cls(read_database(files["database"]), **tables)
 
     @cached_property
     def targets(self) -> list[str]:

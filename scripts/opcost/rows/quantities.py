@@ -174,6 +174,9 @@ HOST_TIME = Quantity("host_time", "s")
 PHASE_TIMES = {phase: TIME.of(phase) for phase in COMPARED_PHASES}
 """Phase of a training step -> its time in the whole step; the loss is in forward."""
 
+CALL_TIME = Quantity("call_time", "s")
+"""The time of a call where it happens, inside the running model."""
+
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""
 

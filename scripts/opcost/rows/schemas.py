@@ -18,7 +18,7 @@ from opcost.rows.columns import (
     SCATTERS,
     TARGET,
 )
-from opcost.rows.quantities import ENERGY, PHASE_TIMES, TIME
+from opcost.rows.quantities import CALL_TIME, ENERGY, PHASE_TIMES, TIME
 from opcost.rows.versions import SCHEMA_VERSION
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
@@ -121,6 +121,25 @@ MODEL = _schema(
                 f"seconds of {what} in a training step; null for inference, and on a GPU"
             )
         ),
+        (
+            "call_tuple_id",
+            pa.list_(pa.string()),
+            "the operator tuple of each call, in order; null without their times in place",
+        ),
+        *(
+            (name, pa.list_(pa.float64()), meaning)
+            for name, _, meaning in CALL_TIME.described(
+                "seconds of each call in place, inside the running model: on a GPU, of its "
+                "kernels; the median over passes with a clock around each call"
+            )
+        ),
+        (
+            "clocked_time_s",
+            pa.float64(),
+            "seconds of such a pass: the clock slows the model down between the calls",
+        ),
+        ("clocked_passes", pa.int64(), "number of these passes that count"),
+        ("in_place_reason", pa.string(), "why the times in place are null"),
     ],
 )
 
@@ -183,6 +202,21 @@ COMPARISON = _schema(
             pa.bool_(),
             "whether interference lasted for the whole measurement of call overhead",
         ),
+        *TIME.of("in_place").described(
+            "seconds of the operators inside the running model, views left out"
+        ),
+        (
+            "between_calls_time_s",
+            pa.float64(),
+            "`reference_time_s` - `in_place_time_s`: seconds of the whole model outside its "
+            "operators; on a GPU, those in which it waits",
+        ),
+        (
+            "clocked_time_s",
+            pa.float64(),
+            "seconds of the model with a clock around each call, which gave the time in place",
+        ),
+        ("in_place_reason", pa.string(), "why the time in place is null"),
         *ENERGY.of("estimate").described("estimated gross joules of an iteration"),
         *ENERGY.of("reference").described("measured gross joules of the whole model"),
         *ENERGY.error.described("estimate / reference - 1"),
@@ -327,6 +361,35 @@ MODULES = _schema(
             pa.float64(),
             "seconds in which the GPU waits for its host to launch these calls; null on a "
             "processor, and without an estimate",
+        ),
+        (
+            "in_place_time_s",
+            pa.float64(),
+            "seconds of these calls and of the views inside the running model; null if unknown",
+        ),
+    ],
+)
+
+IN_PLACE = _schema(
+    "in_place",
+    [
+        ("model", pa.string(), "the model's name in the study"),
+        TARGET,
+        ("tuple_id", pa.string(), "as in the database"),
+        ("operator", pa.string(), "the dispatcher's name"),
+        ("description", pa.string(), "readable form of the operator tuple"),
+        ("calls", pa.int64(), "number of calls in one iteration of the model"),
+        *TIME.of("alone").described("seconds of one call alone, as in the database"),
+        *TIME.of("in_place").described(
+            "seconds of one call inside the running model, in the mean over its calls"
+        ),
+        *TIME.relative("in_place_ratio").described(
+            f"`{TIME.of('in_place').value}` / `{TIME.of('alone').value}`"
+        ),
+        (
+            "added_time_s",
+            pa.float64(),
+            "seconds that all its calls take more in place than alone",
         ),
     ],
 )

@@ -6,6 +6,7 @@ A new column needs a new SCHEMA_VERSION, a line in VERSIONS, and its name in ADD
 from functools import cache
 
 from opcost.rows.quantities import (
+    CALL_TIME,
     ENERGY,
     EXECUTED,
     HOST_TIME,
@@ -18,7 +19,7 @@ from opcost.rows.quantities import (
     Quantity,
 )
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 VERSIONS = {
     1: "The first.",
@@ -56,6 +57,10 @@ VERSIONS = {
     "the database; `phase` in shares and modules; `forward_time_s`, `backward_time_s` and "
     "`optimizer_time_s` of models; both sides of each phase in the comparison. "
     "`activation_peak_bytes`. New record `requests`.",
+    13: "Calls in place: `call_tuple_id`, `call_time_s` with its interval, `clocked_time_s`, "
+    "`clocked_passes` and `in_place_reason` of models; `in_place_time_s`, `between_calls_time_s`, "
+    "`clocked_time_s` and `in_place_reason` in the comparison; `in_place_time_s` in the modules. New record "
+    "`in_place`.",
 }
 """Schema version -> its changes."""
 
@@ -113,6 +118,10 @@ ADDED: dict[str, dict[int, list[str]]] = {
     | {
         9: [*_MEASUREMENT[9], "differing_calls", "calls_hash"],
         12: [name for quantity in PHASE_TIMES.values() for name in quantity.names],
+        13: [
+            *("call_tuple_id", *CALL_TIME.names),
+            *("clocked_time_s", "clocked_passes", "in_place_reason"),
+        ],
     },
     "database": _DATABASE,
     "merged": _DATABASE,
@@ -142,6 +151,10 @@ ADDED: dict[str, dict[int, list[str]]] = {
                 for name in TIME.of(f"{whose}_{phase}").names
             ),
         ],
+        13: [
+            *TIME.of("in_place").names,
+            *("between_calls_time_s", "clocked_time_s", "in_place_reason"),
+        ],
     },
     "extraction": {12: ["activation_peak_bytes"]},
     "shares": {9: ["partial_time_s", "partial_energy_j"], 12: ["phase"]},
@@ -151,6 +164,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
             *("first_call", "tuple_ids", "tuple_calls"),
         ],
         12: ["phase"],
+        13: ["in_place_time_s"],
     },
 }
 """Record -> schema version -> the columns that it added; all others exist since version 1.
@@ -210,6 +224,7 @@ FIRST = {
     **{"merged": 4, "extraction": 4},
     "launches": 9,
     "requests": 12,
+    "in_place": 13,
     **{"database": 5, "modules": 5, "explanation": 5, "difference": 5},
 }
 """Record -> the version that added it; all others exist since version 1."""

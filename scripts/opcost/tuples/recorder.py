@@ -65,7 +65,7 @@ class Recorder(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func.namespace in _NO_OPERATORS:
+        if func.namespace in NO_OPERATORS:
             return func(*args, **kwargs)
         operator_tuple = describe(func, args, kwargs)
         inputs = tensors_in_tree((args, kwargs))
@@ -137,7 +137,7 @@ class Recorder(TorchDispatchMode):
         return self._used_in.get(memory, FORWARD if memory in self._held else phase) != phase
 
 
-_NO_OPERATORS = ("prim", "profiler")
+NO_OPERATORS = ("prim", "profiler")
 """Namespaces of queries of a fake tensor's device, and of marks for the profiler."""
 
 _FIRST_PHASES = (FORWARD, LOSS)
@@ -163,7 +163,7 @@ class CallLog(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func.namespace in _NO_OPERATORS:
+        if func.namespace in NO_OPERATORS:
             return func(*args, **kwargs)
         operator_tuple = describe(func, args, kwargs)
         inputs = tensors_in_tree((args, kwargs))

@@ -1,0 +1,41 @@
+"""`opcost profile`."""
+
+from typing import Any
+
+import click
+
+from opcost.commands.run import budget, measure, prepared, verbosity, what_to_measure
+
+
+@click.command()
+@what_to_measure
+@verbosity
+@click.option(
+    "--by",
+    type=click.Choice(["operator", "tuple", "module", "call"]),
+    default="operator",
+    show_default=True,
+    help="What a row of the table is.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Number of rows to list for each model; calls in their order, others the costliest first.",
+)
+def command(max_device_time: float | None, verbose: bool, by: str, top: int, **named: Any) -> None:
+    """Measure MODELS like opcost run, and print what their operators take inside the running model.
+
+    The running model is timed call by call, which shows where the sum over its operators, measured
+    alone, and the whole model part company. Arguments are those of opcost run; without a MODEL, the
+    models are those of the study. What is measured already is not measured again.
+
+    \b
+    opcost profile resnet18 --by module
+    opcost profile bert.yaml --by call --top 50
+    """
+    from opcost.runs.profile import profile
+
+    with prepared(**named) as only:
+        measure(only, budget(max_device_time), verbose, lambda only: profile(only, by, top))

@@ -1,0 +1,192 @@
+"""Operators in place, inside the running model, against the same operators measured alone.
+
+The sum over a model's operators and the whole model can part company in two places: an operator
+takes another time inside the model than alone, and what passes between calls is not the call
+overhead that the sum adds:
+
+    whole - sum = (in place - alone) + (between calls - call overhead)
+
+Views are calls without kernels: what they take counts as between calls, as it does in the sum.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from opcost import statistics
+from opcost.costs.terms import Row
+from opcost.executions import Executions, batch_error, combined
+from opcost.rows.executed import measured_value
+from opcost.rows.quantities import CALL_TIME, TIME, Quantity
+from opcost.statistics import Estimate
+
+if TYPE_CHECKING:
+    from opcost.costs.estimate import ModelEstimate
+
+ALONE, IN_PLACE, RATIO = TIME.of("alone"), TIME.of("in_place"), TIME.relative("in_place_ratio")
+
+_NOT_MEASURED = "the whole model was measured before opcost timed calls in place"
+_OTHER_CALLS = "the measured model made other calls than were recorded or extracted"
+
+
+class InPlaceTimes:
+    """What a model's calls take in place, in the mean over the executions of the whole model."""
+
+    def __init__(self, estimate: "ModelEstimate") -> None:
+        self._estimate = estimate
+        self._model = estimate.model
+        measured = [row for row in estimate.whole if row["status"] == "ok"]
+        clocked = [row for row in measured if row[CALL_TIME.value]]
+        known = [(row, by_call) for row in clocked if (by_call := self._by_call(row)) is not None]
+        self._executions = [by_call for _, by_call in known]
+        self.clocked_s = fmean(row["clocked_time_s"] for row, _ in known) if known else None
+        self.reason = None
+        if not self._executions:
+            reasons = (row["in_place_reason"] for row in measured)
+            unknown = _OTHER_CALLS if clocked else _NOT_MEASURED
+            self.reason = next(filter(None, reasons), unknown) if measured else None
+
+    def _by_call(self, row: Row) -> list[Estimate] | None:
+        """The time of each of the model's calls in one execution; None if it made others.
+
+        Views may differ, as those of a device do from those extracted: then, theirs are unknown
+        and zero.
+        """
+        found = [
+            Estimate(*limits)
+            for limits in zip(*(row[name] for name in CALL_TIME.names), strict=True)
+        ]
+        ids = [self._ids[call.position] for call in self._model.calls]
+        if row["call_tuple_id"] == ids:
+            return found
+        kernels = {term.record.operator_tuple.tuple_id for term in self._estimate.terms}
+        executed = [
+            (tuple_id, time)
+            for tuple_id, time in zip(row["call_tuple_id"], found, strict=True)
+            if tuple_id in kernels
+        ]
+        if [tuple_id for tuple_id, _ in executed] != [each for each in ids if each in kernels]:
+            return None
+        times = iter([time for _, time in executed])
+        return [next(times) if each in kernels else Estimate(0.0, 0.0, 0.0) for each in ids]
+
+    @cached_property
+    def _ids(self) -> list[str]:
+        return list(self._model.by_id)
+
+    @cached_property
+    def by_call_s(self) -> list[float]:
+        """Seconds of each of the model's calls, views included; empty if unknown."""
+        columns = zip(*self._executions, strict=True)
+        return [fmean(each.value for each in column) for column in columns]
+
+    @cached_property
+    def of_tuples(self) -> dict[str, Estimate]:
+        """Tuple id -> seconds of a call, in the mean over the model's calls of it."""
+        calls: dict[str, list[int]] = defaultdict(list)
+        for number, call in enumerate(self._model.calls):
+            calls[self._ids[call.position]].append(number)
+        return {
+            term.record.operator_tuple.tuple_id: mean
+            for term in self._estimate.terms
+            if (mean := self._mean(calls[term.record.operator_tuple.tuple_id])) is not None
+        }
+
+    @cached_property
+    def operators(self) -> Estimate | None:
+        """Seconds of all calls that launch kernels."""
+        launching = {term.record.operator_tuple.tuple_id for term in self._estimate.terms}
+        numbers = [
+            number
+            for number, call in enumerate(self._model.calls)
+            if self._ids[call.position] in launching
+        ]
+        mean = self._mean(numbers)
+        return mean and statistics.weighted_sum([(len(numbers), mean)])
+
+    @cached_property
+    def between_s(self) -> float | None:
+        """Seconds of the whole model that pass between its operators' calls."""
+        whole = self._estimate.whole_time
+        if self.operators is None or whole is None:
+            return None
+        return whole.value - self.operators.value
+
+    def _mean(self, numbers: Sequence[int]) -> Estimate | None:
+        """Seconds of one of these calls, in their mean: the errors of calls in one execution add
+        up, as if they had one cause.
+        """
+        if not self._executions:
+            return None
+        means = [
+            statistics.correlated_sum((1 / len(numbers), by_call[number]) for number in numbers)
+            for by_call in self._executions
+        ]
+        if any(each.value <= 0 for each in means):
+            return Estimate(fmean(each.value for each in means), None, None)
+        values = Executions([each.value for each in means], list(map(batch_error, means)))
+        return combined(values, self._estimate.scatter(TIME))
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of the comparison."""
+        return {
+            **IN_PLACE.columns(self.operators),
+            "between_calls_time_s": self.between_s,
+            "clocked_time_s": self.clocked_s,
+            "in_place_reason": self.reason,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each operator tuple in place and alone, the costliest first; empty if unknown."""
+        found = []
+        for term in self._estimate.addable:
+            operator_tuple = term.record.operator_tuple
+            in_place = self.of_tuples.get(operator_tuple.tuple_id)
+            if in_place is None:
+                continue
+            alone = measured_value(term.row, TIME) if term.measured and term.row else None
+            ratio = statistics.ratio(in_place, alone) if alone else None
+            found.append(
+                {
+                    "tuple_id": operator_tuple.tuple_id,
+                    "operator": operator_tuple.operator,
+                    "description": str(operator_tuple),
+                    "calls": term.calls,
+                    **ALONE.columns(alone),
+                    **IN_PLACE.columns(in_place),
+                    **RATIO.columns(ratio),
+                    "added_time_s": term.calls * (in_place.value - alone.value) if alone else None,
+                }
+            )
+        return sorted(found, key=lambda row: -row["calls"] * row[IN_PLACE.value])
+
+
+def of_operators(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows of a model added up by operator, over the tuples that were measured alone."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row[ALONE.value] is not None:
+            groups[row["operator"]].append(row)
+    found = []
+    for operator, tuples in groups.items():
+        alone, in_place = (_sum(tuples, each) for each in (ALONE, IN_PLACE))
+        found.append(
+            {
+                "operator": operator,
+                "calls": sum(row["calls"] for row in tuples),
+                "tuples": len(tuples),
+                **ALONE.columns(alone),
+                **IN_PLACE.columns(in_place),
+                **RATIO.columns(statistics.ratio(in_place, alone)),
+                "added_time_s": math.fsum(row["added_time_s"] for row in tuples),
+            }
+        )
+    return sorted(found, key=lambda row: -row[IN_PLACE.value])
+
+
+def _sum(rows: Sequence[Row], quantity: Quantity) -> Estimate:
+    known = ((row["calls"], quantity.read(row)) for row in rows)
+    return statistics.weighted_sum((calls, each) for calls, each in known if each is not None)

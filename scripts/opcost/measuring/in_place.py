@@ -1,0 +1,172 @@
+"""What each operator call of a model takes where it happens, inside the running model.
+
+The whole model runs, and a clock is read before and after each call: on a processor its own, on a
+GPU by events, between which nothing waits. The calls are those that are also measured alone: below
+autograd, above the kernels. What lies between two calls (Python, modules, autograd, and here the
+clock) is not in them; what the clock adds to a call is measured on nothing, and subtracted.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter  # bound here: a model may replace the one in `time`
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from opcost import statistics
+from opcost.devices.device import Device
+from opcost.devices.disturbance import Watch
+from opcost.measuring.timing import TimeMeasurement
+from opcost.measuring.workload import ModelWorkload
+from opcost.rows.quantities import CALL_TIME
+from opcost.statistics import Estimate
+from opcost.tuples.operator_tuple import OperatorTuple
+from opcost.tuples.recorder import NO_OPERATORS
+
+_LEAST_PASSES, _MOST_PASSES = 10, 200
+_LONGEST_S = 20.0
+_CALLS_AHEAD = 200
+"""Calls that a GPU is held back for: with its events, its queue holds about three times as many."""
+_SHORTEST_HOLD_S, _HOLDS = 1e-3, 2.0
+
+VARYING = "the model makes other calls from run to run"
+WAITING = "the GPU waited for its host inside the model"
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """The tuple ids of a model's calls in order, the seconds of each, and those of a pass with the
+    clock, the median of `passes`.
+    """
+
+    tuple_ids: Sequence[str]
+    calls: Sequence[Estimate]
+    pass_s: float
+    passes: int
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of a model's row."""
+        return {
+            "call_tuple_id": list(self.tuple_ids),
+            CALL_TIME.value: [call.value for call in self.calls],
+            CALL_TIME.low: [call.low for call in self.calls],
+            CALL_TIME.high: [call.high for call in self.calls],
+            "clocked_time_s": self.pass_s,
+            "clocked_passes": self.passes,
+        }
+
+
+class CallClock(TorchDispatchMode):
+    """Marks the beginning and the end of each operator call."""
+
+    def __init__(self, device: Device, hold_s: float) -> None:
+        super().__init__()
+        self._device, self._mark, self._hold_s = device, device.mark, hold_s
+        self.marks: list[tuple[Any, Any]] = []
+        self.waited = False
+        self.longest_s = 0.0
+        self._released = device.hold_back(0.0)
+        self._since_s = perf_counter()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace in NO_OPERATORS:
+            return func(*args, **kwargs)
+        if len(self.marks) % _CALLS_AHEAD == 0:
+            self._hold_back()
+        before = self._mark()
+        result = func(*args, **kwargs)
+        self.marks.append((before, self._mark()))
+        return result
+
+    def end(self) -> list[float]:
+        """Seconds of each call."""
+        self._launched()
+        return self._device.between_s(self.marks)
+
+    def _hold_back(self) -> None:
+        if self.marks:
+            self._launched()
+        self._released = self._device.hold_back(self._hold_s)
+        self._since_s = perf_counter()
+
+    def _launched(self) -> None:
+        """Note how long the host took for the last calls, and whether the GPU had to wait."""
+        self.waited |= self._released()
+        self.longest_s = max(self.longest_s, perf_counter() - self._since_s)
+
+
+def clock_s(device: Device) -> float:
+    """Seconds between two marks with nothing between them."""
+    device.hold_back(_SHORTEST_HOLD_S)
+    pairs = [(device.mark(), device.mark()) for _ in range(_CALLS_AHEAD)]
+    return statistics.median(device.between_s(pairs)).value
+
+
+def time_in_place(
+    workload: ModelWorkload,
+    calls: Sequence[OperatorTuple],
+    device: Device,
+    watch: Watch,
+    timing: TimeMeasurement,
+    least_s: float,
+) -> InPlace | str:
+    """The time of each of a model's `calls` where it happens, or why it is unknown.
+
+    Runs passes for at least `least_s` seconds; those during which the watch noticed interference
+    do not count, nor do those in which a GPU waited for its host.
+    """
+    clock_only_s = clock_s(device)
+    found: list[list[float]] = []
+    passes_s: list[float] = []
+    counted: list[bool] = []
+    hold_s = _SHORTEST_HOLD_S
+    watch.look()
+    start_s = perf_counter()
+    while not _enough(len(found), perf_counter() - start_s, least_s):
+        batch: list[bool] = []
+        for _ in range(timing.batch_iterations):
+            began_s = perf_counter()
+            with CallClock(device, hold_s) as clock:
+                workload.run(1)
+            seconds = clock.end()
+            passes_s.append(perf_counter() - began_s)
+            hold_s = max(hold_s, _HOLDS * clock.longest_s)
+            if len(seconds) != len(calls):
+                return VARYING
+            found.append(seconds)
+            batch.append(not clock.waited)
+        undisturbed = watch.look()
+        counted += [ahead and undisturbed for ahead in batch]
+    kept = list(itertools.compress(found, counted))
+    if len(kept) < _LEAST_PASSES:
+        if not device.kind.host_sets_pace:
+            return WAITING
+        kept = found
+    medians = (statistics.median(column) for column in zip(*kept, strict=True))
+    return InPlace(
+        [each.tuple_id for each in calls],
+        [_without(clock_only_s, each) for each in medians],
+        statistics.median(passes_s).value,
+        len(kept),
+    )
+
+
+def _enough(passes: int, elapsed_s: float, least_s: float) -> bool:
+    if elapsed_s > _LONGEST_S and passes:
+        return True
+    return passes >= _LEAST_PASSES and (elapsed_s >= least_s or passes >= _MOST_PASSES)
+
+
+def _without(clock_only_s: float, call: Estimate) -> Estimate:
+    def less(seconds: float | None) -> float | None:
+        return None if seconds is None else max(0.0, seconds - clock_only_s)
+
+    return Estimate(max(0.0, call.value - clock_only_s), less(call.low), less(call.high))

@@ -1,0 +1,249 @@
+"""Operators in place: each call is timed inside the running model, and compared with it alone."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.costs import in_place_text
+from opcost.costs.comparison import compare
+from opcost.costs.estimate import ModelEstimate
+from opcost.costs.in_place import ALONE, IN_PLACE, of_operators
+from opcost.costs.terms import terms_of
+from opcost.devices.disturbance import NoWatch
+from opcost.devices.kinds import KINDS
+from opcost.measuring import benchmark
+from opcost.measuring.in_place import VARYING, WAITING, InPlace, time_in_place
+from opcost.measuring.subjects import ModelSubject
+from opcost.measuring.workload import ModelWorkload
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.inputs import Arguments
+from opcost.rows.quantities import CALL_TIME
+from opcost.statistics import Estimate
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.recorder import CallLog
+
+from tests.comparisons import OVERHEAD, row
+from tests.quick_measurement import QUICK
+from tests.stations import station_of
+
+MARK_S = 1e-6
+
+
+class SimulatedDevice:
+    """Its clock stands still but for its marks, which take a microsecond, and its operator."""
+
+    def __init__(self, kind="cpu", waits=False):
+        self.kind, self.now_s, self._waits = KINDS[kind], 0.0, waits
+
+    def hold_back(self, hold_s):
+        return lambda: self._waits
+
+    def mark(self):
+        self.now_s += MARK_S
+        return self.now_s
+
+    def between_s(self, marks):
+        return [after - before for before, after in marks]
+
+
+@pytest.fixture(scope="module")
+def takes():
+    """An operator that takes so many microseconds of the clock of `takes.device`."""
+
+    @torch.library.custom_op("opcost_tests::takes", mutates_args=())
+    def operator(x: torch.Tensor, microseconds: int) -> torch.Tensor:
+        operator.device.now_s += microseconds * 1e-6
+        return x.clone()
+
+    return operator
+
+
+class Model(torch.nn.Module):
+    """Calls an operator that takes 30 us, and one that takes 5 us; every third run has another."""
+
+    def __init__(self, takes, varies=False):
+        super().__init__()
+        self._takes, self._varies, self._runs = takes, varies, 0
+
+    def forward(self, x):
+        self._runs += 1
+        if self._varies and self._runs % 3 == 0:
+            x = self._takes(x, 1)
+        return self._takes(self._takes(x, 30), 5)
+
+
+def timed(takes, device, **options):
+    takes.device = device
+    workload = ModelWorkload([Model(takes, **options)], [Arguments((torch.zeros(2),), {})])
+    with torch.inference_mode():
+        with CallLog() as log:
+            workload.output()
+        timing = type("Timing", (), {"batch_iterations": 2})
+        return time_in_place(workload, log.operator_tuples, device, NoWatch(), timing, 0.0)
+
+
+def test_each_call_takes_the_time_that_passes_in_it_without_that_of_the_clock(takes):
+    found = timed(takes, SimulatedDevice())
+    assert [call.value for call in found.calls] == pytest.approx([30e-6, 5e-6], abs=1e-12)
+    assert found.passes >= 10
+
+
+def test_a_model_whose_calls_vary_is_not_timed_in_place(takes):
+    assert timed(takes, SimulatedDevice(), varies=True) == VARYING
+
+
+def test_a_gpu_that_waits_for_its_host_inside_the_model_has_no_times_in_place(takes):
+    assert timed(takes, SimulatedDevice("cuda", waits=True)) == WAITING
+
+
+def test_times_in_place_are_columns_of_the_models_row():
+    calls = [Estimate(3e-6, 2e-6, 4e-6), Estimate(0.0, 0.0, 1e-6)]
+    assert InPlace(["a", "b"], calls, 9e-6, 10).columns() == {
+        "call_tuple_id": ["a", "b"],
+        "call_time_s": [3e-6, 0.0],
+        "call_time_ci_low_s": [2e-6, 0.0],
+        "call_time_ci_high_s": [4e-6, 1e-6],
+        "clocked_time_s": 9e-6,
+        "clocked_passes": 10,
+    }
+
+
+DEFINITION = ModelDefinition("squeezenet1_1", (InputSpec((1, 3, 32, 32)),), model="squeezenet1_1")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return extract_model_tuples(DEFINITION)
+
+
+def ids_of(model):
+    """The tuple id of each call."""
+    ids = list(model.by_id)
+    return [ids[call.position] for call in model.calls]
+
+
+def test_every_whole_model_is_timed_call_by_call(model, cpu):
+    found = benchmark.measure(ModelSubject(DEFINITION, None, model), station_of(cpu, QUICK))
+    assert (found["status"], found.get("in_place_reason")) == ("ok", None)
+    assert found["call_tuple_id"] == ids_of(model)
+    assert min(found["call_time_s"]) >= 0
+    assert 0 < sum(found["call_time_s"]) < found["clocked_time_s"]
+
+
+def whole(model, call_s, whole_s, **changes):
+    """The row of a whole model whose calls all take the same time, within 1 %."""
+    times = [[factor * call_s] * len(model.calls) for factor in (1, 0.99, 1.01)]
+    columns = dict(zip(CALL_TIME.names, times, strict=True))
+    columns |= {"call_tuple_id": ids_of(model), "clocked_time_s": 1.1 * whole_s}
+    return row(whole_s, **{**columns, **changes})
+
+
+def estimate(model, *wholes):
+    """Each operator takes a millisecond alone, and no code is evicted."""
+    rows = {
+        tuple_id: row(tuple_id=tuple_id, core_cache_bytes=2**40, **OVERHEAD)
+        for tuple_id in model.by_id
+    }
+    return ModelEstimate(model, terms_of(model, rows, set()), wholes)
+
+
+@given(st.floats(1e-4, 1e-2), st.floats(0.5, 5.0))
+def test_the_difference_of_sum_and_whole_has_two_parts(model, call_s, whole_s):
+    found = estimate(model, whole(model, call_s, whole_s))
+    columns = {**compare(found)}
+    added_s = columns["in_place_time_s"] - columns["operators_time_s"]
+    beyond_s = columns["between_calls_time_s"] - columns["overhead_time_s"]
+    assert added_s + beyond_s == pytest.approx(whole_s - columns["estimate_time_s"])
+    assert sum(each["added_time_s"] for each in found.in_place.rows()) == pytest.approx(added_s)
+
+
+def test_an_operator_in_place_is_compared_with_it_alone(model):
+    rows = estimate(model, whole(model, 1.2e-3, 0.1)).in_place.rows()
+    assert {each["tuple_id"] for each in rows} == {
+        record.operator_tuple.tuple_id for record, _ in model.kernels()
+    }
+    for each in (*rows, *of_operators(rows)):
+        assert each["time_in_place_ratio"] == pytest.approx(1.2)
+        assert each["time_in_place_ratio_ci_low"] < 1.2 < each["time_in_place_ratio_ci_high"]
+    operators = {each["operator"]: each for each in of_operators(rows)}
+    convolutions = operators["aten.conv2d.default"]
+    assert convolutions["calls"] == 26
+    assert ALONE.read(convolutions).value == pytest.approx(26e-3)
+    assert IN_PLACE.read(convolutions).value == pytest.approx(26 * 1.2e-3)
+
+
+def test_executions_are_averaged(model):
+    found = estimate(model, whole(model, 1e-3, 0.1), whole(model, 4e-3, 0.1))
+    kernels = sum(count for _, count in model.kernels())
+    assert found.in_place.operators.value == pytest.approx(2e-3 * kernels)
+    assert found.in_place.operators.high > 4e-3 * kernels * 0.5
+
+
+def test_modules_have_the_time_of_their_calls_in_place(model):
+    modules = estimate(model, whole(model, 1e-3, 0.1)).modules()
+    assert sum(each["in_place_time_s"] for each in modules) == pytest.approx(
+        1e-3 * len(model.calls)
+    )
+
+
+def test_views_of_a_device_may_differ(model):
+    ids = ids_of(model)
+    dropout = next(
+        number for number, call in enumerate(model.calls) if not launches(model, call.position)
+    )
+    other = whole(model, 1e-3, 0.1, call_tuple_id=[*ids[:dropout], "other", *ids[dropout + 1 :]])
+    found = estimate(model, other).in_place
+    assert found.reason is None
+    assert found.by_call_s[dropout] == 0.0
+    kernels = sum(count for _, count in model.kernels())
+    assert sum(found.by_call_s) == pytest.approx(1e-3 * kernels)
+
+
+def launches(model, position):
+    return model.tuples[position].launches_kernel
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"call_tuple_id": None, "call_time_s": None}, "before opcost timed calls in place"),
+        ({"call_time_s": None, "in_place_reason": VARYING}, VARYING),
+    ],
+)
+def test_without_times_in_place_there_is_a_reason(changes, reason, model):
+    columns = compare(estimate(model, whole(model, 1e-3, 0.1, **changes)))
+    assert columns["in_place_time_s"] is None
+    assert columns["between_calls_time_s"] is None
+    assert reason in columns["in_place_reason"]
+
+
+def test_times_of_other_calls_are_not_taken_for_those_of_the_model(model):
+    ids = ids_of(model)
+    found = estimate(model, whole(model, 1e-3, 0.1, call_tuple_id=[*ids[1:], ids[0]])).in_place
+    assert found.operators is None
+    assert found.rows() == []
+    assert "made other calls than were recorded or extracted" in found.reason
+
+
+def test_the_text_names_both_parts_of_the_difference(model):
+    found = estimate(model, whole(model, 1.5e-3, 0.2))
+    compared = {"model": "squeezenet1_1", **compare(found)}
+    text = in_place_text.note(compared, found.in_place.rows())
+    kernels = sum(count for _, count in model.kernels())
+    assert f"the operators take {1.5 * kernels:.1f} ms" in text.replace("± 1.0%, ", "")
+    assert "+50.0% against alone (relu_ +50%, conv2d +50%" in text
+    assert "for which the sum has" in text
+    header, line = in_place_text.lines(in_place_text.model_cells([compared]))
+    assert "between calls" in header
+    assert "+50.0%" in line
+    assert line.endswith("+10.0%")
+
+
+def test_tables_by_tuple_module_and_call_list_all_of_them(model):
+    found = estimate(model, whole(model, 1e-3, 0.1))
+    assert len(in_place_text.tuple_cells(found.in_place.rows())) == len(model.kernels())
+    assert len(in_place_text.call_cells(found)) == len(model.calls)
+    [first, *_] = in_place_text.call_cells(found)
+    assert (first["module"], first["alone"], first["more"]) == ("features.0", "1.000 ms", "+0.0%")
+    paths = {call.module_path or "(model)" for call in model.calls}
+    assert {cell["module"] for cell in in_place_text.module_cells(found.modules())} == paths
