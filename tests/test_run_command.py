@@ -73,6 +73,21 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     assert list(runs["targets"]) == ["local", "cpu_2_threads"]
 
 
+def test_a_profile_shows_what_operators_take_in_place_and_measures_nothing_twice(done, opcost):
+    before = stamps(done)
+    found = opcost("profile", "tiny_mlp", "--by", "call")
+    assert found.returncode == 0, found.stderr
+    assert stamps(done) == before
+    assert "Target local: Where do the sum and the whole model part company?" in found.stdout
+    [first, *_] = re.findall(r"^0 .*$", found.stdout, re.MULTILINE)
+    assert "linear(" in first
+    rows = records.read(done.root / "results/in_place.parquet", schemas.IN_PLACE).to_pylist()
+    assert {row["model"] for row in rows} == {"tiny_mlp", "tiny_cnn"}
+    for row in rows:
+        added_s = row["calls"] * (row["in_place_time_s"] - row["alone_time_s"])
+        assert row["added_time_s"] == pytest.approx(added_s)
+
+
 def test_without_a_model_the_study_is_measured_and_what_was_run_before_is_kept(done, opcost):
     (measured,) = done.root.glob("results/local/models/tiny_mlp.parquet")
     measured.unlink()

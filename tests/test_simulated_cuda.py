@@ -216,7 +216,7 @@ def test_the_tests_of_a_gpu_pass_on_the_simulated_one(simulated):
         command += ["--deselect", f"tests/gpu/test_cuda.py::test_{test}"]
     ran = subprocess.run(command, env=simulated.environment(), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout
-    assert "17 passed, 1 skipped" in ran.stdout
+    assert "18 passed, 1 skipped" in ran.stdout
 
 
 @pytest.mark.slow
@@ -258,6 +258,8 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkou
     assert sensor["idle_power_w"] == pytest.approx(90, rel=0.02)
     comparison = pq.read_table(results / "comparison.parquet").to_pandas()
     assert comparison.estimate_energy_j.notna().all()
+    in_place = comparison.in_place_time_s / comparison.operators_time_s
+    assert ((in_place - 1).abs() < 0.05).all()
     overhead = json.loads((results / "local/device.json").read_text())["overhead"]
     assert all(0 < call_s < 1e-3 > view_s > 0 for call_s, _, view_s, *_ in overhead)
     launches = pq.read_table(results / "launches.parquet").to_pandas()

@@ -11,15 +11,20 @@ import torch
 from opcost.devices.device import NotCapturable
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.target_device import open_device
+from opcost.measuring.in_place import time_in_place
 from opcost.measuring.power_load import Replays, load_of
 from opcost.measuring.timing import MODEL_WAITS, WAITS, time_workload
+from opcost.measuring.workload import ModelWorkload
+from opcost.models.inputs import Arguments
 from opcost.study import Target, default_measurement
+from opcost.tuples.recorder import CallLog
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
+BATCHES = type("Timing", (), {"batch_iterations": 2})
 SETTINGS = dataclasses.replace(default_measurement(), warm_up_s=0.02, min_time_s=0.05)
 
 
@@ -114,6 +119,24 @@ def test_a_slow_host_is_taken_out_of_the_power_phase(gpu, timed, small):
         done = load.start(100)
     gpu.synchronise()
     assert done()
+
+
+def test_calls_take_in_place_what_they_take_alone(gpu, timed):
+    tensor = torch.zeros(2**22, device=gpu.torch_device)
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(x + 1)
+
+    workload = ModelWorkload([Model()], [Arguments((tensor,), {})])
+    with torch.inference_mode():
+        with CallLog() as log:
+            workload.output()
+        found = time_in_place(workload, log.operator_tuples, gpu, NoWatch(), BATCHES, 0.05)
+    assert [each.name for each in log.operator_tuples] == ["add", "relu"]
+    alone_s = [timed(lambda: tensor + 1).estimate.value, timed(tensor.relu).estimate.value]
+    for call, seconds in zip(found.calls, alone_s, strict=True):
+        assert call.value == pytest.approx(seconds, rel=0.2, abs=3e-6)
 
 
 def test_an_operator_that_waits_for_the_gpu_cannot_be_captured(gpu):

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 ALONE, IN_PLACE, RATIO = TIME.of("alone"), TIME.of("in_place"), TIME.relative("in_place_ratio")
 
-_NOT_MEASURED = "the whole model was measured before opcost timed calls in place"
+_NOT_MEASURED = (
+    "the whole model was measured before opcost timed calls in place; to measure it again, delete "
+    "its file in models/ of the target's results"
+)
 _OTHER_CALLS = "the measured model made other calls than were recorded or extracted"
 
 

@@ -25,10 +25,12 @@ from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import NO_OPERATORS
 
 _LEAST_PASSES, _MOST_PASSES = 10, 200
+_TRIES = 5
+"""Passes that do not count are repeated, up to so many times in all."""
 _LONGEST_S = 20.0
 _CALLS_AHEAD = 200
 """Calls that a GPU is held back for: with its events, its queue holds about three times as many."""
-_SHORTEST_HOLD_S, _HOLDS = 1e-3, 2.0
+_SHORTEST_HOLD_S, _LONGEST_HOLD_S, _HOLDS = 1e-3, 0.5, 2.0
 
 VARYING = "the model makes other calls from run to run"
 WAITING = "the GPU waited for its host inside the model"
@@ -103,11 +105,18 @@ class CallClock(TorchDispatchMode):
         self.longest_s = max(self.longest_s, perf_counter() - self._since_s)
 
 
-def clock_s(device: Device) -> float:
-    """Seconds between two marks with nothing between them."""
-    device.hold_back(_SHORTEST_HOLD_S)
-    pairs = [(device.mark(), device.mark()) for _ in range(_CALLS_AHEAD)]
-    return statistics.median(device.between_s(pairs)).value
+def clock_s(device: Device) -> float | None:
+    """Seconds between two marks with nothing between them; None if a GPU cannot be held back."""
+    hold_s = _SHORTEST_HOLD_S
+    while hold_s < _LONGEST_HOLD_S:
+        released = device.hold_back(hold_s)
+        pairs = [(device.mark(), device.mark()) for _ in range(_CALLS_AHEAD)]
+        waited = released()
+        seconds = device.between_s(pairs)
+        if not waited:
+            return statistics.median(seconds).value
+        hold_s *= 2
+    return None
 
 
 def time_in_place(
@@ -124,13 +133,15 @@ def time_in_place(
     do not count, nor do those in which a GPU waited for its host.
     """
     clock_only_s = clock_s(device)
+    if clock_only_s is None:
+        return WAITING
     found: list[list[float]] = []
     passes_s: list[float] = []
     counted: list[bool] = []
     hold_s = _SHORTEST_HOLD_S
     watch.look()
     start_s = perf_counter()
-    while not _enough(len(found), perf_counter() - start_s, least_s):
+    while not _enough(len(found), sum(counted), perf_counter() - start_s, least_s):
         batch: list[bool] = []
         for _ in range(timing.batch_iterations):
             began_s = perf_counter()
@@ -138,7 +149,7 @@ def time_in_place(
                 workload.run(1)
             seconds = clock.end()
             passes_s.append(perf_counter() - began_s)
-            hold_s = max(hold_s, _HOLDS * clock.longest_s)
+            hold_s = min(max(hold_s, _HOLDS * clock.longest_s), _LONGEST_HOLD_S)
             if len(seconds) != len(calls):
                 return VARYING
             found.append(seconds)
@@ -159,10 +170,11 @@ def time_in_place(
     )
 
 
-def _enough(passes: int, elapsed_s: float, least_s: float) -> bool:
+def _enough(passes: int, counted: int, elapsed_s: float, least_s: float) -> bool:
     if elapsed_s > _LONGEST_S and passes:
         return True
-    return passes >= _LEAST_PASSES and (elapsed_s >= least_s or passes >= _MOST_PASSES)
+    tried = counted >= _LEAST_PASSES or passes >= _TRIES * _LEAST_PASSES
+    return tried and (elapsed_s >= least_s or passes >= _MOST_PASSES)
 
 
 def _without(clock_only_s: float, call: Estimate) -> Estimate:

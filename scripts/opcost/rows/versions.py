@@ -59,8 +59,8 @@ VERSIONS = {
     "`activation_peak_bytes`. New record `requests`.",
     13: "Calls in place: `call_tuple_id`, `call_time_s` with its interval, `clocked_time_s`, "
     "`clocked_passes` and `in_place_reason` of models; `in_place_time_s`, `between_calls_time_s`, "
-    "`clocked_time_s` and `in_place_reason` in the comparison; `in_place_time_s` in the modules. New record "
-    "`in_place`.",
+    "`clocked_time_s` and `in_place_reason` in the comparison; `in_place_time_s` in the modules. "
+    "New record `in_place`.",
 }
 """Schema version -> its changes."""
 
