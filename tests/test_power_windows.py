@@ -9,6 +9,7 @@ from opcost.power.estimation import energy_of, of_counter, of_readings
 from opcost.rows.flags import COUNTER_DISAGREES
 
 from tests.simulated_nvml.recorded import record
+from tests.simulated_powercap import Powercap
 
 SENSOR = Sensor(refresh_s=0.1, averaging_s=0.1, counter_refresh_s=0.1, gain_uncertainty=0.05)
 LONG_S = 60.0
@@ -98,3 +99,19 @@ def test_power_above_idle_is_what_an_idle_device_would_not_have_used(card):
     found, _ = recorded.window(10.0, 20.0)
     assert found.above_idle_j == pytest.approx(found.energy.value - 600)
     assert found.mean_power_w == pytest.approx(found.energy.value / 10)
+
+
+@pytest.mark.parametrize("length_s", [0.05, 0.2, 1.0, 5.0])
+def test_windows_of_a_processor_hold_the_truth(length_s, tmp_path):
+    """Two packages with memory, whose counters wrap around about every second."""
+    generator = random.Random(0)
+    powercap = Powercap(tmp_path, 2, True, 100_000_000, generator, seconds=30.0)
+    starts_s = [generator.uniform(6, 22) for _ in range(40)]
+    edges_s = [edge_s for start_s in starts_s for edge_s in (start_s, start_s + length_s)]
+    samples = powercap.record(0.025, edges_s)
+    powercap.close()
+    found = [powercap.window(samples, start_s, start_s + length_s) for start_s in starts_s]
+    held = [window.energy.low <= true_j <= window.energy.high for window, true_j in found]
+    assert sum(held) >= 0.9 * len(held)
+    for window, true_j in found:
+        assert window.energy.value == pytest.approx(true_j, rel=0.05)

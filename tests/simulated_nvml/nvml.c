@@ -303,6 +303,12 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
     return refusal(GET(fail_device));
 }
 
+int nvmlDeviceGetArchitecture(void *device, unsigned *architecture) {
+    (void)device;
+    *architecture = 9;  /* Hopper */
+    return SUCCESS;
+}
+
 int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) {
     (void)device;
     *current = *pending = (unsigned)GET(mig);

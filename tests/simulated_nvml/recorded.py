@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,9 +41,13 @@ def record(
     period_s: float = 0.025,
     counter: bool = True,
     switches_s: tuple[float, float] = (0.05, 3.0),
+    meanwhile: Sequence[tuple[float, Callable[[], None]]] = (),
     **settings: float,
 ) -> Recorded:
-    """Reset the card, give it a load that switches at random moments, and read its meter."""
+    """Reset the card, give it a load that switches at random moments, and read its meter.
+
+    `meanwhile` are moments of the recording, with what is done then.
+    """
     card.reset(**settings)
     left_s = seconds
     while left_s > 0:
@@ -52,11 +57,17 @@ def record(
         left_s -= stays_s
     meter = NvmlMeter(UUID)
     rows = []
+    coming = sorted(meanwhile, key=lambda each: each[0])[::-1]
     while card.now_s() < seconds:
         counter_j = meter.counter_j() if counter else None
         power_w = meter.power_w()
         unknown = [math.nan] * (len(SAMPLE.names) - 4)
         known_j = math.nan if counter_j is None else counter_j
         rows.append((card.now_s(), 0, power_w, known_j, *unknown))
-        card.sleep(period_s * generator.uniform(0.9, 1.3))
+        next_s = card.now_s() + period_s * generator.uniform(0.9, 1.3)
+        while coming and coming[-1][0] <= next_s:
+            moment_s, do = coming.pop()
+            card.sleep(max(0.0, moment_s - card.now_s()))
+            do()
+        card.sleep(max(0.0, next_s - card.now_s()))
     return Recorded(card, sensor, np.array(rows, SAMPLE))

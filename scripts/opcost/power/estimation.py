@@ -22,6 +22,9 @@ from opcost.statistics import NORMAL_97_5, Estimate
 Numbers = NDArray[np.float64]
 
 _BEYOND_SHOWN = 0.1
+_MEDIAN_OF_NORMAL = 0.6745
+"""The median of the absolute value of a standard normal variable."""
+
 _WIDEST = 0.5
 """An interval of a larger share of the value says less than the upper limit."""
 
@@ -30,8 +33,9 @@ _WIDEST = 0.5
 class Curve:
     """Joules since a fixed moment at ascending `times_s`, each of which may be off by `slack_s`.
 
-    Readings that are means over longer than they last blur the curve over `blur_s`. Where they
-    cover part of the time alone, each adds an error of `unseen_j`.
+    Readings that are means over longer than they last blur the curve over `blur_s`. Each reading
+    adds an error of `noise_j`, that of the sensor, and, where readings cover part of the time
+    alone, one of `unseen_j`.
     """
 
     times_s: Numbers
@@ -39,6 +43,7 @@ class Curve:
     slack_s: Numbers
     blur_s: float = 0.0
     unseen_j: float = 0.0
+    noise_j: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,14 +90,18 @@ def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
     joules = np.concatenate([[0.0], np.cumsum(watts[1:] * np.diff(moments_s))])
     late_s = sensor.lag_s + max(0.0, (sensor.averaging_s - sensor.refresh_s) / 2)
     unseen = max(0.0, 1 - sensor.averaging_s / sensor.refresh_s)
-    # Successive readings tell how power varies from one to the next.
-    between_w = math.sqrt(float(np.mean(np.diff(watts) ** 2)) / 2)
+    # Successive readings tell how power varies from one to the next, and, in the median, where the
+    # load stays the same, the noise.
+    steps_w = np.diff(watts)
+    between_w = math.sqrt(float(np.mean(steps_w**2)) / 2)
+    noise_w = float(np.median(np.abs(steps_w))) / _MEDIAN_OF_NORMAL / math.sqrt(2)
     return Curve(
         moments_s - late_s,
         joules,
         slack_s,
         sensor.averaging_s if sensor.averaging_s > 1.5 * sensor.refresh_s else 0.0,
         sensor.refresh_s * unseen * between_w,
+        sensor.refresh_s * noise_w,
     )
 
 
@@ -105,8 +114,10 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
     if before < 0 or after >= len(moments):
         reason = "the sensor did not change before and after the window"
         return WindowEnergy(None, reason, None, 0, every_s)
-    at_least_j, at_most_j = _limits(curve, start_s, end_s)
     changes = max(0, after - before - 1)
+    at_least_j, at_most_j = _limits(curve, start_s, end_s)
+    noise_j = NORMAL_97_5 * curve.noise_j * math.sqrt(changes + 2)
+    at_least_j, at_most_j = at_least_j - noise_j, at_most_j + noise_j
     if not changes:
         reason = _too_short(end_s - start_s, every_s)
         return WindowEnergy(None, reason, at_most_j, changes, every_s)
@@ -116,8 +127,8 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
         for place, moment_s in ((before, start_s), (after - 1, end_s))
     )
     value_j = last_j - first_j
-    unseen_sd = curve.unseen_j * math.sqrt(changes)
-    margin_j = NORMAL_97_5 * math.hypot(first_sd, last_sd, unseen_sd)
+    readings_sd = math.hypot(curve.unseen_j, curve.noise_j) * math.sqrt(changes)
+    margin_j = NORMAL_97_5 * math.hypot(first_sd, last_sd, readings_sd)
     if margin_j > _WIDEST * value_j:
         reason = _too_short(end_s - start_s, every_s)
         return WindowEnergy(None, reason, at_most_j, changes, every_s)
