@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from opcost.energy.rapl import RaplMeter
 from opcost.power.device_energy import DeviceEnergy, device_energy
-from opcost.power.recording import SAMPLE
+from opcost.power.recording import FIELDS, SAMPLE
 
 UPDATE_S = 0.001
 AROUND_S = 5.0
@@ -46,7 +46,7 @@ class Powercap:
         self.times_s = np.array(times_s)
         self.joules = np.concatenate([[0.0], np.cumsum(np.array(watts) * np.diff(self.times_s))])
         self.phase_s = self.generator.uniform(0, UPDATE_S)
-        self._domains = []
+        self._domains: list[tuple[int, float, int]] = []
         for number in range(self.packages):
             package = self.root / f"intel-rapl:{number}"
             self._add(package, f"package-{number}", 1.0)
@@ -93,7 +93,7 @@ class Powercap:
         for moment_s in sorted([*regular, *edges_s]):
             self.now_s = moment_s
             self.update()
-            unknown = [math.nan] * (len(SAMPLE.names) - 4)
+            unknown = [math.nan] * (len(FIELDS) - 4)
             rows.append((moment_s, 0, math.nan, meter.counter_j(), *unknown))
         return np.array(rows, SAMPLE)
 

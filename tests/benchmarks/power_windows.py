@@ -46,7 +46,7 @@ class Zeus:
     """ZeusMonitor, on the clock of the card."""
 
     def __init__(self, card: Card) -> None:
-        from zeus.monitor import energy
+        from zeus.monitor import energy  # type: ignore[import-not-found]  # no dependency
 
         energy.time = card.now_s
         self._monitor = energy.ZeusMonitor(cpu_indices=[], approx_instant_energy=True)

@@ -117,10 +117,12 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
     changes = max(0, after - before - 1)
     at_least_j, at_most_j = _limits(curve, start_s, end_s)
     noise_j = NORMAL_97_5 * curve.noise_j * math.sqrt(changes + 2)
-    at_least_j, at_most_j = at_least_j - noise_j, at_most_j + noise_j
+    # What readings leave out or blur has no limit.
+    sure = not curve.blur_s and not curve.unseen_j
+    limit_j = at_most_j + noise_j if sure else None
     if not changes:
         reason = _too_short(end_s - start_s, every_s)
-        return WindowEnergy(None, reason, at_most_j, changes, every_s)
+        return WindowEnergy(None, reason, limit_j, changes, every_s)
     low_w, high_w = _range_w(curve)
     (first_j, first_sd), (last_j, last_sd) = (
         _up_to(curve, place, moment_s, low_w, high_w)
@@ -131,13 +133,12 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
     margin_j = NORMAL_97_5 * math.hypot(first_sd, last_sd, readings_sd)
     if margin_j > _WIDEST * value_j:
         reason = _too_short(end_s - start_s, every_s)
-        return WindowEnergy(None, reason, at_most_j, changes, every_s)
-    sure = not curve.blur_s and not curve.unseen_j
+        return WindowEnergy(None, reason, limit_j, changes, every_s)
     low_j, high_j = value_j - margin_j, value_j + margin_j
-    if sure:
-        low_j, high_j = max(low_j, at_least_j), min(high_j, at_most_j)
+    if limit_j is not None:
+        low_j, high_j = max(low_j, at_least_j - noise_j), min(high_j, limit_j)
     found = Estimate(value_j, min(low_j, value_j), max(high_j, value_j))
-    return WindowEnergy(found, None, at_most_j if sure else None, changes, every_s)
+    return WindowEnergy(found, None, limit_j, changes, every_s)
 
 
 def _limits(curve: Curve, start_s: float, end_s: float) -> tuple[float, float]:
