@@ -88,6 +88,18 @@ def test_a_profile_shows_what_operators_take_in_place_and_measures_nothing_twice
         assert row["added_time_s"] == pytest.approx(added_s)
 
 
+def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done, opcost):
+    operators = [*done.root.glob("results/local/operators/*.parquet")]
+    found = opcost("profile", "tiny_cnn", "--layers")
+    assert found.returncode == 0, found.stderr
+    config = yaml.safe_load((done.root / "tests/study/models/tiny_cnn_layers.yaml").read_text())
+    assert "tiny_cnn_layers on local, layer by layer" in found.stdout
+    rows = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
+    measured = {row["model"] for row in rows if row["reference_time_s"]}
+    assert {f"tiny_cnn_layers[layer={path}]" for path in config["layers"]} <= measured
+    assert {*done.root.glob("results/local/operators/*.parquet")} == {*operators}
+
+
 def test_without_a_model_the_study_is_measured_and_what_was_run_before_is_kept(done, opcost):
     (measured,) = done.root.glob("results/local/models/tiny_mlp.parquet")
     measured.unlink()

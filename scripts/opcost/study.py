@@ -145,6 +145,7 @@ class Study:
 
     models: Mapping[str, ModelDefinition]
     generations: tuple[Generation, ...]
+    configs: Mapping[str, tuple[str, ...]]
     model_directory: Path
     operators: tuple[str, ...] | None
     max_device_time_s: float | None
@@ -159,8 +160,8 @@ class Study:
     only: Mapping[str, tuple[str, ...]] | None = None
 
     def models_of(self, name: str) -> list[str]:
-        """The models that the name of a config stands for: several for a generation."""
-        return _steps(name, self.generations)
+        """The models that the name of a config stands for: several for one of steps or layers."""
+        return list(self.configs.get(name, (name,)))
 
 
 def load_study(config: Mapping[str, Any]) -> Study:
@@ -176,15 +177,16 @@ def load_study(config: Mapping[str, Any]) -> Study:
     targets = document["targets"]
     _check_names(targets)
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
-    models, generations = _models(document)
+    models, generations, configs = _models(document)
     only = document["only"] and {
-        target: tuple(step for name in names for step in _steps(name, generations))
+        target: tuple(each for name in names for each in configs.get(name, (name,)))
         for target, names in document["only"].items()
     }
     _check_only(only, models, targets)
     return Study(
         models=models,
         generations=generations,
+        configs=configs,
         model_directory=Path(document["model_directory"]),
         operators=None if operators == "all" else tuple(operators),
         max_device_time_s=document["max_device_time_s"],
@@ -233,27 +235,23 @@ def _check_only(
                 )
 
 
-def _steps(name: str, generations: Iterable[Generation]) -> list[str]:
-    """The models that a name stands for."""
-    return next((each.models for each in generations if each.name == name), [name])
-
-
 def _models(
     document: Mapping[str, Any],
-) -> tuple[dict[str, ModelDefinition], tuple[Generation, ...]]:
-    """The models that `models` lists, then those that `torchvision` selects, with the seed; and the
-    generations among the former.
+) -> tuple[dict[str, ModelDefinition], tuple[Generation, ...], dict[str, tuple[str, ...]]]:
+    """The models that `models` lists, then those that `torchvision` selects, with the seed; the
+    generations among the former; and the models that each config stands for.
 
     Under `only`, a model that it does not name and that cannot be read is left out.
     """
     directory, only = Path(document["model_directory"]), document["only"]
     asked = None if only is None else set(chain.from_iterable(only.values()))
     models: dict[str, ModelDefinition] = {}
-    generations = []
+    generations, configs = [], {}
     for name in document["models"]:
         with nullcontext() if asked is None or name in asked else suppress(OpcostError):
             defined = load_models(name, directory)
             models |= defined.models
+            configs[name] = tuple(defined.models)
             generations += [defined.generation] if defined.generation else []
     chosen = zoo.select(**document["torchvision"]) if document["torchvision"] else {}
     if not models and not chosen:
@@ -269,7 +267,7 @@ def _models(
         )
     seed = document["measurement"]["seed"]
     seeded = {name: replace(model, seed=seed) for name, model in {**models, **chosen}.items()}
-    return seeded, tuple(generations)
+    return seeded, tuple(generations), configs
 
 
 def default_measurement() -> MeasurementSettings:

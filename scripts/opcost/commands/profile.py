@@ -24,7 +24,14 @@ from opcost.commands.run import budget, measure, prepared, verbosity, what_to_me
     show_default=True,
     help="Number of rows to list for each model; calls in their order, others the costliest first.",
 )
-def command(max_device_time: float | None, verbose: bool, by: str, top: int, **named: Any) -> None:
+@click.option(
+    "--layers",
+    is_flag=True,
+    help="Then run each kind of layer alone, on what it gets inside the model, for its energy.",
+)
+def command(
+    max_device_time: float | None, verbose: bool, by: str, top: int, layers: bool, **named: Any
+) -> None:
     """Measure MODELS like opcost run, and print what their operators take inside the running model.
 
     The running model is timed call by call, which shows where the sum over its operators, measured
@@ -34,8 +41,18 @@ def command(max_device_time: float | None, verbose: bool, by: str, top: int, **n
     \b
     opcost profile resnet18 --by module
     opcost profile bert.yaml --by call --top 50
+    opcost profile resnet18 --layers
     """
+    from opcost.runs.configs import provide
+    from opcost.runs.layers import layer_answer, layer_configs
     from opcost.runs.profile import profile
+    from opcost.runs.study_file import read_studies
 
     with prepared(**named) as only:
         measure(only, budget(max_device_time), verbose, lambda only: profile(only, by, top))
+    if not layers:
+        return
+    names, _ = provide(layer_configs(only), read_studies().directory)
+    where = {key: named[key] for key in ("device", "threads")}
+    with prepared(names, (), (), "float32", False, (), **where) as only:
+        measure(only, budget(max_device_time), verbose, layer_answer)

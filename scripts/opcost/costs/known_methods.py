@@ -24,7 +24,8 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     """Target -> the columns of its rows, from those of a database without these columns.
 
     A model tells nothing if one of its operators is not measured, or if it is defined otherwise
-    than when it was measured. Notes damaged files in `damages`.
+    than when it was measured; nor does a layer, which is called otherwise than a model. Notes
+    damaged files in `damages`.
     """
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
     if measured.models:
@@ -57,6 +58,8 @@ def _differences(paths: Sequence[Path], rows: Mapping[str, Row], damages: Damage
         for row in records.read(path, schemas.MODEL, remedy=damages.remedy(path)).to_pylist()
     ]
     [model] = calls_on(folder, read_extractions([extracted]))
+    if model.definition is not None and model.definition.layer is not None:
+        return {}
     defined = model.definition and model.definition.to_json()
     wholes = [row for row in wholes if row["definition_json"] == defined]
     terms = terms_of(model, rows, set())

@@ -11,6 +11,7 @@ from opcost.measuring.supervision import check_inputs_fit
 from opcost.models import construction
 from opcost.models.definition import ModelDefinition
 from opcost.models.iteration import runnable
+from opcost.models.layers import narrowed
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
 from opcost.text import shortened
@@ -63,7 +64,8 @@ def _executed(device: Device, definition: ModelDefinition, search_path: Path) ->
         module = construction.build(definition, search_path).to(device.torch_device)
         further = construction.example_further_inputs(definition).to(device.torch_device)
         run = runnable(module, definition, further, search_path)
-        inputs = construction.example_inputs(definition).to(device.torch_device)
+        own = construction.example_inputs(definition).to(device.torch_device)
+        run, inputs = narrowed(run, own, definition)
     return recorded_calls(
         run,
         inputs.args,

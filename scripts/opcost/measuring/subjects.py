@@ -195,6 +195,7 @@ class ModelSubject(Subject):
         from opcost.measuring.workload import model_workload
         from opcost.models import construction
         from opcost.models.iteration import runnable
+        from opcost.models.layers import narrowed
         from opcost.tuples.replay import tensors_in_tree
 
         device = station.device
@@ -204,7 +205,10 @@ class ModelSubject(Subject):
         supervision.settle()
         further = construction.example_further_inputs(self.definition).to(device.torch_device)
         run = runnable(module, self.definition, further, self.search_path)
-        inputs = construction.example_inputs(self.definition)
+        own = construction.example_inputs(self.definition)
+        if self.definition.layer is not None:
+            own = own.to(device.torch_device)
+        run, inputs = narrowed(run, own, self.definition)
         cache_state = station.conditions.measurement.cache_state
         workload = model_workload(run, inputs, device, cache_state)
         executed = supervision.before_timing(workload.output)

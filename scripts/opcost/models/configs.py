@@ -3,6 +3,7 @@
 Imports no torch: Snakemake reads the study each time it starts.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,9 @@ from opcost.plain_yaml import read_yaml
 
 
 class Defined(NamedTuple):
-    """The models of a config by name: one of the config's name, or the steps of a generation."""
+    """The models of a config by name: one of the config's name, with its layers if it lists some;
+    or the steps of a generation.
+    """
 
     models: dict[str, ModelDefinition]
     generation: Generation | None
@@ -35,13 +38,14 @@ def load_models(name: str, directory: Path) -> Defined:
 
 
 def load_model(name: str, directory: Path) -> ModelDefinition:
-    """The only model of a config, or the step of a generation with this name, as of
-    `chat[cache=64]`. Raises OpcostError.
+    """The model of a config, or its step or layer with this name, as of `chat[cache=64]`.
+
+    Raises OpcostError.
     """
     config, step, _ = name.partition("[")
     models = load_models(config, directory).models
     if name not in models:
-        what = f"has no step {name}" if step else "is a generation of several steps"
+        what = f"has no {name}" if step else "is a generation of several steps"
         raise OpcostError(f"{directory / config}.yaml {what}: name one of {', '.join(models)}")
     return models[name]
 
@@ -50,7 +54,9 @@ def define_models(name: str, config: Any, directory: Path, source: str) -> Defin
     """The models of a config in `directory`; `source` names it in errors. Raises OpcostError."""
     generation, configs = read_generation(name, checked(config, "model", source), source)
     models = {
-        each: _defined(each, document, directory, source) for each, document in configs.items()
+        each: definition
+        for step, document in configs.items()
+        for each, definition in _with_layers(step, document, directory, source).items()
     }
     return Defined(models, generation)
 
@@ -58,6 +64,24 @@ def define_models(name: str, config: Any, directory: Path, source: str) -> Defin
 def define_model(name: str, config: Any, directory: Path, source: str) -> ModelDefinition:
     """The model of a config that is no generation. Raises OpcostError."""
     return define_models(name, config, directory, source).models[name]
+
+
+def _with_layers(
+    name: str, document: dict[str, Any], directory: Path, source: str
+) -> dict[str, ModelDefinition]:
+    """The model of a config, and each layer that it lists."""
+    layers = document.pop("layers", ())
+    model = _defined(name, document, directory, source)
+    if layers and (model.training is not None or model.cached_tokens is not None):
+        raise OpcostError(
+            f"{source} is not valid:\n  layers: {', '.join(layers)}: a layer is run alone in "
+            "inference, without a cache: leave out mode: training, generation and cached_tokens, "
+            "or layers"
+        )
+    named = {f"{name}[layer={layer}]": layer for layer in layers}
+    return {name: model} | {
+        each: replace(model, name=each, layer=layer) for each, layer in named.items()
+    }
 
 
 def _defined(name: str, document: dict[str, Any], directory: Path, source: str) -> ModelDefinition:

@@ -65,6 +65,8 @@ class ModelDefinition:
     without comments and formatting. `training` is None for inference. `autocast` is the dtype of
     torch.autocast, None without it. `cached_tokens` is None unless an iteration is a step of
     generating text: the tokens before those of the inputs, whose keys and values are in a cache.
+    `layer` is the path of a module that is run alone, on the arguments that it gets in the model
+    (layers.py); None for the model itself.
     """
 
     name: str
@@ -83,6 +85,7 @@ class ModelDefinition:
     training: Training | None = None
     autocast: str | None = None
     cached_tokens: int | None = None
+    layer: str | None = None
 
     @property
     def batch_size(self) -> int | None:
@@ -121,6 +124,7 @@ class ModelDefinition:
             (document, "training"),
             (document, "autocast"),
             (document, "cached_tokens"),
+            (document, "layer"),
             *((each, "low") for each in tensors),
         ]:
             if part[key] is None:

@@ -46,7 +46,7 @@ def variants(argument: str, options: Options, directory: Path) -> list[Variant]:
     generation, step, _ = argument.partition("[")
     if step and (directory / f"{generation}.yaml").is_file():
         raise OpcostError(
-            f"{argument} is a step of {directory / generation}.yaml, of which all are measured: "
+            f"{argument} is a part of {directory / generation}.yaml, of which all are measured: "
             f"opcost run {generation}"
         )
     names = _of_torchvision(argument)

@@ -35,6 +35,7 @@ from opcost.models.construction import (
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.iteration import Runnable, held_tensors, module_of, prepare, runnable
+from opcost.models.layers import LACK_VALUES, narrowed
 from opcost.models.libraries import library_of
 from opcost.models.masks import masks_as_executed
 from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
@@ -174,10 +175,13 @@ def _fake_calls(
     _make_fake(module, fake_mode)
     with fake_mode, masks_as_executed(empty_inputs(definition).kwargs):
         run = runnable(module, definition, empty_further_inputs(definition), search_path)
-        executed = _of_definition(run, empty_inputs(definition), definition)
+        with _values_needed(definition.name):
+            run, inputs = narrowed(run, empty_inputs(definition), definition)
+        executed = _of_definition(run, inputs, definition)
         if definition.factory is None:
             return executed
-        other = _of_definition(run, empty_inputs(definition), definition)
+        again = inputs if definition.layer else empty_inputs(definition)
+        other = _of_definition(run, again, definition)
     return replace(executed, calls_vary=other.calls != executed.calls)
 
 
@@ -190,7 +194,7 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
             "are free. Use smaller inputs"
         )
     executed, other = (
-        _of_definition(_with_values(seeded, search_path), example_inputs(seeded), seeded)
+        _of_definition(*_with_values(seeded, search_path), seeded)
         for seeded in (definition, replace(definition, seed=definition.seed + 1))
     )
     outputs: dict[OperatorTuple, set[tuple[TensorSpec, ...]]] = defaultdict(set)
@@ -201,9 +205,23 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
     return replace(executed, value_dependent=frozenset(dependent))
 
 
-def _with_values(definition: ModelDefinition, search_path: Path | None) -> Runnable:
+def _with_values(
+    definition: ModelDefinition, search_path: Path | None
+) -> tuple[Runnable, Arguments]:
     module = build(definition, search_path)
-    return runnable(module, definition, example_further_inputs(definition), search_path)
+    run = runnable(module, definition, example_further_inputs(definition), search_path)
+    return narrowed(run, example_inputs(definition), definition)
+
+
+@contextmanager
+def _values_needed(name: str) -> Iterator[None]:
+    """Raises SizesDependOnValues for the errors of fake tensors that lack values."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ not in LACK_VALUES:
+            raise
+        raise SizesDependOnValues(f"model {name}: {error}") from error
 
 
 def _of_definition(run: Runnable, inputs: Arguments, definition: ModelDefinition) -> ModelCalls:
@@ -292,7 +310,7 @@ def _why_not(
     path, module_class, phase = where
     place = f"in {path!r} ({module_class})" if path else f"in {module_class}"
     place += "" if phase == FORWARD else f", {phase}"
-    if type(error).__name__ in ("DataDependentOutputException", "DynamicOutputShapeException"):
+    if type(error).__name__ in LACK_VALUES:
         return SizesDependOnValues(
             f"model {name}: {place} the operator {error} has an output that depends on values, "
             "not on sizes alone"
