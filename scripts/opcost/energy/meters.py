@@ -19,7 +19,7 @@ class _Entry(NamedTuple):
 
 
 def open_meter(kind: str, identity: str | None) -> Meter:
-    """The meter of a device: of a GPU by its UUID, of the processor by None or the
+    """The meter of a device: of a GPU by its UUID or PCI address, of the processor by None or the
     name of a part. Raises MeterUnavailable if there is none."""
     if kind not in _METERS:
         raise MeterUnavailable(f"no energy sensor is supported for devices of kind {kind}")
@@ -28,7 +28,7 @@ def open_meter(kind: str, identity: str | None) -> Meter:
 
 def every_meter() -> tuple[dict[str, tuple[str, str | None]], dict[str, str]]:
     """Name -> (kind, identity) of all devices that this process may see: `cuda:0` and `cpu` as in
-    targets, and parts of the processor, `cpu:core`; and kind -> why it has no meter.
+    targets, `amd:0`, and parts of the processor, `cpu:core`; and kind -> why it has no meter.
     """
     found: dict[str, tuple[str, str | None]] = {}
     missing: dict[str, str] = {}
@@ -71,6 +71,20 @@ def _nvidia_gpus() -> dict[str | None, str | None]:
     return {str(number): uuid for number, uuid in enumerate(uuids)}
 
 
+def _amd(address: str | None) -> Meter:
+    from opcost.energy.amd import AmdMeter  # only where there is such a GPU
+
+    if address is None:
+        raise MeterUnavailable("the GPU has no PCI address, by which amdsmi finds it")
+    return AmdMeter(address)
+
+
+def _amd_gpus() -> dict[str | None, str | None]:
+    from opcost.energy.amd_library import pci_addresses
+
+    return {str(number): address for number, address in enumerate(pci_addresses())}
+
+
 def _processor() -> dict[str | None, str | None]:
     return {None: None} | {part: part for part in rapl_parts()}
 
@@ -78,4 +92,5 @@ def _processor() -> dict[str | None, str | None]:
 _METERS: Mapping[str, _Entry] = {
     "cpu": _Entry(lambda part: RaplMeter(part=part), _processor),
     "cuda": _Entry(_nvml, _nvidia_gpus, _nvidia_uuid),
+    "amd": _Entry(_amd, _amd_gpus),
 }
