@@ -1,5 +1,8 @@
 """A processor's energy counters: what is summed, how they wrap, and why they may not be read.
 
+The processor is its packages and their memory. Parts of packages and the platform around them are
+devices of their own, because their energy is that of the processor again.
+
 The powercap folders are real files, laid out as Linux lays out /sys/class/powercap (intel-rapl:N
 for a package, intel-rapl:N:M for a part of it); the tests write the counters. Not simulated: how
 often real counters move, and that other processes draw power, too.
@@ -7,9 +10,19 @@ often real counters move, and that other processes draw power, too.
 
 import os
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.energy import meters
 from opcost.energy.meter import MeterUnavailable
-from opcost.energy.rapl import RaplMeter
+from opcost.energy.meters import every_meter, open_meter
+from opcost.energy.rapl import RaplMeter, rapl_parts
+from opcost.power.device_energy import DeviceEnergy, device_energy
+from opcost.power.recording import SAMPLE
+from opcost.power.sources import Source, described
+from opcost.power.window_text import as_document, as_text
+from opcost.statistics import Estimate
 
 RANGE_UJ = 1_000_000
 
@@ -31,8 +44,8 @@ class Powercap:
     def write(self, folder, energy_uj):
         (folder / "energy_uj").write_text(f"{energy_uj}\n")
 
-    def meter(self):
-        return RaplMeter(self.root, lambda: self.now_s)
+    def meter(self, part=None):
+        return RaplMeter(self.root, lambda: self.now_s, part)
 
 
 @pytest.fixture
@@ -114,3 +127,111 @@ def test_it_tells_nothing_but_energy_and_says_so(powercap):
     state = powercap.meter().state()
     assert state.sm_clock_mhz is None
     assert "sm_clock_mhz" in state.missing
+
+
+@pytest.fixture
+def laptop(powercap):
+    """A package with parts, and a platform around it."""
+    powercap.domain("intel-rapl:0", "package-0")
+    powercap.domain("intel-rapl:0:0", "core")
+    powercap.domain("intel-rapl:0:1", "uncore")
+    powercap.domain("intel-rapl:0:2", "dram")
+    powercap.domain("intel-rapl:1", "psys")
+
+
+@given(
+    used_uj=st.fixed_dictionaries(
+        {label: st.integers(0, RANGE_UJ - 1) for label in ("package-0", "dram", "core", "psys")}
+    )
+)
+def test_each_part_counts_itself_and_the_processor_counts_none_of_them(tmp_path_factory, used_uj):
+    powercap = Powercap(tmp_path_factory.mktemp("powercap"))
+    names = {"package-0": "intel-rapl:0", "core": "intel-rapl:0:0", "dram": "intel-rapl:0:1"}
+    names["psys"] = "intel-rapl:1"
+    folders = {label: powercap.domain(name, label, 700_000) for label, name in names.items()}
+    found = {part: powercap.meter(part) for part in (None, "core", "psys")}
+    for label, folder in folders.items():
+        powercap.write(folder, (700_000 + used_uj[label]) % RANGE_UJ)  # many wrap around
+    assert found["core"].counter_j() == pytest.approx(used_uj["core"] / 1e6)
+    assert found["psys"].counter_j() == pytest.approx(used_uj["psys"] / 1e6)
+    whole_uj = used_uj["package-0"] + used_uj["dram"]
+    assert found[None].counter_j() == pytest.approx(whole_uj / 1e6)
+
+
+@pytest.mark.usefixtures("laptop")
+def test_parts_are_listed_as_far_as_there_are_any(powercap, tmp_path):
+    assert rapl_parts(powercap.root) == ["core", "uncore", "psys"]
+    assert [powercap.meter(part).name for part in (None, "core")] == ["rapl", "rapl_core"]
+    assert rapl_parts(tmp_path / "no counters") == []
+
+
+@pytest.mark.usefixtures("laptop")
+def test_the_registry_has_parts_as_devices_and_targets_none(powercap, monkeypatch):
+    monkeypatch.setattr(meters, "rapl_parts", lambda: rapl_parts(powercap.root))
+    monkeypatch.setattr(meters, "RaplMeter", lambda part: powercap.meter(part))
+    found, _ = every_meter()
+    names = [name for name, (kind, _) in found.items() if kind == "cpu"]
+    assert names == ["cpu", "cpu:core", "cpu:uncore", "cpu:psys"]
+    assert open_meter(*found["cpu:psys"]).name == "rapl_psys"
+    assert open_meter("cpu", None).name == "rapl"  # as a target opens it
+
+
+def test_parts_of_several_packages_are_summed(powercap):
+    cores = []
+    for number in range(2):
+        powercap.domain(f"intel-rapl:{number}", f"package-{number}")
+        cores.append(powercap.domain(f"intel-rapl:{number}:0", "core"))
+    meter = powercap.meter("core")
+    for folder in cores:
+        powercap.write(folder, 250_000)
+    assert meter.counter_j() == pytest.approx(0.5)
+
+
+def test_a_part_that_some_packages_lack_has_no_smaller_sum(powercap):
+    powercap.domain("intel-rapl:0", "package-0")
+    powercap.domain("intel-rapl:1", "package-1")
+    powercap.domain("intel-rapl:1:0", "core")
+    with pytest.raises(MeterUnavailable, match="lists 1 counters named core, not 2"):
+        powercap.meter("core")
+
+
+def test_a_platform_is_named_after_the_package_that_holds_its_counter(powercap):
+    powercap.domain("intel-rapl:0", "package-0")
+    powercap.domain("intel-rapl:1", "package-1")
+    powercap.domain("intel-rapl:2", "psys-1")
+    assert rapl_parts(powercap.root) == ["psys-1"]
+    assert powercap.meter("psys-1").overlap == "contains cpu: do not add the two"
+
+
+@pytest.mark.usefixtures("laptop")
+def test_each_part_says_how_it_overlaps_with_the_processor(powercap):
+    assert powercap.meter().overlap is None
+    assert powercap.meter("core").overlap == "is contained in cpu: do not add the two"
+    assert powercap.meter("uncore").overlap == "is contained in cpu: do not add the two"
+    assert powercap.meter("psys").overlap == "contains cpu: do not add the two"
+
+
+@pytest.mark.usefixtures("laptop")
+def test_a_window_says_so_below_its_table(powercap):
+    [source] = described([Source("cpu:core", powercap.meter("core"))])
+    samples = np.zeros(100, SAMPLE)
+    samples["time_s"] = np.arange(100) / 100
+    samples["counter_j"] = samples["time_s"] * 20
+    samples["power_w"] = samples["other_processes"] = np.nan
+    sensor = powercap.meter("core").assumed
+    found = device_energy(samples, sensor, True, 0.2, 0.8, overlap=source["overlap"])
+    whole = DeviceEnergy(Estimate(30.0, 29.0, 31.0), None, 0.6, changes=60)
+    window = {"cpu": whole, "cpu:core": found}
+    text = as_text("window", 0.6, window)
+    assert "cpu:core is contained in cpu: do not add the two." in text
+    assert any(line.startswith("cpu:core  12.0") for line in text)
+    assert as_document("window", 0.6, 1, window)["devices"]["cpu:core"]["overlap"] == (
+        "is contained in cpu: do not add the two"
+    )
+
+
+def test_a_reason_that_several_devices_share_is_told_once():
+    denied = {name: DeviceEnergy.without("permission denied") for name in ("cpu", "cpu:core")}
+    text = as_text("window", 0.6, {**denied, "cuda:0": DeviceEnergy.without("no driver")})
+    assert "cpu, cpu:core: no energy: permission denied." in text
+    assert "cuda:0: no energy: no driver." in text

@@ -27,11 +27,11 @@ def command(devices: tuple[str, ...], every: float) -> None:
     """
     from opcost.power.command import watch
     from opcost.power.monitor import Monitor
-    from opcost.power.window_text import as_line, as_text
+    from opcost.power.window_text import as_line, as_text, without_energy
 
     with Monitor(devices or None) as monitor:
-        for name, reason in monitor.missing.items():
-            click.echo(f"{name}: no energy: {reason}", err=True)
+        for line in without_energy(monitor.missing):
+            click.echo(line, err=True)
         before = [monitor.mark()]
 
         def show(window: object) -> None:

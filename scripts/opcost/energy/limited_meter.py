@@ -25,6 +25,7 @@ class LimitedMeter(Meter):
         self.assumed = meter.assumed
         self.missing = meter.missing
         self.reads_since_last = meter.reads_since_last
+        self.overlap = meter.overlap
 
     def power_w(self) -> float:
         """That of the other meter."""

@@ -42,13 +42,15 @@ class Meter(ABC):
 
     `name` identifies the reading, `assumed` holds the sensor's properties without characterisation,
     `missing` the reasons for quantities that are None. With `reads_since_last` the meter has only a
-    counter, and each power is the mean since the previous reading.
+    counter, and each power is the mean since the previous reading. `overlap` says, after the
+    device's name, which energy the meters of other devices count as well.
     """
 
     name: str
     assumed: Sensor
     missing: dict[str, str]
     reads_since_last = False
+    overlap: str | None = None
 
     @abstractmethod
     def power_w(self) -> float:

@@ -1,40 +1,41 @@
 """The registry of meters. A new meter is a module with a subclass of `Meter` and an entry here."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from opcost.energy.meter import Meter, MeterUnavailable
-from opcost.energy.rapl import RaplMeter
+from opcost.energy.rapl import RaplMeter, rapl_parts
 
 
 class _Entry(NamedTuple):
-    """How to open a meter by the device's UUID; how to find the UUIDs of all devices that this
-    process may see; and that of one by its number, where opening the device would change its idle
-    power."""
+    """How to open a meter by the device's identity; how to find the identities of all devices that
+    this process may see, by what follows the kind in their names (None for nothing); and the UUID
+    of one by its number, where opening the device would change its idle power."""
 
     open: Callable[[str | None], Meter]
-    uuids: Callable[[], Sequence[str | None]]
+    devices: Callable[[], Mapping[str | None, str | None]]
     uuid: Callable[[str], str] | None = None
 
 
-def open_meter(kind: str, uuid: str | None) -> Meter:
-    """The meter of a device. Raises MeterUnavailable if there is none."""
+def open_meter(kind: str, identity: str | None) -> Meter:
+    """The meter of a device: of a GPU by its UUID or PCI address, of the processor by None or the
+    name of a part. Raises MeterUnavailable if there is none."""
     if kind not in _METERS:
         raise MeterUnavailable(f"no energy sensor is supported for devices of kind {kind}")
-    return _METERS[kind].open(uuid)
+    return _METERS[kind].open(identity)
 
 
 def every_meter() -> tuple[dict[str, tuple[str, str | None]], dict[str, str]]:
-    """Name -> (kind, UUID) of all devices that this process may see, named as in targets (`cuda:0`,
-    `cpu`); and name or kind -> why it has no meter.
+    """Name -> (kind, identity) of all devices that this process may see: `cuda:0` and `cpu` as in
+    targets, `amd:0`, and parts of the processor, `cpu:core`; and kind -> why it has no meter.
     """
     found: dict[str, tuple[str, str | None]] = {}
     missing: dict[str, str] = {}
     for kind, entry in _METERS.items():
         try:
-            for number, uuid in enumerate(entry.uuids()):
-                found[kind if uuid is None else f"{kind}:{number}"] = kind, uuid
+            for suffix, identity in entry.devices().items():
+                found[kind if suffix is None else f"{kind}:{suffix}"] = kind, identity
         except MeterUnavailable as reason:
             missing[kind] = str(reason)
     return found, missing
@@ -63,13 +64,33 @@ def _nvidia_uuid(number: str) -> str:
     return visible_uuid(number or "0", device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def _nvidia_uuids() -> list[str | None]:
+def _nvidia_gpus() -> dict[str | None, str | None]:
     from opcost.energy.nvml import all_visible, device_uuids
 
-    return [*all_visible(device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))]
+    uuids = all_visible(device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return {str(number): uuid for number, uuid in enumerate(uuids)}
+
+
+def _amd(address: str | None) -> Meter:
+    from opcost.energy.amd import AmdMeter  # only where there is such a GPU
+
+    if address is None:
+        raise MeterUnavailable("the GPU has no PCI address, by which amdsmi finds it")
+    return AmdMeter(address)
+
+
+def _amd_gpus() -> dict[str | None, str | None]:
+    from opcost.energy.amd_library import pci_addresses
+
+    return {str(number): address for number, address in enumerate(pci_addresses())}
+
+
+def _processor() -> dict[str | None, str | None]:
+    return {None: None} | {part: part for part in rapl_parts()}
 
 
 _METERS: Mapping[str, _Entry] = {
-    "cpu": _Entry(lambda uuid: RaplMeter(), lambda: [None]),
-    "cuda": _Entry(_nvml, _nvidia_uuids, _nvidia_uuid),
+    "cpu": _Entry(lambda part: RaplMeter(part=part), _processor),
+    "cuda": _Entry(_nvml, _nvidia_gpus, _nvidia_uuid),
+    "amd": _Entry(_amd, _amd_gpus),
 }

@@ -1,11 +1,13 @@
 """The energy counters of a processor (RAPL), read through Linux's powercap files.
 
 A counter covers a whole package or its memory, including idle cores and other processes. AMD's
-packages appear under the same names (Linux, Documentation/power/powercap).
+packages appear under the same names (Linux, Documentation/power/powercap). Packages and memory
+together are the processor. Other counters are parts of a package (`core`, `uncore`) or contain all
+packages (`psys`): they are read by meters of their own, and never added.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_w
@@ -24,15 +26,21 @@ _REMEDY = (
 _STEP_S = 0.1
 """Counters are updated about every millisecond, which is 1 % of this interval."""
 
+_INSIDE = ("core", "uncore")
+"""Parts of a package: all of its cores; what is beside them, mostly integrated graphics."""
+
+_AROUND = "psys"
+"""The platform: `psys`, or `psys-1` where package 1 holds its counter (Linux,
+drivers/powercap/intel_rapl_common.c). Which components it covers is up to the computer's maker."""
+
 
 class RaplMeter(Meter):
-    """Power of all packages and their memory together, as the mean since the previous reading.
+    """Power of all packages and their memory together, or of a part that `rapl_parts` lists.
 
-    `root` is the folder of the powercap files, `now_s` a clock in seconds. Raises MeterUnavailable
-    if there are no counters, or if they cannot be read.
+    It is the mean since the previous reading. `root` is the folder of the powercap files, `now_s` a
+    clock in seconds. Raises MeterUnavailable if there are no counters, or if they cannot be read.
     """
 
-    name = "rapl"
     assumed = Sensor(
         refresh_s=_STEP_S,
         averaging_s=_STEP_S,
@@ -42,19 +50,27 @@ class RaplMeter(Meter):
     )
     reads_since_last = True
 
-    def __init__(self, root: Path = _ROOT, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        root: Path = _ROOT,
+        now_s: Callable[[], float] = time.monotonic,
+        part: str | None = None,
+    ) -> None:
         self._now_s = now_s
-        self._domains = _domains(root)
+        self.name = "rapl" if part is None else f"rapl_{part}"
+        self.overlap = part and _overlap(part)
+        self._domains = _whole(root) if part is None else _part(root, part)
         self.missing = {
             name: "RAPL counters report energy only"
             for name in DeviceState.__dataclass_fields__
             if name != "missing"
         }
-        self.missing |= {
-            f"memory of {package.name}": "this processor has no counter for its memory"
-            for package in _packages(root)
-            if not any(domain.parent == package for domain in self._domains)
-        }
+        if part is None:
+            self.missing |= {
+                f"memory of {package.name}": "this processor has no counter for its memory"
+                for package in _packages(root)
+                if not any(domain.parent == package for domain in self._domains)
+            }
         self._last_uj = {domain: _read(domain / "energy_uj") for domain in self._domains}
         self._ranges_uj = {
             domain: _read(domain / "max_energy_range_uj") for domain in self._domains
@@ -92,29 +108,62 @@ class RaplMeter(Meter):
         return {self.name: self.power_w}
 
 
-def _domains(root: Path) -> list[Path]:
-    """The folders of all packages and their memory; other domains are parts of packages."""
+def rapl_parts(root: Path = _ROOT) -> list[str]:
+    """The counters beside those of the whole processor: parts of packages, and the platform."""
+    inside = [name for name in _INSIDE if _inside(_packages(root), name)]
+    around = {first_line(path / "name") for path in _zones(root)}
+    return [*inside, *sorted(label for label in around if label.startswith(_AROUND))]
+
+
+def _overlap(part: str) -> str:
+    relation = "contains" if part.startswith(_AROUND) else "is contained in"
+    return f"{relation} cpu: do not add the two"
+
+
+def _whole(root: Path) -> list[Path]:
+    """The folders of all packages and their memory."""
     packages = _packages(root)
     if not packages:
         raise MeterUnavailable(
             f"no energy sensor: {root} lists no RAPL package (virtual machines hide them; the "
             "kernel module is intel_rapl_common)"
         )
-    memory = [
-        domain
-        for package in packages
-        for domain in sorted(package.glob(f"{package.name}:*"))
-        if first_line(domain / "name") == "dram"
-    ]
-    return [*packages, *memory]
+    return [*packages, *_inside(packages, "dram")]
+
+
+def _part(root: Path, part: str) -> list[Path]:
+    """The folders of a part in all packages, or that of the platform."""
+    packages = _packages(root)
+    wanted = len(packages) if part in _INSIDE else 1
+    if part in _INSIDE:
+        found = _inside(packages, part)
+    else:
+        found = [path for path in _zones(root) if first_line(path / "name") == part]
+    if len(found) != wanted:
+        raise MeterUnavailable(
+            f"{root} lists {len(found)} counters named {part}, not {wanted}: a sum of them is not "
+            f"the energy of {part}"
+        )
+    return found
 
 
 def _packages(root: Path) -> list[Path]:
+    return [path for path in _zones(root) if first_line(path / "name").startswith("package")]
+
+
+def _zones(root: Path) -> list[Path]:
+    """The folders of domains that are in no other: packages and platforms."""
     found = sorted(root.glob("intel-rapl:*")) if root.is_dir() else []
+    return [path for path in found if path.name.count(":") == 1]
+
+
+def _inside(packages: Sequence[Path], label: str) -> list[Path]:
+    """The folders of the domains with a label in packages."""
     return [
-        path
-        for path in found
-        if path.name.count(":") == 1 and first_line(path / "name").startswith("package")
+        domain
+        for package in packages
+        for domain in sorted(package.glob(f"{package.name}:*"))
+        if first_line(domain / "name") == label
     ]
 
 
@@ -122,6 +171,7 @@ def _read(path: Path) -> int:
     try:
         return int(path.read_text(encoding="ascii"))
     except PermissionError as error:
-        raise MeterUnavailable(f"{path}: permission denied: {_REMEDY}") from error
+        # Without the path: it is the same reason for each counter.
+        raise MeterUnavailable(f"RAPL: permission denied: {_REMEDY}") from error
     except (OSError, ValueError) as error:
         raise MeterUnavailable(f"{path} cannot be read: {error}") from error

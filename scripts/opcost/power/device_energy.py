@@ -35,7 +35,7 @@ class DeviceEnergy:
 
     `at_most_j` is an upper limit, where there is one. The sensor changed `changes` times in the
     window. `idle_w` is the power of the idle device, if it is known. The error of the sensor's
-    gain, `gain_uncertainty`, is not in the interval.
+    gain, `gain_uncertainty`, is not in the interval. `overlap` is that of the meter.
     """
 
     energy: Estimate | None
@@ -46,6 +46,7 @@ class DeviceEnergy:
     flags: tuple[str, ...] = ()
     idle_w: float | None = None
     gain_uncertainty: float | None = None
+    overlap: str | None = None
 
     @classmethod
     def without(cls, reason: str) -> Self:
@@ -72,6 +73,7 @@ def device_energy(
     start_s: float,
     end_s: float,
     lost: str | None = None,
+    overlap: str | None = None,
 ) -> DeviceEnergy:
     """From the samples of one device, `lost` if its meter failed for that reason."""
     curves = _curves(samples, sensor, reads_since_last)
@@ -88,6 +90,7 @@ def device_energy(
         (*_throttling(samples, start_s, end_s), *_disagreement(found), *_stuck(samples, best)),
         sensor.idle_w,
         sensor.gain_uncertainty,
+        overlap,
     )
 
 

@@ -148,6 +148,7 @@ class Monitor:
                 start_s,
                 end_s,
                 lost.get(source["name"], fault),
+                source["overlap"],
             )
         for name, reason in self.missing.items():
             found[name] = DeviceEnergy.without(reason)

@@ -11,7 +11,7 @@ from opcost.errors import OpcostError, closest
 
 @dataclass(frozen=True)
 class Source:
-    """An open meter, and the name of its device as in a target: `cuda:0`, `cpu`."""
+    """An open meter, and the name of its device: `cuda:0`, `cpu` as in targets; `cpu:psys`."""
 
     name: str
     meter: Meter
@@ -31,7 +31,7 @@ def open_sources(names: Sequence[str] | None) -> tuple[list[Source], dict[str, s
     chosen = [*known, *missing] if names is None else list(dict.fromkeys(names))
     sources, reasons = [], {}
     for name in chosen:
-        kind, uuid = known.get(name, (name.partition(":")[0], None))
+        kind, identity = known.get(name, (name.partition(":")[0], None))
         if name not in known and kind not in missing:
             raise OpcostError(
                 f"{name!r} is no device of this machine. {closest(name, known)} Devices: "
@@ -41,7 +41,7 @@ def open_sources(names: Sequence[str] | None) -> tuple[list[Source], dict[str, s
             reasons[name] = missing[kind]
             continue
         try:
-            sources.append(Source(name, open_meter(kind, uuid)))
+            sources.append(Source(name, open_meter(kind, identity)))
         except MeterUnavailable as reason:
             reasons[name] = str(reason)
     return sources, reasons
@@ -54,6 +54,7 @@ def described(sources: Sequence[Source]) -> list[Mapping[str, object]]:
             "name": each.name,
             "meter": each.meter.name,
             "reads_since_last": each.meter.reads_since_last,
+            "overlap": each.meter.overlap,
             "sensor": vars(each.sensor),
         }
         for each in sources

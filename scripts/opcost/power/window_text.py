@@ -60,6 +60,7 @@ def as_document(
                 "above_idle_j": each.above_idle_j,
                 "changes": each.changes,
                 "gain_uncertainty": each.gain_uncertainty,
+                "overlap": each.overlap,
                 "flags": list(each.flags),
             }
             for device, each in devices.items()
@@ -90,11 +91,27 @@ def repeated(
     return time_s, found
 
 
+def without_energy(reasons: Mapping[str, str]) -> Iterable[str]:
+    """A sentence for each reason, with all devices that have no energy for it."""
+    devices: dict[str, list[str]] = {}
+    for device, reason in reasons.items():
+        devices.setdefault(reason, []).append(device)
+    for reason, names in devices.items():
+        yield f"{', '.join(names)}: no energy: {reason}"
+
+
+def _reason(found: DeviceEnergy) -> str:
+    most = "" if found.at_most_j is None else f"; at most {joules(found.at_most_j, _DIGITS)}"
+    return f"{found.reason}{most}."
+
+
 def _notes(devices: Mapping[str, DeviceEnergy]) -> Iterable[str]:
+    yield from without_energy(
+        {device: _reason(each) for device, each in devices.items() if each.reason is not None}
+    )
     for device, each in devices.items():
-        if each.reason is not None:
-            most = "" if each.at_most_j is None else f"; at most {joules(each.at_most_j, _DIGITS)}"
-            yield f"{device}: no energy: {each.reason}{most}."
+        if each.overlap is not None and each.energy is not None:
+            yield f"{device} {each.overlap}."
         for flag in each.flags:
             yield f"{device}: flagged {flag} ({explained(flag)})."
     gains = {each.gain_uncertainty for each in devices.values() if each.energy is not None}
