@@ -103,5 +103,5 @@ class Powercap:
         """What a window is said to have used, and what it has used."""
         near = samples["time_s"] >= start_s - AROUND_S
         ready = samples["time_s"] <= end_s + 1.0
-        found = device_energy(samples[near & ready], RaplMeter.assumed, True, start_s, end_s)
+        found = device_energy(samples[near & ready], RaplMeter.assumed, True, None, start_s, end_s)
         return found, self.true_energy_j(end_s) - self.true_energy_j(start_s)

@@ -56,6 +56,13 @@ def test_short_generations_are_measured_at_each_step(new_tokens, lengths):
     assert [*generation.steps] == [*generation.cache_lengths] == lengths
 
 
+def test_the_length_that_fills_a_sliding_window_is_measured_too():
+    models = defined(generation={"new_tokens": 1000}, arguments={"sliding_window": 40})
+    assert 39 in models.generation.cache_lengths
+    beyond = defined(generation={"new_tokens": 8}, arguments={"sliding_window": 4096})
+    assert 4095 not in beyond.generation.cache_lengths
+
+
 def test_lengths_may_be_named_and_reach_beyond_the_steps():
     named = {"new_tokens": 11, "cache_lengths": [64, 8, 8, 16]}
     assert defined(generation=named).generation.cache_lengths == (8, 16, 64)
@@ -146,6 +153,11 @@ def test_mixed_precision_generates_too(cpu):
             "generating text needs one tensor of inputs",
         ),
         ({"generation": {"new_tokens": 8}, "inputs": [{"shape": [16]}]}, "needs one tensor"),
+        ({"generation": {"new_tokens": 8}, "mode": "training"}, "training generates no text"),
+        (
+            {"generation": {"new_tokens": 8}, "inputs": [IDS], "inputs_in_list": True},
+            "inputs_in_list: true",
+        ),
         ({"cached_tokens": 4, "mode": "training"}, "training caches no keys and values"),
         ({"cached_tokens": -1}, "cached_tokens: -1 is less than the minimum of 0"),
         ({"cached_tokens": 4, "inputs": {"a": IDS, "b": IDS}}, "needs one tensor of inputs"),
@@ -168,6 +180,12 @@ def test_a_wrong_generation_is_explained_before_anything_is_built(config, messag
 def test_a_model_without_a_cache_is_refused(name, message):
     with pytest.raises(OpcostError, match=message):
         extract_model_tuples(step(name, 16, arguments=SIZES if name == "BertModel" else {}))
+
+
+def test_what_a_step_sets_itself_is_refused_among_its_inputs():
+    more = {"inputs": {"input_ids": IDS, "use_cache": False}}
+    with pytest.raises(OpcostError, match="inputs: use_cache: a step of generating text sets it"):
+        extract_model_tuples(step("LlamaForCausalLM", 0, **more))
 
 
 def test_a_step_is_found_by_its_name_and_another_is_explained():

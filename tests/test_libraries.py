@@ -123,6 +123,22 @@ def test_the_flops_of_linear_layers_are_two_for_each_weight_and_token():
             lambda: transformer("LlamaForCausalLM", arguments={"hiden_size": 32}),
             "LlamaConfig has no value 'hiden_size'. Did you mean 'hidden_size'",
         ),
+        (
+            lambda: transformer("LlamaForCausalLM", arguments={"dtype": "bfloat16"}),
+            "arguments: dtype: write `dtype` beside `model` instead",
+        ),
+        (
+            lambda: transformer("LlamaForCausalLM", arguments={"vocab_size": 50}),
+            "indices from 0 to 99 do not fit 50 rows of an embedding",
+        ),
+        (
+            lambda: transformer("GPT2LMHeadModel", arguments={"n_positions": 8}),
+            "it counts 16 positions, of which the model has 8",
+        ),
+        (
+            lambda: timm("resnet10t", arguments={"pretrained": True}),
+            "nothing is downloaded: leave `pretrained` out",
+        ),
         (lambda: timm("resnet10"), "timm has no model 'resnet10'. Did you mean 'resnet10t'"),
         (lambda: timm("resnet10t", arguments={"depth": 3}), "unexpected keyword argument 'depth'"),
     ],
@@ -131,6 +147,14 @@ def test_a_model_that_is_not_there_is_explained(definition, message):
     with pytest.raises(OpcostError) as caught:
         model_calls(definition())
     assert message in str(caught.value)
+
+
+def test_the_implementation_of_attention_may_be_chosen():
+    arguments = {**TINY["LlamaForCausalLM"], "attn_implementation": "eager"}
+    calls = model_calls(transformer("LlamaForCausalLM", arguments=arguments)).calls
+    names = {call.operator_tuple.name for call in calls}
+    assert "softmax" in names
+    assert "scaled_dot_product_attention" not in names
 
 
 def test_a_library_that_is_not_installed_or_not_known_is_explained(monkeypatch):

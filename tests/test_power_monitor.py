@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -19,8 +20,12 @@ import pytest
 from opcost import power
 from opcost.errors import OpcostError
 from opcost.power import windows
+from opcost.power.attribution import By, memory_bytes, processor_time_s, share
+from opcost.power.device_energy import DeviceEnergy
 from opcost.power.export import recording_beside, segments
-from opcost.power.recording import Recording
+from opcost.power.recording import SAMPLE, Recording
+from opcost.power.window_text import as_document, as_text
+from opcost.statistics import Estimate
 
 from tests.simulated_nvml.card import build
 
@@ -395,3 +400,44 @@ def test_a_folder_in_the_place_of_a_recording_is_not_touched(tmp_path):
     assert "is something else: move it away" in found.stderr
     (folder / "thesis.txt").unlink()
     assert measure("-o", output, "--", "echo", "ran").stdout == "ran\n"
+
+
+BUSY = "import time\nend = time.monotonic() + 1.5\nwhile time.monotonic() < end: pass\n"
+
+
+def test_what_a_process_and_its_descendants_use_is_told_from_what_all_use():
+    own_s, all_s = processor_time_s(os.getpid(), without=0)
+    subprocess.run([sys.executable, "-c", BUSY], check=True)
+    more_s, all_more_s = processor_time_s(os.getpid(), without=0)
+    assert 1.4 < more_s - own_s <= all_more_s - all_s + 0.05
+    assert memory_bytes({os.getpid(): 30, -1: 10}, os.getpid(), without=0) == (30, 40)
+    assert memory_bytes({os.getpid(): 30}, os.getpid(), without=os.getpid()) == (0, 30)
+
+
+def test_a_share_is_of_the_time_of_a_window_or_of_the_memory_in_it():
+    samples = np.zeros(5, SAMPLE)
+    samples["time_s"] = np.arange(5)
+    samples["own_use"], samples["all_use"] = [0, 1, 1, 2, 2], [0, 1, 2, 3, 4]
+    assert share(samples, By.PROCESSOR_TIME, 1.0, 3.0) == pytest.approx(0.5)
+    assert share(samples, By.MEMORY, 2.0, 2.0) == pytest.approx(4 / 6)
+    samples["all_use"] = np.nan
+    assert share(samples, By.MEMORY, 2.0, 2.0) is None
+
+
+def test_an_attributed_part_is_labelled_as_none_that_was_measured():
+    energy = Estimate(10.0, 9.0, 11.0)
+    found = DeviceEnergy(energy, None, 1.0, share=0.25, by=By.PROCESSOR_TIME)
+    text = " ".join(" ".join(as_text("run", 1.0, {"cpu": found})).split())
+    assert "cpu: the program had 25% of its busy processor time; by that share, 2.50 J" in text
+    assert "which is no measurement" in text
+    document = as_document("run", 1.0, 1, {"cpu": found})["devices"]["cpu"]
+    assert (document["attributed_share"], document["attributed_by"]) == (0.25, By.PROCESSOR_TIME)
+
+
+def test_a_recording_of_another_version_is_not_taken_for_one_of_this(tmp_path):
+    recording = Recording(tmp_path)
+    recording.begin({})
+    about = json.loads((tmp_path / "about.json").read_text())
+    (tmp_path / "about.json").write_text(json.dumps(about | {"version": 1}))
+    with pytest.raises(OpcostError, match="is of version 1 of recordings, this opcost reads 2"):
+        _ = recording.about

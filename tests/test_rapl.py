@@ -219,7 +219,7 @@ def test_a_window_says_so_below_its_table(powercap):
     samples["counter_j"] = samples["time_s"] * 20
     samples["power_w"] = samples["other_processes"] = np.nan
     sensor = powercap.meter("core").assumed
-    found = device_energy(samples, sensor, True, 0.2, 0.8, overlap=source["overlap"])
+    found = device_energy(samples, sensor, True, None, 0.2, 0.8, overlap=source["overlap"])
     whole = DeviceEnergy(Estimate(30.0, 29.0, 31.0), None, 0.6, changes=60)
     window = {"cpu": whole, "cpu:core": found}
     text = as_text("window", 0.6, window)

@@ -106,6 +106,12 @@ def test_a_training_that_cannot_be_is_explained(config, message):
         ({"loss": "relu"}, "has no loss 'relu'"),
         ({"optimizer": "Adamw"}, "has no optimizer 'Adamw'. Did you mean 'Adam'"),
         ({"optimizer": "ASGD"}, "the numbers in its calls change from step to step"),
+        ({"optimizer": "Rprop"}, "so that the weights would move away"),
+        (
+            {"targets": (InputSpec((2,), "int64", 11),)},
+            "indices from 0 to 10 do not fit 10 classes of the loss",
+        ),
+        ({"targets": (InputSpec((2,), "int32", 10),)}, "the targets of the loss are int32"),
         ({"optimizer": "LBFGS"}, "optimizer LBFGS is not supported: its step runs the model"),
         ({"optimizer_arguments": {"momentun": 1}}, "cannot be made with arguments {'momentun': 1}"),
         ({"loss": None, "targets": ()}, "the loss is of shape [2, 10]; backward needs one number"),
@@ -219,7 +225,10 @@ def test_heads_in_training_are_outputs_of_which_each_has_the_loss():
     assert names.count("nll_loss_forward") == 3
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "AdamW", "Adam", "RMSprop", "Adagrad", "NAdam"])
+@pytest.mark.parametrize(
+    "optimizer",
+    ["SGD", "AdamW", "Adam", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax", "Adadelta"],
+)
 def test_each_step_makes_the_same_calls_whatever_the_learning_rate(optimizer):
     """A step in the middle of a training: the corrections of the first steps have faded."""
     definition = trained("alexnet", 63, optimizer=optimizer)

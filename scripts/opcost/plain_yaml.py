@@ -45,12 +45,28 @@ def _load(text: str, source: str) -> Any:
             values += len(level)
             if values > _MAX_VALUES:
                 raise OpcostError(_too_many(source))
+            for each in level:
+                _check_twice(each, source)
             level = list(islice(chain.from_iterable(map(_inside, level)), _MAX_VALUES + 1))
         if level:
             raise OpcostError(_too_deep(source))
         return loader.construct_document(node) if node else None
     finally:
         loader.dispose()
+
+
+def _check_twice(node: yaml.Node, source: str) -> None:
+    """Raise OpcostError for a mapping with a key twice, of which YAML would take the last."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    lines: dict[str, int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if isinstance(key, yaml.ScalarNode) and lines.setdefault(key.value, line) != line:
+            raise OpcostError(
+                f"{source} has the key {key.value!r} twice, in lines {lines[key.value]} and "
+                f"{line}: delete one of them"
+            )
 
 
 def _inside(node: yaml.Node) -> list[yaml.Node]:

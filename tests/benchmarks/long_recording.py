@@ -8,6 +8,7 @@ is the sampler's processor time divided by the hour: waiting between readings co
 """
 
 import argparse
+import os
 import resource
 import tempfile
 import time
@@ -45,7 +46,7 @@ def main() -> None:
         recording.begin({**about, "labels": {}})
         sampler.time = VirtualTime(card)
         before_mib, began_s = _memory_mib(), time.process_time()
-        readings = _record(sampler.Sampler(recording, sources), card, arguments)
+        readings = _record(sampler.Sampler(recording, sources, os.getpid()), card, arguments)
         spent_s = time.process_time() - began_s
         size_mib = recording.samples_file.stat().st_size / 2**20
         grown_mib = _memory_mib() - before_mib

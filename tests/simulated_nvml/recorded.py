@@ -28,7 +28,7 @@ class Recorded:
         """What a window is said to have used, and what it has used."""
         near = self.samples["time_s"] >= start_s - AROUND_S
         ready = self.samples["time_s"] <= end_s + 1.0
-        found = device_energy(self.samples[near & ready], self.sensor, False, start_s, end_s)
+        found = device_energy(self.samples[near & ready], self.sensor, False, None, start_s, end_s)
         return found, self.card.true_energy_j(end_s) - self.card.true_energy_j(start_s)
 
 

@@ -91,7 +91,7 @@ def command(
     folder = None if output is None else recording_beside(output)
     code, windows = 0, []
     with Monitor(
-        devices or None, period_s=period, folder=folder, labels=_labels(labels)
+        devices or None, period_s=period, folder=folder, labels=_labels(labels), user=pid
     ) as monitor:
         for _ in range(repeat):
             if command:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from opcost.configuration import check_name
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.configs import Defined, load_model, load_models
@@ -104,6 +105,9 @@ def config_path(name: str) -> Path | None:
 
     A name may have one of its steps behind it: `chat[cache=64]`.
     """
+    for path in (Path(name), CONFIGS / f"{name}.yaml"):
+        if _STEP in name and path.suffix == ".yaml" and path.is_file():
+            check_name(path.stem)
     name = name.partition(_STEP)[0]
     if name.endswith((".yaml", ".yml")):
         return Path(name)

@@ -43,7 +43,8 @@ class Meter(ABC):
     `name` identifies the reading, `assumed` holds the sensor's properties without characterisation,
     `missing` the reasons for quantities that are None. With `reads_since_last` the meter has only a
     counter, and each power is the mean since the previous reading. `overlap` says, after the
-    device's name, which energy the meters of other devices count as well.
+    device's name, which energy the meters of other devices count as well. `shared_by_time` tells
+    whether processes share the device by their processor time, as those of a processor do.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Meter(ABC):
     missing: dict[str, str]
     reads_since_last = False
     overlap: str | None = None
+    shared_by_time = False
 
     @abstractmethod
     def power_w(self) -> float:
@@ -70,6 +72,10 @@ class Meter(ABC):
     @abstractmethod
     def readings(self) -> Mapping[str, Callable[[], float]]:
         """Name -> function for every power reading of the device, including the meter's own."""
+
+    def memory_by_process(self) -> Mapping[int, int]:
+        """Process -> bytes of the device's memory that it holds; empty if that is unknown."""
+        return {}
 
 
 def plausible_w(power_w: float) -> float:

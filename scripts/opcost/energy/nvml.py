@@ -96,6 +96,14 @@ class NvmlMeter(Meter):
             missing=missing,
         )
 
+    def memory_by_process(self) -> Mapping[int, int]:
+        """Of compute processes; NVML does not tell those of other users in a container."""
+        try:
+            found = pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        except pynvml.NVMLError:
+            return {}
+        return {each.pid: each.usedGpuMemory or 0 for each in found}
+
     def _probe(self) -> dict[str, Callable[[], float]]:
         """The available readings, the best first; reasons for the others go to `missing`."""
         wanted: dict[str, Callable[[], float]] = {

@@ -49,6 +49,7 @@ class RaplMeter(Meter):
         source="powercap",
     )
     reads_since_last = True
+    shared_by_time = True
 
     def __init__(
         self,

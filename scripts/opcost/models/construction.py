@@ -23,6 +23,8 @@ from opcost.models.libraries import constructor, library_of
 from opcost.models.user_code import reason, user_code
 
 _LARGEST_TENSOR_BYTES = 2**63
+_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+"""The dtypes of models that have complex parameters, with those of the parameters."""
 
 
 def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Module:
@@ -72,9 +74,10 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
         module = module.train()
         _check_hooks(module)
     dtype: torch.dtype = getattr(torch, definition.dtype)
+    _check_tensors(module, dtype)
     if any(isinstance(parameter, FakeTensor) for parameter in module.parameters()):
         return _fake_in(dtype, module)
-    module = module.to(dtype)
+    module = module._apply(functools.partial(_converted, dtype))
     if definition.memory_format == "channels_last":
         module = module.to(memory_format=torch.channels_last)
     return module
@@ -89,12 +92,33 @@ def _check_hooks(module: nn.Module) -> None:
             )
 
 
+def _check_tensors(module: nn.Module, dtype: torch.dtype) -> None:
+    """Raise OpcostError for parameters and buffers that opcost cannot describe or convert."""
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            kind = "quantised" if tensor.is_quantized else f"of layout {tensor.layout}"
+            raise OpcostError(
+                f"its {name} is {kind}, which is not supported: opcost describes strided tensors "
+                "of plain types"
+            )
+        if tensor.is_complex() and dtype not in _COMPLEX:
+            allowed = " or ".join(str(each).removeprefix("torch.") for each in _COMPLEX)
+            raise OpcostError(f"its {name} is complex, and dtype is {dtype}: use {allowed}")
+
+
+def _converted(dtype: torch.dtype, tensor: torch.Tensor) -> torch.Tensor:
+    """A parameter or buffer in a model's dtype; integers stay what they are."""
+    if tensor.is_complex():
+        return tensor.to(_COMPLEX[dtype])
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
 def _fake_in(dtype: torch.dtype, module: nn.Module) -> nn.Module:
     """A module of fake tensors, which cannot be swapped, with others of a dtype in their places."""
 
     @functools.cache  # a tensor that modules share remains one
     def converted(tensor: torch.Tensor) -> torch.Tensor:
-        found = tensor.detach().to(dtype if tensor.is_floating_point() else tensor.dtype)
+        found = _converted(dtype, tensor.detach())
         return found.requires_grad_(tensor.requires_grad)
 
     for part in module.modules():
@@ -131,7 +155,7 @@ def empty_further_inputs(definition: ModelDefinition) -> Arguments:
 
 def input_bytes(definition: ModelDefinition) -> int:
     """The size of all inputs. Raises OpcostError for a tensor larger than any can be."""
-    specs = (*definition.inputs, *_further_specs(definition))
+    specs = (*definition.inputs, *definition.further_inputs)
     return sum(_input_bytes(definition, spec) for spec in specs)
 
 
@@ -158,16 +182,11 @@ def _empty(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _further(definition: ModelDefinition, make: _Make) -> Arguments:
-    training, specs = definition.training, _further_specs(definition)
+    training, specs = definition.training, definition.further_inputs
     if training is None and not specs:
         return NO_ARGUMENTS
     arrangement = definition.arrangement if training is None else training.target_arrangement
     return arranged(arrangement, _tensors(definition, specs, make))
-
-
-def _further_specs(definition: ModelDefinition) -> tuple[InputSpec, ...]:
-    training = definition.training
-    return definition.cached_inputs if training is None else training.targets
 
 
 def _tensors(
@@ -271,6 +290,11 @@ def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple
             raise OpcostError(f"model {definition.name}: {error}") from error
     import torchvision.models  # importing takes seconds, and a factory may not need it
 
+    if arguments.get("weights") is not None or arguments.get("weights_backbone") is not None:
+        raise OpcostError(
+            f"model {definition.name}: weights are random, and nothing is downloaded: leave "
+            "`weights` out of its arguments"
+        )
     if name not in torchvision.models.list_models():
         raise OpcostError(
             f"model {definition.name}: torchvision has no model {name!r}. "

@@ -58,7 +58,16 @@ class GenerationStep:
         return output
 
     def prepare(self, inputs: Arguments) -> None:
-        """Fill the cache by a forward of the cached tokens. Raises OpcostError without a cache."""
+        """Fill the cache by a forward of the cached tokens.
+
+        Raises OpcostError without a cache, and for inputs that the step itself gives.
+        """
+        own = {*self._options, self._name} & inputs.kwargs.keys()
+        if own:
+            raise OpcostError(
+                f"inputs: {', '.join(sorted(map(str, own)))}: a step of generating text sets it: "
+                "leave it out"
+            )
         if self._cached is None:
             return
         output = self._forward(self._cached)

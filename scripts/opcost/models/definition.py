@@ -108,6 +108,11 @@ class ModelDefinition:
         )
 
     @property
+    def further_inputs(self) -> tuple[InputSpec, ...]:
+        """What an iteration needs beside `inputs`: targets, or the tokens that are cached."""
+        return self.cached_inputs if self.training is None else self.training.targets
+
+    @property
     def precision(self) -> str:
         """The dtype, with that of autocast."""
         return f"{self.dtype}, autocast {self.autocast}" if self.autocast else self.dtype

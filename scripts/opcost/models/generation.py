@@ -80,6 +80,10 @@ def read_generation(
     wanted = config.pop("generation", None)
     if wanted is None:
         return None, {name: config}
+    if config["mode"] == "training":
+        raise _wrong(source, "generation: training generates no text: leave out one of the two")
+    if config["inputs_in_list"]:
+        raise _wrong(source, f"inputs_in_list: true: {_TOKENS}")
     if config.get("cached_tokens") is not None:
         raise _wrong(source, "cached_tokens: generation says how many are cached: leave it out")
     tokens = _tokens_of(config["inputs"])
@@ -87,7 +91,8 @@ def read_generation(
         raise _wrong(source, f"inputs: {shown(config['inputs'])}: {_TOKENS}")
     batch, prompt = tokens["shape"][:2]
     request = Generation(name, batch, prompt, wanted["new_tokens"], ())
-    lengths = _lengths(wanted.get("cache_lengths"), request.steps, source)
+    window = config["arguments"].get("sliding_window")
+    lengths = _lengths(wanted.get("cache_lengths"), request.steps, window, source)
     request = Generation(name, batch, prompt, wanted["new_tokens"], lengths)
     one = {**tokens, "shape": [batch, 1, *tokens["shape"][2:]]}
     configs = {request.prefill: {**config, "cached_tokens": 0}}
@@ -97,11 +102,16 @@ def read_generation(
     return request, configs
 
 
-def _lengths(given: list[int] | None, steps: range, source: str) -> tuple[int, ...]:
+def _lengths(given: list[int] | None, steps: range, window: Any, source: str) -> tuple[int, ...]:
+    """Those given, or some over all steps, and that which fills a sliding `window`, where the work
+    of a step stops growing.
+    """
     first, last = steps[0], steps[-1]
     if given is None:
         parts = max(1, min(_MEASURED_LENGTHS, len(steps)) - 1)
-        return tuple(sorted({first + (last - first) * n // parts for n in range(parts + 1)}))
+        spread = {first + (last - first) * n // parts for n in range(parts + 1)}
+        full = {window - 1} if isinstance(window, int) and window - 1 in steps else set()
+        return tuple(sorted(spread | full))
     found = tuple(sorted(set(given)))
     if found[0] > first or found[-1] < last:
         raise _wrong(

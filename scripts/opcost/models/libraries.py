@@ -13,6 +13,12 @@ from typing import Any
 from opcost.errors import OpcostError, closest
 
 _SEPARATOR = ":"
+_RANDOM = "weights are random, and nothing is downloaded: leave `{}` out of the arguments"
+_OF_ANY = ("attn_implementation", "decoder_start_token_id")
+"""What configs of transformers take without declaring it."""
+
+_OF_CONFIG = {"dtype": "dtype", "torch_dtype": "dtype"}
+"""What a model config says otherwise."""
 
 
 def library_of(model: str | None) -> str | None:
@@ -52,6 +58,8 @@ def constructor(model: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
 def _timm(name: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
     import timm
 
+    if "pretrained" in arguments:
+        raise OpcostError(_RANDOM.format("pretrained"))
     if not timm.is_model(name):
         raise OpcostError(f"timm has no model {name!r}. {closest(name, timm.list_models())}")
     return lambda: timm.create_model(name, pretrained=False, **arguments)
@@ -67,11 +75,16 @@ def _transformers(name: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
         raise OpcostError(
             f"transformers has no model {name!r} with a config. {closest(name, offered)}"
         )
+    # What it says of token ids outside a small vocabulary does not matter here.
+    transformers.logging.set_verbosity_error()
     known = config_class()
     for key in arguments:
-        if not hasattr(known, key) and not _reads(kind, key):
+        if key in _OF_CONFIG:
+            raise OpcostError(f"arguments: {key}: write `{_OF_CONFIG[key]}` beside `model` instead")
+        if not hasattr(known, key) and key not in _OF_ANY and not _reads(kind, key):
+            offered = [each for each in vars(known) if each[0] != "_"]
             raise OpcostError(
-                f"{config_class.__name__} has no value {key!r}. {closest(key, vars(known))}"
+                f"{config_class.__name__} has no value {key!r}. {closest(key, offered)}"
             )
     return lambda: kind(config_class(**arguments))
 

@@ -30,6 +30,7 @@ _STEPS_DIFFER = "the numbers in its calls change from step to step"
 _UNSUITABLE = {
     "ASGD": _STEPS_DIFFER,
     "Adafactor": _STEPS_DIFFER,
+    "Rprop": "its steps do not depend on the learning rate, so that the weights would move away",
     "LBFGS": "its step runs the model as often as it needs",
     "SparseAdam": "it takes sparse gradients",
 }
@@ -191,7 +192,7 @@ def _as_returned(output: Any) -> torch.Tensor:
         parts = [*output.values()]
         numbers = all(isinstance(each, torch.Tensor) and each.numel() == 1 for each in parts)
         loss = output.get("loss", sum(parts) if parts and numbers else output)
-    return _scalar(loss)
+    return _scalar(output if loss is None else loss)
 
 
 def _scalar(loss: Any) -> torch.Tensor:

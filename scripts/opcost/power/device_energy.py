@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opcost.energy.sensor import Sensor
+from opcost.power.attribution import By, share
 from opcost.power.estimation import Curve, WindowEnergy, energy_of, of_counter, of_readings
 from opcost.rows.flags import (
     COUNTER_DISAGREES,
@@ -35,7 +36,8 @@ class DeviceEnergy:
 
     `at_most_j` is an upper limit, where there is one. The sensor changed `changes` times in the
     window. `idle_w` is the power of the idle device, if it is known. The error of the sensor's
-    gain, `gain_uncertainty`, is not in the interval. `overlap` is that of the meter.
+    gain, `gain_uncertainty`, is not in the interval. `overlap` is that of the meter. `share` is
+    that of the user, `by` processor time or memory: an attribution (attribution.py).
     """
 
     energy: Estimate | None
@@ -47,6 +49,8 @@ class DeviceEnergy:
     idle_w: float | None = None
     gain_uncertainty: float | None = None
     overlap: str | None = None
+    share: float | None = None
+    by: By | None = None
 
     @classmethod
     def without(cls, reason: str) -> Self:
@@ -70,6 +74,7 @@ def device_energy(
     samples: NDArray[np.void],
     sensor: Sensor,
     reads_since_last: bool,
+    by: By | None,
     start_s: float,
     end_s: float,
     lost: str | None = None,
@@ -91,6 +96,8 @@ def device_energy(
         sensor.idle_w,
         sensor.gain_uncertainty,
         overlap,
+        share(samples, by, start_s, end_s),
+        by,
     )
 
 

@@ -84,12 +84,23 @@ def finish(output: Path) -> int:
         schema = SCHEMA.with_metadata({_METADATA: json.dumps([*known, about])})
         with _writer(temporary, output.suffix, schema) as writer:
             for batch in earlier.iter_batches(_ROWS) if earlier else ():
-                writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+                writer.write_table(_with_all_columns(batch, schema))
             for part in _tables(recording, segment, schema):
                 writer.write_table(part)
                 written += part.num_rows
     shutil.rmtree(folder)
     return written
+
+
+def _with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """Rows of an earlier segment; columns of later versions are null."""
+    columns = [
+        batch[field.name].cast(field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def segments(path: Path) -> list[dict[str, object]]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import opcost
 from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
+from opcost.power.attribution import By
 from opcost.power.device_energy import DeviceEnergy, device_energy
 from opcost.power.recording import Recording
 
@@ -38,7 +39,8 @@ class Monitor:
 
     `devices` are named as in targets (`cuda:0`, `cpu`); by default, all that this process may see.
     `period_s` is the time between readings, by default that which suits the sensors. The recording
-    is kept if a `folder` is given, which must be new or empty.
+    is kept if a `folder` is given, which must be new or empty. `user` is the process whose use of
+    the devices is told from that of others, with its descendants; by default, this one.
 
     Raises OpcostError for an unknown device, and a folder that holds something else.
     """
@@ -49,6 +51,7 @@ class Monitor:
         *,
         period_s: float | None = None,
         folder: str | os.PathLike[str] | None = None,
+        user: int | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         if period_s is not None and not 0.001 <= period_s <= 60:
@@ -65,6 +68,7 @@ class Monitor:
             "devices": devices,
             "period_s": period_s,
             "labels": dict(labels or {}),
+            "user": user,
             "temporary": self._temporary,
         }
         command = [sys.executable, "-m", "opcost.power.sampler", str(path), json.dumps(settings)]
@@ -145,6 +149,7 @@ class Monitor:
                 own,
                 sensor,
                 source["reads_since_last"],
+                By.PROCESSOR_TIME if source["shared_by_time"] else By.MEMORY,
                 start_s,
                 end_s,
                 lost.get(source["name"], fault),

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opcost.errors import OpcostError
 from opcost.files import read_json, write_json
 
 SAMPLE = np.dtype(
@@ -36,18 +37,21 @@ SAMPLE = np.dtype(
         ("thermal_throttle_s", "f8"),
         ("brake_throttle_s", "f8"),
         ("other_processes", "f4"),
+        ("own_use", "f8"),
+        ("all_use", "f8"),
     ]
 )
 """A reading of a source: NaN for what it does not have, or was not asked for this time."""
 
 FIELDS = tuple(SAMPLE.fields or ())
-STATE = FIELDS[4:]
-"""Fields that describe the state of the device; they are read once a second."""
+STATE = FIELDS[4:-2]
+"""Fields that describe the state of the device; they are read once a second, and so is what its
+user and all processes use of it (attribution.py)."""
 
 ENVIRONMENT = "OPCOST_RECORDING"
 """The environment variable with the folder of the recording that a program runs in."""
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,15 @@ class Recording:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What is recorded. Raises OpcostError for a damaged file."""
-        return read_json(self.folder / "about.json", "it is not a recording of opcost")
+        """What is recorded. Raises OpcostError for a damaged file, or one of another version."""
+        path = self.folder / "about.json"
+        found: dict[str, Any] = read_json(path, "it is not a recording of opcost")
+        if found.get("version") != _VERSION:
+            raise OpcostError(
+                f"{path} is of version {found.get('version')!r} of recordings, this opcost reads "
+                f"{_VERSION}: delete {self.folder}, or finish it with the opcost that wrote it"
+            )
+        return found
 
     @property
     def size(self) -> int:

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from opcost.energy.meter import MeterUnavailable
+from opcost.energy.meter import Meter, MeterUnavailable
 from opcost.errors import reported
+from opcost.power.attribution import memory_bytes, processor_time_s
 from opcost.power.recording import SAMPLE, STATE, Recording
 from opcost.power.sources import Source, described, open_sources
 
@@ -34,26 +35,28 @@ _FASTEST_S, _SLOWEST_S = 0.01, 0.1
 
 
 class Sampler:
-    """Reads the sources, and appends records to a recording."""
+    """Reads the sources, and appends records to a recording; `user` is the process whose use of
+    the devices is told from that of others.
+    """
 
-    def __init__(self, recording: Recording, sources: list[Source]) -> None:
-        self._recording, self._sources = recording, sources
+    def __init__(self, recording: Recording, sources: list[Source], user: int) -> None:
+        self._recording, self._sources, self._user = recording, sources, user
         self._lost: set[str] = set()
         self._records: list[tuple[Any, ...]] = []
         self._state_due_s = -math.inf
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._file = os.open(recording.samples_file, flags, 0o644)
 
-    def read(self) -> None:
+    def read(self, with_state: bool = False) -> None:
         """Read all meters; one that fails is noted, and not read again."""
-        with_state = time.monotonic() >= self._state_due_s
+        with_state = with_state or time.monotonic() >= self._state_due_s
         if with_state:
             self._state_due_s = time.monotonic() + _STATE_S
         for number, source in enumerate(self._sources):
             if source.name in self._lost:
                 continue
             try:
-                self._records.append(_record(number, source, with_state))
+                self._records.append(_record(number, source, with_state, self._user))
             except MeterUnavailable as reason:
                 self._lost.add(source.name)
                 self._recording.note({"lost": source.name, "reason": str(reason)})
@@ -85,7 +88,7 @@ def run(sampler: Sampler, period_s: float) -> None:
                 return
             *complete, commands = (commands + found).split(b"\n")
             for command in complete:
-                sampler.read()
+                sampler.read(with_state=command == b"now")
                 if command == b"flush":
                     sampler.flush()
                     os.write(1, b"flushed\n")
@@ -111,7 +114,7 @@ def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> 
     period_s = settings["period_s"] or period_of(sources)
     about = {"sources": described(sources), "missing": missing, "period_s": period_s}
     recording.begin({**about, "labels": settings["labels"]})
-    sampler = Sampler(recording, sources)
+    sampler = Sampler(recording, sources, settings["user"] or os.getppid())
     sampler.read()
     print(json.dumps(about), flush=True)
     try:
@@ -122,7 +125,7 @@ def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> 
         shutil.rmtree(recording.folder, ignore_errors=True)
 
 
-def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:
+def _record(number: int, source: Source, with_state: bool, user: int) -> tuple[Any, ...]:
     meter = source.meter
     power_w = math.nan if meter.reads_since_last else meter.power_w()
     counter_j = meter.counter_j()
@@ -135,7 +138,16 @@ def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:
         power_w,
         math.nan if counter_j is None else counter_j,
         *(math.nan if value is None else value for value in values),
+        *(_use(source.meter, user) if with_state else (math.nan, math.nan)),
     )
+
+
+def _use(meter: Meter, user: int) -> tuple[float, float]:
+    """What a process and its descendants use of a device, and what all do."""
+    if meter.shared_by_time:
+        return processor_time_s(user, without=os.getpid())
+    held = meter.memory_by_process()
+    return memory_bytes(held, user, without=os.getpid()) if held else (math.nan, math.nan)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ def described(sources: Sequence[Source]) -> list[Mapping[str, object]]:
             "name": each.name,
             "meter": each.meter.name,
             "reads_since_last": each.meter.reads_since_last,
+            "shared_by_time": each.meter.shared_by_time,
             "overlap": each.meter.overlap,
             "sensor": vars(each.sensor),
         }

@@ -61,6 +61,8 @@ def as_document(
                 "changes": each.changes,
                 "gain_uncertainty": each.gain_uncertainty,
                 "overlap": each.overlap,
+                "attributed_share": each.share,
+                "attributed_by": each.by if each.share is not None else None,
                 "flags": list(each.flags),
             }
             for device, each in devices.items()
@@ -112,6 +114,12 @@ def _notes(devices: Mapping[str, DeviceEnergy]) -> Iterable[str]:
     for device, each in devices.items():
         if each.overlap is not None and each.energy is not None:
             yield f"{device} {each.overlap}."
+        if each.share is not None and each.energy is not None:
+            yield (
+                f"{device}: the program had {each.share:.0%} of its {each.by}; by that share, "
+                f"{joules(each.share * each.energy.value, _DIGITS)} are attributed to it, which is "
+                "no measurement."
+            )
         for flag in each.flags:
             yield f"{device}: flagged {flag} ({explained(flag)})."
     gains = {each.gain_uncertainty for each in devices.values() if each.energy is not None}

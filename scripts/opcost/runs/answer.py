@@ -9,8 +9,15 @@ from opcost.costs.summary import summarise
 from opcost.results_folder import COMPARISON, MODULES, SHARES, extraction
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
+from opcost.runs.requested import outdated_models
 from opcost.runs.study_file import read_studies
+from opcost.text import wrapped
 from opcost.tuples.model_tuples import read_extractions, refusals
+
+_OUTDATED = (
+    "Left out of tables and report, because code, config or settings have changed since they were "
+    "measured: {}. To measure them again: opcost run NAME."
+)
 
 
 def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
@@ -30,6 +37,8 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     text = summarise(comparison, shares, refusals(read_extractions(paths)), modules)
     requests = request_lines(requests_in(study.generations, comparison), shares)
     text = "\n".join([text, *(["", *requests] if requests else [])])
+    if outdated := [name for name in outdated_models(study) if name not in models]:
+        text = "\n".join([text, "", *wrapped([_OUTDATED.format(", ".join(outdated))])])
     error = TIME.error.value
     return text, {_pair(row) for row in comparison if row[error] is not None} == asked
 

@@ -211,7 +211,8 @@ def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
     config = read_yaml(path)
     if not isinstance(config, dict):
         raise OpcostError(f"{path} is not a model config (config/README.md)")
-    config = {key: _from_there(value, path.parent, directory) for key, value in config.items()}
+    if path.parent.resolve() != directory.resolve():
+        config = {key: _from_there(value, path.parent, directory) for key, value in config.items()}
     if not options.batches:
         return [Variant(path.stem, config)]
     try:

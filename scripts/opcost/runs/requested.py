@@ -68,6 +68,19 @@ def requested(study: Study, results: Path = RESULTS) -> Requested:
     return replace(both, study=shown)
 
 
+def outdated_models(study: Study, results: Path = RESULTS) -> list[str]:
+    """Models that were measured on a target and are in no table, because their code, config or the
+    settings have changed since.
+    """
+    found = []
+    for target in study.conditions:
+        folder = target_folder(target, results)
+        known = [name for name in study.models if measurement(folder, MODELS, name).exists()]
+        valid = {path.stem for path in measured_already(study, target, known, 1, EAGER, results)}
+        found += [name for name in known if name not in valid]
+    return list(dict.fromkeys(found))
+
+
 def measured_already(
     study: Study,
     target: str,

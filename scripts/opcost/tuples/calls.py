@@ -42,6 +42,8 @@ from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
 from opcost.models.process_state import ProcessState
 from opcost.models.training import TrainingStep
 from opcost.models.user_code import check_threads, located, message, user_code
+from opcost.text import shortened
+from opcost.tuples.index_limits import IndexLimits
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.places import Place, places
 from opcost.tuples.recorder import Call, Recorder
@@ -56,6 +58,8 @@ _REMEDIES = {
     LOSS: "Check `loss` and its `targets`",
     OPTIMIZER: "Check `optimizer` and its arguments",
 }
+_NO_PROCESS_GROUP = "init_process_group"
+_MAX_MESSAGE = 300
 _OF_ARGUMENTS = (TypeError, AttributeError, LookupError, ValueError)
 """Errors of a module that was given tensors instead of something else; sizes are RuntimeErrors."""
 
@@ -174,10 +178,17 @@ def _fake_calls(
     """Record the calls on fake inputs; for user code, run twice to compare the calls."""
     _make_fake(module, fake_mode)
     with fake_mode, masks_as_executed(empty_inputs(definition).kwargs):
-        run = runnable(module, definition, empty_further_inputs(definition), search_path)
+        own, further = empty_inputs(definition), empty_further_inputs(definition)
+        run = runnable(module, definition, further, search_path)
         with _values_needed(definition.name):
-            run, inputs = narrowed(run, empty_inputs(definition), definition)
-        executed = _of_definition(run, inputs, definition)
+            run, inputs = narrowed(run, own, definition)
+        known = zip(
+            tensors_in_tree((own, further)),
+            (*definition.inputs, *definition.further_inputs),
+            strict=True,
+        )
+        with IndexLimits(known):
+            executed = _of_definition(run, inputs, definition)
         if definition.factory is None:
             return executed
         again = inputs if definition.layer else empty_inputs(definition)
@@ -315,14 +326,23 @@ def _why_not(
             f"model {name}: {place} the operator {error} has an output that depends on values, "
             "not on sizes alone"
         )
-    first_line = located(message(error).splitlines()[0].rstrip("."), error)
+    first_line = located(_said(error), error)
     remedy = _REMEDIES.get(phase, "Check its inputs and this module")
+    if _NO_PROCESS_GROUP in first_line:
+        remedy = "Collectives are not supported: build the model for a single process"
     if phase == FORWARD and from_config and isinstance(error, _OF_ARGUMENTS):
         remedy += f". {_AS_GIVEN}"
     return OpcostError(
         f"model {name} cannot run on inputs {f'of shape {shapes}' if shapes else 'without tensors'}"
         f": {place}: {first_line}. {remedy}"
     )
+
+
+def _said(error: Exception) -> str:
+    """The first line of an error, or all of it where that only begins a sentence."""
+    text = message(error)
+    first = text.splitlines()[0].rstrip(".")
+    return shortened(" ".join(text.split()), _MAX_MESSAGE) if first.endswith(("(", ":")) else first
 
 
 def _check_arguments(module: Any, inputs: Any, kwargs: Any) -> None:

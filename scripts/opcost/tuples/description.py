@@ -7,11 +7,20 @@ import torch
 from opcost.errors import OpcostError
 from opcost.tuples.operator_tuple import Constant, OperatorTuple, TensorSpec, Value
 
+_QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4)
+
+_QUANTISING = ("aten::quantize_", "aten::dequantize")
+"""Of their results, fake tensors do not say that they are quantised."""
+
+_STRIDED = "opcost describes strided tensors of plain types"
+
 
 def describe(
     operator: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> OperatorTuple:
-    """The operator tuple of a live call."""
+    """The operator tuple of a live call. Raises OpcostError for one of quantised tensors."""
+    if operator.namespace == "quantized" or operator._schema.name.startswith(_QUANTISING):
+        raise OpcostError(f"quantised tensors ({operator}) are not supported: {_STRIDED}")
     names = [argument.name for argument in operator._schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     arguments = []
@@ -29,9 +38,10 @@ def describe(
 
 def describe_tensor(tensor: torch.Tensor) -> TensorSpec:
     """The spec of a live (or fake) tensor. Raises OpcostError for one that is not strided."""
-    if tensor.layout != torch.strided or tensor.is_quantized:
-        kind = "quantised" if tensor.is_quantized else str(tensor.layout)
-        raise OpcostError(f"{kind} tensors are not supported: opcost describes strided tensors")
+    quantised = tensor.dtype in _QUANTISED  # fake tensors do not know that they are
+    if tensor.layout != torch.strided or quantised:
+        kind = "quantised" if quantised else str(tensor.layout)
+        raise OpcostError(f"{kind} tensors are not supported: {_STRIDED}")
     layout: str | tuple[int, ...] | None
     if tensor.is_contiguous():
         layout = None
