@@ -183,16 +183,20 @@ def test_a_model_without_a_cache_is_refused(name, message):
 
 
 def test_what_a_step_sets_itself_is_refused_among_its_inputs():
-    more = {"inputs": {"input_ids": IDS, "use_cache": False}}
+    inputs = {"input_ids": IDS, "use_cache": False}
+    [prefill] = defined(inputs=inputs, cached_tokens=0).models.values()
     with pytest.raises(OpcostError, match="inputs: use_cache: a step of generating text sets it"):
-        extract_model_tuples(step("LlamaForCausalLM", 0, **more))
+        extract_model_tuples(prefill)
 
 
 def test_a_step_is_found_by_its_name_and_another_is_explained():
     folder = ROOT / "config/models"
     assert load_model("llama_tiny_chat[cache=95]", folder).cached_tokens == 95
     for name, what in (
-        ("llama_tiny_chat[cache=96]", r"has no step llama_tiny_chat\[cache=96\]: name one of"),
+        (
+            "llama_tiny_chat[cache=96]",
+            r"has no step or layer llama_tiny_chat\[cache=96\]: name",
+        ),
         ("llama_tiny_chat", "is a generation of several steps: name one of"),
     ):
         with pytest.raises(OpcostError, match=what):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from opcost.models.phases import COMPARED_PHASES
 from opcost.rows import schemas
 from opcost.rows.quantities import (
+    CALL_TIME,
     COMPARED,
     ENERGY,
     HOST_TIME,
@@ -55,6 +56,7 @@ def test_every_interval_of_a_schema_is_that_of_a_quantity():
     known = [
         *(TIME, HOST_TIME, POWER, ENERGY, *OVERHEADS.values()),
         *(each.of(whose) for each in COMPARED for whose in ("estimate", "reference")),
+        *(CALL_TIME, TIME.of("alone"), TIME.of("in_place"), TIME.relative("in_place_ratio")),
         *PHASE_TIMES.values(),
         *(
             TIME.of(f"{whose}_{phase}")

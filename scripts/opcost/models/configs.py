@@ -45,7 +45,7 @@ def load_model(name: str, directory: Path) -> ModelDefinition:
     config, step, _ = name.partition("[")
     models = load_models(config, directory).models
     if name not in models:
-        what = f"has no {name}" if step else "is a generation of several steps"
+        what = f"has no step or layer {name}" if step else "is a generation of several steps"
         raise OpcostError(f"{directory / config}.yaml {what}: name one of {', '.join(models)}")
     return models[name]
 

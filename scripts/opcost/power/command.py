@@ -34,13 +34,14 @@ def run_command(
     """
     environment = {**os.environ, ENVIRONMENT: str(monitor.recording.folder)}
     window = start(command[0], monitor=monitor)
-    try:
-        child = subprocess.Popen(command, env=environment)
-    except OSError as error:
-        window.stop()
-        code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-        raise CannotRun(f"{command[0]} cannot be run: {error.strerror}", code) from error
-    with _signals_to(child):
+    with _signals_passed_on() as to_child:  # set up before there is one: it may be quick
+        try:
+            child = subprocess.Popen(command, env=environment)
+        except OSError as error:
+            window.stop()
+            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+            raise CannotRun(f"{command[0]} cannot be run: {error.strerror}", code) from error
+        to_child(child)
         while True:
             try:
                 code = child.wait(every_s or None)
@@ -96,15 +97,29 @@ def _runs(pid: int) -> bool:
 
 
 @contextmanager
-def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
+def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Yields a function that names the child, which then gets those that came before, too."""
+    children: list[subprocess.Popen[bytes]] = []
+    waiting: list[int] = []
+
     def pass_on(number: int, _frame: Any) -> None:
-        with suppress(ProcessLookupError):
-            child.send_signal(number)
+        if not children:
+            waiting.append(number)
+        for child in children:
+            with suppress(ProcessLookupError):
+                child.send_signal(number)
+
+    def name(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        # Not before, or the child would ignore them as well.
+        for number in _LEFT_TO_THE_COMMAND:
+            before[number] = signal.signal(number, signal.SIG_IGN)
+        for missed in waiting:
+            pass_on(missed, None)
 
     before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
-    before |= {number: signal.signal(number, signal.SIG_IGN) for number in _LEFT_TO_THE_COMMAND}
     try:
-        yield
+        yield name
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -50,7 +50,7 @@ class IndexLimits(TorchDispatchMode):
             classes = args[0].shape[1 if args[0].dim() > 1 else 0]
             self._check_target(args[1], classes)
         result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and not result.dtype.is_floating_point:
+        if _is_integer(result):
             self._follow(name, args, result)
         return result
 
@@ -60,7 +60,7 @@ class IndexLimits(TorchDispatchMode):
         if name == "aten::arange":
             first, last = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
             self._note(result, (first, last), is_position=True)
-        elif args and isinstance(args[0], torch.Tensor) and storage(args[0]) in self._limits:
+        elif args and _is_integer(args[0]) and storage(args[0]) in self._limits:
             low, high = self._limits[storage(args[0])]
             is_position = storage(args[0]) in self._positions
             if name in _COPIES:
@@ -92,3 +92,10 @@ class IndexLimits(TorchDispatchMode):
             kind = str(target.dtype).removeprefix("torch.")
             raise OpcostError(f"the targets of the loss are {kind}: give them dtype int64")
         self._check(target, classes, "classes of the loss")
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether it is a tensor of integers with a memory of its own; sparse ones have none."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return False
+    return not value.dtype.is_floating_point
