@@ -239,6 +239,16 @@ def test_the_text_names_both_parts_of_the_difference(model):
     assert line.endswith("+10.0%")
 
 
+def test_a_difference_within_its_interval_and_a_clock_that_costs_nothing_are_told(model):
+    alike = {"model": "alike", **compare(estimate(model, whole(model, 1e-3, 0.0646)))}
+    other = {"model": "other", **compare(estimate(model, whole(model, 1e-3, 0.5)))}
+    quick = {"model": "quick", **compare(estimate(model, whole(model, 1e-3, 0.5)))}
+    quick["clocked_time_s"] = 0.4
+    text = " ".join(in_place_text.verdicts([alike, other, quick]))
+    assert "Sum and whole agree within their uncertainty: alike." in text
+    assert "only disturbance explains: measure again on a quiet machine: quick." in text
+
+
 def test_tables_by_tuple_module_and_call_list_all_of_them(model):
     found = estimate(model, whole(model, 1e-3, 0.1))
     assert len(in_place_text.tuple_cells(found.in_place.rows())) == len(model.kernels())

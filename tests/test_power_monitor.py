@@ -6,6 +6,7 @@ change that.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,14 +18,18 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from opcost import power
+from opcost.commands import main
 from opcost.errors import OpcostError
 from opcost.power import windows
 from opcost.power.attribution import By, memory_bytes, processor_time_s, share
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.export import recording_beside, segments
+from opcost.power.recorded_windows import window_rows
 from opcost.power.recording import SAMPLE, Recording
 from opcost.power.window_text import as_document, as_text
+from opcost.rows.quantities import ENERGY
 from opcost.statistics import Estimate
 
 from tests.simulated_nvml.card import build
@@ -444,3 +449,56 @@ def test_a_recording_of_another_version_is_not_taken_for_one_of_this(tmp_path):
     (tmp_path / "about.json").write_text(json.dumps(about | {"version": 1}))
     with pytest.raises(OpcostError, match="is of version 1 of recordings, this opcost reads 2"):
         _ = recording.about
+
+
+LOGGING = """
+import time
+from opcost import power
+for epoch in range(2):
+    with power.measure(f"epoch {epoch}"):
+        time.sleep(0.4)
+        power.log(loss=1 / (1 + epoch))
+"""
+
+
+def test_the_windows_of_a_recording_have_their_energy_and_what_was_logged_in_them(tmp_path):
+    output = tmp_path / "run.parquet"
+    ran = measure("--output", output, "--", sys.executable, "-c", LOGGING)
+    assert ran.returncode == 0, ran.stderr
+    rows = window_rows(segments(output))
+    assert {row["window"]: row["metrics"] for row in rows if "epoch" in row["window"]} == {
+        "epoch 0": {"loss": 1.0},
+        "epoch 1": {"loss": 0.5},
+    }
+    for row in rows:
+        energy = ENERGY.read(row["devices"][GPU])
+        assert is_about(energy, IDLE_W * row["time_s"])
+    text = CliRunner().invoke(main, ["windows", str(output)]).output
+    assert re.search(r"^epoch 1 .* J ± .*  0\.5$", text, re.MULTILINE)
+
+
+def test_a_monitor_of_ones_own_writes_its_windows_and_figures_to_a_file(tmp_path):
+    output = tmp_path / "run.parquet"
+    with power.Monitor([GPU], output=output) as monitor:
+        with power.measure("inside", monitor=monitor):
+            time.sleep(0.3)
+            assert power.log(loss=2)
+    assert not power.log(loss=3)
+    [row] = window_rows(segments(output))
+    assert (row["window"], row["metrics"]) == ("inside", {"loss": 2.0})
+    assert is_about(ENERGY.read(row["devices"][GPU]), IDLE_W * row["time_s"])
+    with pytest.raises(OpcostError, match="exists"):
+        power.Monitor([GPU], output=output)
+
+
+def test_what_is_no_number_is_not_logged_whether_or_not_there_is_a_recording():
+    with pytest.raises(OpcostError, match="log: loss is None: give numbers"):
+        power.log(loss=None)
+
+
+def test_a_machine_without_sensors_says_so_before_the_command_runs(monkeypatch, tmp_path):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    ran = measure("--device", "cpu", "--", sys.executable, "-c", "print('ran')")
+    if "no energy sensor" in ran.stderr:  # as in a virtual machine
+        assert ran.stderr.startswith("opcost: no energy will be measured (cpu: ")
+    assert ran.stdout == "ran\n"

@@ -24,6 +24,11 @@ class Estimate:
     high: float | None
     degrees_of_freedom: float | None = None
 
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.value:.4g}"
+        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
     def widened(self, relative_sd: float) -> "Estimate":
         """The estimate with an independent relative error added to its interval in quadrature."""
         margin = NORMAL_97_5 * relative_sd * self.value

@@ -19,6 +19,7 @@ _COMMANDS = {
     "report": "Make the tables and the report from what is measured.",
     "retry": "Measure again what failed, or has a flag.",
     "measure": "Measure the energy of a command, or of this machine.",
+    "windows": "List the energy of the windows of a recording.",
     "watch": "Show the power of each device, live.",
     "calibrate": "Find the gain of a power sensor from an external wattmeter.",
     "chart": "Draw the power over time that opcost measure wrote.",

@@ -93,6 +93,9 @@ def command(
     with Monitor(
         devices or None, period_s=period, folder=folder, labels=_labels(labels), user=pid
     ) as monitor:
+        if not monitor.devices:
+            reasons = "; ".join(f"{name}: {why}" for name, why in monitor.missing.items())
+            click.echo(f"opcost: no energy will be measured ({reasons or 'no device'})", err=True)
         for _ in range(repeat):
             if command:
                 try:

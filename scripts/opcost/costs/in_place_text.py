@@ -126,6 +126,36 @@ def note(compared: Row, rows: Sequence[Row]) -> str | None:
     )
 
 
+def verdicts(comparison: Iterable[Row]) -> list[str]:
+    """The models whose difference is within its interval, and those in which the clock was not
+    slower, which only noise explains.
+    """
+    rows = [row for row in comparison if IN_PLACE.read(row) is not None]
+    errors = {row["model"]: TIME.error.read(row) for row in rows}
+    within = [
+        name
+        for name, error in errors.items()
+        if error and error.low is not None and error.high is not None and error.low < 0 < error.high
+    ]
+    noisy = [
+        row["model"]
+        for row in rows
+        if row["clocked_time_s"] < (row[TIME.of("reference").value] or 0.0)
+    ]
+    found = []
+    if within:
+        found.append(
+            f"Sum and whole agree within their uncertainty: {', '.join(within)}. The parts of such "
+            "a difference may be noise, too."
+        )
+    if noisy:
+        found.append(
+            f"Faster with the clock than without, which only disturbance explains: measure again "
+            f"on a quiet machine: {', '.join(noisy)}."
+        )
+    return found
+
+
 def _cells(name: str, row: Mapping[str, Any], each: str) -> dict[str, str]:
     ratio = RATIO.read(row)
     return {

@@ -65,8 +65,10 @@ def _nvidia_uuid(number: str) -> str:
 
 
 def _nvidia_gpus() -> dict[str | None, str | None]:
-    from opcost.energy.nvml import all_visible, device_uuids
+    from opcost.energy.nvml import all_visible, device_uuids, has_library
 
+    if not has_library():
+        return {}  # no driver, and no GPU of this kind
     uuids = all_visible(device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     return {str(number): uuid for number, uuid in enumerate(uuids)}
 

@@ -157,6 +157,15 @@ class NvmlMeter(Meter):
         return max(0, len(pids) - bool(torch and torch.cuda.is_initialized()))
 
 
+def has_library() -> bool:
+    """Whether NVIDIA's driver is installed."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return bool(error.value != pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    return True
+
+
 def device_uuids() -> list[str]:
     """The UUIDs of all GPUs of this machine, in NVML's order. Raises MeterUnavailable."""
 

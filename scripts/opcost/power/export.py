@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from opcost.energy.wattmeter import Power
 from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
+from opcost.power.recorded_windows import events_with_energy
 from opcost.power.recording import FIELDS, Recording
 
 _ROWS = 100_000
@@ -79,7 +80,7 @@ def finish(output: Path) -> int:
     segment = 1 + (_segments(earlier) if earlier else 0)
     written = 0
     with replacing(output) as temporary:
-        about = {**recording.about, "events": list(recording.events())}
+        about = {**recording.about, "events": events_with_energy(recording)}
         known = _metadata(earlier) if earlier else []
         schema = SCHEMA.with_metadata({_METADATA: json.dumps([*known, about])})
         with _writer(temporary, output.suffix, schema) as writer:

@@ -22,6 +22,7 @@ from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
 from opcost.power.attribution import By
 from opcost.power.device_energy import DeviceEnergy, device_energy
+from opcost.power.export import check_table, finish, recording_beside
 from opcost.power.recording import Recording
 
 _START_S = 30.0
@@ -33,13 +34,21 @@ _REFRESHES_BEFORE, _REFRESHES_AFTER = 3, 3
 _POLL_S = 0.01
 _FASTER = 4
 
+_kept: list[Recording] = []
+
+
+def kept_recordings() -> list[Recording]:
+    """The recordings that this process's open monitors keep."""
+    return list(_kept)
+
 
 class Monitor:
     """A process that records the power of devices, while it is open.
 
     `devices` are named as in targets (`cuda:0`, `cpu`); by default, all that this process may see.
     `period_s` is the time between readings, by default that which suits the sensors. The recording
-    is kept if a `folder` is given, which must be new or empty. `user` is the process whose use of
+    is kept if a `folder` is given, which must be new or empty, or an `output`, a new .parquet or
+    .csv file that is written when the monitor is closed. `user` is the process whose use of
     the devices is told from that of others, with its descendants; by default, this one.
 
     Raises OpcostError for an unknown device, and a folder that holds something else.
@@ -51,11 +60,18 @@ class Monitor:
         *,
         period_s: float | None = None,
         folder: str | os.PathLike[str] | None = None,
+        output: str | os.PathLike[str] | None = None,
         user: int | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         if period_s is not None and not 0.001 <= period_s <= 60:
             raise OpcostError(f"period_s is {period_s!r}; allowed: seconds from 0.001 to 60")
+        self._output = None if output is None else Path(output)
+        if self._output is not None:
+            if folder is not None:
+                raise OpcostError("give a folder or an output, not both")
+            check_table(self._output, append=False)
+            folder = recording_beside(self._output)
         self._temporary = folder is None
         path = Path(tempfile.mkdtemp(prefix="opcost-power-") if folder is None else folder)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -87,6 +103,8 @@ class Monitor:
             self._discard()
             raise OpcostError(message or "the sampler of power did not start") from None
         atexit.register(self._close_at_exit)
+        if not self._temporary:
+            _kept.append(self.recording)
         self.missing: dict[str, str] = about["missing"]
         self.period_s: float = about["period_s"]
         self._sources: list[Mapping[str, Any]] = about["sources"]
@@ -105,10 +123,16 @@ class Monitor:
         self.close()
 
     def close(self) -> None:
-        """End the recording; a temporary one is deleted."""
+        """End the recording; a temporary one is deleted, and the `output` is written."""
         atexit.unregister(self._close_at_exit)
+        if self._output is not None and not self._ended:
+            time.sleep(self._shown_after_s(_REFRESHES_AFTER))  # windows may have just ended
         self._end()
         self._discard()
+        if self.recording in _kept:
+            _kept.remove(self.recording)
+            if self._output is not None:
+                finish(self._output)
 
     def _discard(self) -> None:
         if self._temporary:

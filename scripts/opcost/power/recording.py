@@ -102,6 +102,12 @@ class Recording:
             return np.empty(0, SAMPLE)
         return np.fromfile(self.samples_file, SAMPLE, count, offset=first * SAMPLE.itemsize)
 
+    def mapped(self) -> NDArray[np.void]:
+        """All complete records, which are read from the file where they are needed."""
+        if not self.size:
+            return np.empty(0, SAMPLE)
+        return np.memmap(self.samples_file, SAMPLE, "r", shape=(self.size,))
+
     def before(self, moment_s: float, samples_per_s: float) -> int:
         """A position whose record is earlier than a moment, or the first one."""
         back = math.ceil(max(0.0, time.monotonic() - moment_s) * samples_per_s)

@@ -6,6 +6,7 @@ from datetime import datetime
 from statistics import fmean
 from typing import Any
 
+from opcost.power.attribution import By
 from opcost.power.device_energy import DeviceEnergy
 from opcost.rows.flags import explained
 from opcost.rows.quantities import ENERGY
@@ -120,6 +121,8 @@ def _notes(devices: Mapping[str, DeviceEnergy]) -> Iterable[str]:
                 f"{joules(each.share * each.energy.value, _DIGITS)} are attributed to it, which is "
                 "no measurement."
             )
+        elif each.by == By.MEMORY and each.energy is not None:
+            yield f"{device}: what part of it was the program's is unknown."
         for flag in each.flags:
             yield f"{device}: flagged {flag} ({explained(flag)})."
     gains = {each.gain_uncertainty for each in devices.values() if each.energy is not None}

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.power.export import segments
+from opcost.rows.quantities import ENERGY
 
 _POINTS = 4000
 """More readings of a device are averaged, so that a page of a day opens as one of a minute does."""
@@ -46,10 +47,11 @@ def chart(frame: pd.DataFrame, windows: pd.DataFrame, metrics: pd.DataFrame) -> 
     )
     parts: list[Any] = [power]
     if not windows.empty:
-        tooltip = ["window:N", alt.Tooltip("seconds:Q", format=".3~s")]
+        tooltip = ["window:N", alt.Tooltip("seconds:Q", format=".3~s"), "energy:N"]
+        names = alt.Y("window:N", title=None, sort=None)
         bars = alt.Chart(windows).mark_bar(height=10, opacity=0.7)
         parts.append(
-            bars.encode(x, alt.X2("end:T"), alt.Y("window:N", title=None), tooltip=tooltip)
+            bars.encode(x, alt.X2("end:T"), names, tooltip=tooltip)
             .properties(width=_WIDTH)
             .add_params(_zoom("windows"))
         )
@@ -88,12 +90,17 @@ def _windows(known: list[dict[str, Any]]) -> pd.DataFrame:
             "time": _time(segment, event["start_s"]),
             "end": _time(segment, event["end_s"]),
             "seconds": event["end_s"] - event["start_s"],
+            "energy": _energies(event.get("devices", {})),
         }
         for segment in known
         for event in segment["events"]
         if "window" in event
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).sort_values("time") if rows else pd.DataFrame()
+
+
+def _energies(devices: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {ENERGY.shown(found)}" for name, found in devices.items())
 
 
 def _metrics(known: list[dict[str, Any]]) -> pd.DataFrame:

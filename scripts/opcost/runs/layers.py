@@ -81,7 +81,18 @@ def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
             if cells:
                 lines += [f"{name} on {target}, layer by layer, each run alone as in the model:"]
                 lines += [*table(list(cells[0]), [list(each.values()) for each in cells], 2), ""]
-    return "\n".join([*lines, *wrapped([_MEANING])]), complete
+    notes = [_MEANING, *_without_energy(comparison, only or {})]
+    return "\n".join([*lines, *wrapped(notes)]), complete
+
+
+def _without_energy(comparison: Sequence[Row], only: Mapping[str, Sequence[str]]) -> list[str]:
+    """Why models have no energy."""
+    reasons = {
+        row["energy_reason"]
+        for row in comparison
+        if row["model"] in only.get(row["target"], ()) and row[_WHOLE_J] is None
+    }
+    return [f"No energy: {reason}." for reason in sorted(filter(None, reasons))]
 
 
 def _cells(

@@ -21,7 +21,7 @@ def profile(only: Mapping[str, Sequence[str]] | None, by: str, top: int) -> tupl
         compared = [each.compared for each in explained]
         cells = in_place_text.model_cells(compared)
         parts += [f"Target {target}: {in_place_text.TITLE}", *in_place_text.lines(cells), ""]
-        parts += wrapped([in_place_text.MEANING])
+        parts += wrapped([in_place_text.MEANING, *in_place_text.verdicts(compared)])
         for each in explained:
             if (reason := each.estimate.in_place.reason) is not None:
                 complete = False

@@ -1,0 +1,93 @@
+"""The windows of a recording, with the energy of each device in them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from opcost.energy.sensor import Sensor
+from opcost.power.device_energy import device_energy
+from opcost.power.recording import Recording
+from opcost.rows.quantities import ENERGY, Quantity
+from opcost.statistics import Estimate
+from opcost.text import joules, seconds, table, with_interval
+
+_BEFORE_S, _AFTER_S = 5.0, 2.0
+
+
+def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
+    """The events of a recording; those of windows have `devices`: name -> joules with their
+    interval, or the reason why there are none.
+    """
+    samples = recording.mapped()
+    found = []
+    for event in recording.events():
+        if "window" not in event:
+            found.append(event)
+            continue
+        start_s, end_s = event["start_s"], event["end_s"]
+        first, last = samples["time_s"].searchsorted([start_s - _BEFORE_S, end_s + _AFTER_S])
+        near = samples[first:last]
+        devices = {}
+        for number, source in enumerate(recording.about["sources"]):
+            used = device_energy(
+                near[near["source"] == number],
+                Sensor(**source["sensor"]),
+                source["reads_since_last"],
+                None,
+                start_s,
+                end_s,
+            )
+            devices[source["name"]] = {**ENERGY.columns(used.energy), "reason": used.reason}
+        found.append({**event, "devices": devices})
+    return found
+
+
+def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each window of all segments, in their order: its time, the energy of each device,
+    and the last value of each metric that was logged in it.
+    """
+    rows = []
+    for number, segment in enumerate(segments, 1):
+        events = segment["events"]
+        windows = sorted((each for each in events if "window" in each), key=lambda e: e["start_s"])
+        for each in windows:
+            metrics: dict[str, float] = {}
+            for event in events:
+                if each["start_s"] <= event["time_s"] <= each["end_s"]:
+                    metrics |= event.get("metrics", {})
+            rows.append(
+                {
+                    "segment": number,
+                    "window": each["window"],
+                    "time_s": each["end_s"] - each["start_s"],
+                    "devices": each.get("devices", {}),
+                    "metrics": metrics,
+                }
+            )
+    return rows
+
+
+def window_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """The rows as a table."""
+    devices = list(dict.fromkeys(name for row in rows for name in row["devices"]))
+    metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+    several = len({row["segment"] for row in rows}) > 1
+    cells = [
+        {
+            **({"segment": str(row["segment"])} if several else {}),
+            "window": row["window"],
+            "time": seconds(row["time_s"]),
+            **{name: _energy(row["devices"].get(name)) for name in devices},
+            **{
+                name: f"{row['metrics'][name]:.4g}" if name in row["metrics"] else "-"
+                for name in metrics
+            },
+        }
+        for row in rows
+    ]
+    left = 2 if several else 1
+    return table(list(cells[0]), [list(row.values()) for row in cells], left) if cells else []
+
+
+def _energy(found: Mapping[str, Any] | None, quantity: Quantity = ENERGY) -> str:
+    estimate: Estimate | None = quantity.read(found) if found else None
+    return with_interval(estimate, joules)
