@@ -12,7 +12,7 @@ from opcost.models.configs import define_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.layers import narrowed
-from opcost.runs.layers import _kinds
+from opcost.runs.layers import _calls, _kinds
 from opcost.tuples.extraction import extract_model_tuples
 
 from tests.quick_measurement import QUICK
@@ -75,6 +75,37 @@ def test_a_layer_gets_the_arguments_of_its_first_call_with_their_values():
     assert torch.equal(inputs.args[0], x + 1)
     assert inputs.kwargs == {"factor": 3.0}
     assert torch.equal(layer(*inputs.args, **inputs.kwargs), 3 * (x + 1))
+
+
+class Itself(torch.nn.Module):
+    """Tells whether its arguments are one tensor, and how they lie in memory."""
+
+    def forward(self, x, y, view):
+        return x is y, view.stride(), view.untyped_storage()._cdata == x.untyped_storage()._cdata
+
+
+class Calls(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Itself()
+
+    def forward(self, x):
+        return self.layer(x, x, x[:, ::2].expand(4, 2))
+
+
+def test_arguments_that_are_one_tensor_or_one_memory_stay_so():
+    definition = ModelDefinition("net", (), layer="layer")
+    layer, inputs = narrowed(Calls(), Arguments((torch.zeros(1, 4),), {}), definition)
+    assert layer(*inputs.args) == (True, (0, 2), True)
+
+
+def test_a_layer_that_is_run_several_times_counts_as_often():
+    model, layer = (
+        extract_model_tuples(each) for each in defined(layers=["layer1.0.relu"]).values()
+    )
+    assert _calls(model, "layer1.0.relu", layer, equal=False) == 2
+    assert _calls(model, "layer1.0.relu", layer) == 4
+    assert _calls(model, "layer1.0", layer) is None
 
 
 @pytest.mark.parametrize(

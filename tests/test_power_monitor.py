@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from opcost.power.device_energy import DeviceEnergy
 from opcost.power.export import recording_beside, segments
 from opcost.power.recorded_windows import window_rows
 from opcost.power.recording import SAMPLE, Recording
-from opcost.power.window_text import as_document, as_text
+from opcost.power.window_text import as_document, as_text, repeated
 from opcost.rows.quantities import ENERGY
 from opcost.statistics import Estimate
 
@@ -479,10 +480,12 @@ def test_the_windows_of_a_recording_have_their_energy_and_what_was_logged_in_the
 
 def test_a_monitor_of_ones_own_writes_its_windows_and_figures_to_a_file(tmp_path):
     output = tmp_path / "run.parquet"
-    with power.Monitor([GPU], output=output) as monitor:
-        with power.measure("inside", monitor=monitor):
-            time.sleep(0.3)
-            assert power.log(loss=2)
+    with (
+        power.Monitor([GPU], output=output) as monitor,
+        power.measure("inside", monitor=monitor),
+    ):
+        time.sleep(0.3)
+        assert power.log(loss=2)
     assert not power.log(loss=3)
     [row] = window_rows(segments(output))
     assert (row["window"], row["metrics"]) == ("inside", {"loss": 2.0})
@@ -502,3 +505,79 @@ def test_a_machine_without_sensors_says_so_before_the_command_runs(monkeypatch, 
     if "no energy sensor" in ran.stderr:  # as in a virtual machine
         assert ran.stderr.startswith("opcost: no energy will be measured (cpu: ")
     assert ran.stdout == "ran\n"
+
+
+def test_what_is_printed_meanwhile_does_not_lengthen_the_window():
+    found = measure("--every", "0.5", "--json", "--", "sleep", "0.6")
+    text = found.stderr[found.stderr.rindex('{\n  "name"') :]
+    assert json.loads(text)["time_s"] < 0.8
+
+
+def test_a_recording_is_not_taken_from_a_measurement_that_is_writing_it(tmp_path):
+    output = tmp_path / "run.parquet"
+    command = [sys.executable, "-m", "opcost", "measure", "-o", str(output), "--", "sleep", "3"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
+        while not (recording_beside(output) / "samples").exists():
+            time.sleep(0.05)
+        second = measure("--output", output, "--duration", "0.2")
+        assert "another measurement is writing to" in second.stderr
+        first.communicate(timeout=60)
+        assert first.returncode == 0
+    assert len(segments(output)) == 1
+
+
+def test_many_short_windows_leave_their_epoch_its_energy():
+    with power.measure("epoch") as epoch:
+        for number in range(300):
+            with power.measure(f"step {number}"):
+                time.sleep(0.002)
+    assert is_about(epoch.devices[GPU].energy, IDLE_W * epoch.time_s)
+
+
+def test_threads_may_ask_at_the_same_time():
+    with power.measure() as window:
+        time.sleep(0.2)
+    monitor = window._monitor
+    with ThreadPoolExecutor(4) as threads:
+        edges = window._start_s, window._end_s
+        found = [threads.submit(monitor.energy, *edges) for _ in range(12)]
+    assert all(each.result()[GPU].energy is not None for each in found)
+
+
+def test_a_window_after_the_sampler_was_killed_has_another_one():
+    with power.measure():
+        pass
+    windows._shared._sampler.kill()
+    windows._shared._sampler.wait()
+    with power.measure() as window:
+        time.sleep(0.2)
+    assert window.devices[GPU].energy is not None
+
+
+def test_a_closed_monitor_takes_no_window_and_one_that_is_over_says_so(tmp_path):
+    monitor = power.Monitor([GPU])
+    window = power.start("late", monitor=monitor)
+    monitor.close()
+    with pytest.warns(UserWarning, match="cannot be written"):
+        window.stop()
+    assert "the monitor was closed before" in window.devices[GPU].reason
+    with pytest.raises(OpcostError, match="is closed: open another"):
+        power.start("later", monitor=monitor)
+
+
+def test_the_share_of_several_runs_is_that_of_all_of_them():
+    runs = [
+        (1.0, {"cpu": DeviceEnergy(Estimate(joules, None, None), None, share=share)})
+        for joules, share in ((10.0, 0.9), (30.0, 0.1))
+    ]
+    _, found = repeated(runs)
+    assert found["cpu"].share == pytest.approx(0.3)
+
+
+def test_half_a_line_of_events_is_left_out(tmp_path):
+    recording = Recording(tmp_path)
+    recording.note({"metrics": {"loss": 1.0}})
+    with recording.events_file.open("a") as file:
+        file.write('{"time_s": 1, "met{"time_s": 2}\n')
+    recording.note({"metrics": {"loss": 2.0}})
+    assert [each["metrics"]["loss"] for each in recording.events()] == [1.0, 2.0]

@@ -1,6 +1,7 @@
 """`opcost measure`."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,9 +88,11 @@ def command(
     if output is not None:
         check_table(output, append)
         finish_earlier(output)
+        check_table(output, append or output.suffix == ".parquet")
     during = (lambda window: _so_far(window)) if every else None
     folder = None if output is None else recording_beside(output)
-    code, windows = 0, []
+    code = 0
+    windows: list[Window] = []
     with Monitor(
         devices or None, period_s=period, folder=folder, labels=_labels(labels), user=pid
     ) as monitor:
@@ -102,6 +105,8 @@ def command(
                     window, code = run_command(command, monitor, during, every or 0.0)
                 except CannotRun as error:
                     click.echo(f"opcost: {error}", err=True)
+                    if folder is not None and not windows:
+                        shutil.rmtree(folder, ignore_errors=True)
                     raise SystemExit(error.code) from error
             else:
                 window = watch(pid, duration, monitor, during, every or 0.0)

@@ -4,12 +4,13 @@ The model runs once to find these arguments. The module then finds the same valu
 layouts as inside the model, and is measured like any model, for as long as a power sensor needs.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import nn
-from torch.utils._pytree import tree_map_only
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_leaves
 
 from opcost.errors import OpcostError, closest
 from opcost.models.construction import conditions
@@ -38,8 +39,8 @@ def narrowed(
     given: list[Arguments] = []
 
     def keep(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
-        if not given:  # later calls and operators in place may change the arguments
-            given.append(tree_map_only(torch.Tensor, torch.clone, Arguments(args, dict(kwargs))))
+        if not given:
+            given.append(_kept(Arguments(args, dict(kwargs))))
 
     hook = layer.register_forward_pre_hook(keep, with_kwargs=True)
     try:
@@ -57,6 +58,16 @@ def narrowed(
             "has no arguments: name one that it calls"
         )
     return _alone(layer, definition.autocast), given[0]
+
+
+def _kept(arguments: Arguments) -> Arguments:
+    """The arguments as they are now: later calls and operators in place may change them.
+
+    What is one tensor, or one memory, stays one: modules test that, and layouts decide on kernels.
+    """
+    if any(isinstance(leaf, FakeTensor) for leaf in tree_leaves(arguments)):
+        return arguments  # they have no values
+    return copy.deepcopy(arguments)
 
 
 def _alone(layer: nn.Module, autocast: str | None) -> Runnable:

@@ -54,7 +54,7 @@ def share(samples: NDArray[np.void], by: By | None, start_s: float, end_s: float
     else:
         inside = known[(known["time_s"] >= start_s - 1) & (known["time_s"] <= end_s + 1)]
         own, every = (inside[name].sum() for name in ("own_use", "all_use"))
-    return min(1.0, float(own / every)) if every > 0 else None
+    return min(max(float(own / every), 0.0), 1.0) if every > 0 else None
 
 
 def _tree(pid: int, without: int) -> list[psutil.Process]:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -42,14 +43,9 @@ def run_command(
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
             raise CannotRun(f"{command[0]} cannot be run: {error.strerror}", code) from error
         to_child(child)
-        while True:
-            try:
-                code = child.wait(every_s or None)
-                break
-            except subprocess.TimeoutExpired:
-                if during is not None:
-                    during(window)
-    window.stop()
+        with _called(during, window, every_s):
+            code = child.wait()
+            window.stop()
     return window, code if code >= 0 else KILLED - code
 
 
@@ -75,16 +71,36 @@ def watch(
     if pid is not None and not _runs(pid):
         raise OpcostError(f"there is no process {pid}: name one that runs (ps lists them)")
     window = start("machine" if pid is None else f"process {pid}", monitor=monitor)
-    last_s = 0.0
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), _called(during, window, every_s):
         while (pid is None or _runs(pid)) and (duration_s is None or window.time_s < duration_s):
             left_s = _POLL_S if duration_s is None else duration_s - window.time_s
             time.sleep(max(0.0, min(_POLL_S, left_s)))
-            if during is not None and every_s and window.time_s - last_s >= every_s:
-                last_s = window.time_s
-                during(window)
-    window.stop()
+        window.stop()
+    if not window.is_over:
+        window.stop()
     return window
+
+
+@contextmanager
+def _called(during: During | None, window: Window, every_s: float) -> Iterator[None]:
+    """Call a function with a window now and then, in a thread: it waits for the sensors, and the
+    window must not.
+    """
+    over = threading.Event()
+
+    def now_and_then() -> None:
+        while during is not None and not over.wait(every_s):
+            during(window)
+
+    thread = threading.Thread(target=now_and_then)
+    if during is not None and every_s:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.ident is not None:
+            thread.join()
 
 
 def _runs(pid: int) -> bool:

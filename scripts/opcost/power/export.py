@@ -69,6 +69,11 @@ def finish_earlier(output: Path) -> None:
             f"{folder} is where the readings of {output} are kept meanwhile, and is something "
             "else: move it away, or name another --output"
         )
+    if Recording(folder).is_written:
+        raise OpcostError(
+            f"another measurement is writing to {output}: wait for its end, or name another "
+            "--output"
+        )
     finish(output)
 
 
@@ -89,8 +94,22 @@ def finish(output: Path) -> int:
             for part in _tables(recording, segment, schema):
                 writer.write_table(part)
                 written += part.num_rows
+        _check_readable(temporary, output, folder, len(about["events"]))
     shutil.rmtree(folder)
     return written
+
+
+def _check_readable(written: Path, output: Path, folder: Path, events: int) -> None:
+    """Raise OpcostError if a table cannot be read back, before what it was made of is deleted."""
+    if output.suffix != ".parquet":
+        return
+    try:
+        pq.ParquetFile(written)
+    except OSError as error:
+        raise OpcostError(
+            f"{output} would be unreadable, with {events} windows and figures: a file holds about "
+            f"half a million. The readings stay in {folder}; a .csv file has them without windows"
+        ) from error
 
 
 def _with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,6 @@ _AROUND_S = 5.0
 
 _REFRESHES_BEFORE, _REFRESHES_AFTER = 3, 3
 _POLL_S = 0.01
-_FASTER = 4
 
 _kept: list[Recording] = []
 
@@ -74,11 +74,13 @@ class Monitor:
             folder = recording_beside(self._output)
         self._temporary = folder is None
         path = Path(tempfile.mkdtemp(prefix="opcost-power-") if folder is None else folder)
+        path = path.absolute()  # the program may change its directory
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise OpcostError(f"{path} exists and is not an empty folder: name another")
         path.mkdir(parents=True, exist_ok=True)
         self.recording = Recording(path)
         self.process_id = os.getpid()
+        self._asking = threading.Lock()
         self._ended = False
         settings = {
             "devices": devices,
@@ -110,6 +112,16 @@ class Monitor:
         self._sources: list[Mapping[str, Any]] = about["sources"]
         self._sensors = [Sensor(**source["sensor"]) for source in self._sources]
         time.sleep(self._shown_after_s(_REFRESHES_BEFORE))  # a window needs a change before it
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._ended
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it reads the meters."""
+        return not self._ended and self._sampler.poll() is None
 
     @property
     def devices(self) -> list[str]:
@@ -190,21 +202,22 @@ class Monitor:
         return refreshes * slowest_s + averaging_s / 2
 
     def _fault(self) -> str | None:
-        """Why the sampler ended, if it has ended by itself."""
+        """Why the sampler ended."""
+        if self._ended:
+            return "the monitor was closed before"
         code = self._sampler.poll()
-        if code is None or self._ended:
+        if code is None:
             return None
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return f"the process that reads the meters has ended ({how})"
 
     def _flushed(self, since_s: float) -> NDArray[np.void]:
         """The samples from a moment on."""
-        if self._command(b"flush\n"):
-            self._line(_ANSWER_S)
-        # Commands add readings to those of the period.
-        rate = _FASTER * len(self._sources) / self.period_s
-        samples = self.recording.samples(self.recording.before(since_s, rate))
-        return samples[samples["time_s"] >= since_s]
+        with self._asking:  # threads may ask at the same time
+            if self._command(b"flush\n"):
+                self._line(_ANSWER_S)
+        samples = self.recording.mapped()
+        return np.array(samples[np.searchsorted(samples["time_s"], since_s) :])
 
     def _command(self, command: bytes) -> bool:
         """Whether the sampler still runs to obey."""

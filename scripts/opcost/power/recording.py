@@ -7,11 +7,13 @@
 A record that was cut off by a kill is ignored, so what is left is readable up to the last second.
 """
 
+import fcntl
 import json
-import math
 import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,18 @@ class Recording:
             return 0
         return self.samples_file.stat().st_size // SAMPLE.itemsize
 
+    @property
+    def is_written(self) -> bool:
+        """Whether a sampler still appends to it."""
+        try:
+            with self.samples_file.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
     def samples(self, first: int = 0, most: int | None = None) -> NDArray[np.void]:
         """The complete records from a position on, at most `most`."""
         there = max(0, self.size - first)
@@ -108,25 +122,25 @@ class Recording:
             return np.empty(0, SAMPLE)
         return np.memmap(self.samples_file, SAMPLE, "r", shape=(self.size,))
 
-    def before(self, moment_s: float, samples_per_s: float) -> int:
-        """A position whose record is earlier than a moment, or the first one."""
-        back = math.ceil(max(0.0, time.monotonic() - moment_s) * samples_per_s)
-        return max(0, self.size - back)
-
     def note(self, event: Mapping[str, Any]) -> None:
-        """Append an event."""
+        """Append an event. If it cannot be written, as on a full disk, the program goes on."""
         line = json.dumps({"time_s": time.monotonic(), **event}, default=str) + "\n"
-        descriptor = os.open(self.events_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         try:
-            os.write(descriptor, line.encode())  # one write: lines of several processes stay whole
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(self.events_file, flags, 0o644)
+            try:
+                os.write(descriptor, line.encode())  # one write: lines of processes stay whole
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            warnings.warn(f"opcost: {self.events_file} cannot be written: {error}", stacklevel=2)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """All complete events."""
+        """All complete events; what a full disk has cut is left out."""
         if not self.events_file.exists():
             return
         with self.events_file.open(encoding="utf-8") as lines:
             for line in lines:
-                if line.endswith("\n"):
-                    yield json.loads(line)
+                with suppress(json.JSONDecodeError):
+                    if line.endswith("\n"):
+                        yield json.loads(line)

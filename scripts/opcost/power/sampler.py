@@ -8,6 +8,7 @@ and answers. It ends with the input, and when it has another parent: forks of it
 the input open.
 """
 
+import fcntl
 import json
 import math
 import os
@@ -42,10 +43,12 @@ class Sampler:
     def __init__(self, recording: Recording, sources: list[Source], user: int) -> None:
         self._recording, self._sources, self._user = recording, sources, user
         self._lost: set[str] = set()
+        self._own_s = 0.0
         self._records: list[tuple[Any, ...]] = []
         self._state_due_s = -math.inf
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._file = os.open(recording.samples_file, flags, 0o644)
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def read(self, with_state: bool = False) -> None:
         """Read all meters; one that fails is noted, and not read again."""
@@ -56,16 +59,34 @@ class Sampler:
             if source.name in self._lost:
                 continue
             try:
-                self._records.append(_record(number, source, with_state, self._user))
+                use = self._use(source.meter) if with_state else (math.nan, math.nan)
+                self._records.append((*_record(number, source, with_state), *use))
             except MeterUnavailable as reason:
                 self._lost.add(source.name)
                 self._recording.note({"lost": source.name, "reason": str(reason)})
 
+    def _use(self, meter: Meter) -> tuple[float, float]:
+        """What the user and its descendants use of a device, and what all processes do."""
+        if not meter.shared_by_time:
+            held = meter.memory_by_process()
+            unknown = (math.nan, math.nan)
+            return memory_bytes(held, self._user, without=os.getpid()) if held else unknown
+        own_s, all_s = processor_time_s(self._user, without=os.getpid())
+        # A process that has ended takes its time along, unless its parent asks for it.
+        self._own_s = max(self._own_s, own_s)
+        return self._own_s, all_s
+
     def flush(self) -> None:
         """Append what was read; it then survives the end of this process."""
-        if self._records:
-            os.write(self._file, np.array(self._records, SAMPLE).tobytes())
-            self._records.clear()
+        content = memoryview(np.array(self._records, SAMPLE).tobytes())
+        self._records.clear()
+        complete = os.fstat(self._file).st_size
+        try:
+            while content:
+                content = content[os.write(self._file, content) :]
+        except OSError:
+            os.ftruncate(self._file, complete)  # half a record would make all later ones unreadable
+            raise
 
 
 def period_of(sources: list[Source]) -> float:
@@ -125,7 +146,7 @@ def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> 
         shutil.rmtree(recording.folder, ignore_errors=True)
 
 
-def _record(number: int, source: Source, with_state: bool, user: int) -> tuple[Any, ...]:
+def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:
     meter = source.meter
     power_w = math.nan if meter.reads_since_last else meter.power_w()
     counter_j = meter.counter_j()
@@ -138,16 +159,7 @@ def _record(number: int, source: Source, with_state: bool, user: int) -> tuple[A
         power_w,
         math.nan if counter_j is None else counter_j,
         *(math.nan if value is None else value for value in values),
-        *(_use(source.meter, user) if with_state else (math.nan, math.nan)),
     )
-
-
-def _use(meter: Meter, user: int) -> tuple[float, float]:
-    """What a process and its descendants use of a device, and what all do."""
-    if meter.shared_by_time:
-        return processor_time_s(user, without=os.getpid())
-    held = meter.memory_by_process()
-    return memory_bytes(held, user, without=os.getpid()) if held else (math.nan, math.nan)
 
 
 if __name__ == "__main__":

@@ -89,9 +89,24 @@ def repeated(
         flags = tuple(dict.fromkeys(flag for each in every for flag in each.flags))
         changes = sum(each.changes for each in every)
         found[device] = replace(
-            every[0], energy=energy, time_s=time_s, changes=changes, flags=flags, at_most_j=None
+            every[0],
+            energy=energy,
+            time_s=time_s,
+            changes=changes,
+            flags=flags,
+            at_most_j=None,
+            share=_mean_share(every),
         )
     return time_s, found
+
+
+def _mean_share(every: Sequence[DeviceEnergy]) -> float | None:
+    """The share of all runs together; None if that of one is unknown."""
+    parts = [(each.share, each.energy.value) for each in every if each.energy is not None]
+    if any(share is None for share, _ in parts):
+        return None
+    total_j = sum(energy_j for _, energy_j in parts)
+    return sum((share or 0.0) * energy_j for share, energy_j in parts) / total_j
 
 
 def without_energy(reasons: Mapping[str, str]) -> Iterable[str]:

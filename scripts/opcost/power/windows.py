@@ -41,6 +41,11 @@ class Window:
                 recording.note(event)
 
     @property
+    def is_over(self) -> bool:
+        """Whether it was stopped."""
+        return self._end_s is not None
+
+    @property
     def time_s(self) -> float:
         """Seconds of the window; up to now, if it is not over."""
         return (time.monotonic() if self._end_s is None else self._end_s) - self._start_s
@@ -88,6 +93,8 @@ def start(
     name: str = "window", devices: Sequence[str] | None = None, monitor: Monitor | None = None
 ) -> Window:
     """Begin a window, which `stop` ends. Arguments as for `measure`."""
+    if monitor is not None and monitor.is_closed:
+        raise OpcostError(f"the monitor of window {name!r} is closed: open another")
     return Window(name, monitor or _of_this_process(devices))
 
 
@@ -95,7 +102,8 @@ def _of_this_process(devices: Sequence[str] | None) -> Monitor:
     """The monitor that all windows of this process share; a fork has another."""
     global _shared
     with _LOCK:
-        if _shared is None or _shared.process_id != os.getpid():
+        own = _shared is not None and _shared.process_id == os.getpid()
+        if _shared is None or not own or not _shared.is_running:
             _shared = Monitor(devices)
         elif devices is not None and set(devices) - {*_shared.devices, *_shared.missing}:
             raise OpcostError(

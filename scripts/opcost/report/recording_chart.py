@@ -22,7 +22,7 @@ _SHORT_S = 30
 def write_chart(recording: Path, page: Path) -> None:
     """Write a self-contained page. Raises OpcostError for a file that is no recording."""
     known = segments(recording)
-    table = pq.read_table(recording, columns=["time", "device", "power_w", "counter_j"])
+    table = pq.read_table(recording, columns=["segment", "time", "device", "power_w", "counter_j"])
     frame = _thinned(table.to_pandas())
     if frame.empty:
         raise OpcostError(f"{recording} holds no reading of power: there is nothing to draw")
@@ -70,8 +70,8 @@ def _zoom(name: str) -> alt.Parameter:
 def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
     """The mean power in at most so many equal parts of the time, for each device."""
     # A meter that is only a counter has the power since its value before.
-    passed_s = frame.groupby("device", observed=True)["time"].diff().dt.total_seconds()
-    counted_w = frame.groupby("device", observed=True)["counter_j"].diff() / passed_s
+    each = frame.groupby(["segment", "device"], observed=True)
+    counted_w = each["counter_j"].diff() / each["time"].diff().dt.total_seconds()
     frame = frame.assign(power_w=frame["power_w"].fillna(counted_w)).dropna(subset="power_w")
     if frame.empty:
         return frame

@@ -13,15 +13,17 @@ from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.runs.models import Variant
 from opcost.runs.study_file import read_studies
+from opcost.study import Study
 from opcost.text import table, with_interval, wrapped
 from opcost.tuples.model_tuples import ModelTuples, read_model_tuples
 
 _SUFFIX = "_layers"
 _MEANING = (
-    "equal: how many layers of the model make the same calls. operators: the sum over its "
-    "operators, measured alone. in place: what its calls take inside the running model, in the "
-    "mean over equal layers. layer, energy: the module run alone, in a loop, on what it gets "
-    "inside the model, with weights from memory. share: of the energy of the whole model."
+    "calls: how often the model runs this layer and equal ones, which make the same calls; - if it "
+    "makes others inside the model than alone. operators: the sum over its operators, measured "
+    "alone. in place: what its calls take inside the running model, in the mean. alone, energy: "
+    "the module run alone, in a loop, on what it gets inside the model, with weights from memory. "
+    "share: of the energy of the whole model."
 )
 _WHOLE_S, _WHOLE_J = TIME.of("reference").value, ENERGY.of("reference").value
 _MOST = 200
@@ -76,7 +78,7 @@ def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
         compared = {row["model"]: row for row in comparison if row["target"] == target}
         for name in names:
             own = [row for row in modules if (row["target"], row["model"]) == (target, name)]
-            cells = [*_cells(name, compared, own)]
+            cells = [*_cells(study, name, compared, own)]
             complete &= all(_is_measured(compared.get(each)) for each in study.models_of(name))
             if cells:
                 lines += [f"{name} on {target}, layer by layer, each run alone as in the model:"]
@@ -96,41 +98,70 @@ def _without_energy(comparison: Sequence[Row], only: Mapping[str, Sequence[str]]
 
 
 def _cells(
-    name: str, compared: Mapping[str, Row], modules: Sequence[Row]
+    study: Study, name: str, compared: Mapping[str, Row], modules: Sequence[Row]
 ) -> Iterator[dict[str, Any]]:
-    in_place_s: dict[str, float] = defaultdict(float)
-    for row in modules:
-        in_place_s[row["module_path"]] += row["in_place_time_s"] or math.nan
-    measured = []
-    for kind in _kinds(_extracted(name)):
-        layer = compared.get(f"{name}[layer={kind.paths[0]}]")
-        if layer is not None and _is_measured(layer):
-            measured.append((kind, layer))
     whole_j = compared[name][_WHOLE_J] if name in compared else None
-    for kind, row in sorted(measured, key=lambda pair: -_all_s(*pair)):
+    model, found = _extracted(name), []
+    for layer in study.models_of(name):
+        path, row = study.models[layer].layer, compared.get(layer)
+        if path is not None and row is not None and _is_measured(row):
+            found.append((path, _calls(model, path, _extracted(layer)), row))
+    for path, calls, row in sorted(found, key=lambda each: -(each[1] or 1) * each[2][_WHOLE_S]):
         energy = ENERGY.of("reference").read(row)
-        count = len(kind.paths)
-        inside_s = math.fsum(in_place_s[path] for path in kind.paths) / count
+        inside_s = [
+            each["in_place_time_s"] or math.nan
+            for each in modules
+            if _within(each["module_path"], path)
+        ]
+        own_calls = _calls(model, path, _extracted(row["model"]), equal=False)
+        known = own_calls and inside_s and not math.isnan(math.fsum(inside_s))
+        all_j = calls * energy.value if calls and energy else None
         yield {
-            "path": kind.paths[0],
-            "class": kind.module_class,
-            "equal": str(count),
-            "in place": "-" if math.isnan(inside_s) else TIME.show(inside_s),
+            "layer": path,
+            "class": _class(model, path),
+            "calls": str(calls) if calls else "-",
+            "in place": TIME.show(math.fsum(inside_s) / own_calls) if known and own_calls else "-",
             "operators": TIME.show(row["operators_time_s"]) if row["operators_time_s"] else "-",
-            "layer": with_interval(TIME.of("reference").read(row), TIME.show),
+            "alone": with_interval(TIME.of("reference").read(row), TIME.show),
             "energy": with_interval(energy, ENERGY.show),
-            "all of them": "-" if energy is None else ENERGY.show(count * energy.value),
-            "share": f"{count * energy.value / whole_j:.0%}" if energy and whole_j else "-",
+            "of all calls": "-" if all_j is None else ENERGY.show(all_j),
+            "share": f"{all_j / whole_j:.0%}" if all_j and whole_j else "-",
         }
+
+
+def _calls(model: ModelTuples, path: str, layer: ModelTuples, equal: bool = True) -> int | None:
+    """How often the model runs a layer, with `equal` ones counted too; None if it makes other calls
+    in the model than alone.
+    """
+    alone = _ids(layer)
+    paths = [path]
+    if equal:
+        paths = next((kind.paths for kind in _kinds(model) if path in kind.paths), [path])
+    inside = [tuple_id for each in paths for tuple_id in _ids(model, each)]
+    times, rest = divmod(len(inside), len(alone)) if alone else (0, 1)
+    return times if not rest and inside == alone * times else None
+
+
+def _ids(model: ModelTuples, path: str | None = None) -> list[str]:
+    """The tuples of a model's calls, or of those within a module."""
+    ids = list(model.by_id)
+    return [
+        ids[call.position]
+        for call in model.calls
+        if path is None or _within(call.module_path, path)
+    ]
+
+
+def _within(module: str, path: str) -> bool:
+    return module == path or module.startswith(f"{path}.")
+
+
+def _class(model: ModelTuples, path: str) -> str:
+    return next((call.module_class for call in model.calls if call.module_path == path), "")
 
 
 def _is_measured(row: Row | None) -> bool:
     return row is not None and row[_WHOLE_S] is not None
-
-
-def _all_s(kind: _Kind, row: Row) -> float:
-    seconds: float = row[_WHOLE_S]
-    return len(kind.paths) * seconds
 
 
 def _extracted(name: str) -> ModelTuples:
