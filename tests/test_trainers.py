@@ -1,11 +1,13 @@
-"""The callbacks of docs/how_to/measure_energy.md, in the trainers that they are for."""
+"""The callbacks of docs/how_to/measure_energy.md, in the trainers that they are for.
+
+They need `pip install accelerate lightning`, and are skipped without.
+"""
 
 import re
+import textwrap
 
-import lightning
 import pytest
 import torch
-import transformers
 from opcost.power import windows
 
 from tests.documents import ROOT
@@ -27,10 +29,11 @@ def simulated(tmp_path, monkeypatch):
 
 
 def callback(name):
-    """The class of this name on the page."""
-    [block] = [
-        each for each in re.findall(r"```python\n(.*?)```", PAGE, re.S) if f"class {name}(" in each
-    ]
+    """The class of this name on the page, whose blocks are fenced or indented."""
+    fenced = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    indented = re.findall(r"((?:^    .*\n|^\n)+)", PAGE, re.MULTILINE)
+    blocks = [*fenced, *map(textwrap.dedent, indented)]
+    [block] = [each for each in blocks if f"class {name}(" in each and "import" in each]
     namespace = {}
     exec(block, namespace)
     return namespace[name]
@@ -50,6 +53,9 @@ class Tokens(torch.utils.data.Dataset):
 
 
 def test_the_trainer_of_transformers_tells_the_energy_of_each_epoch(tmp_path, capsys):
+    pytest.importorskip("accelerate")
+    import transformers
+
     config = transformers.GPT2Config(
         vocab_size=8, n_embd=8, n_head=1, n_layer=1, bos_token_id=0, eos_token_id=0
     )
@@ -67,19 +73,20 @@ def test_the_trainer_of_transformers_tells_the_energy_of_each_epoch(tmp_path, ca
     assert "cuda:0" in printed
 
 
-class Linear(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
-
-    def training_step(self, batch, _number):
-        return self.layer(batch).mean()
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
-
-
 def test_lightning_tells_the_energy_of_each_epoch(capsys):
+    lightning = pytest.importorskip("lightning")
+
+    class Linear(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch, _number):
+            return self.layer(batch).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
     trainer = lightning.Trainer(
         max_epochs=2,
         callbacks=[callback("EnergyOfLightning")()],
