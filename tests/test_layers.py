@@ -12,7 +12,7 @@ from opcost.models.configs import define_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.layers import narrowed
-from opcost.runs.layers import _calls, _kinds
+from opcost.runs.layers import _all_calls, _calls, _kinds
 from opcost.tuples.extraction import extract_model_tuples
 
 from tests.quick_measurement import QUICK
@@ -103,9 +103,9 @@ def test_a_layer_that_is_run_several_times_counts_as_often():
     model, layer = (
         extract_model_tuples(each) for each in defined(layers=["layer1.0.relu"]).values()
     )
-    assert _calls(model, "layer1.0.relu", layer, equal=False) == 2
-    assert _calls(model, "layer1.0.relu", layer) == 4
-    assert _calls(model, "layer1.0", layer) is None
+    assert _calls(model, ["layer1.0.relu"], layer) == 2
+    assert _all_calls(model, "layer1.0.relu", layer) == 4
+    assert _calls(model, ["layer1.0"], layer) is None
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ def command(
     if output is not None:
         check_table(output, append)
         finish_earlier(output)
+        # What a killed run left became a .csv file just now, which cannot be continued.
         check_table(output, append or output.suffix == ".parquet")
     during = (lambda window: _so_far(window)) if every else None
     folder = None if output is None else recording_beside(output)

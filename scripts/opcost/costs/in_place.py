@@ -62,23 +62,30 @@ class InPlaceTimes:
             Estimate(*limits)
             for limits in zip(*(row[name] for name in CALL_TIME.names), strict=True)
         ]
-        ids = [self._ids[call.position] for call in self._model.calls]
-        if row["call_tuple_id"] == ids:
+        if row["call_tuple_id"] == self._ids:
             return found
-        kernels = {term.record.operator_tuple.tuple_id for term in self._estimate.terms}
         executed = [
             (tuple_id, time)
             for tuple_id, time in zip(row["call_tuple_id"], found, strict=True)
-            if tuple_id in kernels
+            if tuple_id in self._kernels
         ]
-        if [tuple_id for tuple_id, _ in executed] != [each for each in ids if each in kernels]:
+        expected = [each for each in self._ids if each in self._kernels]
+        if [tuple_id for tuple_id, _ in executed] != expected:
             return None
         times = iter([time for _, time in executed])
-        return [next(times) if each in kernels else Estimate(0.0, 0.0, 0.0) for each in ids]
+        zero = Estimate(0.0, 0.0, 0.0)
+        return [next(times) if each in self._kernels else zero for each in self._ids]
 
     @cached_property
     def _ids(self) -> list[str]:
-        return list(self._model.by_id)
+        """The tuple id of each of the model's calls."""
+        ids = list(self._model.by_id)
+        return [ids[call.position] for call in self._model.calls]
+
+    @cached_property
+    def _kernels(self) -> set[str]:
+        """The tuples that launch kernels."""
+        return {term.record.operator_tuple.tuple_id for term in self._estimate.terms}
 
     @cached_property
     def by_call_s(self) -> list[float]:
@@ -90,23 +97,16 @@ class InPlaceTimes:
     def of_tuples(self) -> dict[str, Estimate]:
         """Tuple id -> seconds of a call, in the mean over the model's calls of it."""
         calls: dict[str, list[int]] = defaultdict(list)
-        for number, call in enumerate(self._model.calls):
-            calls[self._ids[call.position]].append(number)
+        for number, tuple_id in enumerate(self._ids):
+            calls[tuple_id].append(number)
         return {
-            term.record.operator_tuple.tuple_id: mean
-            for term in self._estimate.terms
-            if (mean := self._mean(calls[term.record.operator_tuple.tuple_id])) is not None
+            each: mean for each in self._kernels if (mean := self._mean(calls[each])) is not None
         }
 
     @cached_property
     def operators(self) -> Estimate | None:
         """Seconds of all calls that launch kernels."""
-        launching = {term.record.operator_tuple.tuple_id for term in self._estimate.terms}
-        numbers = [
-            number
-            for number, call in enumerate(self._model.calls)
-            if self._ids[call.position] in launching
-        ]
+        numbers = [number for number, each in enumerate(self._ids) if each in self._kernels]
         mean = self._mean(numbers)
         return mean and statistics.weighted_sum([(len(numbers), mean)])
 

@@ -71,14 +71,17 @@ def watch(
     if pid is not None and not _runs(pid):
         raise OpcostError(f"there is no process {pid}: name one that runs (ps lists them)")
     window = start("machine" if pid is None else f"process {pid}", monitor=monitor)
-    with suppress(KeyboardInterrupt), _called(during, window, every_s):
-        while (pid is None or _runs(pid)) and (duration_s is None or window.time_s < duration_s):
-            left_s = _POLL_S if duration_s is None else duration_s - window.time_s
-            time.sleep(max(0.0, min(_POLL_S, left_s)))
-        window.stop()
-    if not window.is_over:
+    with _called(during, window, every_s):
+        with suppress(KeyboardInterrupt):
+            while _goes_on(window, pid, duration_s):
+                left_s = _POLL_S if duration_s is None else duration_s - window.time_s
+                time.sleep(max(0.0, min(_POLL_S, left_s)))
         window.stop()
     return window
+
+
+def _goes_on(window: Window, pid: int | None, duration_s: float | None) -> bool:
+    return (pid is None or _runs(pid)) and (duration_s is None or window.time_s < duration_s)
 
 
 @contextmanager

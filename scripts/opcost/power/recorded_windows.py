@@ -6,9 +6,8 @@ from typing import Any
 from opcost.energy.sensor import Sensor
 from opcost.power.device_energy import device_energy
 from opcost.power.recording import Recording
-from opcost.rows.quantities import ENERGY, Quantity
-from opcost.statistics import Estimate
-from opcost.text import joules, seconds, table, with_interval
+from opcost.rows.quantities import ENERGY
+from opcost.text import seconds, table
 
 _BEFORE_S, _AFTER_S = 5.0, 2.0
 
@@ -17,7 +16,7 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     """The events of a recording; those of windows have `devices`: name -> joules with their
     interval, or the reason why there are none.
     """
-    samples = recording.mapped()
+    samples, sources = recording.mapped(), recording.about["sources"]
     found = []
     for event in recording.events():
         if "window" not in event:
@@ -27,7 +26,7 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
         first, last = samples["time_s"].searchsorted([start_s - _BEFORE_S, end_s + _AFTER_S])
         near = samples[first:last]
         devices = {}
-        for number, source in enumerate(recording.about["sources"]):
+        for number, source in enumerate(sources):
             used = device_energy(
                 near[near["source"] == number],
                 Sensor(**source["sensor"]),
@@ -88,6 +87,5 @@ def window_lines(rows: list[dict[str, Any]]) -> list[str]:
     return table(list(cells[0]), [list(row.values()) for row in cells], left) if cells else []
 
 
-def _energy(found: Mapping[str, Any] | None, quantity: Quantity = ENERGY) -> str:
-    estimate: Estimate | None = quantity.read(found) if found else None
-    return with_interval(estimate, joules)
+def _energy(found: Mapping[str, Any] | None) -> str:
+    return "-" if found is None else ENERGY.shown(found)

@@ -41,11 +41,6 @@ class Window:
                 recording.note(event)
 
     @property
-    def is_over(self) -> bool:
-        """Whether it was stopped."""
-        return self._end_s is not None
-
-    @property
     def time_s(self) -> float:
         """Seconds of the window; up to now, if it is not over."""
         return (time.monotonic() if self._end_s is None else self._end_s) - self._start_s

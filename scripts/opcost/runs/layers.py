@@ -105,22 +105,21 @@ def _cells(
     for layer in study.models_of(name):
         path, row = study.models[layer].layer, compared.get(layer)
         if path is not None and row is not None and _is_measured(row):
-            found.append((path, _calls(model, path, _extracted(layer)), row))
-    for path, calls, row in sorted(found, key=lambda each: -(each[1] or 1) * each[2][_WHOLE_S]):
+            alone = _extracted(layer)
+            found.append((path, _calls(model, [path], alone), _all_calls(model, path, alone), row))
+    found.sort(key=lambda each: -(each[2] or 1) * each[3][_WHOLE_S])
+    for path, own, calls, row in found:
         energy = ENERGY.of("reference").read(row)
         inside_s = [
-            each["in_place_time_s"] or math.nan
-            for each in modules
-            if _within(each["module_path"], path)
+            each["in_place_time_s"] for each in modules if _within(each["module_path"], path)
         ]
-        own_calls = _calls(model, path, _extracted(row["model"]), equal=False)
-        known = own_calls and inside_s and not math.isnan(math.fsum(inside_s))
+        known = own and inside_s and None not in inside_s
         all_j = calls * energy.value if calls and energy else None
         yield {
             "layer": path,
             "class": _class(model, path),
             "calls": str(calls) if calls else "-",
-            "in place": TIME.show(math.fsum(inside_s) / own_calls) if known and own_calls else "-",
+            "in place": TIME.show(math.fsum(inside_s) / own) if known and own else "-",
             "operators": TIME.show(row["operators_time_s"]) if row["operators_time_s"] else "-",
             "alone": with_interval(TIME.of("reference").read(row), TIME.show),
             "energy": with_interval(energy, ENERGY.show),
@@ -129,15 +128,16 @@ def _cells(
         }
 
 
-def _calls(model: ModelTuples, path: str, layer: ModelTuples, equal: bool = True) -> int | None:
-    """How often the model runs a layer, with `equal` ones counted too; None if it makes other calls
-    in the model than alone.
-    """
+def _all_calls(model: ModelTuples, path: str, layer: ModelTuples) -> int | None:
+    """How often the model runs a layer or an equal one."""
+    equal = next((kind.paths for kind in _kinds(model) if path in kind.paths), [path])
+    return _calls(model, equal, layer)
+
+
+def _calls(model: ModelTuples, paths: Sequence[str], layer: ModelTuples) -> int | None:
+    """How often the model runs equal layers; None if they make other calls there than alone."""
     alone = _ids(layer)
-    paths = [path]
-    if equal:
-        paths = next((kind.paths for kind in _kinds(model) if path in kind.paths), [path])
-    inside = [tuple_id for each in paths for tuple_id in _ids(model, each)]
+    inside = [tuple_id for path in paths for tuple_id in _ids(model, path)]
     times, rest = divmod(len(inside), len(alone)) if alone else (0, 1)
     return times if not rest and inside == alone * times else None
 

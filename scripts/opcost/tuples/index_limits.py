@@ -1,7 +1,8 @@
 """Whether indices fit the tables that they index, where fake tensors have no values to tell.
 
 The limits of a config's inputs are known, and so are those of counted positions. They are followed
-through views, copies and sums with numbers; of others nothing is known, and nothing is said.
+through operators that keep values, and sums with numbers; of others nothing is known, and nothing
+is said.
 """
 
 from collections.abc import Iterable
@@ -12,13 +13,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec
-from opcost.tuples.recorder import storage
 
 _Limits = tuple[float, float]
 """The least value, and what all values are less than."""
 
-_COPIES = ("aten::_to_copy", "aten::clone", "aten::alias", "aten::expand", "aten::contiguous")
-_LOSSES = ("aten::nll_loss_forward", "aten::nll_loss2d_forward")
+_KEEP_VALUES = {
+    *("_to_copy", "to", "clone", "alias", "contiguous", "detach", "view", "_unsafe_view"),
+    *("reshape", "expand", "squeeze", "unsqueeze", "transpose", "permute", "t", "flatten"),
+}
+_TAKE_SOME = {"slice", "select", "narrow"}
+"""Limits of inputs hold for a part of them; of positions, a part may be all that is in use."""
+
+_LOSSES = {"nll_loss_forward", "nll_loss2d_forward"}
 
 
 class IndexLimits(TorchDispatchMode):
@@ -29,12 +35,12 @@ class IndexLimits(TorchDispatchMode):
 
     def __init__(self, known: Iterable[tuple[torch.Tensor, InputSpec]]) -> None:
         super().__init__()
-        self._limits: dict[int, _Limits] = {
-            storage(tensor): spec.limits
-            for tensor, spec in known
-            if not tensor.dtype.is_floating_point
-        }
+        self._limits: dict[int, _Limits] = {}
         self._positions: set[int] = set()
+        self._alive: list[torch.Tensor] = []  # or another tensor would get the same id
+        for tensor, spec in known:
+            if not tensor.dtype.is_floating_point:
+                self._note(tensor, spec.limits, is_position=False)
 
     def __torch_dispatch__(
         self,
@@ -43,41 +49,51 @@ class IndexLimits(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        name = func._schema.name
-        if name == "aten::embedding":
+        name = func._schema.name.removeprefix("aten::")
+        if name == "embedding":
             self._check(args[1], args[0].shape[0], "rows of an embedding")
         elif name in _LOSSES:
             classes = args[0].shape[1 if args[0].dim() > 1 else 0]
             self._check_target(args[1], classes)
         result = func(*args, **(kwargs or {}))
-        if _is_integer(result):
+        if func._schema.is_mutable:
+            self._forget(args)
+        elif isinstance(result, torch.Tensor) and not result.dtype.is_floating_point:
             self._follow(name, args, result)
         return result
 
     def _follow(self, name: str, args: tuple[Any, ...], result: torch.Tensor) -> None:
         """Note the limits of a result that has known ones."""
         numbers = [each for each in args if isinstance(each, int)]
-        if name == "aten::arange":
+        if name == "arange":
             first, last = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
             self._note(result, (first, last), is_position=True)
-        elif args and _is_integer(args[0]) and storage(args[0]) in self._limits:
-            low, high = self._limits[storage(args[0])]
-            is_position = storage(args[0]) in self._positions
-            if name in _COPIES:
+        elif args and id(args[0]) in self._limits:
+            low, high = self._limits[id(args[0])]
+            is_position = id(args[0]) in self._positions
+            if name in _KEEP_VALUES or (name in _TAKE_SOME and not is_position):
                 self._note(result, (low, high), is_position)
-            elif name == "aten::add" and len(numbers) == 1:
+            elif name == "add" and len(numbers) == 1:
                 self._note(result, (low + numbers[0], high + numbers[0]), is_position)
 
     def _note(self, tensor: torch.Tensor, limits: _Limits, is_position: bool) -> None:
-        self._limits[storage(tensor)] = limits
+        self._alive.append(tensor)
+        self._limits[id(tensor)] = limits
         if is_position:
-            self._positions.add(storage(tensor))
+            self._positions.add(id(tensor))
+
+    def _forget(self, changed: tuple[Any, ...]) -> None:
+        """Values that were changed in place have other limits, and so have their views."""
+        memories = {each.untyped_storage()._cdata for each in changed if id(each) in self._limits}
+        for each in self._alive:
+            if each.untyped_storage()._cdata in memories:
+                self._limits.pop(id(each), None)
 
     def _check(self, indices: torch.Tensor, size: int, table: str) -> None:
-        low, high = self._limits.get(storage(indices), (0, size))
+        low, high = self._limits.get(id(indices), (0, size))
         if low >= 0 and high <= size:
             return
-        if storage(indices) in self._positions:
+        if id(indices) in self._positions:
             raise OpcostError(
                 f"it counts {high:.0f} positions, of which the model has {size}: use fewer tokens, "
                 "or a model for more"
@@ -92,10 +108,3 @@ class IndexLimits(TorchDispatchMode):
             kind = str(target.dtype).removeprefix("torch.")
             raise OpcostError(f"the targets of the loss are {kind}: give them dtype int64")
         self._check(target, classes, "classes of the loss")
-
-
-def _is_integer(value: Any) -> bool:
-    """Whether it is a tensor of integers with a memory of its own; sparse ones have none."""
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-        return False
-    return not value.dtype.is_floating_point

@@ -1,0 +1,55 @@
+"""Limits of indices are followed where values are kept, and forgotten where they may change."""
+
+import pytest
+import torch
+from opcost.errors import OpcostError
+from opcost.models.definition import InputSpec
+from opcost.tuples.index_limits import IndexLimits
+from torch.nn import functional
+
+TABLE = torch.zeros(10, 2)
+IDS = InputSpec((4,), "int64", 50)
+
+
+def look_up(change):
+    """Look up what is made of the indices of an input, which are below 50."""
+    given = torch.zeros(4, dtype=torch.int64)
+    with torch.inference_mode(), IndexLimits([(given, IDS)]):
+        functional.embedding(change(given), TABLE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ids: ids,
+        lambda ids: ids.view(2, 2),
+        lambda ids: ids.to(torch.int32).to(torch.int64),
+        lambda ids: ids[:2],
+        lambda ids: ids.unsqueeze(0).expand(3, 4),
+        lambda ids: ids + 2,
+    ],
+)
+def test_indices_that_may_exceed_the_table_are_found_behind_views_and_copies(change):
+    with pytest.raises(OpcostError, match="do not fit 10 rows"):
+        look_up(change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ids: ids % 10,
+        lambda ids: ids.clamp(0, 9),
+        lambda ids: ids.remainder_(10),
+        lambda ids: ids.view(2, 2).clamp_(0, 9),
+        lambda ids: (ids.clamp_(0, 9), ids)[1],
+    ],
+)
+def test_indices_that_were_made_to_fit_are_let_through(change):
+    look_up(change)
+
+
+def test_a_part_of_more_positions_than_a_model_has_is_let_through_and_all_are_not():
+    with torch.inference_mode(), IndexLimits([]):
+        functional.embedding(torch.arange(50)[:8], TABLE)
+        with pytest.raises(OpcostError, match="it counts 12 positions, of which the model has 10"):
+            functional.embedding(torch.arange(12), TABLE)
