@@ -1,13 +1,16 @@
 """A batch counts if the sentinel before and after it was quick, whatever the batch itself took."""
 
+import hashlib
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 from opcost.devices.disturbance import (
     CoreWatch,
     ThreadWatch,
+    elapsed_and_missed_s,
     elapsed_and_waited_s,
     find_baseline_s,
 )
@@ -67,19 +70,42 @@ def test_a_gpus_host_is_disturbed_while_its_thread_has_to_wait():
     assert [watch.look() for _ in range(3)] == [False, True, False]
 
 
-def test_waiting_is_what_another_busy_process_causes():
-    """Two processes on one core: each waits for the other."""
-    core = min(os.sched_getaffinity(0))
-    loop = f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"
-    with subprocess.Popen([sys.executable, "-c", loop]) as other:
-        allowed = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, [core])
-        began_s, before_s = elapsed_and_waited_s()
-        while elapsed_and_waited_s()[0] < began_s + 1.0:
-            pass
-        os.sched_setaffinity(0, allowed)
+@pytest.fixture
+def core():
+    """One core, which this thread and what it starts run on."""
+    allowed = os.sched_getaffinity(0)
+    chosen = min(allowed)
+    os.sched_setaffinity(0, [chosen])
+    yield
+    os.sched_setaffinity(0, allowed)
+
+
+def waited_and_missed_in_s(seconds):
+    """What the clocks count while this thread is busy for so long."""
+    (began_s, before_s), (_, missed_s) = elapsed_and_waited_s(), elapsed_and_missed_s()
+    while elapsed_and_waited_s()[0] < began_s + seconds:
+        pass
+    return elapsed_and_waited_s()[1] - before_s, elapsed_and_missed_s()[1] - missed_s
+
+
+@pytest.mark.usefixtures("core")
+def test_waiting_is_what_another_busy_process_causes_and_so_is_missing_the_core():
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        waited_s, missed_s = waited_and_missed_in_s(1.0)
         other.kill()
-    assert elapsed_and_waited_s()[1] - before_s > 0.1
+    assert waited_s > 0.1
+    assert missed_s == pytest.approx(waited_s, abs=0.05)
+
+
+@pytest.mark.usefixtures("core")
+def test_what_another_thread_of_the_process_ran_on_the_core_was_not_missed():
+    """As autograd's thread, which runs the backward pass of a GPU."""
+    thread = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 2_000_000))
+    thread.start()  # without the interpreter's lock
+    waited_s, missed_s = waited_and_missed_in_s(0.5)
+    thread.join()
+    assert waited_s > 0.1
+    assert missed_s < 0.5 * waited_s
 
 
 def test_the_real_sentinel_takes_time():

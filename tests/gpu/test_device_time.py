@@ -85,7 +85,7 @@ def test_a_graph_takes_as_long_as_operators_that_are_held_back(gpu, timed, small
 
 def test_what_a_host_missed_is_no_more_than_the_time_it_did_not_run(gpu, small, monkeypatch):
     missed_s = itertools.count(0, 10.0)
-    monkeypatch.setattr("opcost.devices.gpu.elapsed_and_waited_s", lambda: (0, next(missed_s)))
+    monkeypatch.setattr("opcost.devices.gpu.elapsed_and_missed_s", lambda: (0, next(missed_s)))
     batch = gpu.time(lambda: [small() for _ in range(50)])
     assert batch.host_s > 0
 

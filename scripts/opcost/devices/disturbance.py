@@ -10,7 +10,8 @@ processor, never by the batch's own time, which would bias the result.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter  # bound here: a model may replace the one in `time`
+# Bound here: a model may replace those in `time`.
+from time import perf_counter, process_time, thread_time
 
 import torch
 
@@ -115,18 +116,18 @@ class NoWatch(Watch):
 
 
 class ThreadWatch(NoWatch):
-    """Watches this thread on the host of a GPU: whether it ran whenever it was ready."""
+    """Watches this thread on the host of a GPU: whether other processes had its core."""
 
     def __init__(self, clocks: Callable[[], tuple[float, float]] | None = None) -> None:
-        self._clocks = clocks or elapsed_and_waited_s
-        self._now_s = self._waited_s = 0.0
+        self._clocks = clocks or elapsed_and_missed_s
+        self._now_s = self._missed_s = 0.0
 
     def look(self) -> bool:
-        """Whether the thread waited for hardly any time since the last look."""
-        now_s, waited_s = self._clocks()
-        elapsed_s, waiting_s = now_s - self._now_s, waited_s - self._waited_s
-        self._now_s, self._waited_s = now_s, waited_s
-        return waiting_s <= _MAX_WAITING * elapsed_s
+        """Whether other processes had the thread's core for hardly any time since the last look."""
+        now_s, missed_s = self._clocks()
+        elapsed_s, missing_s = now_s - self._now_s, missed_s - self._missed_s
+        self._now_s, self._missed_s = now_s, missed_s
+        return missing_s <= _MAX_WAITING * elapsed_s
 
 
 def elapsed_and_waited_s() -> tuple[float, float]:
@@ -139,6 +140,17 @@ def elapsed_and_waited_s() -> tuple[float, float]:
     except OSError:
         return perf_counter(), 0.0
     return perf_counter(), int(counts[1]) * 1e-9
+
+
+def elapsed_and_missed_s() -> tuple[float, float]:
+    """Seconds of the clock, and seconds for which other processes had the core of this thread.
+
+    A thread of this process that shares the core is part of the work, as autograd's thread is,
+    which runs the backward pass of a GPU: what other threads ran counts as theirs. Where they ran
+    on a core of their own, the latter clock misses that much, and may run backwards.
+    """
+    elapsed_s, waited_s = elapsed_and_waited_s()
+    return elapsed_s, waited_s - (process_time() - thread_time())
 
 
 def core_sentinel() -> Callable[[], float]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from opcost.devices.device import BatchTime, Device, NotCapturable, nothing
-from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch, elapsed_and_waited_s
+from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch, elapsed_and_missed_s
 from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
 from opcost.devices.kinds import KINDS
 from opcost.devices.thread_library import thread_library
@@ -187,7 +187,7 @@ class CudaDevice(Device):
         held, released, begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(4))
         cycles = min(int(hold_s * self._cycles_per_s), _MOST_CYCLES)
         self.synchronise()
-        _, missed_s = elapsed_and_waited_s()  # slow, so it is read before the device is held
+        _, missed_s = elapsed_and_missed_s()  # slow, so it is read before the device is held
         held.record()
         torch.cuda._sleep(cycles)
         released.record()
@@ -202,8 +202,8 @@ class CudaDevice(Device):
         waited = released.query()
         end.record()
         # The thread also waits where its work sleeps; it missed its core outside the work, too.
-        missed_s = min(max(waiting_s, 0.0), elapsed_and_waited_s()[1] - missed_s)
-        host_s = launched - start - missed_s
+        missed_s = min(waiting_s, elapsed_and_missed_s()[1] - missed_s)
+        host_s = launched - start - max(missed_s, 0.0)
         end.synchronize()
         # An interruption between the two events makes the kernel seem to spin for longer.
         spinning_s = held.elapsed_time(released) / 1e3
