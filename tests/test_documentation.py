@@ -10,6 +10,7 @@ import yaml
 from opcost.commands import main
 from opcost.configuration import read_schema
 from opcost.databases.merging import merge
+from opcost.models.axes import expand
 from opcost.rows import schemas, versions
 
 from docs.reference.generate.columns_page import columns_page
@@ -75,7 +76,8 @@ def test_yaml_on_a_page_is_part_of_a_study_or_a_model(block):
     schema = dict(read_schema(name))
     if name == "config":
         del schema["required"]  # a page shows the part that it speaks of
-    jsonschema.Draft202012Validator(schema).validate(document)
+    for point in expand("net", document, str(block)):
+        jsonschema.Draft202012Validator(schema).validate(point.config)
 
 
 def test_every_block_is_in_a_language_that_is_tested_here():

@@ -42,7 +42,7 @@ def step(name, cached_tokens, tokens=1, **config):
 
 
 def test_a_generation_stands_for_a_prefill_and_steps_from_the_first_to_the_last():
-    models, generation = defined(generation={"new_tokens": 101})
+    models, [generation], _ = defined(generation={"new_tokens": 101})
     assert list(models) == ["chat[prompt=16]", *(f"chat[cache={n}]" for n in (16, 40, 65, 90, 115))]
     assert list(models) == generation.models
     assert [each.inputs[0].shape for each in models.values()] == [(2, 16), *[(2, 1)] * 5]
@@ -52,20 +52,20 @@ def test_a_generation_stands_for_a_prefill_and_steps_from_the_first_to_the_last(
 
 @pytest.mark.parametrize(("new_tokens", "lengths"), [(2, [16]), (3, [16, 17]), (4, [16, 17, 18])])
 def test_short_generations_are_measured_at_each_step(new_tokens, lengths):
-    _, generation = defined(generation={"new_tokens": new_tokens})
+    [generation] = defined(generation={"new_tokens": new_tokens}).generations
     assert [*generation.steps] == [*generation.cache_lengths] == lengths
 
 
 def test_the_length_that_fills_a_sliding_window_is_measured_too():
     models = defined(generation={"new_tokens": 1000}, arguments={"sliding_window": 40})
-    assert 39 in models.generation.cache_lengths
+    assert 39 in models.generations[0].cache_lengths
     beyond = defined(generation={"new_tokens": 8}, arguments={"sliding_window": 4096})
-    assert 4095 not in beyond.generation.cache_lengths
+    assert 4095 not in beyond.generations[0].cache_lengths
 
 
 def test_lengths_may_be_named_and_reach_beyond_the_steps():
     named = {"new_tokens": 11, "cache_lengths": [64, 8, 8, 16]}
-    assert defined(generation=named).generation.cache_lengths == (8, 16, 64)
+    assert defined(generation=named).generations[0].cache_lengths == (8, 16, 64)
 
 
 @pytest.mark.parametrize("cached_tokens", [0, 16])
@@ -195,9 +195,9 @@ def test_a_step_is_found_by_its_name_and_another_is_explained():
     for name, what in (
         (
             "llama_tiny_chat[cache=96]",
-            r"has no step or layer llama_tiny_chat\[cache=96\]: name",
+            r"has no part llama_tiny_chat\[cache=96\]: name",
         ),
-        ("llama_tiny_chat", "is a generation of several steps: name one of"),
+        ("llama_tiny_chat", "stands for several models: name one of"),
     ):
         with pytest.raises(OpcostError, match=what):
             load_model(name, folder)

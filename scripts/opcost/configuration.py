@@ -24,8 +24,18 @@ def checked(document: Any, schema_name: str, source: str) -> dict[str, Any]:
 
     Raises OpcostError that lists all problems.
     """
+    return _fitting(document, read_schema(schema_name), source)
+
+
+def checked_keys(document: Mapping[str, Any], schema_name: str, source: str) -> dict[str, Any]:
+    """Some keys of a document, as `checked` has them; others may be missing or wrong."""
+    properties = read_schema(schema_name)["properties"]
+    schema = {"type": "object", "properties": {key: properties[key] for key in document}}
+    return _fitting(document, schema, source)
+
+
+def _fitting(document: Any, schema: Mapping[str, Any], source: str) -> dict[str, Any]:
     instance = plain({} if document is None else document, source)
-    schema = read_schema(schema_name)
     _fill_defaults(instance, schema)
     errors = _validator()(schema).iter_errors(instance)
     problems = [_explain(error) for error in sorted(errors, key=_order)]

@@ -246,13 +246,14 @@ def _models(
     directory, only = Path(document["model_directory"]), document["only"]
     asked = None if only is None else set(chain.from_iterable(only.values()))
     models: dict[str, ModelDefinition] = {}
-    generations, configs = [], {}
+    generations: list[Generation] = []
+    configs: dict[str, tuple[str, ...]] = {}
     for name in document["models"]:
         with nullcontext() if asked is None or name in asked else suppress(OpcostError):
             defined = load_models(name, directory)
             models |= defined.models
             configs[name] = tuple(defined.models)
-            generations += [defined.generation] if defined.generation else []
+            generations += defined.generations
     chosen = zoo.select(**document["torchvision"]) if document["torchvision"] else {}
     if not models and not chosen:
         raise OpcostError(

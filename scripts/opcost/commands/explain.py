@@ -131,7 +131,7 @@ def command(
     for each in extracted:
         if each.refusal is not None:
             raise OpcostError(f"{model}: {each.refusal}")
-    if defined.generation is None:
+    if not defined.generations:
         [tuples] = extracted
         found: Sequence[Explanation | RequestExplanation] = (
             explained := explain(tuples, paths, targets)
@@ -139,15 +139,16 @@ def command(
         what = {"definition": json.loads(defined.models[tuples.model].to_json())}
         text = partial(as_text, tuples, explained, name=model)
     else:
-        found = requested = explain_request(defined.generation, extracted, paths, targets)
-        what = {"generation": asdict(defined.generation)}
-        text = partial(request_as_text, defined.generation, requested, model)
+        [generation] = defined.generations
+        found = requested = explain_request(generation, extracted, paths, targets)
+        what = {"generation": asdict(generation)}
+        text = partial(request_as_text, generation, requested, model)
     if parquet is not None:
         rows = [row for each in found for row in each.tuples()]
         records.write(parquet, schemas.EXPLANATION, rows)
     if as_json:
         targets_found = [each.to_document() for each in found]
-        name = defined.generation.name if defined.generation else extracted[0].model
+        name = generation.name if defined.generations else extracted[0].model
         document = {"model": name, **what, "targets": targets_found}
         click.echo(json.dumps(document, indent=2, default=dict))
     else:

@@ -89,15 +89,21 @@ def find_model(
 
 
 def find_steps(name: str, **options: Any) -> tuple[Defined, Path | None]:
-    """What `find_model` finds; of a config that is a generation, all of its steps."""
+    """What `find_model` finds; of a generation, all of its steps.
+
+    A config may be a generation, and so may a point of its axes.
+    """
     config = config_path(name)
-    if config is not None and _STEP not in name and config.is_file():
+    if config is not None and config.is_file():
         found = load_models(config.stem, config.parent)
-        if found.generation is not None:
-            _check_alone(config, options)
-            return found, config.parent
+        wanted = f"{config.stem}{''.join(name.partition(_STEP)[1:])}"
+        for generation in found.generations:
+            if generation.name == wanted:
+                _check_alone(config, options)
+                steps = {step: found.models[step] for step in generation.models}
+                return Defined(steps, (generation,)), config.parent
     definition, search_path = find_model(name, **options)
-    return Defined({definition.name: definition}, None), search_path
+    return Defined({definition.name: definition}), search_path
 
 
 def config_path(name: str) -> Path | None:

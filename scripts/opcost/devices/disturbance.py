@@ -10,6 +10,7 @@ processor, never by the batch's own time, which would bias the result.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+
 # Bound here: a model may replace those in `time`.
 from time import perf_counter, process_time, thread_time
 

@@ -3,13 +3,15 @@
 Imports no torch: Snakemake reads the study each time it starts.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcost.configuration import checked
 from opcost.errors import OpcostError, closest
-from opcost.models.definition import ModelDefinition
+from opcost.models.axes import Point, expand
+from opcost.models.definition import ModelDefinition, named_part
 from opcost.models.generation import Generation, check_step, read_generation
 from opcost.models.inputs import read_arguments, read_training
 from opcost.models.source import source_digest
@@ -17,12 +19,15 @@ from opcost.plain_yaml import read_yaml
 
 
 class Defined(NamedTuple):
-    """The models of a config by name: one of the config's name, with its layers if it lists some;
-    or the steps of a generation.
+    """The models of a config by name: one of the config's name, or one of each point of its axes;
+    instead of one, the steps of its generation; and with each, the layers that it lists.
+
+    `points` has the values of axes of each model of a config with axes.
     """
 
     models: dict[str, ModelDefinition]
-    generation: Generation | None
+    generations: tuple[Generation, ...] = ()
+    points: Mapping[str, Point] = {}
 
 
 def load_models(name: str, directory: Path) -> Defined:
@@ -38,27 +43,32 @@ def load_models(name: str, directory: Path) -> Defined:
 
 
 def load_model(name: str, directory: Path) -> ModelDefinition:
-    """The model of a config, or its step or layer with this name, as of `chat[cache=64]`.
+    """The model of a config, or its part with this name, as of `chat[cache=64]`.
 
     Raises OpcostError.
     """
     config, step, _ = name.partition("[")
     models = load_models(config, directory).models
     if name not in models:
-        what = f"has no step or layer {name}" if step else "is a generation of several steps"
+        what = f"has no part {name}" if step else "stands for several models"
         raise OpcostError(f"{directory / config}.yaml {what}: name one of {', '.join(models)}")
     return models[name]
 
 
 def define_models(name: str, config: Any, directory: Path, source: str) -> Defined:
     """The models of a config in `directory`; `source` names it in errors. Raises OpcostError."""
-    generation, configs = read_generation(name, checked(config, "model", source), source)
-    models = {
-        each: definition
-        for step, document in configs.items()
-        for each, definition in _with_layers(step, document, directory, source).items()
-    }
-    return Defined(models, generation)
+    models: dict[str, ModelDefinition] = {}
+    generations: list[Generation] = []
+    points: dict[str, Point] = {}
+    for variant, written, point in expand(name, config, source):
+        where = f"{source}, {variant}" if point else source
+        generation, configs = read_generation(variant, checked(written, "model", where), where)
+        generations += [generation] if generation else []
+        for step, document in configs.items():
+            found = _with_layers(step, document, directory, where)
+            models |= found
+            points |= dict.fromkeys(found, point) if point else {}
+    return Defined(models, tuple(generations), points)
 
 
 def define_model(name: str, config: Any, directory: Path, source: str) -> ModelDefinition:
@@ -78,7 +88,7 @@ def _with_layers(
             "inference, without a cache: leave out mode: training, generation and cached_tokens, "
             "or layers"
         )
-    named = {f"{name}[layer={layer}]": layer for layer in layers}
+    named = {named_part(name, "layer", layer): layer for layer in layers}
     return {name: model} | {
         each: replace(model, name=each, layer=layer) for each, layer in named.items()
     }

@@ -145,5 +145,11 @@ class ModelDefinition:
         return cls(**{**document, "inputs": _specs(document["inputs"])})
 
 
+def named_part(name: str, what: str, value: object) -> str:
+    """The name of a model that is a part or a variant of another one: `net[batch=8,size=224]`."""
+    head = f"{name.removesuffix(']')}," if name.endswith("]") else f"{name}["
+    return f"{head}{what}={value}]"
+
+
 def _specs(documents: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
     return tuple(InputSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in documents)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from opcost.errors import OpcostError
+from opcost.models.definition import named_part
 from opcost.values import shown
 
 _MEASURED_LENGTHS = 5
@@ -46,11 +47,11 @@ class Generation:
     @property
     def prefill(self) -> str:
         """The name of the model that is the prefill."""
-        return f"{self.name}[prompt={self.prompt_tokens}]"
+        return named_part(self.name, "prompt", self.prompt_tokens)
 
     def step(self, cached_tokens: int) -> str:
         """The name of the model that is a step of decoding."""
-        return f"{self.name}[cache={cached_tokens}]"
+        return named_part(self.name, "cache", cached_tokens)
 
     @property
     def models(self) -> list[str]:

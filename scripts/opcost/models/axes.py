@@ -1,0 +1,177 @@
+"""Axes of a model config: lists of values, of which each combination is a model of its own.
+
+An axis is `$NAME` wherever the config has that, as in `shape: [$batch, 3, $size, $size]`; one that
+is nowhere is the path of a key, as dtype or arguments.width, and null leaves the key out.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
+
+from opcost.configuration import checked_keys, read_schema
+from opcost.errors import OpcostError, closest
+from opcost.models.definition import named_part
+from opcost.values import shown
+
+Value: TypeAlias = str | int | float | bool | None
+Point: TypeAlias = dict[str, Value]
+"""The value of each axis."""
+
+KEYS = ("axes", "skip")
+_MOST = 1000
+_PLACE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+
+
+class Expanded(NamedTuple):
+    """A config without axes, the name of its model, and its point."""
+
+    name: str
+    config: Any
+    point: Point
+
+
+def expand(name: str, config: Any, source: str) -> list[Expanded]:
+    """The configs of all combinations of the axes, but for those that `skip` names; a config
+    without axes as it is.
+
+    Raises OpcostError for axes that say nothing or cannot be told apart.
+    """
+    if not isinstance(config, Mapping) or not any(key in config for key in KEYS):
+        return [Expanded(name, config, {})]
+    checked_keys({key: config[key] for key in KEYS if key in config}, "model", source)
+    rest = {key: value for key, value in config.items() if key not in KEYS}
+    axes: dict[str, list[Value]] = config.get("axes", {})
+    skip = config.get("skip", [])
+    if problems := [*_of_axes(axes, rest), *_of_skip(skip, axes)]:
+        raise _wrong(source, "\n  ".join(problems))
+    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    kept = [point for point in points if not any(_matches(point, each) for each in skip)]
+    if not kept:
+        raise _wrong(source, f"skip: it leaves none of {len(points)} combinations: remove some")
+    return [Expanded(_named(name, point), _placed(rest, point), point) for point in kept]
+
+
+def label(axis: str) -> str:
+    """What names and tables call an axis: the last part of a key's path."""
+    return axis.rpartition(".")[2]
+
+
+def text(value: Value) -> str:
+    """A value as names have it."""
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _of_axes(axes: Mapping[str, Sequence[Value]], config: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with axes of the right form, and what lacks one."""
+    places = set(_places(config))
+    keys = read_schema("model")["properties"].keys() - {*KEYS, "inputs", "layers"}
+    for axis, values in axes.items():
+        if len(texts := [text(value) for value in values]) != len(set(texts)):
+            twice = next(each for each in texts if texts.count(each) > 1)
+            yield f"axes.{axis}: {twice} stands there twice: names of models tell values apart"
+        alike = [other for other in axes if label(other) == label(axis)]
+        if len(alike) > 1:
+            yield f"axes: {' and '.join(alike)} would both be called {label(axis)}: use $NAME"
+        if axis in places:
+            continue
+        if axis.partition(".")[0] not in keys:
+            yield (
+                f"axes.{axis}: no value of the config is ${axis}, and no key that can have an axis "
+                f"is called {axis.partition('.')[0]}: write ${axis} where its values belong, as in "
+                f"shape: [${axis}, 3, 224, 224], or name a key, such as dtype or arguments.width. "
+                f"{closest(axis, sorted(places | keys))}"
+            ).rstrip()
+        elif (broken := _not_a_mapping(config, axis)) is not None:
+            yield (
+                f"axes.{axis}: {broken} is {shown(config[broken])}, which has no keys: write it "
+                "as a mapping, as in optimizer: {name: SGD}"
+            )
+    for place in sorted(places - axes.keys()):
+        known = ", ".join(f"${axis}" for axis in axes) or "none"
+        yield f"${place} is no axis: list its values under axes. Axes: {known}"
+    combinations = 1
+    for values in axes.values():
+        combinations *= len(values)
+    if combinations > _MOST:
+        yield f"axes: {combinations} combinations, at most {_MOST} are allowed: use fewer values"
+
+
+def _of_skip(
+    skip: Sequence[Mapping[str, Any]], axes: Mapping[str, Sequence[Value]]
+) -> Iterator[str]:
+    for number, each in enumerate(skip):
+        for axis, values in each.items():
+            if axis not in axes:
+                yield f"skip.{number}: {axis!r} is no axis. {closest(axis, axes)}".rstrip()
+                continue
+            for value in _listed(values):
+                if value not in axes[axis]:
+                    every = ", ".join(map(text, axes[axis]))
+                    yield f"skip.{number}.{axis}: {shown(value)} is none of its values: {every}"
+
+
+def _matches(point: Point, skipped: Mapping[str, Any]) -> bool:
+    return all(point[axis] in _listed(values) for axis, values in skipped.items())
+
+
+def _listed(values: Any) -> list[Any]:
+    return values if isinstance(values, list) else [values]
+
+
+def _places(config: Any) -> Iterator[str]:
+    """The names behind `$` in a config's values."""
+    if isinstance(config, str):
+        yield from _PLACE.findall(config)
+    elif isinstance(config, Mapping | list):
+        for each in config.values() if isinstance(config, Mapping) else config:
+            yield from _places(each)
+
+
+def _not_a_mapping(config: Mapping[str, Any], axis: str) -> str | None:
+    """The key of an axis's path that has another value than a mapping, or None."""
+    first, *inner = axis.split(".")
+    within = isinstance(config.get(first, {}), Mapping)
+    return first if inner and not within else None
+
+
+def _placed(config: Mapping[str, Any], point: Point) -> dict[str, Any]:
+    """The config with values in the places of axes and at their keys."""
+    places = set(_places(config))
+    found: dict[str, Any] = _filled(config, point)
+    for axis, value in point.items():
+        if axis in places:
+            continue
+        *path, key = axis.split(".")
+        inside = found
+        for part in path:
+            inside = inside.setdefault(part, {})
+        if value is None:
+            inside.pop(key, None)
+        else:
+            inside[key] = value
+    return found
+
+
+def _filled(value: Any, point: Point) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _filled(each, point) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, point) for each in value]
+    if not isinstance(value, str):
+        return deepcopy(value)
+    whole = _PLACE.fullmatch(value)
+    return point[whole[1]] if whole else _PLACE.sub(lambda match: text(point[match[1]]), value)
+
+
+def _named(name: str, point: Point) -> str:
+    for axis, value in point.items():
+        name = named_part(name, label(axis), text(value))
+    return name
+
+
+def _wrong(source: str, problem: str) -> OpcostError:
+    return OpcostError(f"{source} is not valid:\n  {problem}")

@@ -1,0 +1,178 @@
+"""Axes: a config with lists of values stands for a model of each combination."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.errors import OpcostError
+from opcost.models.configs import define_models, load_model
+from opcost.tuples.extraction import extract_model_tuples
+
+SHAPE = ["$batch", 3, "$size", "$size"]
+SWEEP = {
+    "model": "resnet18",
+    "inputs": [{"shape": SHAPE}],
+    "axes": {"batch": [1, 8], "size": [32, 64]},
+}
+IMAGES = {"model": "resnet18", "inputs": [{"shape": [1, 3, 32, 32]}]}
+CHAT = {
+    "model": "transformers:LlamaForCausalLM",
+    "inputs": {"input_ids": {"shape": ["$batch", 8], "dtype": "int64", "high": 100}},
+    "generation": {"new_tokens": 4, "cache_lengths": [8, 10]},
+    "axes": {"batch": [1, 2]},
+}
+
+
+def defined(**config):
+    return define_models("net", config, Path(), "net.yaml")
+
+
+def test_each_combination_is_a_model_named_by_its_values():
+    found = defined(**SWEEP)
+    assert [*found.models] == [
+        "net[batch=1,size=32]",
+        "net[batch=1,size=64]",
+        "net[batch=8,size=32]",
+        "net[batch=8,size=64]",
+    ]
+    assert found.models["net[batch=8,size=64]"].inputs[0].shape == (8, 3, 64, 64)
+    assert found.points["net[batch=8,size=64]"] == {"batch": 8, "size": 64}
+    assert {name: each.name for name, each in found.models.items()} == {n: n for n in found.models}
+
+
+def test_a_config_without_axes_has_no_points():
+    assert defined(**IMAGES).points == {}
+
+
+values = st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True)
+
+
+@given(values, values, values)
+def test_a_model_stays_what_it_is_when_an_axis_grows(batches, sizes, more):
+    """Therefore nothing of it is measured again."""
+    axes = {"batch": batches, "size": sizes}
+    grown = axes | {"batch": [*dict.fromkeys([*more, *batches])]}
+    before, after = (defined(**SWEEP | {"axes": each}).models for each in (axes, grown))
+    assert len(before) == len(batches) * len(sizes)
+    assert before.items() <= after.items()
+
+
+@pytest.mark.parametrize(
+    ("config", "read", "expected"),
+    [
+        ({"axes": {"dtype": ["float32", "bfloat16"]}}, lambda m: m.dtype, ["float32", "bfloat16"]),
+        ({"axes": {"autocast": [None, "bfloat16"]}}, lambda m: m.autocast, [None, "bfloat16"]),
+        (
+            {"autocast": "float16", "axes": {"autocast": [None, "bfloat16"]}},
+            lambda m: m.autocast,
+            [None, "bfloat16"],
+        ),
+        (
+            {"axes": {"arguments.num_classes": [10, 20]}},
+            lambda m: m.arguments,
+            [{"num_classes": 10}, {"num_classes": 20}],
+        ),
+        (
+            {"model": "resnet$depth", "axes": {"depth": [18, 34]}},
+            lambda m: m.model,
+            ["resnet18", "resnet34"],
+        ),
+        (
+            {"arguments": {"zero_init_residual": "$zero"}, "axes": {"zero": [True, False]}},
+            lambda m: m.arguments["zero_init_residual"],
+            [True, False],
+        ),
+    ],
+    ids=["a key", "null", "null over a value", "an argument", "a part of a word", "a boolean"],
+)
+def test_an_axis_is_a_key_or_a_place_in_the_config(config, read, expected):
+    assert [read(each) for each in defined(**IMAGES | config).models.values()] == expected
+
+
+def test_names_have_the_last_part_of_a_key_and_values_as_yaml_writes_them():
+    axes = {"arguments.zero_init_residual": [True], "autocast": [None]}
+    assert [*defined(**IMAGES, axes=axes).models] == ["net[zero_init_residual=true,autocast=none]"]
+
+
+def test_skipped_combinations_are_no_models():
+    skip = [{"batch": 8, "size": 64}, {"batch": 1, "size": [32, 64]}]
+    assert [*defined(**SWEEP, skip=skip).models] == ["net[batch=8,size=32]"]
+
+
+def test_steps_and_layers_are_parts_of_each_point():
+    found = defined(**CHAT)
+    assert [*found.models][:3] == [
+        "net[batch=1,prompt=8]",
+        "net[batch=1,cache=8]",
+        "net[batch=1,cache=10]",
+    ]
+    assert [each.name for each in found.generations] == ["net[batch=1]", "net[batch=2]"]
+    assert found.generations[1].batch_size == 2
+    layers = defined(**SWEEP, layers=["conv1"]).models
+    assert "net[batch=8,size=64,layer=conv1]" in layers
+
+
+def test_points_share_tuples():
+    """Those that do not depend on the axis, here what follows the adaptive pooling."""
+    small, large = (
+        {record.operator_tuple.tuple_id for record in extract_model_tuples(each).tuples}
+        for each in defined(**SWEEP | {"axes": {"batch": [1], "size": [32, 64]}}).models.values()
+    )
+    assert small & large
+    assert small - large
+
+
+def test_a_point_is_loaded_by_its_name(tmp_path):
+    (tmp_path / "net.yaml").write_text(
+        "model: resnet18\ninputs: [{shape: [$batch, 3, 32, 32]}]\naxes: {batch: [1, 2]}\n"
+    )
+    assert load_model("net[batch=2]", tmp_path).inputs[0].shape == (2, 3, 32, 32)
+    with pytest.raises(OpcostError, match=r"has no part net\[batch=3\].*net\[batch=1\]"):
+        load_model("net[batch=3]", tmp_path)
+    with pytest.raises(OpcostError, match="stands for several models"):
+        load_model("net", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"axes": {}}, "axes: .*Lists of values"),
+        ({"axes": {"batch": []}}, "axes.batch: .*The values of an axis"),
+        ({"axes": {"batch": 8}}, "axes.batch: 8 is not of type 'array'"),
+        ({"axes": {"batch": [[1], 2]}}, r"axes.batch.0: \[1\] is not of type"),
+        ({"axes": {"batch": ["a b"], "size": [32]}}, "axes.batch.0: 'a b' does not match"),
+        ({"axes": {"batch": [1, 1], "size": [32]}}, "axes.batch: 1 stands there twice"),
+        ({"axes": {"batch": [1, "1"], "size": [32]}}, "axes.batch: 1 stands there twice"),
+        ({"axes": {"batch": [1]}}, r"\$size is no axis: list its values under axes. Axes: \$batch"),
+        ({"axes": {"batch": [1], "sise": [32]}}, "axes.sise: no value of the config is .*'size'"),
+        ({"axes": {"batch": [1], "size": [32], "dtipe": ["float32"]}}, "axes.dtipe: .*'dtype'"),
+        (
+            {"axes": {"batch": [1], "size": [32], "dtype": ["float8"]}},
+            r"float8\] is not valid:\n  dtype: 'float8",
+        ),
+        ({"axes": {"batch": [1], "size": [0]}}, r"batch=1,size=0\] is not valid:\n  inputs"),
+        ({"axes": {"batch": ["x"], "size": [32]}}, "inputs.0.shape.0: 'x' is not of type"),
+        (
+            {"optimizer": "SGD", "axes": {"batch": [1], "size": [32], "optimizer.lr": [0.1]}},
+            "axes.optimizer.lr: optimizer is 'SGD', which has no keys",
+        ),
+        (
+            {"axes": {"batch": [1], "size": [32], "arguments.size": [1]}},
+            "axes: size and arguments.size would both be called size",
+        ),
+        ({"axes": {"batch": list(range(1, 100)), "size": list(range(1, 100))}}, "9801 combinat"),
+        ({"skip": [{"batch": 4}]}, "skip.0.batch: 4 is none of its values: 1, 8"),
+        ({"skip": [{"bach": 8}]}, "skip.0: 'bach' is no axis. Did you mean 'batch'"),
+        ({"skip": [{"batch": [1, 8]}]}, "skip: it leaves none of 4 combinations"),
+        ({"skip": {"batch": 8}}, "skip: .* is not of type 'array'"),
+    ],
+)
+def test_axes_that_cannot_be_are_refused(config, message):
+    with pytest.raises(OpcostError, match=message):
+        defined(**SWEEP | config)
+
+
+def test_places_without_axes_are_no_numbers():
+    with pytest.raises(OpcostError, match=r"'\$batch' is not of type 'integer'"):
+        defined(model="resnet18", inputs=[{"shape": ["$batch", 3, 32, 32]}])
