@@ -11,10 +11,12 @@ from opcost.costs.launches import launch_lines
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
+from opcost.costs.sweeps import sweep_lines, sweep_rows
 from opcost.databases.selection import asked_for
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.fingerprint import noted
+from opcost.models.axes import Sweep
 from opcost.models.generation import Generation
 from opcost.report.picture import draw
 from opcost.results_folder import target_of
@@ -45,12 +47,14 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         for target, folder in params.folders.items()
     }
     tables = compare_study(on_targets, operators.to_pylist(), wholes, manifest, params.precision)
+    sweeps = sweep_rows((Sweep(**each) for each in params.sweeps), tables.comparison, models)
     for output, schema, rows in (
         (outputs.comparison, schemas.COMPARISON, tables.comparison),
         (outputs.shares, schemas.SHARES, tables.shares),
         (outputs.modules, schemas.MODULES, tables.modules),
         (outputs.in_place, schemas.IN_PLACE, tables.in_place),
         (outputs.launches, schemas.LAUNCHES, tables.launches),
+        (outputs.sweeps, schemas.SWEEPS, sweeps),
     ):
         records.write_with_csv(Path(output), schema, rows)
     comparison, shares = tables.comparison, tables.shares
@@ -60,7 +64,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     records.write_with_csv(
         Path(outputs.requests), schemas.REQUESTS, [each.columns() for each in requests]
     )
-    further = [request_lines(requests, shares), launch_lines(tables.launches)]
+    further = [sweep_lines(sweeps), request_lines(requests, shares), launch_lines(tables.launches)]
     summary = "\n".join([page, *("\n" + "\n".join(lines) for lines in further if lines)])
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")

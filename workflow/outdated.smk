@@ -59,7 +59,7 @@ ASKED = {
         (
             "compare",
             [
-                *(MODELS_ON, CONDITIONS, DEFINITIONS, GENERATIONS),
+                *(MODELS_ON, CONDITIONS, DEFINITIONS, GENERATIONS, SWEEPS_OF_STUDY),
                 *(STUDY.launch_modes, STUDY.precision.models),
             ],
         ),

@@ -25,6 +25,7 @@ from opcost.results_folder import (  # the rules use them, too
     RESULTS,
     SHARES,
     SUMMARY,
+    SWEEPS,
     Series,
     all_series,
     device_file,

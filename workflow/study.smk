@@ -33,6 +33,7 @@ CONDITIONS = {target: each.to_json() for target, each in STUDY.conditions.items(
 SETTINGS = {target: each.target.to_json() for target, each in STUDY.conditions.items()}
 MODELS_ON = {target: REQUESTED.models_on(target) for target in STUDY.conditions}
 GENERATIONS = [asdict(each) for each in STUDY.generations]
+SWEEPS_OF_STUDY = [asdict(each) for each in STUDY.sweeps]
 DEFINITIONS = {model: each.to_json() for model, each in STUDY.models.items()}
 
 

@@ -9,12 +9,13 @@ from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from opcost.configuration import checked, read_schema
 from opcost.devices.kinds import protocol_version
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
+from opcost.models.axes import Sweep
 from opcost.models.configs import load_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
@@ -145,6 +146,7 @@ class Study:
 
     models: Mapping[str, ModelDefinition]
     generations: tuple[Generation, ...]
+    sweeps: tuple[Sweep, ...]
     configs: Mapping[str, tuple[str, ...]]
     model_directory: Path
     operators: tuple[str, ...] | None
@@ -177,7 +179,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
     targets = document["targets"]
     _check_names(targets)
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
-    models, generations, configs = _models(document)
+    models, generations, sweeps, configs = _models(document)
     only = document["only"] and {
         target: tuple(each for name in names for each in configs.get(name, (name,)))
         for target, names in document["only"].items()
@@ -186,6 +188,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
     return Study(
         models=models,
         generations=generations,
+        sweeps=sweeps,
         configs=configs,
         model_directory=Path(document["model_directory"]),
         operators=None if operators == "all" else tuple(operators),
@@ -235,11 +238,16 @@ def _check_only(
                 )
 
 
-def _models(
-    document: Mapping[str, Any],
-) -> tuple[dict[str, ModelDefinition], tuple[Generation, ...], dict[str, tuple[str, ...]]]:
+class _Models(NamedTuple):
+    models: dict[str, ModelDefinition]
+    generations: tuple[Generation, ...]
+    sweeps: tuple[Sweep, ...]
+    configs: dict[str, tuple[str, ...]]
+
+
+def _models(document: Mapping[str, Any]) -> _Models:
     """The models that `models` lists, then those that `torchvision` selects, with the seed; the
-    generations among the former; and the models that each config stands for.
+    generations and the sweeps among the former; and the models that each config stands for.
 
     Under `only`, a model that it does not name and that cannot be read is left out.
     """
@@ -247,6 +255,7 @@ def _models(
     asked = None if only is None else set(chain.from_iterable(only.values()))
     models: dict[str, ModelDefinition] = {}
     generations: list[Generation] = []
+    sweeps: list[Sweep] = []
     configs: dict[str, tuple[str, ...]] = {}
     for name in document["models"]:
         with nullcontext() if asked is None or name in asked else suppress(OpcostError):
@@ -254,6 +263,7 @@ def _models(
             models |= defined.models
             configs[name] = tuple(defined.models)
             generations += defined.generations
+            sweeps += [Sweep(name, defined.points)] if defined.points else []
     chosen = zoo.select(**document["torchvision"]) if document["torchvision"] else {}
     if not models and not chosen:
         raise OpcostError(
@@ -268,7 +278,7 @@ def _models(
         )
     seed = document["measurement"]["seed"]
     seeded = {name: replace(model, seed=seed) for name, model in {**models, **chosen}.items()}
-    return seeded, tuple(generations), configs
+    return _Models(seeded, tuple(generations), tuple(sweeps), configs)
 
 
 def default_measurement() -> MeasurementSettings:

@@ -8,6 +8,7 @@
 #        results/in_place.parquet     operators inside the running model, and alone (+ .csv)
 #        results/launches.parquet     whole models in other launch modes (+ .csv)
 #        results/requests.parquet     what requests to language models cost (+ .csv)
+#        results/sweeps.parquet       what models cost over axes (+ .csv)
 #        results/summary.txt          the comparison as text
 #        results/cost.svg             operators, stacked, above the whole model
 
@@ -78,6 +79,10 @@ rule compare:
         requests_csv=report(
             REQUESTS.with_suffix(".csv"), caption="../report/requests.rst", category="Comparison"
         ),
+        sweeps=SWEEPS,
+        sweeps_csv=report(
+            SWEEPS.with_suffix(".csv"), caption="../report/sweeps.rst", category="Comparison"
+        ),
         summary=report(SUMMARY, caption="../report/summary.rst", category="Comparison"),
         figure=report(FIGURE, caption="../report/cost.rst", category="Comparison"),
         note=note("compare"),
@@ -92,6 +97,7 @@ rule compare:
         models_on=MODELS_ON,
         precision=STUDY.precision.models,
         generations=GENERATIONS,
+        sweeps=SWEEPS_OF_STUDY,
     message:
         "Comparing sums over operators with whole models"
     script:

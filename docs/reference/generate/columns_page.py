@@ -19,6 +19,7 @@ FILES = {
     "in_place": "`results/in_place.parquet`, `.csv`",
     "launches": "`results/launches.parquet`, `.csv`",
     "requests": "`results/requests.parquet`, `.csv`",
+    "sweeps": "`results/sweeps.parquet`, `.csv`",
     "extraction": "`results/models.parquet`, `.csv`",
     "explanation": "what `opcost explain --parquet` writes",
     "difference": "what `opcost diff --parquet` writes",

@@ -7,6 +7,7 @@ is nowhere is the path of a key, as dtype or arguments.width, and null leaves th
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,6 +19,15 @@ from opcost.values import shown
 Value: TypeAlias = str | int | float | bool | None
 Point: TypeAlias = dict[str, Value]
 """The value of each axis."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A model config with axes: the point of each of its models, by the model's name."""
+
+    name: str
+    points: Mapping[str, Point]
+
 
 KEYS = ("axes", "skip")
 _MOST = 1000

@@ -22,7 +22,7 @@ class Defined(NamedTuple):
     """The models of a config by name: one of the config's name, or one of each point of its axes;
     instead of one, the steps of its generation; and with each, the layers that it lists.
 
-    `points` has the values of axes of each model of a config with axes.
+    `points` has the values of the axes for each model that is a point of them.
     """
 
     models: dict[str, ModelDefinition]
@@ -67,7 +67,7 @@ def define_models(name: str, config: Any, directory: Path, source: str) -> Defin
         for step, document in configs.items():
             found = _with_layers(step, document, directory, where)
             models |= found
-            points |= dict.fromkeys(found, point) if point else {}
+            points |= {variant: point} if point and variant in found else {}
     return Defined(models, tuple(generations), points)
 
 

@@ -467,6 +467,36 @@ REQUESTS = _schema(
     ],
 )
 
+SWEEPS = _schema(
+    "sweeps",
+    [
+        ("sweep", pa.string(), "the name of the model config that has the axes"),
+        ("model", pa.string(), "the model's name in the study"),
+        TARGET,
+        ("point", pa.string(), "the value of each axis, as JSON"),
+        ("batch_size", pa.int64(), "samples of an iteration; null if unknown"),
+        ("tuples", pa.int64(), "distinct operator tuples of the model"),
+        ("new_tuples", pa.int64(), "those that no earlier point of the sweep has"),
+        *(
+            column
+            for quantity, unit in ((TIME, "seconds"), (ENERGY, "gross joules"))
+            for column in (
+                *quantity.described(
+                    f"{unit} of an iteration: measured on the whole model, or else the sum over "
+                    "its operators"
+                ),
+                (f"{quantity}_is_estimate", pa.bool_(), "whether it is the sum; null without one"),
+                *quantity.of("sample").described(f"{unit} of a sample"),
+                *quantity.relative("above_least").described(
+                    f"{unit} of a sample, above the least among the points that differ from this "
+                    "one in the batch size alone, as a share; 0 at the least; null if no other "
+                    "such point was measured"
+                ),
+            )
+        ),
+    ],
+)
+
 EXPLANATION = _schema(
     "explanation",
     [

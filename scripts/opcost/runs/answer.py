@@ -6,7 +6,8 @@ from typing import Any
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
-from opcost.results_folder import COMPARISON, MODULES, SHARES, extraction
+from opcost.costs.sweeps import sweep_lines
+from opcost.results_folder import COMPARISON, MODULES, SHARES, SWEEPS, extraction
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
 from opcost.runs.requested import outdated_models
@@ -26,17 +27,19 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     asked = {(target, model) for target, models in (study.only or {}).items() for model in models}
     models = sorted({model for _, model in asked})
     paths = [path for model in models if (path := extraction(model)).exists()]
-    comparison, shares, modules = (
+    comparison, shares, modules, sweeps = (
         [row for row in records.read(path, schema).to_pylist() if _pair(row) in asked]
         for path, schema in (
             (COMPARISON, schemas.COMPARISON),
             (SHARES, schemas.SHARES),
             (MODULES, schemas.MODULES),
+            (SWEEPS, schemas.SWEEPS),
         )
     )
     text = summarise(comparison, shares, refusals(read_extractions(paths)), modules)
     requests = request_lines(requests_in(study.generations, comparison), shares)
-    text = "\n".join([text, *(["", *requests] if requests else [])])
+    further = [sweep_lines(sweeps), requests]
+    text = "\n\n".join([text, *("\n".join(lines) for lines in further if lines)])
     if outdated := [name for name in outdated_models(study) if name not in models]:
         text = "\n".join([text, "", *wrapped([_OUTDATED.format(", ".join(outdated))])])
     error = TIME.error.value

@@ -1,0 +1,100 @@
+"""What a sweep found: a row for each point, and the batch size at which a sample costs least."""
+
+import json
+
+import pytest
+from opcost.costs.sweeps import above_least, sample, sweep_lines, sweep_rows
+from opcost.models.axes import Sweep
+from opcost.rows import schemas
+from opcost.rows.quantities import ENERGY, TIME
+from opcost.statistics import Estimate
+from opcost.tuples.model_tuples import ModelTuples
+
+SECONDS = {(1, 32): 1.0, (2, 32): 1.6, (4, 32): 3.1, (1, 64): 2.0, (2, 64): 6.0}
+NAMES = {point: f"net[batch={point[0]},size={point[1]}]" for point in SECONDS}
+SWEEP = Sweep("net", {name: dict(zip(("batch", "size"), each)) for each, name in NAMES.items()})  # noqa: B905
+
+
+class Tuples(ModelTuples):
+    """A model of which only the tuples' ids are known."""
+
+    by_id = {}
+
+
+def tuples(point):
+    found = Tuples(NAMES[point], (), (), None, "2.15")
+    object.__setattr__(found, "by_id", dict.fromkeys(["shared", f"batch {point[0]}", str(point)]))
+    return found
+
+
+def compared(point, half=0.02, watts=None, whole=True, target="local"):
+    def columns(quantity, value):
+        found = value and Estimate(value, value * (1 - half), value * (1 + half))
+        whose = quantity.of("reference").columns(found if whole else None)
+        return whose | quantity.of("estimate").columns(found or None)
+
+    seconds = SECONDS[point]
+    row = {"model": NAMES[point], "target": target, "batch_size": point[0]}
+    return row | columns(TIME, seconds) | columns(ENERGY, watts and watts * seconds)
+
+
+def rows(points=SECONDS, **options):
+    comparison = [compared(point, **options) for point in points]
+    return sweep_rows([SWEEP], comparison, map(tuples, SECONDS))
+
+
+def test_a_row_has_the_cost_of_an_iteration_and_of_a_sample():
+    first, second, *_ = rows(watts=50)
+    assert first.keys() == set(schemas.SWEEPS.names)
+    assert json.loads(second["point"]) == {"batch": 2, "size": 32}
+    assert (second["time_s"], second["sample_time_s"]) == (1.6, 0.8)
+    assert second["sample_energy_j"] == pytest.approx(40)
+    assert sample(TIME).read(second).relative_half_width == pytest.approx(0.02)
+
+
+def test_a_tuple_is_new_at_the_first_point_that_has_it():
+    assert [row["tuples"] for row in rows()] == [3] * 5
+    assert [row["new_tuples"] for row in rows()] == [3, 2, 2, 1, 1]
+
+
+def test_the_least_is_found_among_points_that_differ_in_the_batch_size_alone():
+    more = [above_least(TIME).read(row).value for row in rows()]
+    assert more == pytest.approx([1 / 0.775 - 1, 0.8 / 0.775 - 1, 0, 0, 0.5])
+
+
+def test_a_point_without_others_of_its_series_is_not_the_least_of_anything():
+    alone = rows([(1, 32), (1, 64)])
+    assert [above_least(TIME).read(row) for row in alone] == [None, None]
+    assert not [line for line in sweep_lines(alone) if line.startswith("Least")]
+
+
+def test_what_was_not_measured_has_no_row_and_an_estimate_is_said_to_be_one():
+    found = rows([(1, 32)], whole=False)
+    assert [(row["model"], row["time_is_estimate"]) for row in found] == [(NAMES[1, 32], True)]
+    assert "1.00 s ± 2.0% (sum)" in "\n".join(sweep_lines(found))
+    assert found[0]["energy_is_estimate"] is None
+
+
+def test_the_text_names_the_most_frugal_batch_sizes_and_those_as_good():
+    lines = sweep_lines(rows(watts=50, half=0.05))
+    assert lines[0] == "Sweep net: 5 models of 15 operator tuples, 9 of them distinct"
+    found = [line for line in lines if line.startswith("Least")]
+    assert found == [
+        "Least time per sample at size=32: batch size 4, 775 ms ± 5.0%; not told apart from it: 2.",
+        "Least energy per sample at size=32: batch size 4, 38.8 J ± 5.0%; not told apart from it: 2.",
+        "Least time per sample at size=64: batch size 1, 2.00 s ± 5.0%.",
+        "Least energy per sample at size=64: batch size 1, 100 J ± 5.0%.",
+    ]
+
+
+def test_each_target_has_its_own_table():
+    comparison = [compared(p, target=target) for target in ("cpu", "gpu") for p in SECONDS]
+    lines = sweep_lines(sweep_rows([SWEEP], comparison, map(tuples, SECONDS)))
+    assert [line for line in lines if line.startswith("Sweep")] == [
+        f"Sweep net on {target}: 5 models of 15 operator tuples, 9 of them distinct"
+        for target in ("cpu", "gpu")
+    ]
+
+
+def test_without_sweeps_there_is_no_text():
+    assert sweep_lines([]) == []
