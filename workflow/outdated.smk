@@ -109,6 +109,7 @@ def current(name, paths, outdated, kind=None):
     """
     paths = list(paths)
     workflow.dag.forcefiles.update(str(note(each)) for each in INVALID)
+    make_missing(name, paths)
     new = [Path(path) for path in paths if path not in known_as_current]
     if new and name in INVALID:
         known_as_current.update(paths)
@@ -118,6 +119,16 @@ def current(name, paths, outdated, kind=None):
             rows = counted(len(found), f"measured {kind}")
             print(f"{rows} of other settings: to be replaced. {HOW_TO_KEEP}", file=sys.stderr)
     return paths
+
+
+def make_missing(name, paths):
+    """Let a rule run if some of its inputs are missing.
+
+    Snakemake makes inputs of rules that run. While a checkpoint of its inputs is to be made, it looks
+    for no reason to run one, and would leave out that checkpoint, too.
+    """
+    if not all(Path(path).exists() for path in paths):
+        workflow.dag.forcefiles.add(str(note(name)))
 
 
 HOW_TO_KEEP = "To keep such rows, run opcost set-aside TARGET before a run"

@@ -103,6 +103,7 @@ def rounds_of(target):
             if not planned(target, number):
                 break
         except IncompleteCheckpointException as error:
+            make_missing("database", [error.targetfile])
             return numbers, [error.targetfile]
         numbers.append(number)
     return numbers, []

@@ -109,9 +109,9 @@ def measure(
     ended = run_workflow(only, settings, verbose=verbose)
     if ended.code:
         raise SystemExit(ended.code)
-    if not ended.jobs:
-        click.echo("Nothing to measure: all of it is measured already.", err=True)
     text, complete = answer(only)
+    if complete and not ended.jobs:
+        click.echo("Nothing to measure: all of it is measured already.", err=True)
     click.echo(f"\n{text}\n\nMore on one page: {REPORT}")
     if not complete and settings:
         click.echo("The rest is beyond --max-device-time: raise it, or leave it out, to go on.")

@@ -20,7 +20,7 @@ class LiveMemory:
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def made(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Count results of a call, except views of what is known."""
+        """Count results of a call that are no views of its arguments, and not known."""
         for tensor in tensors:
             memory = tensor.untyped_storage()
             place = memory._cdata

@@ -72,7 +72,9 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **kwargs)
         outputs = tensors_in_tree(result)
         described = tuple(describe_tensor(tensor) for tensor in outputs)
-        self._memory.made(outputs)
+        read = {storage(tensor) for tensor in inputs}
+        # Others are views, whose memory is of the call that made it, or of the model's inputs.
+        self._memory.made(tensor for tensor in outputs if storage(tensor) not in read)
         place = self._where()
         parameters = self._parameters(func, args, kwargs, place.phase)
         self._mark_kept(inputs, place.phase)
@@ -87,7 +89,6 @@ class Recorder(TorchDispatchMode):
         )
         for tensor in (*inputs, *outputs):
             self._used_in[storage(tensor)] = place.phase
-        read = {storage(tensor) for tensor in inputs}
         for tensor in outputs:
             if storage(tensor) not in read:
                 self._made_by[storage(tensor)] = len(self.calls) - 1, tensor.nbytes
