@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.models.configs import define_models, load_model
@@ -48,6 +48,7 @@ def test_a_config_without_axes_has_no_points():
 values = st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True)
 
 
+@settings(max_examples=20)
 @given(values, values, values)
 def test_a_model_stays_what_it_is_when_an_axis_grows(batches, sizes, more):
     """Therefore nothing of it is measured again."""
