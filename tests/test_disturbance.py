@@ -105,7 +105,7 @@ def test_what_another_thread_of_the_process_ran_on_the_core_was_not_missed():
     waited_s, missed_s = waited_and_missed_in_s(0.5)
     thread.join()
     assert waited_s > 0.1
-    assert missed_s < 0.5 * waited_s
+    assert missed_s < waited_s - 0.02
 
 
 def test_the_real_sentinel_takes_time():
