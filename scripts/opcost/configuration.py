@@ -40,8 +40,13 @@ def _fitting(document: Any, schema: Mapping[str, Any], source: str) -> dict[str,
     errors = _validator()(schema).iter_errors(instance)
     problems = [_explain(error) for error in sorted(errors, key=_order)]
     if problems:
-        raise OpcostError(f"{source} is not valid:\n  " + "\n  ".join(problems))
+        raise invalid(source, *problems)
     return instance
+
+
+def invalid(source: str, *problems: str) -> OpcostError:
+    """The error that lists what is wrong in a configuration."""
+    return OpcostError(f"{source} is not valid:\n  " + "\n  ".join(problems))
 
 
 @cache

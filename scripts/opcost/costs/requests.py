@@ -14,7 +14,7 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.interpolation import Interpolation, mean_weights
 from opcost.costs.shares import BEYOND_COLUMNS
-from opcost.costs.terms import Row
+from opcost.costs.terms import Row, by_target
 from opcost.models.generation import Generation
 from opcost.rows.quantities import COMPARED, Quantity
 from opcost.statistics import Estimate, correlated_sum
@@ -171,12 +171,9 @@ def interpolation_half(quantity: Quantity) -> str:
 
 def requests_in(generations: Iterable[Generation], comparison: Iterable[Row]) -> list[Request]:
     """The requests of which all steps are in rows of the comparison, for each target."""
-    on_targets: dict[str, dict[str, Row]] = defaultdict(dict)
-    for row in comparison:
-        on_targets[row["target"]][row["model"]] = row
     return [
         Request(generation, target, rows)
-        for target, rows in on_targets.items()
+        for target, rows in by_target(comparison).items()
         for generation in generations
         if rows.keys() >= set(generation.models)
     ]

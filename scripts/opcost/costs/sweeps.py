@@ -11,7 +11,7 @@ from typing import Any
 
 from opcost import statistics
 from opcost.costs.headline import ESTIMATED, headline
-from opcost.costs.terms import Row
+from opcost.costs.terms import Row, by_target
 from opcost.models.axes import Sweep, label, text
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
@@ -38,10 +38,7 @@ def sweep_rows(
 
     A tuple is new at the first point that has it.
     """
-    on_targets: dict[str, dict[str, Row]] = defaultdict(dict)
-    for row in comparison:
-        on_targets[row["target"]][row["model"]] = row
-    by_name = {model.model: model for model in models}
+    on_targets, by_name = by_target(comparison), {model.model: model for model in models}
     return [
         row
         for sweep in sweeps

@@ -1,6 +1,7 @@
 """A model's operator tuples, joined with their measurements."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,14 @@ def terms_of(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) ->
         for record, calls in model.kernels()
         for tuple_id in [record.operator_tuple.tuple_id]
     ]
+
+
+def by_target(compared: Iterable[Row]) -> dict[str, dict[str, Row]]:
+    """Target -> model -> row of the comparison."""
+    found: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in compared:
+        found[row["target"]][row["model"]] = row
+    return found
 
 
 def why_incomplete(terms: Sequence[Term]) -> str | None:

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from opcost.configuration import checked_keys, read_schema
-from opcost.errors import OpcostError, closest
+from opcost.configuration import checked_keys, invalid, read_schema
+from opcost.errors import closest
 from opcost.models.definition import named_part
 from opcost.values import shown
 
@@ -55,11 +56,11 @@ def expand(name: str, config: Any, source: str) -> list[Expanded]:
     axes: dict[str, list[Value]] = config.get("axes", {})
     skip = config.get("skip", [])
     if problems := [*_of_axes(axes, rest), *_of_skip(skip, axes)]:
-        raise _wrong(source, "\n  ".join(problems))
+        raise invalid(source, *problems)
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     kept = [point for point in points if not any(_matches(point, each) for each in skip)]
     if not kept:
-        raise _wrong(source, f"skip: it leaves none of {len(points)} combinations: remove some")
+        raise invalid(source, f"skip: it leaves none of {len(points)} combinations: remove some")
     return [Expanded(_named(name, point), _placed(rest, point), point) for point in kept]
 
 
@@ -103,10 +104,7 @@ def _of_axes(axes: Mapping[str, Sequence[Value]], config: Mapping[str, Any]) -> 
     for place in sorted(places - axes.keys()):
         known = ", ".join(f"${axis}" for axis in axes) or "none"
         yield f"${place} is no axis: list its values under axes. Axes: {known}"
-    combinations = 1
-    for values in axes.values():
-        combinations *= len(values)
-    if combinations > _MOST:
+    if (combinations := prod(map(len, axes.values()))) > _MOST:
         yield f"axes: {combinations} combinations, at most {_MOST} are allowed: use fewer values"
 
 
@@ -181,7 +179,3 @@ def _named(name: str, point: Point) -> str:
     for axis, value in point.items():
         name = named_part(name, label(axis), text(value))
     return name
-
-
-def _wrong(source: str, problem: str) -> OpcostError:
-    return OpcostError(f"{source} is not valid:\n  {problem}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.configuration import checked
+from opcost.configuration import checked, invalid
 from opcost.errors import OpcostError, closest
 from opcost.models.axes import Point, expand
 from opcost.models.definition import ModelDefinition, named_part
@@ -83,10 +83,11 @@ def _with_layers(
     layers = document.pop("layers", ())
     model = _defined(name, document, directory, source)
     if layers and (model.training is not None or model.cached_tokens is not None):
-        raise OpcostError(
-            f"{source} is not valid:\n  layers: {', '.join(layers)}: a layer is run alone in "
+        raise invalid(
+            source,
+            f"layers: {', '.join(layers)}: a layer is run alone in "
             "inference, without a cache: leave out mode: training, generation and cached_tokens, "
-            "or layers"
+            "or layers",
         )
     named = {named_part(name, "layer", layer): layer for layer in layers}
     return {name: model} | {
@@ -100,9 +101,10 @@ def _defined(name: str, document: dict[str, Any], directory: Path, source: str) 
     check_step({**document, "inputs": given}, len(inputs), source)
     training = read_training(document, source)
     if document["inputs_in_list"] and arrangement is not None:
-        raise OpcostError(
-            f"{source} is not valid:\n  inputs_in_list: it is true, but inputs are not a list of "
-            "tensors: leave it out, and write the list into inputs, as [[{shape: [3, 64, 64]}]]"
+        raise invalid(
+            source,
+            "inputs_in_list: it is true, but inputs are not a list of "
+            "tensors: leave it out, and write the list into inputs, as [[{shape: [3, 64, 64]}]]",
         )
     return ModelDefinition(
         name=name,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from opcost.errors import OpcostError
+from opcost.configuration import invalid
 from opcost.models.definition import named_part
 from opcost.values import shown
 
@@ -65,9 +65,9 @@ def check_step(document: Mapping[str, Any], tensors: int, source: str) -> None:
     if document.get("cached_tokens") is None:
         return
     if document["mode"] == "training":
-        raise _wrong(source, "cached_tokens: training caches no keys and values: leave it out")
+        raise invalid(source, "cached_tokens: training caches no keys and values: leave it out")
     if tensors != 1 or _tokens_of(document["inputs"]) is None:
-        raise _wrong(source, f"inputs: {shown(document['inputs'])}: {_TOKENS}")
+        raise invalid(source, f"inputs: {shown(document['inputs'])}: {_TOKENS}")
 
 
 def read_generation(
@@ -82,14 +82,14 @@ def read_generation(
     if wanted is None:
         return None, {name: config}
     if config["mode"] == "training":
-        raise _wrong(source, "generation: training generates no text: leave out one of the two")
+        raise invalid(source, "generation: training generates no text: leave out one of the two")
     if config["inputs_in_list"]:
-        raise _wrong(source, f"inputs_in_list: true: {_TOKENS}")
+        raise invalid(source, f"inputs_in_list: true: {_TOKENS}")
     if config.get("cached_tokens") is not None:
-        raise _wrong(source, "cached_tokens: generation says how many are cached: leave it out")
+        raise invalid(source, "cached_tokens: generation says how many are cached: leave it out")
     tokens = _tokens_of(config["inputs"])
     if tokens is None:
-        raise _wrong(source, f"inputs: {shown(config['inputs'])}: {_TOKENS}")
+        raise invalid(source, f"inputs: {shown(config['inputs'])}: {_TOKENS}")
     batch, prompt = tokens["shape"][:2]
     request = Generation(name, batch, prompt, wanted["new_tokens"], ())
     window = config["arguments"].get("sliding_window")
@@ -115,7 +115,7 @@ def _lengths(given: list[int] | None, steps: range, window: Any, source: str) ->
         return tuple(sorted(spread | full))
     found = tuple(sorted(set(given)))
     if found[0] > first or found[-1] < last:
-        raise _wrong(
+        raise invalid(
             source,
             f"generation.cache_lengths: {given}: the steps find {first} to {last} cached tokens: "
             "name lengths from the first to the last, between which costs are interpolated",
@@ -137,7 +137,3 @@ def _replaced(inputs: Any, tokens: Mapping[str, Any]) -> Any:
     if isinstance(inputs, Mapping):
         return {key: new(each) for key, each in inputs.items()}
     return [new(each) for each in inputs]
-
-
-def _wrong(source: str, text: str) -> OpcostError:
-    return OpcostError(f"{source} is not valid:\n  {text}")

@@ -8,7 +8,7 @@ number, a boolean, a string or null.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from opcost.errors import OpcostError
+from opcost.configuration import invalid
 from opcost.models.definition import InputSpec, Training
 from opcost.values import shown
 
@@ -50,9 +50,10 @@ def read_arguments(
         pairs = zip(document, places, strict=True)
         return tuple(_tensor(each, place, source) for each, place in pairs), None
     if _is_tensor(document):
-        raise OpcostError(
-            f"{source} is not valid:\n  {key}: {shown(document)} is a tensor: write the arguments "
-            "as a list (- shape: ...), or by name (x: {shape: ...})"
+        raise invalid(
+            source,
+            f"{key}: {shown(document)} is a tensor: write the arguments "
+            "as a list (- shape: ...), or by name (x: {shape: ...})",
         )
     tensors: list[InputSpec] = []
 
@@ -67,17 +68,19 @@ def read_arguments(
         if list(value) == [_TUPLE] and isinstance(value[_TUPLE], list):
             return {"tuple": read(value[_TUPLE], f"{place}.{_TUPLE}")["list"]}
         if wrong := [key for key in _RANGE if key in value]:
-            raise OpcostError(
-                f"{source} is not valid:\n  {place}: it has {wrong[0]}, but no shape: give the "
-                "sizes of a tensor, such as shape: [8, 128], or another key for a mapping"
+            raise invalid(
+                source,
+                f"{place}: it has {wrong[0]}, but no shape: give the "
+                "sizes of a tensor, such as shape: [8, 128], or another key for a mapping",
             )
         return {"dict": {key: read(each, f"{place}.{key}") for key, each in value.items()}}
 
     arrangement = read(document, key)
     if len(tensors) < least:
-        raise OpcostError(
-            f"{source} is not valid:\n  {key}: {shown(document)} has no tensor: give the shape of "
-            "at least one, such as {shape: [8, 3, 224, 224]}"
+        raise invalid(
+            source,
+            f"{key}: {shown(document)} has no tensor: give the shape of "
+            "at least one, such as {shape: [8, 3, 224, 224]}",
         )
     return tuple(tensors), arrangement
 
@@ -90,22 +93,24 @@ def read_training(document: dict[str, Any], source: str) -> Training | None:
     keys = ("loss", "targets", "optimizer")
     precisions = (document["dtype"], document.get("autocast"))
     if document["mode"] == "training" and "float16" in precisions:
-        raise OpcostError(
-            f"{source} is not valid:\n  training in float16 needs its gradients scaled, which "
-            "opcost does not do: use bfloat16"
+        raise invalid(
+            source,
+            "training in float16 needs its gradients scaled, which "
+            "opcost does not do: use bfloat16",
         )
     given = {key: value for key in keys if (value := document.pop(key, None)) is not None}
     if document["mode"] != "training":
         if given:
-            raise OpcostError(
-                f"{source} is not valid:\n  {next(iter(given))}: it is for training: write "
-                "mode: training, or leave it out"
+            raise invalid(
+                source,
+                f"{next(iter(given))}: it is for training: write mode: training, or leave it out",
             )
         return None
     if "targets" in given and "loss" not in given:
-        raise OpcostError(
-            f"{source} is not valid:\n  targets: they are given to a loss, but there is none: name "
-            "one, such as loss: cross_entropy; what forward itself takes belongs to inputs"
+        raise invalid(
+            source,
+            "targets: they are given to a loss, but there is none: name "
+            "one, such as loss: cross_entropy; what forward itself takes belongs to inputs",
         )
     targets, arrangement = read_arguments(given.get("targets", []), source, "targets", least=0)
     return Training(
@@ -174,19 +179,16 @@ def _tensor(value: Mapping[str, Any], place: str, source: str) -> InputSpec:
     spec = InputSpec(tuple(value["shape"]), *(value.get(key) for key in ("dtype", "high", "low")))
     least, most = spec.limits
     if spec.dtype in _LIMITS and not all(isinstance(each, int) for each in (least, most)):
-        raise OpcostError(
-            f"{source} is not valid:\n  {place}: low and high of {spec.dtype} are {least} and "
-            f"{most}: give integers"
+        raise invalid(
+            source, f"{place}: low and high of {spec.dtype} are {least} and {most}: give integers"
         )
     if least >= most:
-        raise OpcostError(
-            f"{source} is not valid:\n  {place}.high: {most} is not greater than low, which is "
-            f"{least}"
-        )
+        raise invalid(source, f"{place}.high: {most} is not greater than low, which is {least}")
     allowed = {**_LIMITS, **_FLOATS}.get(spec.dtype or "", _OTHER_FLOATS)
     if not allowed[0] <= least <= most <= allowed[1]:
-        raise OpcostError(
-            f"{source} is not valid:\n  {place}: low and high are {least} and {most}: give numbers "
-            f"from {allowed[0]} to {allowed[1]} for {spec.dtype or 'floats'}"
+        raise invalid(
+            source,
+            f"{place}: low and high are {least} and {most}: give numbers "
+            f"from {allowed[0]} to {allowed[1]} for {spec.dtype or 'floats'}",
         )
     return spec
