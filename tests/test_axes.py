@@ -159,6 +159,10 @@ def test_a_point_is_loaded_by_its_name(tmp_path):
             "axes.optimizer.lr: optimizer is 'SGD', which has no keys",
         ),
         (
+            {"arguments": {"a": 3}, "axes": {"batch": [1], "size": [32], "arguments.a.b": [0.1]}},
+            "axes.arguments.a.b: arguments.a is 3, which has no keys",
+        ),
+        (
             {"axes": {"batch": [1], "size": [32], "arguments.size": [1]}},
             "axes: size and arguments.size would both be called size",
         ),

@@ -96,10 +96,10 @@ def _of_axes(axes: Mapping[str, Sequence[Value]], config: Mapping[str, Any]) -> 
                 f"shape: [${axis}, 3, 224, 224], or name a key, such as dtype or arguments.width. "
                 f"{closest(axis, sorted(places | keys))}"
             ).rstrip()
-        elif (broken := _not_a_mapping(config, axis)) is not None:
+        elif broken := _without_keys(config, axis):
             yield (
-                f"axes.{axis}: {broken} is {shown(config[broken])}, which has no keys: write it "
-                "as a mapping, as in optimizer: {name: SGD}"
+                f"axes.{axis}: {broken}, which has no keys: write it as a mapping, as in "
+                "optimizer: {name: SGD}"
             )
     for place in sorted(places - axes.keys()):
         known = ", ".join(f"${axis}" for axis in axes) or "none"
@@ -139,11 +139,15 @@ def _places(config: Any) -> Iterator[str]:
             yield from _places(each)
 
 
-def _not_a_mapping(config: Mapping[str, Any], axis: str) -> str | None:
-    """The key of an axis's path that has another value than a mapping, or None."""
-    first, *inner = axis.split(".")
-    within = isinstance(config.get(first, {}), Mapping)
-    return first if inner and not within else None
+def _without_keys(config: Mapping[str, Any], axis: str) -> str | None:
+    """What stands on the path of an axis and is no mapping, or None."""
+    inside: Any = config
+    *path, _ = axis.split(".")
+    for depth, part in enumerate(path, 1):
+        inside = inside.get(part, {})
+        if not isinstance(inside, Mapping):
+            return f"{'.'.join(path[:depth])} is {shown(inside)}"
+    return None
 
 
 def _placed(config: Mapping[str, Any], point: Point) -> dict[str, Any]:
