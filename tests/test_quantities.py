@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opcost.costs.sweeps import above_least, sample
 from opcost.models.phases import COMPARED_PHASES
 from opcost.rows import schemas
 from opcost.rows.quantities import (
@@ -70,6 +71,7 @@ def test_every_interval_of_a_schema_is_that_of_a_quantity():
             for part in ("prefill", "token")
         ),
         *(each for quantity in COMPARED for each in (quantity.error, quantity.relative("ratio"))),
+        *(each for quantity in COMPARED for each in (sample(quantity), above_least(quantity))),
     ]
     assert intervals == {name for quantity in known for name in (quantity.low, quantity.high)}
 

@@ -150,7 +150,8 @@ def test_a_model_that_cannot_run_is_a_row(cpu, conditions, watch):
 def test_a_models_weights_come_from_where_its_operators_weights_do(
     cpu, watch, conditions, cache_state, copies
 ):
-    arguments = {"in_features": 2048, "out_features": 1024}
+    half_of_the_cache = cpu.last_level_cache_bytes // 2
+    arguments = {"in_features": 2048, "out_features": half_of_the_cache // (4 * 2048)}
     definition = ModelDefinition(
         "net", (InputSpec((1, 2048)),), factory="torch.nn:Linear", arguments=arguments
     )
