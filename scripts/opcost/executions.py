@@ -31,6 +31,9 @@ from opcost.statistics import NORMAL_97_5, Estimate, student_97_5
 MIN_SUBJECTS = 6
 """Fewer subjects with several executions do not tell how variances are distributed."""
 
+_Column = float | NDArray[np.float64]
+"""A number, or a column of them: the other axis is that of subjects."""
+
 _LEAST_SD, _MOST_SD = 5e-4, 1.0
 MANY_DEGREES = 100.0
 _LEAST_DEGREES = 3.0
@@ -205,10 +208,10 @@ def scatter_of(subjects: Sequence[Executions]) -> Scatter | None:
     centre = float(places.mean())
     places = np.clip(places - centre, -_REACH, _REACH)
 
-    def likelihood(sd: float, degrees: float, slope: float) -> float:
+    def likelihood(sd: float, degrees: _Column, slope: _Column) -> NDArray[np.float64]:
         expected = (sd * np.exp(slope * places)) ** 2 + explained
         usual = (slope / _USUAL_SLOPES) ** 2 / 2
-        return _log_likelihood(observed, expected, found, degrees) - usual
+        return _log_likelihood(observed, expected, found, degrees) - np.ravel(usual)
 
     sds = np.geomspace(_LEAST_SD, _MOST_SD, 40)
     degrees = np.geomspace(_LEAST_DEGREES, MANY_DEGREES, 16)
@@ -220,12 +223,12 @@ def scatter_of(subjects: Sequence[Executions]) -> Scatter | None:
 
 
 def _best(
-    likelihood: Callable[[float, float], float],
+    likelihood: Callable[[float, NDArray[np.float64]], NDArray[np.float64]],
     first: NDArray[np.float64],
     second: NDArray[np.float64],
 ) -> tuple[float, float]:
-    """The most likely point of a grid."""
-    found = [[likelihood(one, other) for other in second] for one in first]
+    """The most likely point of a grid; the likelihood takes a row of it at once, as a column."""
+    found = [likelihood(one, second[:, None]) for one in first]
     row, column = divmod(int(np.argmax(found)), len(second))
     return float(first[row]), float(second[column])
 
@@ -240,9 +243,10 @@ def _log_likelihood(
     observed: NDArray[np.float64],
     expected: NDArray[np.float64],
     found: NDArray[np.float64],
-    degrees: float,
-) -> float:
-    """Of sample variances with `found` degrees of freedom, up to a constant."""
+    degrees: _Column,
+) -> NDArray[np.float64]:
+    """Of sample variances with `found` degrees of freedom, up to a constant: of each of `degrees`,
+    or of each row of `expected`."""
     from scipy import special
 
     share = observed / expected * found / degrees
@@ -251,5 +255,6 @@ def _log_likelihood(
         - (found + degrees) / 2 * np.log1p(share)
         - special.betaln(found / 2, degrees / 2)
     )
-    usual = math.log(degrees / _USUAL_DEGREES) / math.log(_USUAL_FACTOR)
-    return float(terms.sum()) - usual**2 / 2
+    usual = np.log(degrees / _USUAL_DEGREES) / math.log(_USUAL_FACTOR)
+    likelihoods: NDArray[np.float64] = terms.sum(axis=-1) - np.ravel(usual) ** 2 / 2
+    return likelihoods
