@@ -87,6 +87,34 @@ def card(loaded_card):
 
 
 @pytest.fixture(scope="session")
+def library_of_sampler(tmp_path_factory):
+    """The folder of the simulated NVML, for other processes."""
+    from tests.simulated_nvml.card import build
+
+    library = build(tmp_path_factory.mktemp("nvml_of_sampler"))
+    if library is None:
+        pytest.skip("no C compiler (cc) to build the simulated NVML with")
+    return library.parent
+
+
+@pytest.fixture
+def card_of_sampler(library_of_sampler, monkeypatch):
+    """Samplers, which are other processes, read the simulated card; none is shared by tests."""
+    from opcost.power import windows
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library_of_sampler))
+    monkeypatch.setenv("SIMULATED_REFRESH_S", "0.02")
+    monkeypatch.setenv("SIMULATED_WINDOW_S", "0.02")
+    monkeypatch.setenv("SIMULATED_COUNTER_STEP_S", "0.02")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("OPCOST_RECORDINGS", raising=False)
+    monkeypatch.setattr(windows, "_shared", None)
+    yield
+    if windows._shared is not None:
+        windows._shared.close()
+
+
+@pytest.fixture(scope="session")
 def cpu():
     from opcost.devices.target_device import open_device
 

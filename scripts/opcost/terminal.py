@@ -25,6 +25,15 @@ def announce(line: str) -> None:
     flush_output()
 
 
+def tell(text: str) -> None:
+    """Print to standard error, and ignore one that is closed or full."""
+    try:
+        if sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open to the end
+
+
 def flush_output() -> None:
     """Flush standard output, if it can be written."""
     try:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from opcost.commands.parameters import Duration
+from opcost.terminal import tell
+
 if TYPE_CHECKING:
-    from opcost.power.monitor import Monitor
     from opcost.power.windows import Window
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
@@ -25,9 +27,7 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
     help="A device, such as cuda:0 or cpu; repeat it for several. Default: all.",
 )
 @click.option("--pid", type=click.IntRange(1), help="Measure until this process ends.")
-@click.option(
-    "--duration", type=click.FloatRange(0, min_open=True), help="Measure for so many seconds."
-)
+@click.option("--duration", type=Duration(), help="Measure for so long, such as 60 or 10min.")
 @click.option(
     "--repeat",
     type=click.IntRange(1),
@@ -37,13 +37,13 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--period",
-    type=click.FloatRange(0.001, 60),
-    help="Seconds between readings. Default: what suits the sensors.",
+    type=Duration(0.001, 60),
+    help="Time between readings, 0.001 to 60 s. Default: what suits the sensors.",
 )
 @click.option(
     "--every",
-    type=click.FloatRange(0, min_open=True),
-    help="Print what was used so far every so many seconds.",
+    type=Duration(0.1),
+    help="Print what was used so far every so often, such as 10 or 5min.",
 )
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Kept with --output.")
 @click.option("--output", "-o", type=_PATH, help="Write all readings to a .parquet or .csv file.")
@@ -75,7 +75,7 @@ def command(
     opcost measure --duration 60 --device cuda:0
     """
     from opcost.power.command import CannotRun, run_command, watch
-    from opcost.power.export import check_table, finish, finish_earlier, recording_beside
+    from opcost.power.export import check_table, finish_earlier, recording_beside
     from opcost.power.monitor import Monitor
 
     chosen = [bool(command), pid is not None, duration is not None and pid is None]
@@ -92,43 +92,63 @@ def command(
         check_table(output, append or output.suffix == ".parquet")
     during = (lambda window: _so_far(window)) if every else None
     folder = None if output is None else recording_beside(output)
-    code = 0
+    code, failure = 0, None
     windows: list[Window] = []
     with Monitor(
         devices or None, period_s=period, folder=folder, labels=_labels(labels), user=pid
     ) as monitor:
         if not monitor.devices:
             reasons = "; ".join(f"{name}: {why}" for name, why in monitor.missing.items())
-            click.echo(f"opcost: no energy will be measured ({reasons or 'no device'})", err=True)
+            tell(f"opcost: no energy will be measured ({reasons or 'no device'})")
         for _ in range(repeat):
-            if command:
-                try:
+            try:
+                if command:
                     window, code = run_command(command, monitor, during, every or 0.0)
-                except CannotRun as error:
-                    click.echo(f"opcost: {error}", err=True)
-                    if folder is not None and not windows:
-                        shutil.rmtree(folder, ignore_errors=True)
-                    raise SystemExit(error.code) from error
-            else:
-                window = watch(pid, duration, monitor, during, every or 0.0)
+                else:
+                    window, code = watch(pid, duration, monitor, during, every or 0.0)
+            except CannotRun as error:
+                code, failure = error.code, str(error)
+                break
             windows.append(window)
             if code:
                 break
-        _show(windows, repeat, monitor, as_json)
+        answer = _answer(windows, as_json) if windows else ""
+    if failure:
+        tell(f"opcost: {failure}")
+    if len(windows) < repeat and windows:
+        tell(f"opcost: {len(windows)} of {repeat} runs have ended, and no other follows")
+    tell(answer)
     if output is not None:
-        written = finish(output)
-        click.echo(f"opcost: wrote {written} readings to {output}", err=True)
+        code = _finished(output, bool(windows), code)
     raise SystemExit(code)
+
+
+def _finished(output: Path, has_windows: bool, code: int) -> int:
+    """Write `output`; the exit code is that of the command, or 1 if it had none that tells."""
+    from opcost.errors import OpcostError
+    from opcost.power.export import finish, recording_beside
+
+    if not has_windows:
+        shutil.rmtree(recording_beside(output), ignore_errors=True)
+        return code
+    try:
+        tell(f"opcost: wrote {finish(output)} readings to {output}")
+    except OpcostError as error:
+        tell(f"opcost: {error}")
+        return code or 1
+    return code
 
 
 def _labels(texts: Sequence[str]) -> dict[str, str]:
     from opcost.errors import OpcostError
 
-    found = {}
+    found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise OpcostError(f"{text!r} is not a label: give NAME=TEXT, such as batch=8")
+        if name in found:
+            raise OpcostError(f"the label {name!r} is given twice: {found[name]!r} and {value!r}")
         found[name] = value
     return found
 
@@ -137,7 +157,7 @@ def _so_far(window: "Window") -> None:
     click.echo("\n".join(window.so_far()), err=True)
 
 
-def _show(windows: Sequence["Window"], repeat: int, monitor: "Monitor", as_json: bool) -> None:
+def _answer(windows: Sequence["Window"], as_json: bool) -> str:
     from opcost.power.window_text import as_document, as_text, repeated
 
     name, devices = windows[0].name, windows[0].devices
@@ -145,10 +165,7 @@ def _show(windows: Sequence["Window"], repeat: int, monitor: "Monitor", as_json:
     if len(windows) > 1:
         time_s, devices = repeated([(each.time_s, each.devices) for each in windows])
         name = f"{name}, mean of {len(windows)} runs"
-    if len(windows) < repeat:
-        click.echo(f"opcost: run {len(windows)} of {repeat} failed, so no other followed", err=True)
     if as_json:
         document: Mapping[str, Any] = as_document(name, time_s, len(windows), devices)
-        click.echo(json.dumps(document, indent=2), err=True)
-    else:
-        click.echo("\n".join(["", *as_text(f"opcost: {name}", time_s, devices)]), err=True)
+        return json.dumps(document, indent=2)
+    return "\n".join(["", *as_text(f"opcost: {name}", time_s, devices)])

@@ -42,13 +42,19 @@ class Numbers(click.ParamType):
 
 
 class Duration(click.ParamType):
-    """A time in seconds."""
+    """A time in seconds, from `least` to `most`."""
 
     name = "TIME"
+
+    def __init__(self, least: float = 0.0, most: float = 1e9) -> None:
+        self._least, self._most = least, most
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         """In seconds."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|min|h|)", str(value))
         if match is None or not float(match[1]):
             self.fail(f"{value!r}: give a number and s, min or h, such as 90s, 10min or 2h")
-        return float(match[1]) * _SECONDS[match[2]]
+        found = float(match[1]) * _SECONDS[match[2]]
+        if not self._least <= found <= self._most:
+            self.fail(f"{value!r}: allowed are {self._least:g} s to {self._most:g} s")
+        return found

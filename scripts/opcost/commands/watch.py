@@ -1,5 +1,7 @@
 """`opcost watch`."""
 
+import signal
+
 import click
 
 
@@ -25,7 +27,7 @@ def command(devices: tuple[str, ...], every: float) -> None:
     opcost watch
     opcost watch --device cuda:0 --every 5
     """
-    from opcost.power.command import watch
+    from opcost.power.command import KILLED, watch
     from opcost.power.monitor import Monitor
     from opcost.power.window_text import as_line, as_text, without_energy
 
@@ -39,5 +41,7 @@ def command(devices: tuple[str, ...], every: float) -> None:
             click.echo(as_line(monitor.energy(before[-1], now_s)))
             before.append(now_s)
 
-        window = watch(None, None, monitor, show, every)
+        window, code = watch(None, None, monitor, show, every)
         click.echo("\n".join(["", *as_text(window.name, window.time_s, window.devices)]))
+    if code != KILLED + signal.SIGINT:  # the way it is meant to end
+        raise SystemExit(code)

@@ -1,6 +1,7 @@
 """`opcost windows`."""
 
 import json
+from math import isfinite
 from pathlib import Path
 
 import click
@@ -25,6 +26,9 @@ def command(recording: Path, as_json: bool) -> None:
 
     rows = window_rows(segments(recording))
     if as_json:
+        for row in rows:  # JSON has no NaN and no infinity
+            numbers = row["metrics"].items()
+            row["metrics"] = {name: each if isfinite(each) else None for name, each in numbers}
         click.echo(json.dumps(rows, indent=2))
     else:
         click.echo("\n".join(window_lines(rows) or ["There is no window in it."]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opcost.energy.sensor import Sensor, read_sensor
 
-_MAX_W = 100_000
+MAX_W = 100_000
 """ASSUME no single device draws more; most random values from a faulty driver do."""
 
 
@@ -60,7 +60,8 @@ class Meter(ABC):
 
     @abstractmethod
     def counter_j(self) -> float | None:
-        """Energy in joules since a fixed moment, or None without a counter.
+        """Energy in joules since a fixed moment, or None without a counter. It decreases if the
+        counter was set back, which its reader has to notice.
 
         Raises MeterUnavailable if the counter has disappeared.
         """
@@ -80,7 +81,7 @@ class Meter(ABC):
 
 def plausible_w(power_w: float) -> float:
     """The power, unchanged. Raises MeterUnavailable if no device can draw it."""
-    if not 0 <= power_w <= _MAX_W:
+    if not 0 <= power_w <= MAX_W:
         raise MeterUnavailable(f"the meter reads {power_w:g} W, which no device draws")
     return power_w
 

@@ -26,6 +26,10 @@ _REMEDY = (
 _STEP_S = 0.1
 """Counters are updated about every millisecond, which is 1 % of this interval."""
 
+_MOST_W = 5_000
+"""ASSUME no package draws more: Linux expects counters of 262 kJ to last for a minute at least
+(drivers/powercap/intel_rapl_common.c), which is 4,400 W."""
+
 _INSIDE = ("core", "uncore")
 """Parts of a package: all of its cores; what is beside them, mostly integrated graphics."""
 
@@ -77,6 +81,7 @@ class RaplMeter(Meter):
             domain: _read(domain / "max_energy_range_uj") for domain in self._domains
         }
         self._total_j = 0.0
+        self._read_s = self._now_s()
         self._previous = (self._now_s(), 0.0)
 
     def power_w(self) -> float:
@@ -88,15 +93,23 @@ class RaplMeter(Meter):
         return plausible_w((energy_j - before_j) / (now_s - before_s))
 
     def counter_j(self) -> float:
-        """Joules since the meter was opened.
+        """Joules since the meter was opened, or since a counter was set back, as by a suspend.
 
-        A counter that decreased is taken to have wrapped around once: it must be read at least once
-        a minute, the shortest time that wrapping around takes.
+        A counter that decreased has wrapped around once, if that is no more than a package can draw
+        in the time: it must be read at least once a minute, the shortest time that it takes to.
         """
+        now_s = self._now_s()
+        most_uj = _MOST_W * max(now_s - self._read_s, _STEP_S) * 1e6
+        self._read_s = now_s
         for domain, last_uj in self._last_uj.items():
             now_uj = _read(domain / "energy_uj")
-            wrapped = self._ranges_uj[domain] if now_uj < last_uj else 0
-            self._total_j += (now_uj - last_uj + wrapped) / 1e6
+            spent_uj = now_uj - last_uj
+            if spent_uj < 0:
+                spent_uj += self._ranges_uj[domain]
+            if 0 <= spent_uj <= most_uj:
+                self._total_j += spent_uj / 1e6
+            else:
+                self._total_j = 0.0
             self._last_uj[domain] = now_uj
         return self._total_j
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opcost.energy.load import Load
-from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_w
 from opcost.energy.refreshes import Blocks, blocks
 from opcost.energy.sampling import Refresh, Sampler
 from opcost.energy.sensor import Sensor
@@ -151,7 +151,7 @@ def end_window(setup: PowerSetup, opening: Opening) -> Window:
     _check_limit(mean(seen), end_state.power_limit_w)
     counter_w = None
     if opening.counter_j is not None and end_j is not None:
-        counter_w = (end_j - opening.counter_j) / (end_s - start_s)
+        counter_w = plausible_w((end_j - opening.counter_j) / (end_s - start_s))
     return Window(
         estimate=Estimate(mean(seen), None, None),
         start_s=start_s,

@@ -11,7 +11,7 @@ from typing import Any
 
 from opcost.errors import OpcostError
 from opcost.power.monitor import Monitor
-from opcost.power.recording import ENVIRONMENT
+from opcost.power.recording import environment_in
 from opcost.power.windows import Window, start
 
 NOT_FOUND, NOT_EXECUTABLE, KILLED = 127, 126, 128
@@ -21,6 +21,9 @@ _POLL_S = 0.05
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _LEFT_TO_THE_COMMAND = (signal.SIGINT, signal.SIGQUIT)
 """The terminal sends these to the command as well."""
+
+_THAT_END_IT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""These end a window that would go on; it has an answer all the same."""
 
 During = Callable[[Window], None]
 """Called now and then with a window that is not over."""
@@ -33,13 +36,13 @@ def run_command(
 
     Signals are passed on. Raises OpcostError, with a `code`, if it cannot be started.
     """
-    environment = {**os.environ, ENVIRONMENT: str(monitor.recording.folder)}
-    window = start(command[0], monitor=monitor)
+    environment = {**os.environ, **environment_in(monitor.recording)}
+    name = command[0] if command[0].isprintable() else ascii(command[0])
+    window = start(name, monitor=monitor)
     with _signals_passed_on() as to_child:  # set up before there is one: it may be quick
         try:
             child = subprocess.Popen(command, env=environment)
         except OSError as error:
-            window.stop()
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
             raise CannotRun(f"{command[0]} cannot be run: {error.strerror}", code) from error
         to_child(child)
@@ -63,21 +66,21 @@ def watch(
     monitor: Monitor,
     during: During | None = None,
     every_s: float = 0.0,
-) -> Window:
-    """A window that ends with a process, after a time, or with Ctrl-C.
+) -> tuple[Window, int]:
+    """A window that ends with a process, after a time, with a signal, or when `during` cannot write
+    any more. Returns it with an exit code: that of a shell, if a signal ended it.
 
     Raises OpcostError if there is no such process.
     """
     if pid is not None and not _runs(pid):
         raise OpcostError(f"there is no process {pid}: name one that runs (ps lists them)")
     window = start("machine" if pid is None else f"process {pid}", monitor=monitor)
-    with _called(during, window, every_s):
-        with suppress(KeyboardInterrupt):
-            while _goes_on(window, pid, duration_s):
-                left_s = _POLL_S if duration_s is None else duration_s - window.time_s
-                time.sleep(max(0.0, min(_POLL_S, left_s)))
+    with _called(during, window, every_s) as over, _signals_noted() as signals:
+        while not signals and not over.is_set() and _goes_on(window, pid, duration_s):
+            left_s = _POLL_S if duration_s is None else duration_s - window.time_s
+            time.sleep(max(0.0, min(_POLL_S, left_s)))
         window.stop()
-    return window
+    return window, KILLED + signals[0] if signals else 0
 
 
 def _goes_on(window: Window, pid: int | None, duration_s: float | None) -> bool:
@@ -85,25 +88,40 @@ def _goes_on(window: Window, pid: int | None, duration_s: float | None) -> bool:
 
 
 @contextmanager
-def _called(during: During | None, window: Window, every_s: float) -> Iterator[None]:
+def _called(during: During | None, window: Window, every_s: float) -> Iterator[threading.Event]:
     """Call a function with a window now and then, in a thread: it waits for the sensors, and the
-    window must not.
+    window must not. Yields what is set once it cannot write any more.
     """
     over = threading.Event()
 
     def now_and_then() -> None:
-        while during is not None and not over.wait(every_s):
-            during(window)
+        try:
+            while during is not None and not over.wait(every_s):
+                during(window)
+        except OSError:  # as of `| head`; the program that is measured goes on
+            over.set()
 
     thread = threading.Thread(target=now_and_then)
     if during is not None and every_s:
         thread.start()
     try:
-        yield
+        yield over
     finally:
         over.set()
         if thread.ident is not None:
             thread.join()
+
+
+@contextmanager
+def _signals_noted() -> Iterator[list[int]]:
+    """Yields a list of the signals that come, each of which would have ended this process."""
+    noted: list[int] = []
+    before = _handled(_THAT_END_IT, lambda number, _frame: noted.append(number))
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _runs(pid: int) -> bool:
@@ -136,9 +154,20 @@ def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
         for missed in waiting:
             pass_on(missed, None)
 
-    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    before = _handled(_PASSED_ON, pass_on)
     try:
         yield name
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _handled(
+    signals: Sequence[signal.Signals], handler: Callable[[int, Any], None]
+) -> dict[signal.Signals, Any]:
+    """Handle signals, but those that are ignored, as by `nohup`. Returns the handlers before."""
+    return {
+        number: signal.signal(number, handler)
+        for number in signals
+        if signal.getsignal(number) != signal.SIG_IGN
+    }

@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 
 from opcost.energy.sensor import Sensor
 from opcost.power.attribution import By, share
-from opcost.power.estimation import Curve, WindowEnergy, energy_of, of_counter, of_readings
+from opcost.power.estimation import (
+    NOT_SHOWN,
+    Curve,
+    WindowEnergy,
+    energy_of,
+    of_counter,
+    of_readings,
+)
 from opcost.rows.flags import (
     COUNTER_DISAGREES,
     OTHER_PROCESS,
@@ -80,19 +87,30 @@ def device_energy(
     lost: str | None = None,
     overlap: str | None = None,
 ) -> DeviceEnergy:
-    """From the samples of one device, `lost` if its meter failed for that reason."""
-    curves = _curves(samples, sensor, reads_since_last)
+    """From the samples of one device; its meter may have been `lost` for that reason.
+
+    The counter tells best; where it stands still, the readings do.
+    """
+    counted = _of_counter(samples, sensor, reads_since_last)
+    read = _of_readings(samples, sensor)
+    curves = [curve for curve in (counted, read) if curve is not None]
     if not curves:
         return DeviceEnergy.without(lost or "the meter gave no reading in the window")
     found = [energy_of(curve, start_s, end_s) for curve in curves]
-    best = found[0]
+    stands_still = counted is not None and read is not None and not len(counted.times_s)
+    best = found[-1 if stands_still else 0]
     return DeviceEnergy(
         best.energy,
-        (lost or best.reason) if best.energy is None else None,
+        lost if lost and best.reason == NOT_SHOWN else best.reason,
         end_s - start_s,
         best.at_most_j,
         best.changes,
-        (*_throttling(samples, start_s, end_s), *_disagreement(found), *_stuck(samples, best)),
+        (
+            *_throttling(samples, start_s, end_s),
+            *_disagreement(found),
+            *([COUNTER_DISAGREES] if stands_still and best.energy is not None else []),
+            *_stuck(samples, best),
+        ),
         sensor.idle_w,
         sensor.gain_uncertainty,
         overlap,
@@ -101,17 +119,17 @@ def device_energy(
     )
 
 
-def _curves(samples: NDArray[np.void], sensor: Sensor, reads_since_last: bool) -> list[Curve]:
-    """That of the counter, then that of the readings, as far as there are any."""
-    curves = []
-    times_s, counter_j = samples["time_s"], samples["counter_j"]
-    if len(samples) > 1 and not np.isnan(counter_j).any():
-        refresh_s = 0.001 if reads_since_last else sensor.counter_refresh_s or sensor.refresh_s
-        curves.append(of_counter(times_s, counter_j, refresh_s))
-    power_w = samples["power_w"]
-    if len(samples) > 1 and not np.isnan(power_w).any():
-        curves.append(of_readings(times_s, power_w, sensor))
-    return curves
+def _of_counter(samples: NDArray[np.void], sensor: Sensor, reads_since_last: bool) -> Curve | None:
+    known = samples[np.isfinite(samples["counter_j"])]
+    if len(known) < 2:
+        return None
+    refresh_s = 0.001 if reads_since_last else sensor.counter_refresh_s or sensor.refresh_s
+    return of_counter(known["time_s"], known["counter_j"], refresh_s)
+
+
+def _of_readings(samples: NDArray[np.void], sensor: Sensor) -> Curve | None:
+    known = samples[np.isfinite(samples["power_w"])]
+    return of_readings(known["time_s"], known["power_w"], sensor) if len(known) > 1 else None
 
 
 def _disagreement(found: list[WindowEnergy]) -> list[str]:

@@ -11,11 +11,12 @@ these limits, and the interval of a window holds the errors of both edges.
 # than a tenth of that range: shorter peaks and pauses are not seen.
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opcost.energy.meter import MAX_W
 from opcost.energy.sensor import Sensor
 from opcost.statistics import NORMAL_97_5, Estimate
 
@@ -28,6 +29,15 @@ _MEDIAN_OF_NORMAL = 0.6745
 _WIDEST = 0.5
 """An interval of a larger share of the value says less than the upper limit."""
 
+_MOST_UNREAD = 0.1
+"""If the meter was not read for a larger share of a window, its energy is unknown: what kept the
+sampler from reading is likely to be what the window is about."""
+
+_STEPS_W = (1.0, 0.1, 0.01, 0.001)
+"""ASSUME sensors show whole watts, or a decimal part of one."""
+
+NOT_SHOWN = "the sensor did not change before and after the window"
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -35,7 +45,11 @@ class Curve:
 
     Readings that are means over longer than they last blur the curve over `blur_s`. Each reading
     adds an error of `noise_j`, that of the sensor, and, where readings cover part of the time
-    alone, one of `unseen_j`.
+    alone, one of `unseen_j`. All readings may be off by half of `step_w`, that of what the sensor
+    shows.
+
+    The counter was set back, or jumped, before the knots `broken`. Within `unread_s`, pairs of
+    moments, the sensor was not read although it was refreshed.
     """
 
     times_s: Numbers
@@ -44,6 +58,17 @@ class Curve:
     blur_s: float = 0.0
     unseen_j: float = 0.0
     noise_j: float = 0.0
+    step_w: float = 0.0
+    broken: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    unread_s: Numbers = field(default_factory=lambda: np.empty((0, 2)))
+
+    def unread_between(self, start_s: float, end_s: float) -> Numbers:
+        """The lengths in seconds of the parts of `unread_s` that lie between two moments."""
+        lengths_s = self.unread_s.clip(start_s, end_s) @ [-1.0, 1.0]
+        return lengths_s[lengths_s > 0]
+
+
+_NO_CURVE = Curve(np.empty(0), np.empty(0), np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -62,22 +87,34 @@ class WindowEnergy:
 
 
 def of_counter(times_s: Numbers, counter_j: Numbers, refresh_s: float) -> Curve:
-    """The curve of a counter, read at `times_s`, that is updated at least every `refresh_s`."""
-    changed = np.flatnonzero(np.diff(counter_j)) + 1
+    """The curve of a counter, read at `times_s`, that is updated at least every `refresh_s`.
+
+    A counter that decreases, or increases by more than any device draws, was set anew.
+    """
+    steps_j = np.diff(counter_j)
+    changed = np.flatnonzero(steps_j) + 1
     if not len(changed):
-        return Curve(np.empty(0), np.empty(0), np.empty(0))
+        return _NO_CURVE
     # The update came after the reading before, and not longer than a period ago.
-    gaps_s = np.minimum(times_s[changed] - times_s[changed - 1], refresh_s)
-    return Curve(times_s[changed] - gaps_s / 2, counter_j[changed], gaps_s / 2)
+    between_s = times_s[changed] - times_s[changed - 1]
+    gaps_s = np.minimum(between_s, refresh_s)
+    steps_j = steps_j[changed - 1]
+    wrong = (steps_j < 0) | (steps_j > MAX_W * np.maximum(between_s, refresh_s))
+    joules = counter_j[changed[0]] + np.cumsum(np.where(wrong, 0.0, steps_j)) - steps_j[0]
+    moments_s = times_s[changed] - gaps_s / 2
+    return Curve(moments_s, joules, gaps_s / 2, broken=np.flatnonzero(wrong))
 
 
 def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
     """The curve of readings of power, taken at `times_s`."""
     if len(times_s) < 2:
-        return Curve(np.empty(0), np.empty(0), np.empty(0))
+        return _NO_CURVE
+    unread_s = _unread_s(times_s, max(sensor.refresh_s, sensor.averaging_s))
+    step_w = _step_shown_w(power_w)
     changed = np.flatnonzero(np.diff(power_w)) + 1
     if not len(changed):  # exactly constant: it may have been refreshed at any moment
-        return Curve(times_s, power_w[0] * (times_s - times_s[0]), np.zeros(len(times_s)))
+        joules, sure = power_w[0] * (times_s - times_s[0]), np.zeros(len(times_s))
+        return Curve(times_s, joules, sure, step_w=step_w, unread_s=unread_s)
     gaps_s = np.minimum(times_s[changed] - times_s[changed - 1], sensor.refresh_s)
     moments_s, watts, slack_s = _periodic(
         np.append(times_s[changed] - gaps_s / 2, times_s[-1]),
@@ -86,7 +123,7 @@ def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
         sensor.refresh_s,
     )
     if len(moments_s) < 2:
-        return Curve(np.empty(0), np.empty(0), np.empty(0))
+        return _NO_CURVE
     joules = np.concatenate([[0.0], np.cumsum(watts[1:] * np.diff(moments_s))])
     late_s = sensor.lag_s + max(0.0, (sensor.averaging_s - sensor.refresh_s) / 2)
     unseen = max(0.0, 1 - sensor.averaging_s / sensor.refresh_s)
@@ -102,6 +139,8 @@ def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
         sensor.averaging_s if sensor.averaging_s > 1.5 * sensor.refresh_s else 0.0,
         sensor.refresh_s * unseen * between_w,
         sensor.refresh_s * noise_w,
+        step_w,
+        unread_s=unread_s - late_s,
     )
 
 
@@ -112,13 +151,20 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
     before = int(np.searchsorted(moments, start_s, "right")) - 1
     after = int(np.searchsorted(moments, end_s, "left"))
     if before < 0 or after >= len(moments):
-        reason = "the sensor did not change before and after the window"
-        return WindowEnergy(None, reason, None, 0, every_s)
+        return WindowEnergy(None, NOT_SHOWN, None, 0, every_s)
     changes = max(0, after - before - 1)
+    if ((before < curve.broken) & (curve.broken <= after)).any():
+        reason = "the energy counter was set back or jumped in the window"
+        return WindowEnergy(None, reason, None, changes, every_s)
+    unread_s = curve.unread_between(start_s, end_s)
+    if unread_s.sum() > _MOST_UNREAD * (end_s - start_s):
+        reason = _unread(float(unread_s.sum()), end_s - start_s, every_s)
+        return WindowEnergy(None, reason, None, changes, every_s)
     at_least_j, at_most_j = _limits(curve, start_s, end_s)
     noise_j = NORMAL_97_5 * curve.noise_j * math.sqrt(changes + 2)
+    noise_j += curve.step_w / 2 * (end_s - start_s)
     # What readings leave out or blur has no limit.
-    sure = not curve.blur_s and not curve.unseen_j
+    sure = not curve.blur_s and not curve.unseen_j and not len(unread_s)
     limit_j = at_most_j + noise_j if sure else None
     if not changes:
         reason = _too_short(end_s - start_s, every_s)
@@ -130,7 +176,12 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
     )
     value_j = last_j - first_j
     readings_sd = math.hypot(curve.unseen_j, curve.noise_j) * math.sqrt(changes)
-    margin_j = NORMAL_97_5 * math.hypot(first_sd, last_sd, readings_sd)
+    shown_sd = curve.step_w * (end_s - start_s) / math.sqrt(12)
+    unread_sd = (high_w - low_w) * float(np.linalg.norm(unread_s)) / math.sqrt(3)
+    margin_j = NORMAL_97_5 * math.hypot(first_sd, last_sd, readings_sd, shown_sd, unread_sd)
+    if value_j <= 0:
+        reason = "the sensor shows no power"
+        return WindowEnergy(None, reason, None, changes, every_s)
     if margin_j > _WIDEST * value_j:
         reason = _too_short(end_s - start_s, every_s)
         return WindowEnergy(None, reason, limit_j, changes, every_s)
@@ -215,6 +266,29 @@ def _periodic(
     place = np.searchsorted(periods, every, "right") - 1
     off_s = np.abs(seen_s - phase_s - periods * period_s)
     return phase_s + every * period_s, watts[place], np.minimum(off_s, slack_s)[place]
+
+
+def _unread_s(times_s: Numbers, covered_s: float) -> Numbers:
+    """Pairs of moments between which a sensor was not read, if a reading covers `covered_s`."""
+    late = np.flatnonzero(np.diff(times_s) > covered_s)
+    return np.stack([times_s[late], times_s[late + 1] - covered_s], axis=1)
+
+
+def _step_shown_w(power_w: Numbers) -> float:
+    """The coarsest step of which all readings are multiples."""
+    for step_w in _STEPS_W:
+        steps = power_w / step_w
+        if np.abs(steps - np.rint(steps)).max() < 1e-6:
+            return step_w
+    return 0.0
+
+
+def _unread(unread_s: float, length_s: float, every_s: float | None) -> str:
+    often = "" if every_s is None else f", which changes every {every_s:.3g} s"
+    return (
+        f"the sensor{often} was not read for {unread_s:.3g} of {length_s:.3g} s: give a shorter "
+        "period, or leave the sampler a core"
+    )
 
 
 def _too_short(length_s: float, every_s: float | None) -> str:

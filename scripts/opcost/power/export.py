@@ -1,9 +1,11 @@
 """A recording as a table, for other programs: Parquet or CSV."""
 
+import glob
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,25 +80,45 @@ def finish_earlier(output: Path) -> None:
 
 
 def finish(output: Path) -> int:
-    """Turn the recording beside `output` into a segment of it. Returns the number of samples."""
+    """Turn the recording beside `output` into a segment of it. Returns the number of samples.
+
+    Raises OpcostError, and leaves the recording, if there is another file at `output` by now.
+    """
     folder = recording_beside(output)
     recording = Recording(folder)
+    about = {**recording.about, "events": events_with_energy(recording)}
+    for left in output.parent.glob(f".{glob.escape(output.name)}.*.tmp"):  # killed while writing
+        left.unlink(missing_ok=True)
+    known = _segments_before(output, folder)
+    if not any(each.get("id") == about["id"] for each in known):  # killed after writing
+        _write(recording, output, [*known, about])
+    written = recording.size
+    shutil.rmtree(folder)
+    return written
+
+
+def _segments_before(output: Path, folder: Path) -> list[dict[str, Any]]:
+    if not output.exists():
+        return []
+    try:
+        return segments(output)
+    except OpcostError as error:
+        raise OpcostError(
+            f"{error}. It was written meanwhile; the readings stay in {folder}: move {output} "
+            "away, and measure again with --append"
+        ) from error
+
+
+def _write(recording: Recording, output: Path, known: list[dict[str, Any]]) -> None:
     earlier = pq.ParquetFile(output) if output.exists() else None
-    segment = 1 + (_segments(earlier) if earlier else 0)
-    written = 0
+    schema = SCHEMA.with_metadata({_METADATA: json.dumps(known)})
     with replacing(output) as temporary:
-        about = {**recording.about, "events": events_with_energy(recording)}
-        known = _metadata(earlier) if earlier else []
-        schema = SCHEMA.with_metadata({_METADATA: json.dumps([*known, about])})
         with _writer(temporary, output.suffix, schema) as writer:
             for batch in earlier.iter_batches(_ROWS) if earlier else ():
                 writer.write_table(_with_all_columns(batch, schema))
-            for part in _tables(recording, segment, schema):
+            for part in _tables(recording, len(known), schema):
                 writer.write_table(part)
-                written += part.num_rows
-        _check_readable(temporary, output, folder, len(about["events"]))
-    shutil.rmtree(folder)
-    return written
+        _check_readable(temporary, output, recording.folder, len(known[-1]["events"]))
 
 
 def _check_readable(written: Path, output: Path, folder: Path, events: int) -> None:
@@ -123,7 +145,7 @@ def _with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def segments(path: Path) -> list[dict[str, object]]:
+def segments(path: Path) -> list[dict[str, Any]]:
     """What was recorded in each segment of a Parquet file: sources, labels, windows, metrics.
 
     Raises OpcostError for another file.
@@ -160,15 +182,11 @@ def recorded_power(path: Path, device: str | None = None) -> Power:
     return Power(times_s[1:], np.diff(counter_j) / np.diff(times_s))
 
 
-def _segments(file: pq.ParquetFile) -> int:
-    return len(_metadata(file))
-
-
-def _metadata(file: pq.ParquetFile) -> list[dict[str, object]]:
+def _metadata(file: pq.ParquetFile) -> list[dict[str, Any]]:
     known = (file.schema_arrow.metadata or {}).get(_METADATA)
     if known is None:
         raise TypeError("another program wrote it")
-    found: list[dict[str, object]] = json.loads(known)
+    found: list[dict[str, Any]] = json.loads(known)
     return found
 
 

@@ -1,15 +1,9 @@
 """A running sampler, and the energy of windows of its recording."""
 
 import atexit
-import json
 import os
-import select
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,16 +12,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-import opcost
 from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
 from opcost.power.attribution import By
 from opcost.power.device_energy import DeviceEnergy, device_energy
 from opcost.power.export import check_table, finish, recording_beside
 from opcost.power.recording import Recording
+from opcost.power.sampler_process import SamplerProcess
 
-_START_S = 30.0
-_ANSWER_S = 10.0
 _AROUND_S = 5.0
 """How much of the recording before a window tells the range of power."""
 
@@ -64,49 +56,40 @@ class Monitor:
         user: int | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        if period_s is not None and not 0.001 <= period_s <= 60:
-            raise OpcostError(f"period_s is {period_s!r}; allowed: seconds from 0.001 to 60")
-        self._output = None if output is None else Path(output)
-        if self._output is not None:
+        _check(devices, period_s, labels)
+        self._output = None if output is None else Path(output).absolute()
+        if self._output is not None:  # the program may change its directory
             if folder is not None:
                 raise OpcostError("give a folder or an output, not both")
             check_table(self._output, append=False)
             folder = recording_beside(self._output)
         self._temporary = folder is None
         path = Path(tempfile.mkdtemp(prefix="opcost-power-") if folder is None else folder)
-        path = path.absolute()  # the program may change its directory
+        path = path.absolute()
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise OpcostError(f"{path} exists and is not an empty folder: name another")
+        is_new = not path.exists() or self._temporary
         path.mkdir(parents=True, exist_ok=True)
         self.recording = Recording(path)
-        self.process_id = os.getpid()
-        self._asking = threading.Lock()
-        self._ended = False
+        self.is_closed = False
         settings = {
-            "devices": devices,
+            "devices": None if devices is None else list(devices),
             "period_s": period_s,
             "labels": dict(labels or {}),
             "user": user,
+            "parent": os.getpid(),
             "temporary": self._temporary,
         }
-        command = [sys.executable, "-m", "opcost.power.sampler", str(path), json.dumps(settings)]
-        self._sampler = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_environment(),
-            start_new_session=True,  # signals of the terminal are not for it
-        )
         try:
-            about = json.loads(self._line(_START_S))
-        except (OpcostError, ValueError):
-            message = self._end()
-            self._discard()
-            raise OpcostError(message or "the sampler of power did not start") from None
-        atexit.register(self._close_at_exit)
+            self._sampler = SamplerProcess(path, settings)
+        except OpcostError:
+            if is_new:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+        atexit.register(self.close)
         if not self._temporary:
             _kept.append(self.recording)
+        about = self._sampler.about
         self.missing: dict[str, str] = about["missing"]
         self.period_s: float = about["period_s"]
         self._sources: list[Mapping[str, Any]] = about["sources"]
@@ -114,14 +97,14 @@ class Monitor:
         time.sleep(self._shown_after_s(_REFRESHES_BEFORE))  # a window needs a change before it
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it was closed."""
-        return self._ended
-
-    @property
     def is_running(self) -> bool:
         """Whether it reads the meters."""
-        return not self._ended and self._sampler.poll() is None
+        return self._sampler.is_running
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process opened it, and is no fork of the one that did."""
+        return self._sampler.is_own
 
     @property
     def devices(self) -> list[str]:
@@ -135,29 +118,28 @@ class Monitor:
         self.close()
 
     def close(self) -> None:
-        """End the recording; a temporary one is deleted, and the `output` is written."""
-        atexit.unregister(self._close_at_exit)
-        if self._output is not None and not self._ended:
-            time.sleep(self._shown_after_s(_REFRESHES_AFTER))  # windows may have just ended
-        self._end()
-        self._discard()
-        if self.recording in _kept:
-            _kept.remove(self.recording)
-            if self._output is not None:
-                finish(self._output)
+        """End the recording; a temporary one is deleted, and the `output` is written.
 
-    def _discard(self) -> None:
+        A fork of the process that opened it leaves it as it is.
+        """
+        atexit.unregister(self.close)
+        if self.is_closed or not self.is_own:
+            return
+        self.is_closed = True
+        if self._output is not None:
+            time.sleep(self._shown_after_s(_REFRESHES_AFTER))  # windows may have just ended
+        self._sampler.end()
         if self._temporary:
             shutil.rmtree(self.recording.folder, ignore_errors=True)
-
-    def _close_at_exit(self) -> None:
-        if os.getpid() == self.process_id:  # not in a fork
-            self.close()
+            return
+        _kept.remove(self.recording)
+        if self._output is not None:
+            finish(self._output)
 
     def mark(self) -> float:
         """Have all meters read now. Returns the moment, of the monotonic clock."""
         now_s = time.monotonic()
-        self._command(b"now\n")
+        self._sampler.read_now()
         return now_s
 
     def energy(self, start_s: float, end_s: float) -> dict[str, DeviceEnergy]:
@@ -166,19 +148,18 @@ class Monitor:
         Waits until the sensors have shown the end, for a few of their periods.
         """
         ready_s = end_s + self._shown_after_s(_REFRESHES_AFTER)
-        while (left_s := ready_s - time.monotonic()) > 0 and self._sampler.poll() is None:
+        while (left_s := ready_s - time.monotonic()) > 0 and self._sampler.is_running:
             time.sleep(min(left_s, _POLL_S))
         try:
-            samples, fault = self._flushed(start_s - _AROUND_S), self._fault()
+            self._sampler.flush()
         except OpcostError as silent:
-            names = [*self.devices, *self.missing]
-            return {
-                name: DeviceEnergy.without(self.missing.get(name, str(silent))) for name in names
-            }
+            return self._without(str(silent))
+        fault = self._sampler.fault()
+        if not self._sampler.is_own and fault:
+            return self._without(fault)
+        samples = self._samples(start_s - _AROUND_S)
+        lost = self.recording.lost()
         found = {}
-        lost = {
-            event["lost"]: event["reason"] for event in self.recording.events() if "lost" in event
-        }
         for number, (source, sensor) in enumerate(zip(self._sources, self._sensors, strict=True)):
             own = samples[samples["source"] == number]
             found[source["name"]] = device_energy(
@@ -195,69 +176,34 @@ class Monitor:
             found[name] = DeviceEnergy.without(reason)
         return found
 
+    def _without(self, reason: str) -> dict[str, DeviceEnergy]:
+        """That of all devices, none of which has energy for that reason."""
+        return {
+            name: DeviceEnergy.without(self.missing.get(name, reason))
+            for name in [*self.devices, *self.missing]
+        }
+
+    def _samples(self, since_s: float) -> NDArray[np.void]:
+        """Those from a moment on, as far as they are written."""
+        samples = self.recording.mapped()
+        return np.array(samples[np.searchsorted(samples["time_s"], since_s) :])
+
     def _shown_after_s(self, refreshes: int) -> float:
         """Seconds in which all sensors are refreshed so often, and show what was before."""
         slowest_s = max((each.refresh_s + each.lag_s for each in self._sensors), default=0.0)
         averaging_s = max((each.averaging_s for each in self._sensors), default=0.0)
         return refreshes * slowest_s + averaging_s / 2
 
-    def _fault(self) -> str | None:
-        """Why the sampler ended."""
-        if self._ended:
-            return "the monitor was closed before"
-        code = self._sampler.poll()
-        if code is None:
-            return None
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return f"the process that reads the meters has ended ({how})"
 
-    def _flushed(self, since_s: float) -> NDArray[np.void]:
-        """The samples from a moment on."""
-        with self._asking:  # threads may ask at the same time
-            if self._command(b"flush\n"):
-                self._line(_ANSWER_S)
-        samples = self.recording.mapped()
-        return np.array(samples[np.searchsorted(samples["time_s"], since_s) :])
-
-    def _command(self, command: bytes) -> bool:
-        """Whether the sampler still runs to obey."""
-        if self._sampler.stdin is None or self._sampler.poll() is not None:
-            return False
-        try:
-            os.write(self._sampler.stdin.fileno(), command)
-        except BrokenPipeError:
-            return False
-        return True
-
-    def _line(self, within_s: float) -> str:
-        assert self._sampler.stdout is not None
-        readable, _, _ = select.select([self._sampler.stdout], [], [], within_s)
-        line = self._sampler.stdout.readline().decode() if readable else ""
-        if not line:
-            raise OpcostError("the sampler of power does not answer")
-        return line
-
-    def _end(self) -> str:
-        """End the sampler. Returns the last line of what it complained about."""
-        self._ended = True
-        if self._sampler.stdin is not None and not self._sampler.stdin.closed:
-            self._sampler.stdin.close()
-        try:
-            self._sampler.wait(_ANSWER_S)
-        except subprocess.TimeoutExpired:
-            self._sampler.kill()
-            self._sampler.wait()
-        if self._sampler.stderr is None or self._sampler.stderr.closed:
-            return ""
-        said = self._sampler.stderr.read().decode(errors="replace").strip()
-        self._sampler.stderr.close()
-        if self._sampler.stdout is not None:
-            self._sampler.stdout.close()
-        return said.splitlines()[-1].removeprefix("opcost: ") if said else ""
-
-
-def _environment() -> dict[str, str]:
-    """That of this process, in which the sampler finds this opcost."""
-    here = str(Path(opcost.__file__).parent.parent)
-    others = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([here, *([others] if others else [])])}
+def _check(
+    devices: Sequence[str] | None, period_s: float | None, labels: Mapping[str, str] | None
+) -> None:
+    """Raise OpcostError for arguments that no monitor can have."""
+    if period_s is not None and not 0.001 <= period_s <= 60:
+        raise OpcostError(f"period_s is {period_s!r}; allowed: seconds from 0.001 to 60")
+    names = [] if devices is None else devices
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise OpcostError(f"devices is {devices!r}: give a list of names, such as ['cuda:0']")
+    for name, text in (labels or {}).items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise OpcostError(f"the label {name!r} is {text!r}: names and values are text")

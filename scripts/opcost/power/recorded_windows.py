@@ -17,6 +17,7 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     interval, or the reason why there are none.
     """
     samples, sources = recording.mapped(), recording.about["sources"]
+    lost = recording.lost()
     found = []
     for event in recording.events():
         if "window" not in event:
@@ -34,6 +35,7 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
                 None,
                 start_s,
                 end_s,
+                lost.get(source["name"]),
             )
             devices[source["name"]] = {**ENERGY.columns(used.energy), "reason": used.reason}
         found.append({**event, "devices": devices})
@@ -67,24 +69,23 @@ def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def window_lines(rows: list[dict[str, Any]]) -> list[str]:
     """The rows as a table."""
+    if not rows:
+        return []
     devices = list(dict.fromkeys(name for row in rows for name in row["devices"]))
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     several = len({row["segment"] for row in rows}) > 1
+    header = ["segment", "window", "time", *devices, *metrics][not several :]
     cells = [
-        {
-            **({"segment": str(row["segment"])} if several else {}),
-            "window": row["window"],
-            "time": seconds(row["time_s"]),
-            **{name: _energy(row["devices"].get(name)) for name in devices},
-            **{
-                name: f"{row['metrics'][name]:.4g}" if name in row["metrics"] else "-"
-                for name in metrics
-            },
-        }
+        [
+            str(row["segment"]),
+            row["window"],
+            seconds(row["time_s"]),
+            *(_energy(row["devices"].get(name)) for name in devices),
+            *(f"{row['metrics'][name]:.4g}" if name in row["metrics"] else "-" for name in metrics),
+        ][not several :]
         for row in rows
     ]
-    left = 2 if several else 1
-    return table(list(cells[0]), [list(row.values()) for row in cells], left) if cells else []
+    return table(header, cells, 2 if several else 1)
 
 
 def _energy(found: Mapping[str, Any] | None) -> str:

@@ -15,8 +15,10 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +52,9 @@ STATE = FIELDS[4:-2]
 """Fields that describe the state of the device; they are read once a second, and so is what its
 user and all processes use of it (attribution.py)."""
 
-ENVIRONMENT = "OPCOST_RECORDING"
-"""The environment variable with the folder of the recording that a program runs in."""
+_ENVIRONMENT = "OPCOST_RECORDINGS"
+"""The environment variable with the recordings that a program runs in, as JSON: the folder of each,
+and its id, because another may have taken the folder since."""
 
 _VERSION = 2
 
@@ -75,7 +78,8 @@ class Recording:
     def begin(self, about: Mapping[str, Any]) -> None:
         """Write what is recorded, with both clocks at this moment."""
         clocks = {"monotonic_s": time.monotonic(), "unix_s": time.time()}
-        write_json(self.folder / "about.json", {"version": _VERSION, **clocks, **about})
+        known = {"version": _VERSION, "id": uuid4().hex, **clocks}
+        write_json(self.folder / "about.json", {**known, **about})
 
     @property
     def about(self) -> dict[str, Any]:
@@ -135,6 +139,10 @@ class Recording:
         except OSError as error:
             warnings.warn(f"opcost: {self.events_file} cannot be written: {error}", stacklevel=2)
 
+    def lost(self) -> dict[str, str]:
+        """Device -> why its meter failed, for those whose did."""
+        return {each["lost"]: each["reason"] for each in self.events() if "lost" in each}
+
     def events(self) -> Iterator[dict[str, Any]]:
         """All complete events; what a full disk has cut is left out."""
         if not self.events_file.exists():
@@ -144,3 +152,38 @@ class Recording:
                 with suppress(json.JSONDecodeError):
                     if line.endswith("\n"):
                         yield json.loads(line)
+
+
+def around() -> list[Recording]:
+    """The recordings that this program runs in, which `opcost measure` began around it."""
+    return [
+        Recording(Path(each["folder"]))
+        for each in _named()
+        if _identity(Path(each["folder"]) / "about.json") == each["id"]
+    ]
+
+
+def environment_in(recording: Recording) -> dict[str, str]:
+    """The variables of a program that runs in a recording, as well as in those around this one."""
+    own = {"folder": str(recording.folder), "id": recording.about["id"]}
+    return {_ENVIRONMENT: json.dumps([*_named(), own])}
+
+
+def _named() -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(os.environ.get(_ENVIRONMENT, "[]"))
+    return found
+
+
+def _identity(about: Path) -> str | None:
+    """The id of the recording that is described in a file, which is read when it is another."""
+    try:
+        state = about.stat()
+        return _read_identity(about, state.st_ino, state.st_mtime_ns)
+    except (OSError, OpcostError):
+        return None
+
+
+@lru_cache(maxsize=16)
+def _read_identity(about: Path, _inode: int, _changed_ns: int) -> str | None:
+    identity: str | None = Recording(about.parent).about.get("id")
+    return identity

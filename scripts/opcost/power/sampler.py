@@ -3,9 +3,9 @@
     python -m opcost.power.sampler FOLDER SETTINGS
 
 It is a process of its own, so that it does not compete for the interpreter with what is measured.
-It reads commands from standard input: `now` reads all meters at once, `flush` writes what was read,
-and answers. It ends with the input, and when it has another parent: forks of its parent may keep
-the input open.
+It reads commands from standard input (sampler_process.py): `now` reads all meters at once, `flush
+NUMBER` writes what was read, and answers with the number. It ends with the input, and when it has
+another parent: forks of its parent may keep the input open.
 """
 
 import fcntl
@@ -96,10 +96,10 @@ def period_of(sources: list[Source]) -> float:
     return min(max(wanted_s, _FASTEST_S), _SLOWEST_S)
 
 
-def run(sampler: Sampler, period_s: float) -> None:
+def run(sampler: Sampler, period_s: float, parent: int) -> None:
     """Read every `period_s`, and obey commands, until the input or the parent ends."""
     due_s = flush_s = time.monotonic()
-    commands, parent = b"", os.getppid()
+    commands = b""
     while os.getppid() == parent:
         wait_s = max(0.0, due_s - time.monotonic())
         readable, _, _ = select.select([0], [], [], wait_s)
@@ -108,11 +108,10 @@ def run(sampler: Sampler, period_s: float) -> None:
             if not found:
                 return
             *complete, commands = (commands + found).split(b"\n")
-            for command in complete:
-                sampler.read(with_state=command == b"now")
-                if command == b"flush":
-                    sampler.flush()
-                    os.write(1, b"flushed\n")
+            sampler.read(with_state=b"now" in complete)  # once: all of them are before it
+            if flushes := [each for each in complete if each.startswith(b"flush ")]:
+                sampler.flush()
+                os.write(1, flushes[-1].removeprefix(b"flush ") + b"\n")
         now_s = time.monotonic()
         if now_s >= due_s:
             sampler.read()
@@ -131,19 +130,21 @@ def main() -> None:
 
 
 def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> None:
-    sources, missing = open_sources(settings["devices"])
-    period_s = settings["period_s"] or period_of(sources)
-    about = {"sources": described(sources), "missing": missing, "period_s": period_s}
-    recording.begin({**about, "labels": settings["labels"]})
-    sampler = Sampler(recording, sources, settings["user"] or os.getppid())
-    sampler.read()
-    print(json.dumps(about), flush=True)
     try:
-        run(sampler, period_s)
+        sources, missing = open_sources(settings["devices"])
+        period_s = settings["period_s"] or period_of(sources)
+        about = {"sources": described(sources), "missing": missing, "period_s": period_s}
+        recording.begin({**about, "labels": settings["labels"]})
+        sampler = Sampler(recording, sources, settings["user"] or settings["parent"])
+        sampler.read()
+        print(json.dumps(about), flush=True)
+        try:
+            run(sampler, period_s, settings["parent"])
+        finally:
+            sampler.flush()
     finally:
-        sampler.flush()
-    if settings["temporary"]:  # the parent may have been killed
-        shutil.rmtree(recording.folder, ignore_errors=True)
+        if settings["temporary"]:  # the parent may have been killed
+            shutil.rmtree(recording.folder, ignore_errors=True)
 
 
 def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:

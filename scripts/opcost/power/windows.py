@@ -1,6 +1,5 @@
 """Windows of time, and the energy of all devices in them."""
 
-import os
 import sys
 import threading
 import time
@@ -11,8 +10,8 @@ from typing import Any
 
 from opcost.errors import OpcostError
 from opcost.power.device_energy import DeviceEnergy
-from opcost.power.log import recording_around
 from opcost.power.monitor import Monitor
+from opcost.power.recording import around
 from opcost.power.window_text import as_text
 
 _LOCK = threading.Lock()
@@ -36,9 +35,10 @@ class Window:
         _wait_for_gpu()
         self._end_s = self._monitor.mark()
         event = {"window": self.name, "start_s": self._start_s, "end_s": self._end_s}
-        for recording in (self._monitor.recording, recording_around()):
-            if recording is not None:
-                recording.note(event)
+        if self._monitor.is_own:
+            self._monitor.recording.note(event)
+        for recording in around():
+            recording.note(event)
 
     @property
     def time_s(self) -> float:
@@ -88,6 +88,8 @@ def start(
     name: str = "window", devices: Sequence[str] | None = None, monitor: Monitor | None = None
 ) -> Window:
     """Begin a window, which `stop` ends. Arguments as for `measure`."""
+    if not isinstance(name, str) or not name.isprintable():
+        raise OpcostError(f"the name of a window is {name!r}: give text of one line")
     if monitor is not None and monitor.is_closed:
         raise OpcostError(f"the monitor of window {name!r} is closed: open another")
     return Window(name, monitor or _of_this_process(devices))
@@ -97,8 +99,7 @@ def _of_this_process(devices: Sequence[str] | None) -> Monitor:
     """The monitor that all windows of this process share; a fork has another."""
     global _shared
     with _LOCK:
-        own = _shared is not None and _shared.process_id == os.getpid()
-        if _shared is None or not own or not _shared.is_running:
+        if _shared is None or not _shared.is_running:
             _shared = Monitor(devices)
         elif devices is not None and set(devices) - {*_shared.devices, *_shared.missing}:
             raise OpcostError(

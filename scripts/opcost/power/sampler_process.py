@@ -1,0 +1,151 @@
+"""The process that reads the meters, as seen by the program that started it.
+
+Commands are lines, written without waiting: a meter that hangs holds up the sampler, and must not
+hold up the program. `now` has the meters read, `flush NUMBER` what was read written; the answer to
+that is the number. A fork of the program shares the pipes, and uses none of them.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any, cast
+
+import opcost
+from opcost.errors import OpcostError
+
+_START_S = 30.0
+_ANSWER_S = 10.0
+_IMPATIENT_S = 0.5
+"""How long a sampler is waited for that has left a question unanswered."""
+
+
+class SamplerProcess:
+    """A running sampler; `about` is what it says that it records.
+
+    Raises OpcostError with its complaint if it does not start.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.owner = os.getpid()
+        self.silent = False
+        self._asked = 0
+        self._asking = Lock()
+        self._heard = b""
+        self._ended = False
+        command = [sys.executable, "-m", "opcost.power.sampler", str(folder), json.dumps(settings)]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(),
+            start_new_session=True,  # signals of the terminal are not for it
+        )
+        self._commands = cast(IO[bytes], self.process.stdin)
+        self._answers = cast(IO[bytes], self.process.stdout)
+        self._complaints = cast(IO[bytes], self.process.stderr)
+        os.set_blocking(self._commands.fileno(), False)
+        try:
+            self.about: Mapping[str, Any] = json.loads(self._line(_START_S))
+        except (OpcostError, ValueError):
+            self.silent = True
+            found = self.end() or f"no meter has answered for {_START_S:g} s"
+            raise OpcostError(f"power cannot be read: {found}") from None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process started it, and is no fork of the one that did."""
+        return os.getpid() == self.owner
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it reads the meters."""
+        return self.is_own and not self._ended and self.process.poll() is None
+
+    def read_now(self) -> None:
+        """Have the meters read, soon."""
+        self._tell("now")
+
+    def flush(self) -> None:
+        """Have all readings written. Raises OpcostError if it does not answer."""
+        with self._asking:  # threads may ask at the same time
+            self._asked += 1
+            if not self.is_running:
+                return
+            if not self._tell(f"flush {self._asked}"):
+                self.silent = True
+            within_s = _IMPATIENT_S if self.silent else _ANSWER_S
+            end_s = time.monotonic() + within_s
+            self.silent = True
+            while int(self._line(end_s - time.monotonic())) < self._asked:
+                pass  # the answer to a question that was given up
+            self.silent = False
+
+    def fault(self) -> str | None:
+        """Why it reads the meters no more."""
+        if not self.is_own:
+            return f"process {self.owner} began this, a fork of it cannot go on: begin another here"
+        if self._ended:
+            return "the monitor was closed before"
+        code = self.process.poll()
+        if code is None:
+            return None
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return f"the process that reads the meters has ended ({how})"
+
+    def end(self) -> str:
+        """End it. Returns the last line of what it complained about."""
+        if not self.is_own or self._ended:
+            return ""
+        self._ended = True
+        with suppress(BrokenPipeError):
+            self._commands.close()
+        try:
+            self.process.wait(_IMPATIENT_S if self.silent else _ANSWER_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            with suppress(subprocess.TimeoutExpired):  # it cannot be killed in a call of the kernel
+                self.process.wait(_IMPATIENT_S)
+        os.set_blocking(self._complaints.fileno(), False)
+        said = (self._complaints.read() or b"").decode(errors="replace").strip()
+        self._complaints.close()
+        self._answers.close()
+        return said.splitlines()[-1].removeprefix("opcost: ") if said else ""
+
+    def _tell(self, command: str) -> bool:
+        """Whether it got the command: not if it has ended, or has not read the earlier ones."""
+        if not self.is_running:
+            return False
+        try:
+            os.write(self._commands.fileno(), f"{command}\n".encode())
+        except (BrokenPipeError, BlockingIOError):
+            return False
+        return True
+
+    def _line(self, within_s: float) -> bytes:
+        """The next line that it says. Raises OpcostError after so many seconds."""
+        end_s = time.monotonic() + within_s
+        while b"\n" not in self._heard:
+            left_s = max(0.0, end_s - time.monotonic())
+            readable, _, _ = select.select([self._answers], [], [], left_s)
+            more = os.read(self._answers.fileno(), 65536) if readable else b""
+            if not more:
+                raise OpcostError("the process that reads the meters does not answer")
+            self._heard += more
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, in which the sampler finds this opcost."""
+    here = str(Path(opcost.__file__).parent.parent)
+    others = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([here, *([others] if others else [])])}
