@@ -5,11 +5,13 @@ import itertools
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+from opcost.runs.workflow import _code, _interruptible
 
 from tests.checkout import edit, running, stamps, wait_until
 from tests.warm_python import with_warm_jobs
@@ -150,3 +152,17 @@ def processes(run: int) -> dict[str, int]:
         if parents.get(job) in parents:
             return {"server": parents[job], "job": job, "measurement": measurement}
     return {}
+
+
+def test_a_request_to_terminate_ends_the_jobs_as_well_for_which_snakemake_would_wait():
+    waits_for_its_job = "trap : TERM; sleep 60 & job=$!; while kill -0 $job; do wait $job; done"
+    signals = []
+    with (
+        subprocess.Popen(["sh", "-c", waits_for_its_job]) as process,
+        _interruptible(process, signals.append),
+    ):
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+        process.wait(30)
+    assert signals == [signal.SIGTERM]
+    assert _code(failed=True, signals=signals) == 128 + signal.SIGTERM

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from threading import Event
 from typing import Any, NamedTuple
+
+import psutil
 
 import opcost
 from opcost.errors import OpcostError
@@ -22,7 +23,9 @@ Only = Mapping[str, Sequence[str]]
 
 
 class Ended(NamedTuple):
-    """The exit code for the user (0, 1, or 130 after Ctrl-C), and how many jobs have run."""
+    """The exit code for the user (0, 1, or that of a shell for the signal that ended it), and how
+    many jobs have run.
+    """
 
     code: int
     jobs: int
@@ -51,11 +54,11 @@ def run_workflow(
     if chosen:
         command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in chosen.items())]
     command += ["--", goal] if goal else []
-    interrupted = Event()
+    signals: list[int] = []
     if verbose:
-        with _interruptible(subprocess.Popen(command), interrupted.set) as process:
+        with _interruptible(subprocess.Popen(command), signals.append) as process:
             failed = process.wait() != 0
-        return Ended(_code(failed, interrupted), 1)
+        return Ended(_code(failed, signals), 1)
     environment = os.environ | {"OPCOST_DISPLAY": "yes"}
     display = Display(sys.stderr, bar=goal is None)
     process = subprocess.Popen(
@@ -67,32 +70,44 @@ def run_workflow(
         errors="replace",
     )
 
-    def interrupt() -> None:
-        interrupted.set()
+    def interrupt(number: int) -> None:
+        signals.append(number)
         display.interrupt()
 
     with _interruptible(process, interrupt), closing(display):
         for line in process.stdout or process.stderr or ():
             display.show(line.rstrip("\n"))
         failed = process.wait() != 0
-    return Ended(_code(failed, interrupted), display.jobs)
+    return Ended(_code(failed, signals), display.jobs)
 
 
-def _code(failed: bool, interrupted: Event) -> int:
-    if not interrupted.is_set():
+def _code(failed: bool, signals: Sequence[int]) -> int:
+    if not signals:
         return int(failed)
     print("Interrupted. What was measured is kept: the same command goes on.", file=sys.stderr)
-    return 128 + signal.SIGINT
+    return 128 + signals[0]
 
 
 @contextmanager
 def _interruptible(
-    process: subprocess.Popen, interrupt: Callable[[], None]
+    process: subprocess.Popen, interrupt: Callable[[int], None]
 ) -> Iterator[subprocess.Popen]:
-    """Ctrl-C reaches the process as well, and it ends in its own time; so it does if terminated."""
+    """Ctrl-C reaches Snakemake and its jobs as well, which then end; a request to terminate is
+    passed on to all of them, because Snakemake would first wait for its jobs.
+    """
+
+    def terminate(number: int, _frame: Any) -> None:
+        interrupt(number)
+        with suppress(psutil.Error):
+            started = psutil.Process(process.pid)
+            for each in [started, *started.children(recursive=True)]:
+                with suppress(psutil.Error, ProcessLookupError):
+                    if os.getpgid(each.pid) == os.getpgid(0):
+                        each.terminate()
+
     handlers = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: interrupt()),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, _: interrupt(number)),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, terminate),
     }
     try:
         yield process
