@@ -1,24 +1,27 @@
 """Where a model's cost goes: parts that add up to all of it, by operator and by module."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.costs.breakdown import (
     NOT_MEASURED,
+    NOT_TOLD_APART,
     OTHERS,
     Part,
     breakdown,
     costliest,
     percents,
+    with_rest_of,
 )
 from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.estimate_columns import estimate_columns
 from opcost.costs.module_tree import module_tree
 from opcost.costs.terms import terms_of
-from opcost.rows.quantities import COMPARED, TIME
+from opcost.rows.quantities import COMPARED, ENERGY, TIME
 
 from tests.comparisons import FAILED, OF_A_GPU, OVERHEAD, launched_in, row
 
@@ -63,16 +66,48 @@ def test_call_overhead_is_a_part_of_its_own(compare):
 
 
 def test_what_is_not_measured_is_the_rest_of_the_whole_model(compare):
-    found = parts(compare, operators={"conv2d": FAILED})
-    assert set(found) == {"relu", "linear", NOT_MEASURED}
-    assert found[NOT_MEASURED].amount == pytest.approx(3e-3)
-    assert found[NOT_MEASURED].share == pytest.approx(0.6)
+    changes = {**OVERHEAD, "core_cache_bytes": 0}
+    found = parts(compare, operators={"conv2d": FAILED}, **changes)
+    assert set(found) == {"relu", "linear", CALL_OVERHEAD, NOT_MEASURED}
+    overhead_s = 4e-4 + 1e-5 + 1e-6
+    assert found[CALL_OVERHEAD].amount == pytest.approx(overhead_s)
+    assert found[NOT_MEASURED].amount == pytest.approx(3e-3 - overhead_s)
+    assert found[NOT_MEASURED].share == pytest.approx((3e-3 - overhead_s) / 5e-3)
     assert list(found)[-1] == NOT_MEASURED
+
+
+def test_an_unknown_overhead_and_what_is_not_measured_are_one_rest(compare):
+    found = parts(compare, operators={"conv2d": FAILED})
+    assert set(found) == {"relu", "linear", NOT_TOLD_APART}
+    assert found[NOT_TOLD_APART].amount == pytest.approx(3e-3)
+    assert list(found)[-1] == NOT_TOLD_APART
+
+
+def test_without_a_sum_the_energy_of_the_overhead_is_unknown(compare):
+    changes = {**OVERHEAD, "core_cache_bytes": 0}
+    comparison, shares = compare(power_w=100.0, operators={"conv2d": FAILED}, **changes)
+    of_time, of_energy = (breakdown(comparison, shares, quantity) for quantity in (TIME, ENERGY))
+    assert of_energy[-1].name == NOT_TOLD_APART
+    assert of_energy[-1].amount == pytest.approx(0.3)
+    *same, rest = with_rest_of(of_energy, of_time)
+    assert same == of_time
+    assert rest == Part(NOT_TOLD_APART, None, None)
+
+
+def test_without_a_sum_modules_have_their_overhead(cnn):
+    rows = {key: row(**OVERHEAD, core_cache_bytes=0) for key in cnn.by_id}
+    terms = terms_of(cnn, rows, set())
+    complete = ModelEstimate(cnn, terms)
+    partial = ModelEstimate(cnn, [replace(terms[0], row=None), *terms[1:]])
+    assert (partial.time, partial.overhead_time_s) == (None, complete.overhead_time_s)
+    assert math.fsum(each["overhead_time_s"] for each in partial.modules()) == pytest.approx(
+        complete.overhead_time_s
+    )
 
 
 def test_without_a_whole_model_the_share_of_what_is_not_measured_is_unknown(compare):
     found = parts(compare, operators={"conv2d": FAILED}, reference=FAILED)
-    assert (found[NOT_MEASURED].amount, found[NOT_MEASURED].share) == (None, None)
+    assert (found[NOT_TOLD_APART].amount, found[NOT_TOLD_APART].share) == (None, None)
     assert found["relu"].share == pytest.approx(0.5)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opcost.costs.breakdown import NOT_TOLD_APART
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.report import power, roofline
@@ -236,8 +237,8 @@ def test_what_is_not_measured_fills_a_stack_up_to_the_whole(results):
     bars = {
         (bar["part"], bar["what"]): bar for bar in stacked(results).bars if bar["model"] == "first"
     }
-    assert bars["sum", "not measured"]["end"] == bars["whole", "whole model"]["end"]
-    assert bars["sum", "conv2d"]["total"] == bars["sum", "not measured"]["end"]
+    assert bars["sum", NOT_TOLD_APART]["end"] == bars["whole", "whole model"]["end"]
+    assert bars["sum", "conv2d"]["total"] == bars["sum", NOT_TOLD_APART]["end"]
 
 
 def test_many_models_are_first_shown_in_shares(results, many):

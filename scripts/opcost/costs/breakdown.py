@@ -7,7 +7,7 @@ for the host on a GPU), and what was not measured.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.costs.terms import Row
@@ -16,6 +16,12 @@ from opcost.tuples.operator_tuple import short_name
 
 WAITING = "wait for the host"
 NOT_MEASURED = "not measured"
+NOT_TOLD_APART = f"{NOT_MEASURED}, and {CALL_OVERHEAD}"
+"""The rest where call overhead is unknown, too; on a GPU, that is its wait for the host."""
+
+RESTS = (NOT_MEASURED, NOT_TOLD_APART)
+"""What remains of a measured whole beside what is known."""
+
 OTHERS = "other operators"
 
 BEYOND = {CALL_OVERHEAD: "overhead_time_s", WAITING: "idle_time_s"}
@@ -39,24 +45,26 @@ class Part:
     calls: int | None = None
     complete: bool = True
 
+    @property
+    def is_rest(self) -> bool:
+        """Whether it is what remains of the whole."""
+        return self.name in RESTS
+
 
 def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME) -> list[Part]:
     """The parts of a model's cost on a target, the largest first; what was not measured is last.
 
     `compared` is its row of the comparison, `operators` are its rows of the shares. Shares are of
     the estimate. If that is incomplete, they are of the measured whole, or, without one, of what is
-    measured; the share of what is not measured is then unknown. There is no part if nothing was
-    measured.
+    known; the share of what is not measured is then unknown. Otherwise that is the rest of the
+    whole, which the method's own error moves, too. There is no part if nothing was measured.
     """
     measured, calls, partial = _by_name(operators, quantity)
     parts = {name: amount for name, amount in measured.items() if amount}
+    beyond = beyond_operators(compared, quantity, math.fsum(parts.values()))
+    parts |= {name: amount for name, amount in beyond.items() if amount}
     known = math.fsum(parts.values())
-    parts |= {
-        name: amount
-        for name, amount in beyond_operators(compared, quantity, known).items()
-        if amount
-    }
-    total = total_cost(compared, math.fsum(parts.values()), quantity)
+    total = total_cost(compared, known, quantity)
     if not total:
         return []
     largest = sorted(parts.items(), key=lambda item: -item[1])
@@ -67,7 +75,8 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
     if compared[quantity.of("estimate").value] is None:
         rest = total - known if compared.get(quantity.of("reference").value) else None
         share = None if rest is None else rest / total
-        found.append(Part(NOT_MEASURED, rest, share))
+        name = NOT_TOLD_APART if beyond[CALL_OVERHEAD] is None else NOT_MEASURED
+        found.append(Part(name, rest, share))
     return found
 
 
@@ -98,8 +107,17 @@ def costliest(parts: Sequence[Part], most: int) -> list[Part]:
         sum(part.calls or 0 for part in others),
         all(part.complete for part in others),
     )
-    kept = [part for part in parts if part not in others and part.name != NOT_MEASURED]
-    return [*kept, folded, *(part for part in parts if part.name == NOT_MEASURED)]
+    kept = [part for part in parts if part not in others and not part.is_rest]
+    return [*kept, folded, *(part for part in parts if part.is_rest)]
+
+
+def with_rest_of(of_energy: Iterable[Part], parts: Sequence[Part]) -> list[Part]:
+    """The parts of the time, and the rest of the energy if that has another name; its time is then
+    unknown.
+    """
+    named = {part.name for part in parts}
+    others = [part for part in of_energy if part.is_rest and part.name not in named]
+    return [*parts, *(replace(part, amount=None, share=None) for part in others)]
 
 
 def percents(
@@ -135,10 +153,18 @@ def _percent(number: int, is_some: bool, decimals: int) -> str:
     return f"{number / 10**decimals:.{decimals}f}%"
 
 
-def beyond_operators(compared: Row, quantity: Quantity, operators: float) -> dict[str, float]:
-    """What an estimate has of each part beyond the sum over its operators."""
+def beyond_operators(
+    compared: Row, quantity: Quantity, operators: float
+) -> dict[str, float | None]:
+    """What an estimate has of each part beyond the sum over its operators.
+
+    Without an estimate, the seconds that are known; the energy is that of an unknown power.
+    """
     estimate = compared[quantity.of("estimate").value]
-    more = 0.0 if estimate is None else max(0.0, estimate - operators)
+    if estimate is None:
+        is_time = quantity == TIME
+        return {part: compared[column] if is_time else None for part, column in BEYOND.items()}
+    more = max(0.0, estimate - operators)
     return {part: more if compared[column] else 0.0 for part, column in BEYOND.items()}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from opcost.costs.breakdown import Part, costliest, percents
+from opcost.costs.breakdown import OTHERS, Part, costliest, percents, with_rest_of
 from opcost.costs.module_tree import Branch
 from opcost.costs.terms import Term
 from opcost.text import counted, joules, scaled, seconds, shortened, table
@@ -31,23 +31,25 @@ def indented(lines: Sequence[str]) -> list[str]:
 
 def operator_lines(every: Sequence[Part], of_energy: Sequence[Part], top: int) -> list[str]:
     """Where the time goes, the `top` operators, with the energy of each part."""
-    parts = costliest(every, top)
+    parts = costliest(with_rest_of(of_energy, every), top)
     energies_j = {part.name: part.amount for part in of_energy}
     named = {part.name for part in parts}
-    others_j = sum(amount or 0.0 for name, amount in energies_j.items() if name not in named)
+    energies_j[OTHERS] = sum(
+        amount or 0.0 for name, amount in energies_j.items() if name not in named
+    )
     rows = [
         [
             part.name,
             "" if part.calls is None else str(part.calls),
             "-" if part.amount is None else _at_least(part, seconds(part.amount, _DIGITS)),
             _at_least(part, percent),
-            _energy(energies_j.get(part.name, others_j)),
+            _energy(energies_j.get(part.name)),
         ]
         for part, percent in zip(parts, percents(every, parts, 1), strict=True)
     ]
-    known = all(part.share is not None for part in parts)
+    known = all(part.share is not None for part in every)
     title = "where the time goes" if known else "where the measured time goes"
-    return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(energies_j))
+    return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(of_energy))
 
 
 def _at_least(part: Part, amount: str) -> str:

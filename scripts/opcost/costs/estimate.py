@@ -238,6 +238,17 @@ class ModelEstimate:
         return overheads_by_call(self.model, row["core_cache_bytes"])
 
     @cached_property
+    def overhead_time_s(self) -> float | None:
+        """Seconds of call overhead; None where host and device race, and where it is unknown.
+
+        It follows from the calls, so it is known where operators are not measured.
+        """
+        unknown = self.conflict or self._other_calls or self._unknown_training
+        if unknown or self.race is not None or (self.time_reason and not self.overhead):
+            return None
+        return sum(count * each.value for count, each in self.overhead.values())
+
+    @cached_property
     def operators_time(self) -> Estimate | None:
         """Seconds of the operators in one iteration."""
         if self.time_reason is not None:
@@ -312,7 +323,7 @@ class ModelEstimate:
         by_call_s: dict[str, list[float]] = {}
         if self.race is not None:
             by_call_s = {"idle_time_s": self.race.idle_by_call_s}
-        elif self.summed_time is not None and self.overhead:
+        elif self.overhead_time_s:
             by_call_s = {"overhead_time_s": self._overhead_by_call_s}
         if self.in_place.by_call_s:
             by_call_s[IN_PLACE_COLUMN] = self.in_place.by_call_s

@@ -26,9 +26,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
     return {
         **TIME.of("estimate").columns(estimate.time),
         "operators_time_s": estimate.operators_time.value if estimate.operators_time else None,
-        "overhead_time_s": sum(count * each.value for count, each in estimate.overhead.values())
-        if estimate.operators_time and not estimate.race
-        else None,
+        "overhead_time_s": estimate.overhead_time_s,
         "overhead_disturbed": estimate.rows[0]["overhead_disturbed"]
         if estimate.overhead or estimate.race
         else None,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from opcost.costs.breakdown import NOT_MEASURED, costliest, percents
+from opcost.costs.breakdown import Part, costliest, percents, with_rest_of
 from opcost.costs.explanation import Explanation
 from opcost.costs.explanation_text import as_text
 from opcost.costs.module_tree import module_tree
@@ -99,6 +99,10 @@ class ModelCost:
         return self._chosen.estimate.energy_reason
 
     @cached_property
+    def _parts(self) -> list[Part]:
+        return with_rest_of(self._chosen.parts(ENERGY), self._chosen.parts())
+
+    @cached_property
     def operators(self) -> "pd.DataFrame":
         """Where time and energy go: a row for each operator, and for what is beyond operators.
 
@@ -115,9 +119,9 @@ class ModelCost:
                     part.amount,
                     part.share,
                     energies_j.get(part.name),
-                    part.complete and part.name != NOT_MEASURED,
+                    part.complete and not part.is_rest,
                 )
-                for part in self._chosen.parts()
+                for part in self._parts
             ],
         )
 
@@ -217,12 +221,12 @@ class ModelCost:
         if self.operators.empty:
             return heading
         shown = self.operators.assign(
-            calls=["" if part.calls is None else part.calls for part in self._chosen.parts()],
+            calls=["" if part.calls is None else part.calls for part in self._parts],
             time=[
                 "-" if part.amount is None else TIME.show(part.amount, _DIGITS)
-                for part in self._chosen.parts()
+                for part in self._parts
             ],
-            share=percents(self._chosen.parts(), decimals=1),
+            share=percents(self._parts, decimals=1),
         )
         columns = ["operator", "calls", "time", "share"]
         return heading + str(shown[columns].to_html(index=False, border=0))

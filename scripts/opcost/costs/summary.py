@@ -95,7 +95,10 @@ def _side_by_side(
 def _of_what(comparison: Sequence[Row]) -> str:
     text = "Shares are of the sum from operators"
     if any(row[TIME.of("estimate").value] is None for row in comparison):
-        return f"{text}; where it is missing, of the whole model, or else of what is measured."
+        return (
+            f"{text}; where it is missing, of the whole model, or else of what is known. What is "
+            "not measured is then the rest of the whole, with the method's own error."
+        )
     return f"{text}."
 
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from opcost.costs.breakdown import BEYOND, NOT_MEASURED, breakdown
+from opcost.costs.breakdown import BEYOND, RESTS, breakdown
 from opcost.costs.terms import Row
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
@@ -29,7 +29,7 @@ class Colours:
             return PALETTE[self.names.index(name)]
         if name in BEYOND:
             return OVERHEAD
-        return MISSING if name == NOT_MEASURED else OTHERS
+        return MISSING if name in RESTS else OTHERS
 
     def ink(self, name: str) -> str:
         """The colour in which text on it can be read."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from opcost.costs.breakdown import BEYOND, NOT_MEASURED, OTHERS, breakdown
+from opcost.costs.breakdown import BEYOND, OTHERS, RESTS, breakdown
 from opcost.costs.terms import Row
 from opcost.report.colours import WHOLE, Colours
 from opcost.report.theme import EDGE, Figure, figure, si_axis
@@ -93,7 +93,7 @@ def _amounts(
 
 
 def _order(named: Colours) -> list[str]:
-    return [*named.names, OTHERS, *BEYOND, NOT_MEASURED]
+    return [*named.names, OTHERS, *BEYOND, *RESTS]
 
 
 def by_operator(

@@ -177,7 +177,8 @@ COMPARISON = _schema(
         (
             "overhead_time_s",
             pa.float64(),
-            "the call overhead's part of the estimate; null where host and device race",
+            "call overhead of all calls: a part of the estimate, and known without it where only "
+            "operators are not measured; null where host and device race",
         ),
         (
             "idle_time_s",
@@ -354,7 +355,7 @@ MODULES = _schema(
         (
             "overhead_time_s",
             pa.float64(),
-            "call overhead of these calls and of the views; null on a GPU, and without an estimate",
+            "call overhead of these calls and of the views; null on a GPU, and where it is unknown",
         ),
         (
             "idle_time_s",
@@ -462,7 +463,11 @@ REQUESTS = _schema(
         ),
         ("calls", pa.int64(), "calls that launch kernels in a request"),
         ("flops", pa.int64(), "FLOPs of a request; null if those of one tuple are unknown"),
-        ("overhead_time_s", pa.float64(), "the call overhead's part of `estimate_time_s`"),
+        (
+            "overhead_time_s",
+            pa.float64(),
+            "call overhead of all calls, a part of `estimate_time_s`",
+        ),
         ("idle_time_s", pa.float64(), "the part in which the GPU waits for its host"),
     ],
 )
