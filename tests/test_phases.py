@@ -1,13 +1,17 @@
 """The phases of a training step: parts of the sum, beside what the whole step takes in each."""
 
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import pytest
 from opcost.costs.estimate import ModelEstimate
-from opcost.costs.phase_table import phase_lines
+from opcost.costs.phase_table import phase_lines, phase_notes
 from opcost.costs.phases import phase_columns
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import terms_of
+from opcost.measuring.phase_times import phase_times
 from opcost.models.definition import InputSpec, ModelDefinition, Training
-from opcost.models.phases import COMPARED_PHASES
+from opcost.models.phases import COMPARED_PHASES, PHASES
 from opcost.rows.quantities import PHASE_TIMES, TIME, TRAINING_CALLS
 from opcost.statistics import Estimate
 from opcost.tuples.extraction import extract_model_tuples
@@ -116,11 +120,53 @@ def test_the_table_compares_each_phase_and_backward_with_forward(model):
         "x",
         "forward",
     ]
-    ratio = compared["estimate_backward_time_s"] / compared["estimate_forward_time_s"]
-    assert backward.split()[-1] == f"{ratio:.2f}"
     assert [line.split()[:2] for line in (forward, backward, optimizer)] == [
         ["net", phase] for phase in COMPARED_PHASES
     ]
+
+
+def test_how_many_times_as_long_backward_takes_is_of_the_whole_step(model):
+    compared = {"model": "net", **phase_columns(estimate(model, [whole(0.1, 0.2, 0.05)]))}
+    assert phase_lines([compared])[2].endswith("  2.00 ± 1.4%")
+    assert phase_notes([compared]) == [
+        "x forward: how many times as long as forward, in the whole step."
+    ]
+    unknown = {name: None for name in compared if name.startswith("estimate")}
+    assert phase_lines([compared | unknown])[2].endswith("  2.00 ± 1.4%")
+
+
+def test_without_the_phases_of_the_whole_step_it_is_of_the_sum(model):
+    compared = {"model": "net", **phase_columns(estimate(model))}
+    ratio = compared["estimate_backward_time_s"] / compared["estimate_forward_time_s"]
+    assert f"  {ratio:.3f} ± " in phase_lines([compared])[2]
+    assert phase_lines([compared])[2].endswith("% (sum)")
+    [note] = phase_notes([compared])
+    assert "(sum): in the sum, where the whole step's phases are unknown" in note
+
+
+def test_a_phase_without_an_interval_is_explained(model):
+    step = whole(0.1, 0.2, 0.05) | dict.fromkeys(PHASE_TIMES["backward"].names[1:])
+    compared = {"model": "net", **phase_columns(estimate(model, [step]))}
+    assert "too few undisturbed batches" in phase_notes([compared])[-1]
+
+
+@pytest.mark.parametrize("quiet", [0, 3, 8])
+def test_phases_of_a_step_have_an_interval_however_few_batches_are_undisturbed(quiet):
+    looks = iter([True] * (quiet + 1) + [False] * 100)
+
+    @contextmanager
+    def noting(clock):
+        yield
+        clock.seconds = dict.fromkeys(PHASES, 0.25)
+
+    found = phase_times(
+        SimpleNamespace(noting=noting, run=lambda iterations: None),
+        SimpleNamespace(look=lambda: next(looks)),
+        SimpleNamespace(estimate=Estimate(1.0, 0.9, 1.1), batch_iterations=1),
+        least_s=0.0,
+    )
+    assert found["forward"].value == pytest.approx(0.5)
+    assert all(each.low < each.value < each.high for each in found.values())
 
 
 def test_inference_has_no_phases():
@@ -128,3 +174,4 @@ def test_inference_has_no_phases():
     columns = phase_columns(estimate(extract_model_tuples(definition)))
     assert set(columns.values()) == {None}
     assert phase_lines([{"model": "net", **columns}]) == []
+    assert phase_notes([{"model": "net", **columns}]) == []

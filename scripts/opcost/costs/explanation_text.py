@@ -9,7 +9,7 @@ from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import module_tree
-from opcost.costs.phase_table import phase_lines
+from opcost.costs.phase_table import phase_lines, phase_notes
 from opcost.costs.terms import Row
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import waiting
@@ -138,6 +138,7 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     compared = explanation.compared
     waits = waiting(compared, explanation.modules())
     notes = [
+        *phase_notes([compared]),
         *(meanings([compared]) if TIME.of("reference").value in compared else []),
         *caveats([compared]),
         *([_UNVERIFIED] if explanation.calls_unverified else []),

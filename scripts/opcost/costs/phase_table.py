@@ -3,11 +3,22 @@
 from collections.abc import Iterable, Sequence
 
 from opcost import statistics
+from opcost.costs.headline import ESTIMATED
 from opcost.costs.terms import Row
 from opcost.models.phases import BACKWARD, COMPARED_PHASES, FORWARD
 from opcost.rows.quantities import TIME
 from opcost.statistics import Estimate
-from opcost.text import difference, percent, table, with_interval
+from opcost.text import difference, percent, significant, table, with_interval
+
+_TIMES = "x forward"
+_MEANINGS = {
+    _TIMES: f"{_TIMES}: how many times as long as forward, in the whole step",
+    ESTIMATED: f"{ESTIMATED.strip()}: in the sum, where the whole step's phases are unknown",
+}
+_NO_INTERVAL = (
+    "A phase of the whole step has no ±: it is known from one execution, with too few undisturbed "
+    "batches. A further execution gives it one"
+)
 
 
 def phase_lines(comparison: Iterable[Row], named: bool = True) -> list[str]:
@@ -21,16 +32,31 @@ def phase_lines(comparison: Iterable[Row], named: bool = True) -> list[str]:
     return table(list(cells[0]), [list(cell.values()) for cell in cells], left=1 + named)
 
 
+def phase_notes(comparison: Sequence[Row]) -> list[str]:
+    """What the table of phases says of these rows, and why an interval is missing; empty without a
+    table.
+    """
+    times = [_times_forward(row) for row in comparison]
+    notes = []
+    if any(times):
+        said = [_MEANINGS[_TIMES]]
+        if any(ESTIMATED in each for each in times):
+            said.append(_MEANINGS[ESTIMATED])
+        notes.append(f"{'; '.join(said)}.")
+    measured = [_whole(row, phase) for row in comparison for phase in COMPARED_PHASES]
+    if any(each is not None and each.low is None for each in measured):
+        notes.append(f"{_NO_INTERVAL}.")
+    return notes
+
+
 def _cells(row: Row, named: bool) -> Sequence[dict[str, str]]:
-    summed = {phase: TIME.of(f"estimate_{phase}").read(row) for phase in COMPARED_PHASES}
+    summed = {phase: _summed(row, phase) for phase in COMPARED_PHASES}
     whole = {phase: _whole(row, phase) for phase in COMPARED_PHASES}
     known = [phase for phase in COMPARED_PHASES if summed[phase] or whole[phase]]
     total_s = sum(each.value for each in summed.values() if each)
-    forward = summed[FORWARD]
     cells = []
     for phase in known:
         estimate, measured = summed[phase], whole[phase]
-        of_forward = estimate and forward and estimate.value / forward.value
         cells.append(
             ({"model": row["model"]} if named else {})
             | {
@@ -41,10 +67,23 @@ def _cells(row: Row, named: bool) -> Sequence[dict[str, str]]:
                 "difference": difference(
                     statistics.ratio(estimate, measured).plus(-1) if estimate and measured else None
                 ),
-                "x forward": f"{of_forward:.2f}" if of_forward and phase == BACKWARD else "",
+                _TIMES: _times_forward(row) if phase == BACKWARD else "",
             }
         )
     return cells
+
+
+def _times_forward(row: Row) -> str:
+    """How many times as long as forward backward takes: in the whole step, or else in the sum."""
+    for read, mark in ((_whole, ""), (_summed, ESTIMATED)):
+        forward, backward = read(row, FORWARD), read(row, BACKWARD)
+        if forward is not None and backward is not None:
+            return with_interval(statistics.ratio(backward, forward), significant) + mark
+    return ""
+
+
+def _summed(row: Row, phase: str) -> Estimate | None:
+    return TIME.of(f"estimate_{phase}").read(row)
 
 
 def _whole(row: Row, phase: str) -> Estimate | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from opcost.costs.breakdown import breakdown, costliest, percents
 from opcost.costs.caveats import caveats
 from opcost.costs.headline import cost_cells
-from opcost.costs.phase_table import phase_lines
+from opcost.costs.phase_table import phase_lines, phase_notes
 from opcost.costs.terms import Row
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import WAITING_TITLE, waits_of
@@ -78,7 +78,8 @@ def _details(comparison: Sequence[Row], shares: Sequence[Row], modules: Sequence
             ]
             named = [{"model": row["model"]} for row in comparison]
             lines += _side_by_side(named, [trust_cells(row, quantity) for row in comparison])
-    lines += ["", *wrapped([_of_what(comparison), *meanings(comparison), *caveats(comparison)])]
+    notes = [*phase_notes(comparison), *meanings(comparison), *caveats(comparison)]
+    lines += ["", *wrapped([_of_what(comparison), *notes])]
     if waits := waits_of(comparison, modules):
         lines += ["", f"{WAITING_TITLE} (share of the estimate):"]
         lines += wrapped((f"{text}." for text in waits), "  ")

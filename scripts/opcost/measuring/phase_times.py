@@ -15,6 +15,8 @@ from opcost.models.phases import FORWARD, LOSS, PHASES
 from opcost.statistics import Estimate
 
 _LEAST_BATCHES = 10
+_LEAST_COUNTED = 6
+"""Fewer have no interval."""
 
 
 class PhaseClock:
@@ -36,7 +38,8 @@ def phase_times(
 ) -> dict[str, Estimate]:
     """Seconds of each phase of a step that took the time of a measurement; the loss is in forward.
 
-    Runs batches for at least `least_s` seconds.
+    Runs batches for at least `least_s` seconds. Undisturbed ones count, or all of them if those are
+    too few for an interval, as on a busy machine.
     """
     found: list[dict[str, float]] = []
     undisturbed: list[bool] = []
@@ -48,7 +51,9 @@ def phase_times(
             workload.run(timing.batch_iterations)
         undisturbed.append(watch.look())
         found.append(clock.seconds)
-    counted = list(itertools.compress(found, undisturbed)) or found
+    counted = found
+    if sum(undisturbed) >= _LEAST_COUNTED:
+        counted = list(itertools.compress(found, undisturbed))
     shares = {
         phase: statistics.median([each[phase] / sum(each.values()) for each in counted])
         for phase in PHASES
