@@ -1,6 +1,7 @@
 """What a plan chooses, and what it expects."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,10 @@ from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
 from opcost.planning.plan import explained_shares, memory_bytes, plan, predicted_times_s
-from opcost.planning.target_plan import describe_plans
-from opcost.results_folder import extraction
+from opcost.planning.rounds import Round
+from opcost.planning.target_plan import beyond_budget, describe_plans, expected_widths
+from opcost.planning.target_rounds import write_round
+from opcost.results_folder import extraction, round_plan, target_folder
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.model_tuples import ModelCall, ModelTuples, write_model_tuples
@@ -167,16 +170,42 @@ def test_a_gpus_job_is_expected_to_measure_power(settings):
     assert longer_s > settings.power_min_s + 2 * settings.idle_s - settings.max_time_s / 2
 
 
-@pytest.mark.parametrize(("device", "said"), [("cuda", True), ("cpu", False), ("auto", False)])
-def test_a_plan_says_which_calls_a_gpu_has_not_been_asked_for(tmp_path, device, said):
+def extracted_study(results, device):
+    """A study of which the models are extracted and nothing is measured."""
     document = read_yaml(REPOSITORY / "config/config.yaml") | read_yaml(STUDY / "config.yaml")
     document["model_directory"] = str(STUDY / "models")
     document["targets"] = {"local": {"device": device}}
     study = load_study(document)
     for name, definition in study.models.items():
-        path = extraction(name, tmp_path)
+        path = extraction(name, results)
         path.parent.mkdir(exist_ok=True)
         write_model_tuples(path, extract_model_tuples(definition, STUDY / "models"))
+    return study
+
+
+@pytest.mark.parametrize(("wide", "said"), [(1, "1 of 2 models is"), (2, "2 of 2 models are")])
+def test_how_many_models_will_not_be_precise_is_said(wide, said):
+    half_widths = {"a": 0.1, "b": 0.1 if wide == 2 else 0.01}
+    assert f"{said} not expected within ±2.0%" in expected_widths(
+        Round(["x"], ["a"], (), 1.0, half_widths), 0.02
+    )
+
+
+def test_what_a_budget_left_out_is_known_after_the_run(tmp_path):
+    study = replace(extracted_study(tmp_path, "cpu"), rounds=3, max_device_time_s=1.0)
+    [tuples] = beyond_budget(study, "local", tmp_path)
+    assert tuples == ("6 of 6 operator tuples, without which models that call them have no sum")
+    for number, is_cut in ((2, False), (3, True)):
+        write_round(round_plan(target_folder("local", tmp_path), number), Round(is_cut=is_cut))
+    assert beyond_budget(study, "local", tmp_path) == [
+        tuples,
+        "further executions, which would narrow the intervals",
+    ]
+
+
+@pytest.mark.parametrize(("device", "said"), [("cuda", True), ("cpu", False), ("auto", False)])
+def test_a_plan_says_which_calls_a_gpu_has_not_been_asked_for(tmp_path, device, said):
+    study = extracted_study(tmp_path, device)
 
     def not_here(target):
         raise OpcostError("simulated: no such device")

@@ -3,6 +3,7 @@
 import pytest
 from opcost.executions import Executions
 from opcost.planning.rounds import Known, plan_round
+from opcost.planning.target_rounds import read_round, write_round
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.study import Precision
 
@@ -70,6 +71,14 @@ def test_a_budget_is_kept(left_s):
     planned = plan_round(2, [NET], known(TIMES), Precision(models=1e-6), left_s=left_s)
     assert planned.needed_s <= left_s
     assert len(planned.new) == min(4, int(left_s))
+    assert planned.is_cut == (left_s < 4)
+
+
+def test_a_round_that_its_budget_cut_is_read_as_one(tmp_path):
+    for left_s in (2.0, 100.0):
+        planned = plan_round(2, [NET], known(TIMES), Precision(models=1e-6), left_s=left_s)
+        write_round(tmp_path / "round.json", planned)
+        assert read_round(tmp_path / "round.json").is_cut == planned.is_cut
 
 
 def test_a_model_with_an_unknown_operator_has_no_sum_to_be_precise():

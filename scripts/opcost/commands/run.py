@@ -104,6 +104,7 @@ def measure(
 ) -> None:
     """Run the workflow and print the answer, which also says whether it is complete."""
     from opcost.results_folder import REPORT
+    from opcost.runs.answer import ended_by_budget
     from opcost.runs.workflow import run_workflow
 
     ended = run_workflow(only, settings, verbose=verbose)
@@ -113,8 +114,8 @@ def measure(
     if complete and not ended.jobs:
         click.echo("Nothing to measure: all of it is measured already.", err=True)
     click.echo(f"\n{text}\n\nMore on one page: {REPORT}")
-    if not complete and settings:
-        click.echo("The rest is beyond --max-device-time: raise it, or leave it out, to go on.")
+    for line in ended_by_budget(only, settings or {}):
+        click.echo(line)
     if not complete:
         raise SystemExit(INCOMPLETE)
 

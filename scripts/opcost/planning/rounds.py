@@ -48,7 +48,8 @@ class Round:
     """The names of the tuples and models of a round; of these, `new` remain to be measured.
 
     `needed_s` is their expected device time. `half_widths` are those expected of the models, each
-    the wider one of sum and whole, without the error of call overhead.
+    the wider one of sum and whole, without the error of call overhead. `is_cut` says that the
+    budget of device time left out measurements.
     """
 
     operators: Sequence[str] = ()
@@ -56,6 +57,7 @@ class Round:
     new: Collection[Subject] = ()
     needed_s: float = 0.0
     half_widths: Mapping[str, float] = field(default_factory=dict)
+    is_cut: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.operators or self.models)
@@ -104,12 +106,13 @@ def _next_round(
 ) -> Round:
     chosen = [each for each in done if each in known]
     new: list[Subject] = []
-    needed_s = 0.0
+    needed_s, is_cut = 0.0, False
 
     def choose(subject: Subject) -> bool:
-        nonlocal needed_s
+        nonlocal needed_s, is_cut
         cost_s = known[subject].device_time_s
         if needed_s + cost_s > left_s:
+            is_cut = True
             return False
         needed_s += cost_s
         new.append(subject)
@@ -132,6 +135,7 @@ def _next_round(
         new,
         needed_s,
         answers.half_widths(),
+        is_cut,
     )
 
 

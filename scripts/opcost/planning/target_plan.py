@@ -14,7 +14,7 @@ from opcost.environments.present import changes_here
 from opcost.errors import OpcostError
 from opcost.planning.plan import Plan, Row, memory_bytes, plan, predicted_times_s
 from opcost.planning.rounds import Round
-from opcost.planning.target_rounds import expect_target_rounds
+from opcost.planning.target_rounds import expect_target_rounds, read_round
 from opcost.results_folder import (
     EAGER,
     MODELS,
@@ -23,6 +23,7 @@ from opcost.results_folder import (
     extraction,
     measurement,
     measurements,
+    round_plan,
     target_folder,
 )
 from opcost.rows import records, schemas
@@ -86,6 +87,20 @@ def planned_line(target: str, planned: Plan) -> str:
     before = f", {len(planned.known)} tuples measured before" if planned.known else ""
     needed = duration(planned.needed_s)
     return f"[plan] {target}: about {needed} for {found}{before}{_beyond(planned)}"
+
+
+def beyond_budget(study: Study, target: str, results: Path) -> list[str]:
+    """What the study's budget of device time left out on a target; empty if nothing."""
+    planned, folder = plan_target(study, target, results), target_folder(target, results)
+    missing = len(planned.chosen) + len(planned.beyond)
+    left_out = []
+    if missing:
+        of = counted(len(planned.known) + missing, "operator tuple")
+        left_out.append(f"{missing} of {of}, without which models that call them have no sum")
+    plans = [round_plan(folder, number) for number in range(2, study.rounds + 1)]
+    if any(read_round(path).is_cut for path in plans if path.exists()):
+        left_out.append("further executions, which would narrow the intervals")
+    return left_out
 
 
 def _models(study: Study, target: str, results: Path) -> list[ModelTuples]:
@@ -249,8 +264,9 @@ def expected_widths(planned: Round, requested: float | None) -> str:
         return f", until each model is within ±{margin(requested)}"
     widest = max(wide, key=lambda name: planned.half_widths[name])
     of = f"{len(wide)} of {counted(len(planned.half_widths), 'model')}"
+    are = "is" if len(wide) == 1 else "are"
     return (
-        f"; after it, {of} are not expected within ±{margin(requested)}, as requested "
+        f"; after it, {of} {are} not expected within ±{margin(requested)}, as requested "
         f"({widest}: ±{margin(planned.half_widths[widest])})"
     )
 

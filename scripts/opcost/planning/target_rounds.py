@@ -164,6 +164,7 @@ def write_round(path: Path, planned: Round) -> None:
         MODELS: list(planned.models),
         "needed_s": planned.needed_s,
         "half_widths": dict(planned.half_widths),
+        "is_cut": planned.is_cut,
     }
     write_json(path, document)
 
@@ -173,4 +174,4 @@ def read_round(path: Path) -> Round:
     remedy = f"delete {path}, and run again to plan the round again; what was measured is kept"
     document = read_json(path, remedy)
     check_values({key: document.get(key) for key in _RULES}, _RULES, path, remedy)
-    return Round(document[OPERATORS], document[MODELS])
+    return Round(document[OPERATORS], document[MODELS], is_cut=bool(document.get("is_cut")))

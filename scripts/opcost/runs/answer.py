@@ -1,24 +1,28 @@
 """What a run prints when it ends: the costs of its models on its targets."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
 from opcost.costs.sweeps import sweep_lines
-from opcost.results_folder import COMPARISON, MODULES, SHARES, SWEEPS, extraction
+from opcost.planning.target_plan import beyond_budget
+from opcost.results_folder import COMPARISON, MODULES, RESULTS, SHARES, SWEEPS, extraction
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
-from opcost.runs.requested import outdated_models
+from opcost.runs.requested import outdated_models, requested
 from opcost.runs.study_file import read_studies
-from opcost.text import wrapped
+from opcost.text import duration, wrapped
 from opcost.tuples.model_tuples import read_extractions, refusals
 
 _OUTDATED = (
     "Left out of tables and report, because code, config or settings have changed since they were "
     "measured: {}. To measure them again: opcost run NAME."
 )
+
+_GO_ON = "The same command with a larger budget, or without one, goes on from here."
 
 
 def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
@@ -44,6 +48,30 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
         text = "\n".join([text, "", *wrapped([_OUTDATED.format(", ".join(outdated))])])
     error = TIME.error.value
     return text, {_pair(row) for row in comparison if row[error] is not None} == asked
+
+
+def ended_by_budget(
+    only: Mapping[str, Sequence[str]] | None, settings: Mapping[str, Any]
+) -> list[str]:
+    """Says of each target that a budget of device time ended the run, what is missing, and what to
+    do; empty if all was measured. `settings` are keys of the configuration that the run changed.
+    """
+    study = replace(read_studies().study(only), **settings)
+    if study.max_device_time_s is None:
+        return []
+    asked = requested(study)
+    left_out = {
+        target: missing
+        for target in asked.measured
+        if (missing := beyond_budget(asked.to_measure(target), target, RESULTS))
+    }
+    budget = duration(study.max_device_time_s)
+    notes = [
+        f"The budget of device time ({budget}: --max-device-time, max_device_time_s) ended the "
+        f"measurements on {target}. Not measured: {'; and '.join(missing)}."
+        for target, missing in left_out.items()
+    ]
+    return wrapped([*notes, _GO_ON]) if notes else []
 
 
 def _pair(row: Mapping[str, Any]) -> tuple[str, str]:
