@@ -77,7 +77,7 @@ def test_which_are_refused_and_why():
         "its argument ... is a Stream",
         "its argument ... is a __torch__.torch.classes.rnn.CellParamsBase",
         "it neither takes nor returns tensors",
-        *allowed_operators._OPAQUE.values(),
+        *allowed_operators.OPAQUE.values(),
     }, reasons
 
 

@@ -370,6 +370,22 @@ def test_what_no_tuple_can_describe_is_refused(code, training, message, tmp_path
     assert message in str(caught.value)
 
 
+def test_an_lstm_is_trained_without_onednn_as_its_refusal_says(tmp_path):
+    call = "self.lstm(x[None])[0].sum()"
+    with pytest.raises(OpcostError, match=r"under torch.backends.mkldnn.flags") as caught:
+        extract_model_tuples(of_file(tmp_path, LSTM), tmp_path)
+    assert "To allow it" not in str(caught.value)
+    without = f"""
+        with torch.backends.mkldnn.flags(enabled=False):
+            return {call}"""
+    code = LSTM.replace(f"return {call}", without.strip())
+    folder = tmp_path / "without_onednn"
+    folder.mkdir()
+    found = extract_model_tuples(of_file(folder, code), folder)
+    names = {record.operator_tuple.name for record, _ in found.kernels()}
+    assert "sigmoid_backward" in names
+
+
 def test_probabilities_are_drawn_for_a_loss_of_probabilities(tmp_path, cpu):
     definition = replace(
         of_file(

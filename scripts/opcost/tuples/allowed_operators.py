@@ -33,11 +33,14 @@ TEXTS = {
 }
 """Text arguments that select an algorithm. Other text arguments name files or are printed."""
 
-_OPAQUE = {
-    "aten::mkldnn_rnn_layer_backward": "it reads a workspace whose content only oneDNN knows; to "
-    "train an LSTM without oneDNN, call it under torch.backends.mkldnn.flags(enabled=False)"
+OPAQUE = {
+    "aten::mkldnn_rnn_layer_backward": "it reads a workspace whose content only oneDNN knows. In "
+    "the model's forward, call the LSTM under torch.backends.mkldnn.flags(enabled=False), as in "
+    "docs/how_to/train.md"
 }
-"""Operators whose operands cannot be made up: anything else crashes the process."""
+"""Operators whose operands cannot be made up, because anything else crashes the process, and what
+to do instead. They cannot be allowed.
+"""
 
 _OF_THE_REPLAY = {"Device", "Generator"}
 
@@ -50,8 +53,8 @@ def refusal(operator: torch._ops.OpOverload) -> str | None:
     name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
     if not torch._C._dispatch_has_kernel(name):
         return "it exists only in TorchScript, not in the dispatcher"
-    if schema.name in _OPAQUE:
-        return _OPAQUE[schema.name]
+    if schema.name in OPAQUE:
+        return OPAQUE[schema.name]
     for argument in schema.arguments:
         reason = _reach(argument)
         if reason is not None:

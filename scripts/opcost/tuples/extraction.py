@@ -17,7 +17,7 @@ from opcost.tuples.calls import ModelCalls, live_module_calls, model_calls
 from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import Call
-from opcost.tuples.replay import UnsupportedOperator
+from opcost.tuples.replay import OpaqueOperator, UnsupportedOperator
 from opcost.tuples.tuple_record import TupleRecord
 
 _MAX_WORK = 2**63
@@ -138,9 +138,9 @@ def tuple_record(call: Call, value_dependent: bool = False) -> TupleRecord:
         except UnsupportedOperator as error:
             path, kind, phase = call.place
             place = f"{path!r} ({kind})" if path else phase
-            raise UnsupportedOperator(
-                f"in {place}: {error}. To allow it, see docs/how_to/add_an_operator.md"
-            ) from error
+            allow = ". To allow it, see docs/how_to/add_an_operator.md"
+            remedy = "" if isinstance(error, OpaqueOperator) else allow
+            raise UnsupportedOperator(f"in {place}: {error}{remedy}") from error
         try:
             flops = work.flops(call.operator_tuple)
         except Exception:  # an operator without a meta kernel: its FLOPs are unknown

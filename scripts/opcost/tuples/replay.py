@@ -8,12 +8,16 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from opcost.errors import OpcostError
-from opcost.tuples.allowed_operators import ALLOWED_NAMESPACES, given_by_replay, refusal
+from opcost.tuples.allowed_operators import ALLOWED_NAMESPACES, OPAQUE, given_by_replay, refusal
 from opcost.tuples.operator_tuple import Constant, OperatorTuple, TensorSpec, Value
 
 
 class UnsupportedOperator(OpcostError):
     """The operator of a tuple does not exist here, or may not be called."""
+
+
+class OpaqueOperator(UnsupportedOperator):
+    """An operator that cannot be allowed either: the message says what to do instead."""
 
 
 class ReplayMismatch(OpcostError):
@@ -63,7 +67,8 @@ def resolve(operator: str) -> torch._ops.OpOverload:
         raise UnsupportedOperator(f"{operator} does not exist in torch {torch.__version__}")
     reason = refusal(found)
     if reason is not None:
-        raise UnsupportedOperator(f"{operator} may not be called: {reason}")
+        kind = OpaqueOperator if found._schema.name in OPAQUE else UnsupportedOperator
+        raise kind(f"{operator} may not be called: {reason}")
     return found
 
 
