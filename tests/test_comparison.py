@@ -97,6 +97,15 @@ def test_a_whole_without_energy_in_one_measurement_has_that_of_the_other(compare
     assert comparison["energy_reason"] is None
 
 
+@pytest.mark.parametrize(
+    ("changes", "marked"),
+    [({}, True), ({"again": [{"time_s": 5.1e-3}]}, False), ({"time_scatter": 0.02}, False)],
+)
+def test_a_whole_says_where_its_interval_is_that_of_one_execution(compare, changes, marked):
+    comparison, shares = compare(**changes)
+    assert (" (one execution)" in summary([comparison], shares)) == marked
+
+
 def test_a_whole_that_failed_once_is_known_by_the_other_measurement(compare):
     comparison, _ = compare(again=[FAILED])
     assert comparison["reference_time_s"] == pytest.approx(5e-3)
@@ -384,9 +393,8 @@ def test_the_targets_of_a_model_are_side_by_side(compare):
     comparison, shares = compare()
     other = comparison | {"target": "other", "reference_time_s": 4e-3}
     text = summary([comparison, other], shares)
-    assert re.search(
-        r"tiny_cnn local 1x3x8x8 5.0\S+ ms \S+ \S+% 200\S* tiny_cnn other 1x3x8x8 4.0", text
-    )
+    local = r"tiny_cnn local 1x3x8x8 5.0\S+ ms \S+ \S+% \(one execution\) 200\S*"
+    assert re.search(rf"{local} tiny_cnn other 1x3x8x8 4.0", text)
     assert text.index("tiny_cnn other") < text.index("Target local") < text.index("Target other")
 
 

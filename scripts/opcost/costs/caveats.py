@@ -52,7 +52,10 @@ def _interval(rows: Sequence[Row]) -> list[str]:
 
 def _scatter(scatter: float | None) -> str:
     if scatter is None:
-        return "It lacks the scatter between executions, which is unknown."
+        return (
+            "It lacks the scatter between executions, which is unknown: the interval of one "
+            "execution is that of its batches, and a further execution may differ by more."
+        )
     text = f"Executions of one operator scatter by {scatter:.1%} (standard deviation)."
     if scatter > _MUCH_SCATTER:
         text += (

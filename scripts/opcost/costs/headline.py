@@ -10,6 +10,8 @@ from opcost.text import digits, significant, with_interval
 
 ESTIMATED = " (sum)"
 """Follows an estimate where the whole model was not measured."""
+ONE_EXECUTION = " (one execution)"
+"""Follows a whole model of a single execution, whose interval says nothing about further ones."""
 
 _NOTHING = "-"
 
@@ -18,19 +20,32 @@ _NOTHING = "-"
 class Headline:
     """A model's cost of an iteration: of the measured whole model, or else the estimate.
 
-    It is said to be an estimate where the whole should have been measured. `batch_size` is None if
-    unknown.
+    It is said to be an estimate where the whole should have been measured, and to be of one
+    execution where that is all that its interval holds: how executions scatter is unknown.
+    `batch_size` is None if unknown.
     """
 
     time: Estimate | None
     energy: Estimate | None
     time_is_estimate: bool
     energy_is_estimate: bool
+    is_of_one_execution: bool
     batch_size: int | None
 
     def cost(self, quantity: Quantity) -> Estimate | None:
         """Of an iteration."""
         return self.time if quantity == TIME else self.energy
+
+    def mark(self, quantity: Quantity) -> str:
+        """What follows the cost: whether it is a sum, or of one execution."""
+        is_estimate = self.time_is_estimate if quantity == TIME else self.energy_is_estimate
+        if self.cost(quantity) is None or not (is_estimate or self.is_of_one_execution):
+            return ""
+        return ESTIMATED if is_estimate else ONE_EXECUTION
+
+    def shown(self, quantity: Quantity) -> str:
+        """`cost` with its interval and its mark, or a dash."""
+        return with_interval(self.cost(quantity), quantity.show) + self.mark(quantity)
 
     def per_sample(self, quantity: Quantity) -> float | None:
         """Seconds or joules of a sample."""
@@ -56,11 +71,13 @@ class Headline:
 def headline(compared: Row) -> Headline:
     """The headline of a row of the comparison, or of an explanation, without a reference."""
     time, energy = (_reference(compared, quantity) for quantity in COMPARED)
+    single = compared.get("reference_measurements") == 1 and compared[TIME.scatter] is None
     return Headline(
         time or TIME.of("estimate").read(compared),
         energy or ENERGY.of("estimate").read(compared),
         time is None and TIME.of("reference").value in compared,
         energy is None and ENERGY.of("reference").value in compared,
+        single,
         compared["batch_size"],
     )
 
@@ -71,10 +88,10 @@ def cost_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     has_batches = any((each.batch_size or 1) > 1 for each in headlines)
     cells = [
         {
-            "time": _cost(each.time, TIME, each.time_is_estimate),
+            "time": each.shown(TIME),
             "time/sample": each.shown_sample(TIME) if has_batches else _NOTHING,
             "samples/s": each.shown_rate(TIME),
-            "energy": _cost(each.energy, ENERGY, each.energy_is_estimate),
+            "energy": each.shown(ENERGY),
             "energy/sample": each.shown_sample(ENERGY),
         }
         for each in headlines
@@ -90,9 +107,3 @@ def cost_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
 def _reference(compared: Row, quantity: Quantity) -> Estimate | None:
     reference = quantity.of("reference")
     return reference.read(compared) if reference.value in compared else None
-
-
-def _cost(cost: Estimate | None, quantity: Quantity, is_estimate: bool) -> str:
-    if cost is None:
-        return _NOTHING
-    return with_interval(cost, quantity.show) + (ESTIMATED if is_estimate else "")

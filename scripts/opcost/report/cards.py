@@ -38,14 +38,14 @@ class Segment:
 class Cost:
     """Time or energy of a model: of an iteration, of a sample, and samples for each unit.
 
-    Each as text and as a number to sort by, or None. `segments` say where it goes, `judgement` and
-    `trust` how far that can be trusted.
+    Each as text and as a number to sort by, or None. `mark` follows the cost of an iteration.
+    `segments` say where it goes, `judgement` and `trust` how far that can be trusted.
     """
 
     quantity: Quantity
     iteration: str
     value: float | None
-    is_sum: bool
+    mark: str
     sample: str | None
     sample_value: float | None
     rate: str | None
@@ -134,9 +134,7 @@ def _card(results: Results, row: Row, named: Colours) -> Card:
 
 
 def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named: Colours) -> Cost:
-    is_time = quantity == TIME
     cost = found.cost(quantity)
-    is_sum = found.time_is_estimate if is_time else found.energy_is_estimate
     judged = judgement(row, quantity)
     sample, rate = found.per_sample(quantity), found.rate(quantity)
     parts = breakdown(row, results.shares_of(row), quantity)
@@ -144,7 +142,7 @@ def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named
         quantity,
         with_interval(cost, quantity.show) if cost else NOTHING,
         cost.value if cost else None,
-        bool(cost) and is_sum,
+        found.mark(quantity),
         found.shown_sample(quantity) if sample else None,
         sample,
         found.shown_rate(quantity) if rate else None,

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from opcost import __version__
 from opcost.costs import caveats, in_place_text, verdict
 from opcost.costs.breakdown import OTHERS
+from opcost.costs.headline import ESTIMATED, ONE_EXECUTION
 from opcost.costs.launches import launch_cells
 from opcost.costs.request_text import request_cells, request_notes
 from opcost.files import replacing
@@ -82,6 +83,7 @@ def _sections(results: Results) -> dict[str, Any]:
     named = colours(results.comparison, results.shares)
     as_shares = len(results.models) > _ABSOLUTE
     listed = cards.cards(results, named)
+    marks = {cost.mark for card in listed for cost in card.costs}
     agreements = [agreement(results, quantity) for quantity in COMPARED]
     return {
         "targets": results.targets,
@@ -89,7 +91,8 @@ def _sections(results: Results) -> dict[str, Any]:
         "cards": listed,
         "as_table": len(listed) > cards.MOST_CARDS,
         "same_inputs": len({(card.inputs, card.dtype) for card in listed}) == 1,
-        "has_sums": any(cost.is_sum for card in listed for cost in card.costs),
+        "has_sums": ESTIMATED in marks,
+        "has_single_executions": ONE_EXECUTION in marks,
         "quantities": _quantities(results),
         "without_energy": cards.without_energy(results),
         "sweeps": by_batch(results),
