@@ -51,6 +51,16 @@ def test_the_interval_of_an_interpolated_cost_tells_how_far_the_curve_is_from_a_
     assert curved.at(2).relative_half_width == pytest.approx(0.02)
 
 
+def test_an_interval_that_is_unknown_is_shown_as_unknown():
+    generation = Generation("chat", 1, 100, 101, (100, 199))
+    rows = [row(model, 0.01234) for model in generation.models]
+    [found] = requests_in([generation], rows)
+    [cells] = request_cells([found.columns()])
+    assert (cells["each further"], cells["tokens/s"]) == ("15 ms ± ?", "65")
+    note, *_ = request_notes([found.columns()])
+    assert "by an unknown error (± ?), which a third length would tell" in note
+
+
 def test_two_lengths_do_not_tell_how_far_interpolation_is_off():
     two = Interpolation((10, 20), [estimate(1.0), estimate(2.0)])
     assert two.half_width is None

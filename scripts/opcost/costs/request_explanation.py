@@ -152,7 +152,8 @@ def request_as_text(
 def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) -> str:
     lines = [f"Target {each.request.target}, of {each.first.database}"]
     if not any(term.row for step in each.steps.values() for term in step.estimate.terms):
-        return f"{lines[0]}: none of the operators of its steps is measured there."
+        text = f"{lines[0]}: none of the operators of its steps is measured there."
+        return "\n".join(wrapped([text]))
     every = itertools.chain(*(step.estimate.terms for step in each.steps.values()))
     total = len({term.record.operator_tuple.tuple_id for term in every})
     if any(explanation.estimate.rows for explanation in each.steps.values()):

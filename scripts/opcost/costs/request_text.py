@@ -12,6 +12,10 @@ from opcost.text import difference, digits, margin, significant, table, with_int
 
 _COSTLIEST = 5
 _NOTHING = "-"
+_UNCERTAIN_DIGITS = 2
+_UNKNOWN_ERROR = (
+    "by an unknown error (± ?), which a third length would tell (generation.cache_lengths)"
+)
 TITLE = "Requests: a prompt, whose prefill makes the first token, and a step for each further token"
 
 
@@ -72,7 +76,7 @@ def request_notes(rows: Sequence[Row]) -> list[str]:
         lengths = row["cache_lengths"]
         if row["new_tokens"] - 1 > len(lengths) and _read(row, TIME, "_token"):
             half = row[interpolation_half(TIME)]
-            by = "by an unknown error" if half is None else f"to within {margin(half)}"
+            by = _UNKNOWN_ERROR if half is None else f"to within {margin(half)}"
             notes.append(
                 f"{row['model']}: of its {row['new_tokens'] - 1} steps, {len(lengths)} were "
                 f"measured, at {', '.join(map(str, lengths))} cached tokens; the others are "
@@ -119,12 +123,17 @@ def _cost(row: Row, quantity: Quantity, part: str = "") -> str:
     if found is None:
         return _NOTHING
     cost, is_sum = found
-    return with_interval(cost, quantity.show) + (ESTIMATED if is_sum else "")
+    shown = with_interval(cost, quantity.show)
+    if cost.low is None:
+        shown = f"{quantity.show(cost.value, _UNCERTAIN_DIGITS)} ± ?"
+    return shown + (ESTIMATED if is_sum else "")
 
 
 def _rate(row: Row) -> str:
     found = _read(row, TIME, "")
     if found is None:
         return _NOTHING
+    cost, _ = found
     tokens = row["batch_size"] * row["new_tokens"]
-    return significant(tokens / found[0].value, digits(found[0]))
+    shown = _UNCERTAIN_DIGITS if cost.low is None else digits(cost)
+    return significant(tokens / cost.value, shown)
