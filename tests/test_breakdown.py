@@ -111,6 +111,12 @@ def test_without_a_whole_model_the_share_of_what_is_not_measured_is_unknown(comp
     assert found["relu"].share == pytest.approx(0.5)
 
 
+def test_if_what_is_known_takes_longer_than_the_whole_the_rest_is_unknown(compare):
+    found = parts(compare, operators={"conv2d": FAILED}, reference=row(1e-3))
+    assert (found[NOT_TOLD_APART].amount, found[NOT_TOLD_APART].share) == (None, None)
+    assert found["relu"].share == pytest.approx(0.5)
+
+
 def test_an_operator_counts_with_those_of_its_tuples_that_are_measured(compare):
     comparison, shares = compare()
     [conv] = [share for share in shares if share["operator"] == "aten.conv2d.default"]

@@ -56,8 +56,9 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
 
     `compared` is its row of the comparison, `operators` are its rows of the shares. Shares are of
     the estimate. If that is incomplete, they are of the measured whole, or, without one, of what is
-    known; the share of what is not measured is then unknown. Otherwise that is the rest of the
-    whole, which the method's own error moves, too. There is no part if nothing was measured.
+    known, as they are if that is more; the share of what is not measured is then unknown. Otherwise
+    that is the rest of the whole, which the method's own error moves, too. There is no part if
+    nothing was measured.
     """
     measured, calls, partial = _by_name(operators, quantity)
     parts = {name: amount for name, amount in measured.items() if amount}
@@ -73,7 +74,7 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
         for name, amount in largest
     ]
     if compared[quantity.of("estimate").value] is None:
-        rest = total - known if compared.get(quantity.of("reference").value) else None
+        rest = total - known or None
         share = None if rest is None else rest / total
         name = NOT_TOLD_APART if beyond[CALL_OVERHEAD] is None else NOT_MEASURED
         found.append(Part(name, rest, share))

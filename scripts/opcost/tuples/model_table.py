@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opcost.models import zoo
-from opcost.text import names_by_text, table
+from opcost.text import counted, names_by_text, table
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 Row = Mapping[str, Any]
@@ -61,7 +61,7 @@ def as_text(rows: Sequence[Row], unique_tuples: int) -> str:
         "Mparameters", "seconds",
     ]  # fmt: skip
     total = (
-        f"{len(extracted)} of {len(rows)} models: {_sum(extracted, 'calls')} calls and "
+        f"{len(extracted)} of {counted(len(rows), 'model')}: {_sum(extracted, 'calls')} calls and "
         f"{_sum(extracted, 'view_calls')} of views; {_sum(extracted, 'tuples')} tuples, of which "
         f"{unique_tuples} are unique; extracted in {_sum(rows, 'extraction_s'):.0f} s"
     )
