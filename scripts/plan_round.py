@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 
 from opcost.errors import reported
 from opcost.fingerprint import noted
-from opcost.planning.target_plan import expected_widths
+from opcost.planning.target_plan import expected_widths, plan_target
 from opcost.planning.target_rounds import plan_target_round, write_round
-from opcost.results_folder import MANIFEST, RESULTS
+from opcost.results_folder import RESULTS
 from opcost.runs.requested import requested
 from opcost.study import load_study
 from opcost.terminal import announce
 from opcost.text import counted, duration
-from opcost.tuples.manifest import read_manifest, to_benchmark
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -21,9 +20,8 @@ outputs, wildcards, params = snakemake.output, snakemake.wildcards, snakemake.pa
 with reported(snakemake.log[0]), noted(outputs.note, params.asked, snakemake.input, outputs):
     study = requested(load_study(snakemake.config)).to_measure(wildcards.target)
     number = int(wildcards.round)
-    planned = plan_target_round(
-        study, wildcards.target, number, RESULTS, to_benchmark(read_manifest(MANIFEST))
-    )
+    first = plan_target(study, wildcards.target, RESULTS)
+    planned = plan_target_round(study, wildcards.target, number, RESULTS, first)
     write_round(Path(outputs.plan), planned)
     if planned.new:
         what = counted(len(planned.new), "measurement")

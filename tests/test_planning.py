@@ -65,24 +65,29 @@ def test_without_a_budget_all_that_is_new_is_chosen(settings):
     assert planned.expected_coverage() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("budget_s", range(10))
-def test_a_budget_holds(settings, budget_s, rounds):
+def test_a_budget_holds(settings, budget_s):
     rows = [row(MIDDLE, 1e-3, device_time_s=1)]
-    planned = plan([MODEL], ALL, rows, settings, budget_s, rounds=rounds)
+    planned = plan([MODEL], ALL, rows, settings, budget_s)
     assert planned.needed_s == len(planned.chosen)
     assert not planned.needed_s or planned.spent_s + planned.needed_s <= budget_s
 
 
-@pytest.mark.parametrize("measured", [1, 2, 10, 15])
-@pytest.mark.parametrize(("rounds", "first"), [(1, 20), (2, 15), (4, 15)])
-def test_a_quarter_of_a_budget_is_for_later_rounds_however_often_it_is_planned(
-    settings, rounds, first, measured
+@given(
+    number=st.integers(2, 40),
+    measured=st.integers(1, 40),
+    budget_s=st.integers(0, 60),
+    other_s=st.integers(0, 10),
+)
+def test_round_1_uses_all_of_a_budget_rather_than_leave_a_sum_incomplete(
+    conditions, number, measured, budget_s, other_s
 ):
-    records = [record(size) for size in range(1, 42)]
+    records = [record(size) for size in range(1, number + 1)]
     known = [row(each, 1e-3, device_time_s=1) for each in records[:measured]]
-    planned = plan([], by_id(*records), known, settings, 20, rounds=rounds)
-    assert len(planned.known) + len(planned.chosen) == first
+    planned = plan([], by_id(*records), known, conditions.measurement, budget_s, other_s)
+    left_s = budget_s - other_s - len(planned.known)
+    assert len(planned.chosen) == min(number - len(planned.known), max(0, left_s))
+    assert planned.beyond_s() == number - len(planned.known) - len(planned.chosen)
 
 
 def test_a_budget_is_spent_on_what_explains_most(settings):

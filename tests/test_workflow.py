@@ -5,17 +5,21 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 from opcost.costs.known_methods import methods_of
 from opcost.databases.measured import Damages, find_measured
-from opcost.planning.target_rounds import read_round
+from opcost.plain_yaml import read_yaml
+from opcost.planning.target_plan import plan_target
+from opcost.planning.target_rounds import plan_target_round, read_round
 from opcost.rows.overhead_samples import overhead_columns, read_samples
 from opcost.rows.quantities import TIME
 from opcost.rows.versions import SCHEMA_VERSION
+from opcost.study import load_study
 
-from tests.checkout import MEASUREMENTS, configure, edit, stamps
+from tests.checkout import MEASUREMENTS, STUDY, configure, edit, stamps
 
 DIFFERENCES = TIME.method_differences
 
@@ -260,6 +264,29 @@ def test_a_budget_measures_what_explains_most_and_a_larger_one_the_rest(prepared
     assert "device time: nothing left to measure" in prepared.run("--", "plan").stdout
     configure(prepared, max_device_time_s=0.1)
     assert prepared.started() == [], "what is measured stays"
+
+
+def test_a_later_round_leaves_the_time_that_round_1_still_needs(done):
+    results = done.root / "results"
+    document = read_yaml(STUDY / "config.yaml") | {"model_directory": str(STUDY / "models")}
+    study = replace(load_study(document), rounds=2, max_device_time_s=1000)
+
+    def second_round():
+        first = plan_target(study, "local", results)
+        return first, plan_target_round(study, "local", 2, results, first)
+
+    _, planned = second_round()
+    assert (len(planned.operators), len(planned.models)) == (6, 2)
+    next(done.root.glob(MEASUREMENTS)).unlink()
+    first, _ = second_round()
+    study = replace(study, max_device_time_s=first.spent_s + 1.5 * first.job_s)
+    first, planned = second_round()
+    assert len(first.chosen) == 1
+    assert planned.needed_s <= first.job_s / 2
+    study = replace(study, max_device_time_s=first.spent_s + 0.5 * first.job_s)
+    first, planned = second_round()
+    assert len(first.beyond) == 1
+    assert not planned
 
 
 def test_other_models_in_the_same_results_are_not_paid_from_the_budget(prepared):

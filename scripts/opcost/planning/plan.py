@@ -27,8 +27,6 @@ _MIN_S = 1e-7
 _MIN_ROWS = 8
 _JOB_S = 0.6
 _GPU_START_S = 1.0
-_FOR_LATER_ROUNDS = 0.25
-"""The share of a budget, without that of whole models, that round 1 leaves to later rounds."""
 _SETTLING_S = 1.5
 """What a power sensor needs to settle, three times in a trial."""
 
@@ -59,6 +57,10 @@ class Plan:
         """The expected share of the models' time that known and chosen tuples explain."""
         return sum(self.explained[tuple_id] for tuple_id in (*self.known, *self.chosen))
 
+    def beyond_s(self) -> float:
+        """The expected device time of the tuples that exceed the budget."""
+        return len(self.beyond) * self.job_s
+
 
 def plan(
     models: Sequence[ModelTuples],
@@ -68,14 +70,14 @@ def plan(
     max_device_time_s: float | None,
     other_spent_s: float = 0.0,
     models_to_measure: int = 0,
-    rounds: int = 1,
     device: str = "auto",
 ) -> Plan:
     """Select the `tuples` to measure on a target with existing `rows`.
 
     `device` is the target's. With `max_device_time_s`, those that explain most come first, until
     the budget is used up by rows of these tuples, other measurements of the study
-    (`other_spent_s`), remaining whole models, and a quarter of the rest for later `rounds`, if any.
+    (`other_spent_s`) and remaining whole models. Nothing is reserved for later rounds: a sum with
+    a wide interval is worth more than none.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
@@ -88,8 +90,6 @@ def plan(
     if max_device_time_s is not None:
         tuples_s = spent_s - other_spent_s
         for_tuples_s = max_device_time_s - other_spent_s - for_models_s
-        if rounds > 1:
-            for_tuples_s *= 1 - _FOR_LATER_ROUNDS
         count = min(count, max(0, int((for_tuples_s - tuples_s) / job_s)))
     return Plan(
         tuple(sorted(known)),

@@ -166,7 +166,6 @@ def _plan(
         study.max_device_time_s,
         sum(row["device_time_s"] or 0.0 for row in chain(later, *whole)),
         sum(len(models) - len(rows) for rows in whole),
-        study.rounds,
         device,
     )
 
@@ -244,9 +243,8 @@ def _later_rounds(
         study.conditions[target], measurements(target_folder(target, results), OPERATORS)
     )
     times_s = predicted_times_s(measured, rows)
-    rounds = expect_target_rounds(
-        study, target, results, models, times_s, planned.job_s, planned.needed_s
-    )
+    first_s = planned.needed_s + planned.beyond_s()
+    rounds = expect_target_rounds(study, target, results, models, times_s, planned.job_s, first_s)
     number = sum(len(each.new) for each in rounds)
     if not number:
         return ["  later rounds: nothing left to measure"]
@@ -277,7 +275,7 @@ def _budget(max_device_time_s: float | None, planned: Plan) -> list[str]:
     more = ""
     if planned.beyond:
         none = "" if planned.chosen else "no further operator fits into it; "
-        more = f"; {none}all would take {duration(len(planned.beyond) * planned.job_s)} more"
+        more = f"; {none}all would take {duration(planned.beyond_s())} more"
     return [
         f"  budget: {duration(max_device_time_s)} (--max-device-time, max_device_time_s); the "
         f"measured operators are expected to explain {planned.expected_coverage():.0%} of the "

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from opcost.executions import Executions
 from opcost.files import read_json, write_json
+from opcost.planning.plan import Plan
 from opcost.planning.rounds import Known, Round, Subject, expect_rounds, plan_round
 from opcost.results_folder import (
     MODELS,
@@ -29,15 +30,17 @@ _RULES = {OPERATORS: list_of(TEXT), MODELS: list_of(TEXT)}
 
 
 def plan_target_round(
-    study: Study, target: str, number: int, results: Path, tuple_ids: Sequence[str]
+    study: Study, target: str, number: int, results: Path, first: Plan
 ) -> Round:
     """The plan of a round of one target, after the rounds before it have been measured.
 
-    `tuple_ids` are those of round 1. Raises OpcostError for a damaged file.
+    `first` is the present plan of round 1. The time that it still needs is left to the next run: a
+    sum that lacks an operator is null, so completing it is worth more than a narrow interval.
+    Raises OpcostError for a damaged file.
     """
     models = calls_on(target_folder(target, results), list(extracted(study, results)))
-    known, done, spent_s = _measured(study, target, number, results, models, tuple_ids)
-    left_s = _left_s(study, spent_s)
+    known, done, spent_s = _measured(study, target, number, results, models, first.known)
+    left_s = _left_s(study, spent_s + first.needed_s + first.beyond_s())
     return plan_round(number, models, known, study.precision, done, left_s)
 
 
@@ -53,7 +56,8 @@ def expect_target_rounds(
     """What rounds after the first still measure, as far as can be expected now.
 
     A tuple without a result is expected to take the `times_s` of its id, and its jobs `job_s` of
-    device time. `needed_s` is what round 1 still needs. Raises OpcostError for a damaged file.
+    device time. `needed_s` is what round 1 still needs, also beyond the budget. Raises OpcostError
+    for a damaged file.
     """
     folder = target_folder(target, results)
     further = range(2, study.rounds + 1)
