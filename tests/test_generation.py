@@ -150,7 +150,12 @@ def test_mixed_precision_generates_too(cpu):
         ),
         (
             {"generation": {"new_tokens": 8}, "inputs": {"input_ids": IDS, "attention_mask": IDS}},
-            "generating text needs one tensor of inputs",
+            "the tensors here are input_ids, attention_mask: leave out attention_mask: it needs no "
+            "mask, because all sequences of a batch have the same length",
+        ),
+        (
+            {"cached_tokens": 8, "inputs": {"input_ids": IDS, "attention_mask": IDS}},
+            "leave out attention_mask: it needs no mask",
         ),
         ({"generation": {"new_tokens": 8}, "inputs": [{"shape": [16]}]}, "needs one tensor"),
         ({"generation": {"new_tokens": 8}, "mode": "training"}, "training generates no text"),

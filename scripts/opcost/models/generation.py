@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from opcost.configuration import invalid
+from opcost.errors import OpcostError
 from opcost.models.definition import named_part
 from opcost.values import shown
 
@@ -19,6 +20,7 @@ _TOKENS = (
     "generating text needs one tensor of inputs, of a batch and tokens, such as "
     "input_ids: {shape: [1, 512], dtype: int64, high: 32000}"
 )
+_NO_MASK = "it needs no mask, because all sequences of a batch have the same length"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def check_step(document: Mapping[str, Any], tensors: int, source: str) -> None:
     if document["mode"] == "training":
         raise invalid(source, "cached_tokens: training caches no keys and values: leave it out")
     if tensors != 1 or _tokens_of(document["inputs"]) is None:
-        raise invalid(source, f"inputs: {shown(document['inputs'])}: {_TOKENS}")
+        raise _without_tokens(document["inputs"], source)
 
 
 def read_generation(
@@ -89,7 +91,7 @@ def read_generation(
         raise invalid(source, "cached_tokens: generation says how many are cached: leave it out")
     tokens = _tokens_of(config["inputs"])
     if tokens is None:
-        raise invalid(source, f"inputs: {shown(config['inputs'])}: {_TOKENS}")
+        raise _without_tokens(config["inputs"], source)
     batch, prompt = tokens["shape"][:2]
     request = Generation(name, batch, prompt, wanted["new_tokens"], ())
     window = config["arguments"].get("sliding_window")
@@ -125,9 +127,25 @@ def _lengths(given: list[int] | None, steps: range, window: Any, source: str) ->
 
 def _tokens_of(inputs: Any) -> Mapping[str, Any] | None:
     """The only tensor of the inputs, if it has a batch dimension and one of tokens."""
-    every = [*inputs.values()] if isinstance(inputs, Mapping) else inputs
-    found = [each for each in every if isinstance(each, Mapping) and "shape" in each]
+    found = [*_tensors(inputs).values()]
     return found[0] if len(found) == 1 and len(found[0]["shape"]) > 1 else None
+
+
+def _tensors(inputs: Any) -> dict[Any, Mapping[str, Any]]:
+    """The tensors among the arguments, by name or position."""
+    every = inputs if isinstance(inputs, Mapping) else dict(enumerate(inputs))
+    return {
+        name: each for name, each in every.items() if isinstance(each, Mapping) and "shape" in each
+    }
+
+
+def _without_tokens(inputs: Any, source: str) -> OpcostError:
+    """The error of inputs that are not one tensor of tokens."""
+    tensors = [str(name) for name in _tensors(inputs)]
+    several = f"; the tensors here are {', '.join(tensors)}" if len(tensors) > 1 else ""
+    masks = [name for name in tensors if "mask" in name]
+    remedy = f": leave out {', '.join(masks)}: {_NO_MASK}" if masks else ""
+    return invalid(source, f"inputs: {shown(inputs)}: {_TOKENS}{several}{remedy}")
 
 
 def _replaced(inputs: Any, tokens: Mapping[str, Any]) -> Any:
