@@ -199,6 +199,14 @@ def test_a_live_module_is_saved_with_all_its_arguments(tmp_path, value):
     assert drawn.kwargs["options"] == inputs[1]
 
 
+def test_a_live_module_is_saved_with_the_autocast_that_is_active(tmp_path):
+    with torch.autocast("cpu", torch.bfloat16):
+        found = save_model(nn.Linear(3, 4), [X], {}, "linear", tmp_path, Path("models"))
+    defined = load_model("linear", tmp_path / "models")
+    assert (defined.autocast, defined.dtype) == ("bfloat16", "float32")
+    assert found.definition.precision == defined.precision
+
+
 X = torch.ones(2, 3)
 
 

@@ -14,6 +14,8 @@ import pytest
 import torch
 from opcost.databases.database import REFERENCE
 from opcost.errors import OpcostError
+from opcost.models.configs import define_model
+from opcost.tuples.extraction import extract_model_tuples
 from torch import nn
 
 from tests.test_explanation import database
@@ -61,6 +63,35 @@ def test_a_module_is_explained_with_its_inputs_and_left_alone(net, tmp_path):
     assert {"linear", "relu"} <= set(cost.operators["operator"])
     assert net.training
     assert all(map(torch.equal, before, net.parameters()))
+
+
+def test_a_module_under_autocast_is_labelled_and_makes_the_calls_of_its_config(net, tmp_path):
+    with torch.autocast("cpu", torch.bfloat16):
+        cost = of(net, tmp_path / "d.parquet", torch.randn(4, 8))
+    assert str(cost).startswith("Sequential on 4x8, float32, autocast bfloat16: ")
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\ndef build(): return nn.Sequential(nn.Linear(8, 16), nn.ReLU())\n"
+    )
+    config = {"factory": "nets:build", "autocast": "bfloat16", "inputs": [{"shape": [4, 8]}]}
+    definition = define_model("net", config, tmp_path, "net.yaml")
+    expected = extract_model_tuples(definition, tmp_path)
+    assert (cost.model.tuples, cost.model.calls) == (expected.tuples, expected.calls)
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+def test_autocast_for_another_device_leaves_a_module_as_it_is(net):
+    with torch.autocast("cuda", torch.float16):
+        cost = opcost.explain(net, torch.randn(4, 8), database=SHIPPED)
+    assert str(cost).startswith("Sequential on 4x8, float32: ")
+
+
+@pytest.mark.parametrize("function", [opcost.explain, opcost.run])
+def test_a_name_has_the_precision_of_its_config_and_no_autocast_around_it(function):
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(OpcostError, match="autocast is active for cpu, and alexnet is given by"),
+    ):
+        function("alexnet")
 
 
 def test_a_single_tensor_is_one_argument_and_not_a_batch_of_them(net):

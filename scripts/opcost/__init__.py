@@ -36,6 +36,11 @@ def explain(
     `opcost explain` takes: a torchvision name, the path of a model config, `package.module:factory`
     or `file.py:factory`. It may also be what an extraction returned (`ModelTuples`).
 
+    The cost of a module is that of inference, inside `with torch.autocast(...)` in that precision.
+    A training step or a request to a language model needs a model config, whose path is `model`:
+    docs/how_to/train.md has one for a module of your own, docs/how_to/generate.md one that
+    generates text.
+
     `inputs` are the positional arguments of a module's forward: a tensor, or a tuple or list of
     arguments; `kwargs` its keyword arguments. For a name, they are sizes such as "8x3x224x224" or
     "1x128:int64<30522", and `kwargs` the arguments of the constructor or factory; `batch_size` is
@@ -52,6 +57,9 @@ def explain(
     >>> cost = opcost.explain(net, torch.randn(4, 8))
     >>> cost.time or cost.reason
     >>> cost.modules.nlargest(10, "time_s")
+
+    >>> with torch.autocast("cpu", torch.bfloat16):
+    ...     cost = opcost.explain(net, torch.randn(4, 8))
 
     >>> attention, x = torch.nn.MultiheadAttention(8, 2), torch.randn(4, 1, 8)
     >>> opcost.explain(attention, (x, x, x), {"need_weights": False}).missing
@@ -81,7 +89,8 @@ def run(
     for `explain`. A module is saved in config/models/ of the folder, as `name` (by default, its
     class), and loaded by the processes that measure it. Its classes must therefore be defined in a
     file that can be imported, not in a notebook; its weights and the values of its inputs do not
-    matter.
+    matter. As for `explain`, a module is measured in inference, and under an active torch.autocast;
+    training and generation need a model config.
 
     `device`, `threads` and `max_device_time` ("90s", "10min", "2h") are those of `opcost run`.
 

@@ -92,8 +92,9 @@ def command(
     """Estimate what MODEL costs on each target of a database, by operator and module.
 
     MODEL is a torchvision model, a model config (its path, or its name in config/models), or
-    FILE.py:factory or package.module:factory with its inputs. This measures nothing and needs
-    neither a GPU nor weights. Exits with 3 if an operator is missing on one of the targets.
+    FILE.py:factory or package.module:factory with its inputs. Training steps, autocast and requests
+    to language models need a model config. This measures nothing and needs neither a GPU nor
+    weights. Exits with 3 if an operator is missing on one of the targets.
 
     \b
     opcost explain alexnet

@@ -68,8 +68,9 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
 
     A MODEL is a torchvision model or a pattern of them, a model config (its path, or its name in
     config/models), or FILE.py:factory or package.module:factory with its inputs. Each batch size
-    and dtype is a model of its own, with a config in config/models. What is measured already is not
-    measured again: the same command resumes a run that was stopped.
+    and dtype is a model of its own, with a config in config/models. Training steps, autocast and
+    requests to language models need a model config. What is measured already is not measured again:
+    the same command resumes a run that was stopped.
 
     Models and targets add to config/run.yaml: tables and report show those of all runs. Without a
     MODEL, those of the study in config/config.yaml are measured.

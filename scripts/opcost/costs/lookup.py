@@ -66,8 +66,10 @@ def _of_name(
     name: str, sizes: Sequence[str], kwargs: Mapping[str, Any], batch_size: int, dtype: str
 ) -> ModelTuples:
     """Extracted in this process, which has loaded torch and may not fork."""
+    from opcost.models.precision import refuse_autocast
     from opcost.tuples.extraction import extract_model_tuples
 
+    refuse_autocast(name)
     parsed = [parse_input(text) for text in sizes]
     definition, search_path = find_model(name, parsed, batch_size, kwargs, dtype)
     tuples = extract_model_tuples(definition, search_path)

@@ -5,12 +5,40 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import nn
 
+from opcost.errors import OpcostError
+
 
 def autocast(module: nn.Module, dtype: str | None) -> AbstractContextManager[None]:
     """The context in which a module's forward runs in lower precision; none without a dtype."""
     if dtype is None:
         return nullcontext()
-    devices = (parameter.device for parameter in module.parameters())
-    device = next(devices, torch.get_default_device()).type
-    context: AbstractContextManager[None] = torch.autocast(device, getattr(torch, dtype))
+    context: AbstractContextManager[None] = torch.autocast(
+        _device_type(module), getattr(torch, dtype)
+    )
     return context
+
+
+def active_autocast(module: nn.Module) -> str | None:
+    """The dtype of a torch.autocast around the caller that affects a module's forward."""
+    device = _device_type(module)
+    if not torch.is_autocast_enabled(device):
+        return None
+    return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+
+
+def refuse_autocast(name: str) -> None:
+    """Raise OpcostError inside torch.autocast: a model given by name has the precision that its
+    config says, which the context would change or seem to change.
+    """
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            raise OpcostError(
+                f"torch.autocast is active for {device}, and {name} is given by name: leave the "
+                "context, and write `autocast: bfloat16` into a model config "
+                "(docs/how_to/add_a_model.md), or give a module"
+            )
+
+
+def _device_type(module: nn.Module) -> str:
+    devices = (parameter.device for parameter in module.parameters())
+    return next(devices, torch.get_default_device()).type

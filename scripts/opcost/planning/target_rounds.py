@@ -29,9 +29,7 @@ _COLUMNS = ("status", *TIME.names, "device_time_s", "conditions_json")
 _RULES = {OPERATORS: list_of(TEXT), MODELS: list_of(TEXT)}
 
 
-def plan_target_round(
-    study: Study, target: str, number: int, results: Path, first: Plan
-) -> Round:
+def plan_target_round(study: Study, target: str, number: int, results: Path, first: Plan) -> Round:
     """The plan of a round of one target, after the rounds before it have been measured.
 
     `first` is the present plan of round 1. The time that it still needs is left to the next run: a

@@ -15,6 +15,7 @@ from opcost.costs.lookup import look_up, sizes_of
 from opcost.costs.model_cost import ModelCost
 from opcost.errors import OpcostError
 from opcost.models.configs import load_model
+from opcost.models.precision import refuse_autocast
 from opcost.results_folder import DATABASE
 from opcost.runs.live_module import save_model
 
@@ -41,6 +42,7 @@ def run_from_python(
                 f"kwargs are keyword arguments of a module's forward; {model} is a name: write its "
                 "inputs into a model config (docs/how_to/add_a_model.md)"
             )
+        refuse_autocast(os.fspath(model))
         _run([os.fspath(model), *(f"--input={size}" for size in sizes_of(inputs)), *flags], root)
         return look_up(model, inputs, {}, root / DATABASE, None, 1, "float32")
     label = name or re.sub(r"\W+", "_", type(model).__name__.lower())

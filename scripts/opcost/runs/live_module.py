@@ -38,15 +38,16 @@ def save_model(
 ) -> ModelTuples:
     """Write `name`.pt and `name`.yaml, the config of the module with arguments of these sizes.
 
-    They are in `directory`, relative to the folder `root` of the run. The config changes with the
-    calls of the module and with the code of its classes, not with its weights. Returns its tuples.
-    Raises OpcostError for a module that another process cannot load or run, and for a name that a
-    config of the user has.
+    They are in `directory`, relative to the folder `root` of the run. The config has the autocast
+    that is active, and changes with the calls of the module and with the code of its classes, not
+    with its weights. Returns its tuples. Raises OpcostError for a module that another process
+    cannot load or run, and for a name that a config of the user has.
     """
     check_name(name)
     _check_ours(root / directory / f"{name}.yaml")
     tuples = extract_module_tuples(module, inputs, name, kwargs)
     _refuse_shared(tensors_in_tree((inputs, kwargs)))
+    autocast = tuples.definition and tuples.definition.autocast
     described = _described("inputs", _arguments(module, inputs, kwargs))
     code = _code_hash(module)
     try:
@@ -64,6 +65,7 @@ def save_model(
             "version": f"{calls_hash(tuples.launched())}_{code}",
         },
         "dtype": _dtype(module, tensors_in_tree((inputs, kwargs))),
+        **({"autocast": autocast} if autocast else {}),
         "inputs": described,
     }
     text = yaml.safe_dump(config, sort_keys=False, default_flow_style=None)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,14 @@ from torch import nn
 
 from opcost.errors import OpcostError
 from opcost.memory import gib
-from opcost.models.definition import ModelDefinition
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.precision import active_autocast
 from opcost.tuples import work
 from opcost.tuples.calls import ModelCalls, live_module_calls, model_calls
 from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import Call
-from opcost.tuples.replay import OpaqueOperator, UnsupportedOperator
+from opcost.tuples.replay import OpaqueOperator, UnsupportedOperator, tensors_in_tree
 from opcost.tuples.tuple_record import TupleRecord
 
 _MAX_WORK = 2**63
@@ -74,8 +75,9 @@ def extract_module_tuples(
 
     `inputs` are its positional and `kwargs` its keyword arguments: tensors, or anything with
     tensors in it, such as dicts, as forward takes it. The module is not modified,
-    and nothing is computed. Raises OpcostError if it cannot run on these inputs, or executes an
-    operator whose output sizes depend on values.
+    and nothing is computed. Inside torch.autocast, it runs in lower precision, as its definition
+    then says. Raises OpcostError if it cannot run on these inputs, or executes an operator whose
+    output sizes depend on values.
     """
     started = time.perf_counter()
     executed = live_module_calls(module, inputs, name, kwargs or {})
@@ -86,9 +88,27 @@ def extract_module_tuples(
         tuple(calls),
         executed.parameters,
         str(torch.__version__),
+        _as_given(module, tensors_in_tree((inputs, kwargs)), name),
         extraction_s=time.perf_counter() - started,
         activation_peak_bytes=executed.activation_peak_bytes,
     )
+
+
+def _as_given(module: nn.Module, inputs: Sequence[torch.Tensor], name: str) -> ModelDefinition:
+    """What is known of a live module without its code: it labels the results."""
+    kinds = _float_types(module.parameters()) or _float_types(inputs) or {"float32"}
+    dtype = ", ".join(sorted(kinds))
+    specs = ((tuple(each.shape), str(each.dtype).removeprefix("torch.")) for each in inputs)
+    return ModelDefinition(
+        name,
+        tuple(InputSpec(shape, None if kind == dtype else kind) for shape, kind in specs),
+        dtype=dtype,
+        autocast=active_autocast(module),
+    )
+
+
+def _float_types(tensors: Iterable[torch.Tensor]) -> set[str]:
+    return {str(each.dtype).removeprefix("torch.") for each in tensors if each.is_floating_point()}
 
 
 def distinct_tuples(
