@@ -21,6 +21,8 @@ from opcost.models.generation import Generation
 from opcost.report.picture import draw
 from opcost.results_folder import target_of
 from opcost.rows import records, schemas
+from opcost.runs.left_out import left_out
+from opcost.study import load_study
 from opcost.tuples.manifest import read_manifest, to_benchmark
 from opcost.tuples.model_tuples import named, read_extractions, refusals
 from opcost.tuples.recordings import calls_on
@@ -64,7 +66,12 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     records.write_with_csv(
         Path(outputs.requests), schemas.REQUESTS, [each.columns() for each in requests]
     )
-    further = [sweep_lines(sweeps), request_lines(requests, shares), launch_lines(tables.launches)]
+    further = [
+        sweep_lines(sweeps),
+        request_lines(requests, shares),
+        launch_lines(tables.launches),
+        left_out(load_study(snakemake.config)),
+    ]
     summary = "\n".join([page, *("\n" + "\n".join(lines) for lines in further if lines)])
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")

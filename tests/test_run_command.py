@@ -13,10 +13,13 @@ import torch
 import yaml
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
+from opcost.runs.left_out import left_out
+from opcost.runs.requested import requested
+from opcost.study import load_study
 from torch import nn
 
 from tests import warm_python
-from tests.checkout import MEASUREMENTS, stamps
+from tests.checkout import MEASUREMENTS, STUDY, edit, stamps
 
 MLP = ["tests/study/models/tiny.py:mlp", "--argument", "width=16", "--input", "8"]
 
@@ -71,6 +74,28 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     runs = yaml.safe_load((done.root / "config/run.yaml").read_text())
     assert runs["models"] == ["tiny_mlp", "mlp_b2_width_16"]
     assert list(runs["targets"]) == ["local", "cpu_2_threads"]
+
+
+def test_models_that_have_changed_since_are_named_with_the_change_and_how_to_measure_them(done):
+    results = done.root / "results"
+    document = yaml.safe_load((STUDY / "config.yaml").read_text()) | {
+        "model_directory": str(done.root / "tests/study/models"),
+        "only": {"local": ["tiny_mlp"]},
+    }
+    assert left_out(load_study(document), results) == []
+    config = done.root / "tests/study/models/tiny_cnn.yaml"
+    edit(config, lambda model: model.update(memory_format="channels_last"))
+    assert left_out(load_study(document), results) == [
+        "Left out of tables and report, because of a change since they were measured:",
+        "  config: tiny_cnn",
+        "To measure whole models again, and operators only if they are new: opcost run tiny_cnn",
+    ]
+    edit(config, lambda model: model.pop("memory_format"))
+    with (done.root / "tests/study/models/tiny.py").open("a") as code:
+        code.write("\n\ndef new():\n    pass\n")
+    assert "  code of tiny:cnn: tiny_cnn" in left_out(load_study(document), results)
+    with pytest.raises(OpcostError, match=r"opcost run MODEL(.|\n)*code of tiny:mlp: tiny_mlp"):
+        requested(load_study(document | {"only": {}}), results)
 
 
 def test_a_profile_shows_what_operators_take_in_place_and_measures_nothing_twice(done, opcost):

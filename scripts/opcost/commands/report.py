@@ -16,10 +16,14 @@ def command(verbose: bool) -> None:
     opcost report
     """
     from opcost.results_folder import REPORT
+    from opcost.runs.left_out import left_out
     from opcost.runs.study_file import read_studies
     from opcost.runs.workflow import run_workflow
 
-    read_studies().check_any()
+    studies = read_studies()
+    studies.check_any()
     if code := run_workflow({}, verbose=verbose).code:
         raise SystemExit(code)
+    for line in left_out(studies.study({})):
+        click.echo(line, err=True)
     click.echo(f"The report: {REPORT.resolve()}")

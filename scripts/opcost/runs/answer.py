@@ -12,15 +12,11 @@ from opcost.planning.target_plan import beyond_budget
 from opcost.results_folder import COMPARISON, MODULES, RESULTS, SHARES, SWEEPS, extraction
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
-from opcost.runs.requested import outdated_models, requested
+from opcost.runs.left_out import left_out
+from opcost.runs.requested import requested
 from opcost.runs.study_file import read_studies
 from opcost.text import duration, wrapped
 from opcost.tuples.model_tuples import read_extractions, refusals
-
-_OUTDATED = (
-    "Left out of tables and report, because code, config or settings have changed since they were "
-    "measured: {}. To measure them again: opcost run NAME."
-)
 
 _GO_ON = "The same command with a larger budget, or without one, goes on from here."
 
@@ -42,10 +38,8 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     )
     text = summarise(comparison, shares, refusals(read_extractions(paths)), modules)
     requests = request_lines(requests_in(study.generations, comparison), shares)
-    further = [sweep_lines(sweeps), requests]
+    further = [sweep_lines(sweeps), requests, left_out(study)]
     text = "\n\n".join([text, *("\n".join(lines) for lines in further if lines)])
-    if outdated := [name for name in outdated_models(study) if name not in models]:
-        text = "\n".join([text, "", *wrapped([_OUTDATED.format(", ".join(outdated))])])
     error = TIME.error.value
     return text, {_pair(row) for row in comparison if row[error] is not None} == asked
 
@@ -60,7 +54,7 @@ def ended_by_budget(
     if study.max_device_time_s is None:
         return []
     asked = requested(study)
-    left_out = {
+    missing_on = {
         target: missing
         for target in asked.measured
         if (missing := beyond_budget(asked.to_measure(target), target, RESULTS))
@@ -69,7 +63,7 @@ def ended_by_budget(
     notes = [
         f"The budget of device time ({budget}: --max-device-time, max_device_time_s) ended the "
         f"measurements on {target}. Not measured: {'; and '.join(missing)}."
-        for target, missing in left_out.items()
+        for target, missing in missing_on.items()
     ]
     return wrapped([*notes, _GO_ON]) if notes else []
 

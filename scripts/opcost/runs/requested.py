@@ -57,28 +57,16 @@ def requested(study: Study, results: Path = RESULTS) -> Requested:
     on_targets = {target: both.models_on(target) for target in study.conditions}
     names = {name for models in on_targets.values() for name in models}
     if not names:
-        raise OpcostError(
-            "no model of this folder's study is measured: opcost run MODEL measures one"
-        )
+        from opcost.runs.left_out import left_out  # not each start of Snakemake
+
+        none = "no model of this folder's study is measured: opcost run MODEL measures one"
+        raise OpcostError("\n".join([none, *left_out(study, results)]))
     shown = replace(
         study,
         models={name: each for name, each in study.models.items() if name in names},
         conditions={name: each for name, each in study.conditions.items() if on_targets[name]},
     )
     return replace(both, study=shown)
-
-
-def outdated_models(study: Study, results: Path = RESULTS) -> list[str]:
-    """Models that were measured on a target and are in no table, because their code, config or the
-    settings have changed since.
-    """
-    found = []
-    for target in study.conditions:
-        folder = target_folder(target, results)
-        known = [name for name in study.models if measurement(folder, MODELS, name).exists()]
-        valid = {path.stem for path in measured_already(study, target, known, 1, EAGER, results)}
-        found += [name for name in known if name not in valid]
-    return list(dict.fromkeys(found))
 
 
 def measured_already(
