@@ -53,13 +53,13 @@ def explain(
     Raises opcost.errors.OpcostError, with what to do, if the model cannot be built or run, or a
     file is not a database.
 
-    >>> net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU())
-    >>> cost = opcost.explain(net, torch.randn(4, 8))
+    >>> net, x = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU()), torch.randn(4, 8)
+    >>> cost = opcost.explain(net, x)
     >>> cost.time or cost.reason
     >>> cost.modules.nlargest(10, "time_s")
 
-    >>> with torch.autocast("cpu", torch.bfloat16):
-    ...     cost = opcost.explain(net, torch.randn(4, 8))
+    >>> with torch.autocast(x.device.type, torch.bfloat16):
+    ...     cost = opcost.explain(net, x)
 
     >>> attention, x = torch.nn.MultiheadAttention(8, 2), torch.randn(4, 1, 8)
     >>> opcost.explain(attention, (x, x, x), {"need_weights": False}).missing

@@ -9,6 +9,7 @@ from opcost.costs.explanation import explain
 from opcost.costs.model_argument import find_model, parse_input
 from opcost.costs.model_cost import ModelCost
 from opcost.databases.database import default_databases
+from opcost.devices.kinds import KINDS
 from opcost.errors import OpcostError
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -66,7 +67,6 @@ def _of_name(
     name: str, sizes: Sequence[str], kwargs: Mapping[str, Any], batch_size: int, dtype: str
 ) -> ModelTuples:
     """Extracted in this process, which has loaded torch and may not fork."""
-    from opcost.models.precision import refuse_autocast
     from opcost.tuples.extraction import extract_model_tuples
 
     refuse_autocast(name)
@@ -76,6 +76,22 @@ def _of_name(
     if tuples.refusal is not None:
         raise OpcostError(f"{name}: {tuples.refusal}")
     return tuples
+
+
+def refuse_autocast(name: str) -> None:
+    """Raise OpcostError inside torch.autocast for a model given by name.
+
+    Its config says its precision; the context would change its calls, but not its label.
+    """
+    import torch
+
+    for device in KINDS:
+        if torch.is_autocast_enabled(device):
+            raise OpcostError(
+                f"torch.autocast is active for {device}, and {name} is given by name: leave the "
+                "context, and write `autocast: bfloat16` into a model config "
+                "(docs/how_to/train.md), or give a module"
+            )
 
 
 def sizes_of(inputs: Any) -> list[str]:

@@ -5,8 +5,6 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import nn
 
-from opcost.errors import OpcostError
-
 
 def autocast(module: nn.Module, dtype: str | None) -> AbstractContextManager[None]:
     """The context in which a module's forward runs in lower precision; none without a dtype."""
@@ -24,19 +22,6 @@ def active_autocast(module: nn.Module) -> str | None:
     if not torch.is_autocast_enabled(device):
         return None
     return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
-
-
-def refuse_autocast(name: str) -> None:
-    """Raise OpcostError inside torch.autocast: a model given by name has the precision that its
-    config says, which the context would change or seem to change.
-    """
-    for device in ("cpu", "cuda"):
-        if torch.is_autocast_enabled(device):
-            raise OpcostError(
-                f"torch.autocast is active for {device}, and {name} is given by name: leave the "
-                "context, and write `autocast: bfloat16` into a model config "
-                "(docs/how_to/add_a_model.md), or give a module"
-            )
 
 
 def _device_type(module: nn.Module) -> str:

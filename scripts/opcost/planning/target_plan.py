@@ -247,7 +247,8 @@ def _later_rounds(
     rounds = expect_target_rounds(study, target, results, models, times_s, planned.job_s, first_s)
     number = sum(len(each.new) for each in rounds)
     if not number:
-        return ["  later rounds: nothing left to measure"]
+        within = "" if study.max_device_time_s is None else " within the budget"
+        return [f"  later rounds: nothing left to measure{within}"]
     needed_s = sum(each.needed_s for each in rounds)
     what = f"about {duration(needed_s)} for {counted(number, 'measurement')}"
     return [f"  later rounds: {what}{expected_widths(rounds[-1], study.precision.models)}"]

@@ -11,11 +11,10 @@ from typing import Any
 
 from torch import Tensor
 
-from opcost.costs.lookup import look_up, sizes_of
+from opcost.costs.lookup import look_up, refuse_autocast, sizes_of
 from opcost.costs.model_cost import ModelCost
 from opcost.errors import OpcostError
 from opcost.models.configs import load_model
-from opcost.models.precision import refuse_autocast
 from opcost.results_folder import DATABASE
 from opcost.runs.live_module import save_model
 
