@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from opcost.devices import disturbance
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.lock import exclusive
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
-from opcost.measuring import station, target_identity
+from opcost.measuring import overhead, station, target_identity
 from opcost.measuring.job import subject_job
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_files import TargetFiles
@@ -220,6 +221,15 @@ def test_a_second_measurement_waits_and_says_for_whom(tmp_path):
 def enter(context):
     with context:
         raise AssertionError("must not get in")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shorter_overhead():
+    """What calls cost is measured in as many processes, but in each for less time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disturbance.find_baseline_s, "__defaults__", (0.5,))
+        patch.setattr(overhead, "_REPETITIONS", 5)
+        yield
 
 
 @pytest.fixture(scope="module")
