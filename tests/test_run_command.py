@@ -191,7 +191,9 @@ def test_a_live_module_is_measured_by_the_same_workflow(done, opcost, monkeypatc
         "        super().__init__(nn.Linear(8, 16), nn.ReLU())\n"
     )
     monkeypatch.syspath_prepend(done.root)
-    monkeypatch.setenv("PYTHONPATH", str(done.root / "scripts"))
+    environment = {**os.environ, "PYTHONPATH": str(done.root / "scripts")}
+    for name, value in warm_python.with_warm_jobs(environment).items():
+        monkeypatch.setenv(name, value)
     from nets_of_mine import Net
 
     cost = package.run(Net(), torch.randn(4, 8), folder=done.root)
