@@ -49,7 +49,9 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         for target, folder in params.folders.items()
     }
     tables = compare_study(on_targets, operators.to_pylist(), wholes, manifest, params.precision)
-    sweeps = sweep_rows((Sweep(**each) for each in params.sweeps), tables.comparison, models)
+    axes = [Sweep(**each) for each in params.sweeps]
+    of_targets = [Sweep(**each) for each in params.target_sweeps]
+    sweeps = sweep_rows(axes, of_targets, tables.comparison, models)
     for output, schema, rows in (
         (outputs.comparison, schemas.COMPARISON, tables.comparison),
         (outputs.shares, schemas.SHARES, tables.shares),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.models.configs import define_models, load_model
+from opcost.study import load_study, without_axes
 from opcost.tuples.extraction import extract_model_tuples
 
 SHAPE = ["$batch", 3, "$size", "$size"]
@@ -181,3 +182,57 @@ def test_axes_that_cannot_be_are_refused(config, message):
 def test_places_without_axes_are_no_numbers():
     with pytest.raises(OpcostError, match=r"'\$batch' is not of type 'integer'"):
         defined(model="resnet18", inputs=[{"shape": ["$batch", 3, 32, 32]}])
+
+
+POINTS = {"device": "cpu", "axes": {"threads": [1, 2], "tf32": [False, True]}}
+
+
+def study_of(**targets):
+    return load_study({"models": [], "torchvision": {"names": ["alexnet"]}, "targets": targets})
+
+
+def test_a_target_with_axes_stands_for_one_of_each_combination():
+    points = {**POINTS, "skip": [{"threads": 1, "tf32": True}]}
+    study = study_of(local=points, other={"device": "cpu"})
+    assert [*study.conditions] == [
+        "local[threads=1,tf32=false]",
+        "local[threads=2,tf32=false]",
+        "local[threads=2,tf32=true]",
+        "other",
+    ]
+    assert study.conditions["local[threads=2,tf32=true]"].target.threads == 2
+    [sweep] = study.target_sweeps
+    assert sweep.name == "local"
+    assert sweep.points["local[threads=2,tf32=true]"] == {"threads": 2, "tf32": True}
+
+
+def test_points_of_targets_may_be_written_out_as_the_file_of_all_runs_does():
+    expanded = without_axes({"local": POINTS})
+    assert without_axes(expanded) == expanded
+    assert study_of(**expanded).target_sweeps == study_of(local=POINTS).target_sweeps
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (
+            {"device": "cpu", "axes": {"threads": []}},
+            r"targets.local is not valid:\n  axes.threads",
+        ),
+        (
+            {"device": "cpu", "axes": {"threads": [0]}},
+            r"targets.local\[threads=0\].threads: 0 is less",
+        ),
+        (
+            {"device": "cpu", "axes": {"cluster.partition": ["a"]}},
+            "no key that can have an axis is",
+        ),
+        ({"device": "cpu", "axes": {"thread": [1]}}, "Did you mean 'threads'"),
+        ({"device": "cpu", "axes": {"threads": [1, 1]}}, "1 stands there twice"),
+        ({**POINTS, "skip": [{"threads": 4}]}, "4 is none of its values: 1, 2"),
+        ({**POINTS, "skip": [{"threads": [1, 2]}]}, "it leaves none of 4 combinations"),
+    ],
+)
+def test_wrong_axes_of_a_target_are_explained(target, message):
+    with pytest.raises(OpcostError, match=message):
+        study_of(local=target)

@@ -35,7 +35,7 @@ def compared(point, half=0.02, watts=None, whole=True, target="local"):
 
 def rows(points=SECONDS, **options):
     comparison = [compared(point, **options) for point in points]
-    return sweep_rows([SWEEP], comparison, map(tuples, SECONDS))
+    return sweep_rows([SWEEP], [], comparison, map(tuples, SECONDS))
 
 
 def test_a_row_has_the_cost_of_an_iteration_and_of_a_sample():
@@ -73,8 +73,9 @@ def test_what_was_not_measured_has_no_row_and_an_estimate_is_said_to_be_one():
 def test_the_text_names_the_most_frugal_batch_sizes_and_those_as_good():
     lines = sweep_lines(rows(watts=50, half=0.05))
     assert lines[0] == "Sweep net: 5 models of 15 operator tuples, 9 of them distinct"
-    found = [line for line in lines if line.startswith("Least")]
-    as_good = "; not told apart from it: 2."
+    unwrapped = "\n".join(lines).replace("\n  ", " ").splitlines()
+    found = [line for line in unwrapped if line.startswith("Least")]
+    as_good = "; not told apart from it: batch size 2."
     assert found == [
         f"Least time per sample at size=32: batch size 4, 775 ms ± 5.0%{as_good}",
         f"Least energy per sample at size=32: batch size 4, 38.8 J ± 5.0%{as_good}",
@@ -85,7 +86,7 @@ def test_the_text_names_the_most_frugal_batch_sizes_and_those_as_good():
 
 def test_each_target_has_its_own_table():
     comparison = [compared(p, target=target) for target in ("cpu", "gpu") for p in SECONDS]
-    lines = sweep_lines(sweep_rows([SWEEP], comparison, map(tuples, SECONDS)))
+    lines = sweep_lines(sweep_rows([SWEEP], [], comparison, map(tuples, SECONDS)))
     assert [line for line in lines if line.startswith("Sweep")] == [
         f"Sweep net on {target}: 5 models of 15 operator tuples, 9 of them distinct"
         for target in ("cpu", "gpu")
@@ -94,3 +95,49 @@ def test_each_target_has_its_own_table():
 
 def test_without_sweeps_there_is_no_text():
     assert sweep_lines([]) == []
+
+
+THREADS = Sweep("cpu", {f"cpu[threads={n}]": {"threads": n} for n in (1, 2)})
+
+
+def on_threads(*sweeps, points=((1, 32), (2, 32))):
+    """Two threads take two thirds of the time of one."""
+    comparison = []
+    for target, point in THREADS.points.items():
+        for row in (compared(each, target=target) for each in points):
+            for name, value in row.items():
+                if name.endswith("_s") and value and point["threads"] == 2:
+                    row[name] = value / 1.5
+            comparison.append(row)
+    return sweep_rows(sweeps, [THREADS], comparison, map(tuples, points))
+
+
+def test_points_of_targets_are_compared_with_one_another_as_batch_sizes_are():
+    found = on_threads(SWEEP)
+    assert [json.loads(row["target_point"]) for row in found] == [
+        {"threads": 1},
+        {"threads": 2},
+    ] * 2
+    assert [above_least(TIME).read(row).value for row in found] == pytest.approx(
+        [1.5 / 0.8 - 1, 1 / 0.8 - 1, 0.5, 0]
+    )
+    lines = sweep_lines(found)
+    assert lines[0] == "Sweep net: 2 models of 6 operator tuples, 5 of them distinct, on 2 targets"
+    assert lines[2].split()[:3] == ["batch", "size", "threads"]
+    assert lines[-1] == (
+        "Least time per sample at size=32: batch size 2 with threads=2, 533 ms ± 2.0%."
+    )
+
+
+def test_each_target_measures_a_tuple_that_is_new_to_it():
+    assert [row["new_tuples"] for row in on_threads(SWEEP)] == [3, 3, 2, 2]
+
+
+def test_a_model_without_axes_has_the_points_of_its_targets():
+    found = on_threads(points=[(1, 32)])
+    assert [(row["sweep"], row["target"]) for row in found] == [
+        (NAMES[1, 32], target) for target in THREADS.points
+    ]
+    assert sweep_lines(found)[-1] == "Least time per sample: threads=2, 667 ms ± 2.0%."
+    plain = [compared((1, 32), target="local")]
+    assert sweep_rows([], [THREADS], plain, map(tuples, [(1, 32)])) == []

@@ -34,6 +34,7 @@ SETTINGS = {target: each.target.to_json() for target, each in STUDY.conditions.i
 MODELS_ON = {target: REQUESTED.models_on(target) for target in STUDY.conditions}
 GENERATIONS = [asdict(each) for each in STUDY.generations]
 SWEEPS_OF_STUDY = [asdict(each) for each in STUDY.sweeps]
+TARGET_SWEEPS = [asdict(each) for each in STUDY.target_sweeps]
 DEFINITIONS = {model: each.to_json() for model, each in STUDY.models.items()}
 
 

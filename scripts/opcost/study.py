@@ -4,6 +4,7 @@ Imports no torch: Snakemake reads the study each time it starts.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -15,7 +16,7 @@ from opcost.configuration import checked, read_schema
 from opcost.devices.kinds import protocol_version
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
-from opcost.models.axes import Sweep
+from opcost.models.axes import Sweep, expand
 from opcost.models.configs import load_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
@@ -147,6 +148,7 @@ class Study:
     models: Mapping[str, ModelDefinition]
     generations: tuple[Generation, ...]
     sweeps: tuple[Sweep, ...]
+    target_sweeps: tuple[Sweep, ...]
     configs: Mapping[str, tuple[str, ...]]
     model_directory: Path
     operators: tuple[str, ...] | None
@@ -171,13 +173,14 @@ def load_study(config: Mapping[str, Any]) -> Study:
 
     Raises OpcostError with the key, the value found and the values allowed.
     """
-    document = checked(config, "config", "the configuration")
+    document = checked(_without_axes(config), "config", "the configuration")
     for least, most in (("min_time_s", "max_time_s"), ("power_min_s", "power_max_s")):
         _check_limits(document["measurement"], least, most)
     measurement = MeasurementSettings(**document["measurement"])
     operators = document["operators"]
     targets = document["targets"]
     _check_names(targets)
+    target_sweeps = _target_sweeps(targets)
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
     models, generations, sweeps, configs = _models(document)
     only = document["only"] and {
@@ -189,6 +192,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
         models=models,
         generations=generations,
         sweeps=sweeps,
+        target_sweeps=target_sweeps,
         configs=configs,
         model_directory=Path(document["model_directory"]),
         operators=None if operators == "all" else tuple(operators),
@@ -206,6 +210,39 @@ def load_study(config: Mapping[str, Any]) -> Study:
         cluster_requests=requests,
         only=only,
     )
+
+
+def _without_axes(config: Any) -> Any:
+    """The configuration without axes of targets; one of another form is told from it later."""
+    targets = config.get("targets") if isinstance(config, Mapping) else None
+    if not isinstance(targets, Mapping) or not all(isinstance(name, str) for name in targets):
+        return config
+    return {**config, "targets": without_axes(targets)}
+
+
+def without_axes(targets: Mapping[str, Any]) -> dict[str, Any]:
+    """Targets with axes as the targets that they stand for.
+
+    Raises OpcostError for axes that say nothing or cannot be told apart.
+    """
+    target = read_schema("config")["properties"]["targets"]["additionalProperties"]
+    keys = target["properties"].keys() - {"cluster"}
+    return {
+        each.name: each.config
+        for name, settings in targets.items()
+        for each in expand(name, settings, f"targets.{name}", keys)
+    }
+
+
+def _target_sweeps(targets: Mapping[str, Mapping[str, Any]]) -> tuple[Sweep, ...]:
+    """The sweeps of targets, as their names tell: `local[threads=1]`."""
+    points: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for name, settings in targets.items():
+        base, bracket, _ = name.partition("[")
+        if bracket:
+            axes = [part.partition("=")[0] for part in name[len(base) + 1 : -1].split(",")]
+            points[base][name] = {axis: settings.get(axis) for axis in axes}
+    return tuple(Sweep(base, found) for base, found in points.items())
 
 
 def _check_limits(measurement: Mapping[str, float], least: str, most: str) -> None:

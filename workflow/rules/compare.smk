@@ -98,6 +98,7 @@ rule compare:
         precision=STUDY.precision.models,
         generations=GENERATIONS,
         sweeps=SWEEPS_OF_STUDY,
+        target_sweeps=TARGET_SWEEPS,
     message:
         "Comparing sums over operators with whole models"
     script:

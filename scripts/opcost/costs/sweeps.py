@@ -1,7 +1,7 @@
-"""What a sweep found: the cost of each point of a config's axes, and the most frugal batch size.
+"""What a sweep found: the cost of each point of axes of models and targets, and the most frugal.
 
-Points of a series differ in the batch size alone. In each series, the cost of a sample is compared
-with the least one.
+Points of a series differ in the batch size and in the axes of their targets alone. In each series,
+the cost of a sample is compared with the least one.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.headline import ESTIMATED, headline
 from opcost.costs.terms import Row, by_target
-from opcost.models.axes import Sweep, label, text
+from opcost.models.axes import Point, Sweep, label, text
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.text import counted, difference, table, with_interval, wrapped
@@ -32,26 +32,43 @@ def sample(quantity: Quantity) -> Quantity:
 
 
 def sweep_rows(
-    sweeps: Iterable[Sweep], comparison: Iterable[Row], models: Iterable[ModelTuples]
+    sweeps: Iterable[Sweep],
+    target_sweeps: Iterable[Sweep],
+    comparison: Iterable[Row],
+    models: Iterable[ModelTuples],
 ) -> list[dict[str, Any]]:
-    """A row for each point of a sweep that was measured, on each target, in the order of the axes.
+    """A row for each point of a sweep that was measured, in the order of the axes: those of the
+    model, then those of the target. A model without axes has points where targets have axes.
 
-    A tuple is new at the first point that has it.
+    A tuple is new on a target at the first point that has it.
     """
     on_targets, by_name = by_target(comparison), {model.model: model for model in models}
-    return [
-        row
-        for sweep in sweeps
-        for target, compared in on_targets.items()
-        for row in _rows(sweep, target, compared, by_name)
-    ]
+    with_axes = list(sweeps)
+    swept = {name for sweep in with_axes for name in sweep.points}
+    alone = [Sweep(name, {name: {}}) for name in by_name if name not in swept]
+    points = {name: point for sweep in target_sweeps for name, point in sweep.points.items()}
+    groups: dict[str, list[str]] = defaultdict(list)
+    for target in on_targets:
+        groups[base_target(target)].append(target)
+    found = []
+    for sweep in [*with_axes, *alone]:
+        for targets in groups.values():
+            on = {name: points.get(name, {}) for name in targets}
+            if sweep in with_axes or any(on.values()):
+                found += _rows(sweep, on, on_targets, by_name)
+    return found
+
+
+def base_target(target: str) -> str:
+    """The target whose axes a target is a point of, or that itself."""
+    return target.partition("[")[0]
 
 
 def sweep_lines(rows: Sequence[Row]) -> list[str]:
     """Sweeps as text: the points of each, and the most frugal ones. Empty without rows."""
     sweeps: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        sweeps[row["sweep"], row["target"]].append(row)
+        sweeps[row["sweep"], base_target(row["target"])].append(row)
     several = len({target for _, target in sweeps}) > 1
     lines: list[str] = []
     for (name, target), points in sweeps.items():
@@ -62,33 +79,39 @@ def sweep_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _rows(
-    sweep: Sweep, target: str, compared: Mapping[str, Row], models: Mapping[str, ModelTuples]
+    sweep: Sweep,
+    targets: Mapping[str, Point],
+    on_targets: Mapping[str, Mapping[str, Row]],
+    models: Mapping[str, ModelTuples],
 ) -> list[dict[str, Any]]:
-    measured = {name: point for name, point in sweep.points.items() if name in compared}
     rows: list[dict[str, Any]] = []
-    known: set[str] = set()
-    for name, point in measured.items():
-        found = headline(compared[name])
-        tuples = models[name].by_id.keys()
-        row: dict[str, Any] = {
-            "sweep": sweep.name,
-            "model": name,
-            "target": target,
-            "point": json.dumps(point),
-            "batch_size": found.batch_size,
-            "tuples": len(tuples),
-            "new_tuples": len(tuples - known),
-        }
-        known |= tuples
-        for quantity, estimated in (
-            (TIME, found.time_is_estimate),
-            (ENERGY, found.energy_is_estimate),
-        ):
-            cost = found.cost(quantity)
-            row |= quantity.columns(cost)
-            row[f"{quantity}_is_estimate"] = estimated if cost is not None else None
-            row |= sample(quantity).columns(_each(cost, found.batch_size))
-        rows.append(row)
+    known: dict[str, set[str]] = defaultdict(set)
+    for name, point in sweep.points.items():
+        for target, of_target in targets.items():
+            if name not in on_targets[target]:
+                continue
+            found = headline(on_targets[target][name])
+            tuples = models[name].by_id.keys()
+            row: dict[str, Any] = {
+                "sweep": sweep.name,
+                "model": name,
+                "target": target,
+                "point": json.dumps(point),
+                "target_point": json.dumps(of_target),
+                "batch_size": found.batch_size,
+                "tuples": len(tuples),
+                "new_tuples": len(tuples - known[target]),
+            }
+            known[target] |= tuples
+            for quantity, estimated in (
+                (TIME, found.time_is_estimate),
+                (ENERGY, found.energy_is_estimate),
+            ):
+                cost = found.cost(quantity)
+                row |= quantity.columns(cost)
+                row[f"{quantity}_is_estimate"] = estimated if cost is not None else None
+                row |= sample(quantity).columns(_each(cost, found.batch_size))
+            rows.append(row)
     for series in _series(rows):
         for quantity in COMPARED:
             for row, more in zip(series, _above_least(series, quantity), strict=True):
@@ -103,7 +126,7 @@ def _each(cost: Estimate | None, samples: int | None) -> Estimate | None:
 
 
 def _series(rows: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Rows that have all axes in common but those that follow the batch size."""
+    """Rows that have all axes of the model in common but those that follow the batch size."""
     listed = list(rows)
     axes = {axis for row in listed for axis in _point(row)}
     batch = {axis for axis in axes if _follows_batch(listed, axis)}
@@ -136,22 +159,31 @@ def _above_least(series: Sequence[Row], quantity: Quantity) -> list[Estimate | N
     ]
 
 
-def _point(row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(row["point"])
+def _point(row: Row, whose: str = "point") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(row[whose])
     return found
 
 
+def _on_target(row: Row) -> dict[str, Any]:
+    return _point(row, "target_point")
+
+
 def _tuples(points: Sequence[Row]) -> str:
-    every, each = sum(row["new_tuples"] for row in points), sum(row["tuples"] for row in points)
+    models = {row["model"]: row["tuples"] for row in points}
+    first = points[0]["target"]
+    distinct = sum(row["new_tuples"] for row in points if row["target"] == first)
+    every = sum(models.values())
+    on = {row["target"] for row in points}
     return (
-        f"{counted(len(points), 'model')} of {each:,} operator tuples, {every:,} of them distinct"
+        f"{counted(len(models), 'model')} of {every:,} operator tuples, {distinct:,} of them "
+        f"distinct{f', on {len(on)} targets' if len(on) > 1 else ''}"
     )
 
 
 def _table(points: Sequence[Row]) -> list[str]:
     cells = [
         {
-            **{label(axis): text(value) for axis, value in _point(row).items()},
+            **{label(axis): text(value) for axis, value in _axes(row).items()},
             "time": _cost(row, TIME),
             "time/sample": with_interval(sample(TIME).read(row), TIME.show),
             "above least": _above(row, TIME),
@@ -164,7 +196,11 @@ def _table(points: Sequence[Row]) -> list[str]:
     ]
     shown = [title for title in cells[0] if any(row[title] != _NOTHING for row in cells)]
     rows = [[row[title] for title in shown] for row in cells]
-    return table(shown, rows, left=len(_point(points[0])))
+    return table(shown, rows, left=len(_axes(points[0])))
+
+
+def _axes(row: Row) -> dict[str, Any]:
+    return {**_point(row), **_on_target(row)}
 
 
 def _cost(row: Row, quantity: Quantity) -> str:
@@ -178,28 +214,37 @@ def _above(row: Row, quantity: Quantity) -> str:
 
 
 def _most_frugal(points: Sequence[Row]) -> list[str]:
-    """The batch size at which a sample costs least, in each series and of each quantity."""
+    """The points at which a sample costs least, in each series and of each quantity."""
     found = []
+    axis_of_batch = len({row["batch_size"] for row in points}) > 1
     for series in _series([dict(row) for row in points]):
         for quantity in COMPARED:
-            more = {row["batch_size"]: above_least(quantity).read(row) for row in series}
-            least = [size for size, each in more.items() if each is not None and not each.value]
-            if not least:
+            more = [(row, above_least(quantity).read(row)) for row in series]
+            least = next((row for row, each in more if each is not None and not each.value), None)
+            if least is None:
                 continue
             as_good = [
-                str(size)
-                for size, each in more.items()
-                if size not in least and each is not None and (each.low is None or each.low <= 0)
+                _free(row, axis_of_batch)
+                for row, each in more
+                if row is not least and each is not None and (each.low is None or each.low <= 0)
             ]
             where = [
                 f"{label(axis)}={text(value)}"
-                for axis, value in _point(series[0]).items()
+                for axis, value in _point(least).items()
                 if not _follows_batch(points, axis)
             ]
-            cost = next(sample(quantity).read(row) for row in series if row["batch_size"] in least)
+            cost = with_interval(sample(quantity).read(least), quantity.show)
             found.append(
-                f"Least {quantity} per sample{' at ' + ', '.join(where) if where else ''}: batch "
-                f"size {least[0]}, {with_interval(cost, quantity.show)}"
+                f"Least {quantity} per sample{' at ' + ', '.join(where) if where else ''}: "
+                f"{_free(least, axis_of_batch)}, {cost}"
                 + (f"; not told apart from it: {', '.join(as_good)}." if as_good else ".")
             )
     return found
+
+
+def _free(row: Row, axis_of_batch: bool) -> str:
+    """What a point is called among others of its series."""
+    batch = [f"batch size {row['batch_size']}"] if axis_of_batch else []
+    return " with ".join(
+        [*batch, *(f"{label(axis)}={text(value)}" for axis, value in _on_target(row).items())]
+    )

@@ -1,18 +1,19 @@
-"""Axes of a model config: lists of values, of which each combination is a model of its own.
+"""Axes of a config of a model or a target: lists of values, each combination of which is a model or
+a target of its own.
 
 An axis is `$NAME` wherever the config has that, as in `shape: [$batch, 3, $size, $size]`; one that
 is nowhere is the path of a key, as dtype or arguments.width, and null leaves the key out.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from opcost.configuration import checked_keys, invalid, read_schema
+from opcost.configuration import checked_keys, invalid
 from opcost.errors import closest
 from opcost.models.definition import named_part
 from opcost.values import shown
@@ -24,7 +25,7 @@ Point: TypeAlias = dict[str, Value]
 
 @dataclass(frozen=True)
 class Sweep:
-    """A model config with axes: the point of each of its models, by the model's name."""
+    """A config with axes: the point of each of its models or targets, by their names."""
 
     name: str
     points: Mapping[str, Point]
@@ -36,16 +37,16 @@ _PLACE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class Expanded(NamedTuple):
-    """A config without axes, the name of its model, and its point."""
+    """A config without axes, the name of its model or target, and its point."""
 
     name: str
     config: Any
     point: Point
 
 
-def expand(name: str, config: Any, source: str) -> list[Expanded]:
+def expand(name: str, config: Any, source: str, keys: Collection[str]) -> list[Expanded]:
     """The configs of all combinations of the axes, but for those that `skip` names; a config
-    without axes as it is.
+    without axes as it is. `keys` are those that may have an axis.
 
     Raises OpcostError for axes that say nothing or cannot be told apart.
     """
@@ -55,7 +56,7 @@ def expand(name: str, config: Any, source: str) -> list[Expanded]:
     rest = {key: value for key, value in config.items() if key not in KEYS}
     axes: dict[str, list[Value]] = config.get("axes", {})
     skip = config.get("skip", [])
-    if problems := [*_of_axes(axes, rest), *_of_skip(skip, axes)]:
+    if problems := [*_of_axes(axes, rest, keys), *_of_skip(skip, axes)]:
         raise invalid(source, *problems)
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     kept = [point for point in points if not any(_matches(point, each) for each in skip)]
@@ -76,14 +77,15 @@ def text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _of_axes(axes: Mapping[str, Sequence[Value]], config: Mapping[str, Any]) -> Iterator[str]:
+def _of_axes(
+    axes: Mapping[str, Sequence[Value]], config: Mapping[str, Any], keys: Collection[str]
+) -> Iterator[str]:
     """What is wrong with axes of the right form, and what lacks one."""
     places = set(_places(config))
-    keys = read_schema("model")["properties"].keys() - {*KEYS, "inputs", "layers"}
     for axis, values in axes.items():
         if len(texts := [text(value) for value in values]) != len(set(texts)):
             twice = next(each for each in texts if texts.count(each) > 1)
-            yield f"axes.{axis}: {twice} stands there twice: names of models tell values apart"
+            yield f"axes.{axis}: {twice} stands there twice: names tell values apart"
         alike = [other for other in axes if label(other) == label(axis)]
         if len(alike) > 1:
             yield f"axes: {' and '.join(alike)} would both be called {label(axis)}: use $NAME"
@@ -93,8 +95,9 @@ def _of_axes(axes: Mapping[str, Sequence[Value]], config: Mapping[str, Any]) -> 
             yield (
                 f"axes.{axis}: no value of the config is ${axis}, and no key that can have an axis "
                 f"is called {axis.partition('.')[0]}: write ${axis} where its values belong, as in "
-                f"shape: [${axis}, 3, 224, 224], or name a key, such as dtype or arguments.width. "
-                f"{closest(axis, sorted(places | keys))}"
+                f"shape: [${axis}, 3, 224, 224] of a model, or name a key, such as dtype, "
+                "arguments.width, or threads of a target. "
+                f"{closest(axis, sorted({*places, *keys}))}"
             ).rstrip()
         elif broken := _without_keys(config, axis):
             yield (

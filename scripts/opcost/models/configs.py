@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.configuration import checked, invalid
+from opcost.configuration import checked, invalid, read_schema
 from opcost.errors import OpcostError, closest
-from opcost.models.axes import Point, expand
+from opcost.models.axes import KEYS, Point, expand
 from opcost.models.definition import ModelDefinition, named_part
 from opcost.models.generation import Generation, check_step, read_generation
 from opcost.models.inputs import read_arguments, read_training
@@ -60,7 +60,8 @@ def define_models(name: str, config: Any, directory: Path, source: str) -> Defin
     models: dict[str, ModelDefinition] = {}
     generations: list[Generation] = []
     points: dict[str, Point] = {}
-    for variant, written, point in expand(name, config, source):
+    keys = read_schema("model")["properties"].keys() - {*KEYS, "inputs", "layers"}
+    for variant, written, point in expand(name, config, source, keys):
         where = f"{source}, {variant}" if point else source
         generation, configs = read_generation(variant, checked(written, "model", where), where)
         generations += [generation] if generation else []

@@ -475,10 +475,16 @@ REQUESTS = _schema(
 SWEEPS = _schema(
     "sweeps",
     [
-        ("sweep", pa.string(), "the name of the model config that has the axes"),
+        (
+            "sweep",
+            pa.string(),
+            "the name of the model config that has the axes, or of a model without, whose target "
+            "has some",
+        ),
         ("model", pa.string(), "the model's name in the study"),
         TARGET,
-        ("point", pa.string(), "the value of each axis, as JSON"),
+        ("point", pa.string(), "the value of each axis of the model, as JSON"),
+        ("target_point", pa.string(), "the value of each axis of the target, as JSON"),
         ("batch_size", pa.int64(), "samples of an iteration; null if unknown"),
         ("tuples", pa.int64(), "distinct operator tuples of the model"),
         ("new_tuples", pa.int64(), "those that no earlier point of the sweep has"),
@@ -494,8 +500,8 @@ SWEEPS = _schema(
                 *quantity.of("sample").described(f"{unit} of a sample"),
                 *quantity.relative("above_least").described(
                     f"{unit} of a sample, above the least among the points that differ from this "
-                    "one in the batch size alone, as a share; 0 at the least; null if no other "
-                    "such point was measured"
+                    "one in the batch size and the axes of targets alone, as a share; 0 at the "
+                    "least; null if no other such point was measured"
                 ),
             )
         ),

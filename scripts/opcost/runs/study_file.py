@@ -16,7 +16,7 @@ from opcost.models.configs import load_models
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import MODELS, measurement, target_folder
 from opcost.runs.targets import AUTO, Settings
-from opcost.study import Study, load_study
+from opcost.study import Study, load_study, without_axes
 
 DEFAULT_STUDY = Path("config/config.yaml")
 RUN_STUDY = Path("config/run.yaml")
@@ -40,8 +40,8 @@ class Studies(NamedTuple):
 
     @property
     def targets(self) -> Mapping[str, Settings]:
-        """The targets of a run that names none."""
-        return _mapping(self.default, "targets", DEFAULT_STUDY) or AUTO
+        """The targets of a run that names none, without axes."""
+        return without_axes(_mapping(self.default, "targets", DEFAULT_STUDY) or AUTO)
 
     @property
     def known_targets(self) -> Mapping[str, Settings]:

@@ -36,6 +36,7 @@ def chosen_targets(
 def _named(base: str, threads: int | None) -> str:
     if threads is None:
         return base
+    base = base.partition("[")[0]  # a point of axes, which may be other threads
     return f"{base}_{threads}_thread{'' if threads == 1 else 's'}"
 
 
