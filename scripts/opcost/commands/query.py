@@ -57,7 +57,12 @@ class _Value(click.ParamType):
 @click.option("--status", "statuses", multiple=True, help="Status: ok, error, timeout, ...")
 @click.option("--flag", "flags", multiple=True, help="Select rows with this flag: disturbed, ...")
 @click.option("--unflagged", is_flag=True, help="Select rows without any flag.")
-@click.option("--tuple", "tuple_ids", multiple=True, help="Tuple id, or the start of one.")
+@click.option(
+    "--tuple",
+    "tuple_ids",
+    multiple=True,
+    help="Tuple id, the start of one, or a description: 'conv2d(1x3x8x8, 4x3x3x3)'.",
+)
 @click.option("--text", help="Part of the description.")
 @click.option(
     "--sort",
@@ -113,7 +118,7 @@ def command(
         chosen.append("database")
     rows = query(
         paths,
-        Filter(**wanted),
+        Filter(**wanted | {"tuple_ids": [_id_of(each) for each in wanted["tuple_ids"]]}),
         columns=chosen if form or parquet else listing.with_limits(chosen),
         sort=sort,
         ascending=ascending,
@@ -134,3 +139,12 @@ def command(
     if not found:
         click.echo("no row matches", err=True)
         raise SystemExit(INCOMPLETE)
+
+
+def _id_of(tuple_id: str) -> str:
+    """The id, also of a description."""
+    if "(" not in tuple_id:
+        return tuple_id
+    from opcost.tuples.parsing import parse
+
+    return parse(tuple_id).tuple_id

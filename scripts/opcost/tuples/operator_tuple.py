@@ -32,6 +32,10 @@ ELEMENT_BYTES = {
     "complex128": 16,
 }
 
+_TOLD = ("Scalar", "float")
+"""Overloads for a number in the place of a tensor: the overload for the tensor may get it as well.
+Other overloads follow from the arguments."""
+
 _SIZE_LIMIT = 2**63
 """Exclusive upper bound of sizes, which are 64-bit integers."""
 
@@ -159,11 +163,14 @@ class OperatorTuple:
                 yield name, spec
 
     def __str__(self) -> str:
+        """The description, which `parsing.parse` reads."""
         parts = [
             _show(value) if _holds_tensor(value) else f"{name}={_show(value)}"
-            for name, value in sorted(self.arguments, key=_reading_order)
+            for name, value in sorted(self.arguments, key=reading_order)
         ]
-        return f"{self.name}({', '.join(parts)})"
+        overload = self.operator.rpartition(".")[2]
+        told = f".{overload}" if overload in _TOLD else ""
+        return f"{self.name}{told}({', '.join(parts)})"
 
 
 def id_of(canonical_json: str) -> str:
@@ -238,7 +245,7 @@ def _holds_tensor(value: Value) -> bool:
     return any(True for _ in tensors_in(value))
 
 
-def _reading_order(argument: tuple[str, Value]) -> tuple[int, str]:
+def reading_order(argument: tuple[str, Value]) -> tuple[int, str]:
     """The usual order of arguments: data, weight, other tensors, attributes."""
     name, value = argument
     first = ("self", "input", "query", "tensors", "weight")

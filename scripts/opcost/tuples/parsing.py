@@ -1,0 +1,252 @@
+"""Read an operator tuple from its description, as `opcost query` prints it:
+
+    conv2d(1x64x56x56, 64x64x3x3, padding=[1,1])
+
+Tensors stand first, without the names of their arguments, and the overload is not said: both follow
+from the operator's schemas. Where these leave a choice, names decide: `conv2d.padding(...)`,
+`bias=64:float32`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import torch
+
+from opcost.errors import OpcostError, closest
+from opcost.tuples.operator_tuple import (
+    ELEMENT_BYTES,
+    Constant,
+    OperatorTuple,
+    TensorSpec,
+    Value,
+    reading_order,
+)
+from opcost.values import shown
+
+_CALL = re.compile(r"\s*((?:\w+\.)*\w+)\s*\((.*)\)\s*", re.DOTALL)
+_NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=(.*)", re.DOTALL)
+_TENSOR = re.compile(
+    r"(?P<shape>\d+(?:x\d+)*|scalar)(?::(?P<dtype>\w+))?"
+    r"(?:@(?P<layout>channels_last(?:_3d)?|\(\d*(?:,\d+)*,?\)))?"
+)
+_TIMES = re.compile(r"(\d+) times (.*)", re.DOTALL)
+_CONSTANTS = {"ScalarType": "dtype", "MemoryFormat": "memory_format", "Layout": "layout"}
+_USUAL = ("default", "Tensor", "dtype")
+"""The overloads that Python's calls use where several fit, in this order."""
+
+_FORM = "conv2d(1x64x56x56, 64x64x3x3, padding=[1,1])"
+
+
+def parse(text: str) -> OperatorTuple:
+    """The operator tuple that a description names.
+
+    Raises OpcostError for a text of another form, an unknown operator, arguments that none of its
+    overloads has, and a description that several tuples have.
+    """
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise OpcostError(f"{shown(text)} is no call of an operator: write it like {_FORM}")
+    name, inside = match.groups()
+    tensors: list[str] = []
+    named: dict[str, str] = {}
+    for part in _split(inside):
+        found = _NAMED.fullmatch(part)
+        if found is None and named and _tensors(part.strip()) is None:
+            # A comma in a text, as in that of einsum.
+            named[next(reversed(named))] += f",{part}"
+        elif found is None:
+            tensors.append(part.strip())
+        elif found[1] in named:
+            raise OpcostError(f"{shown(text)} gives {found[1]} twice")
+        else:
+            named[found[1]] = found[2].strip()
+    reasons: list[str] = []
+    fitting: dict[str, OperatorTuple] = {}
+    for operator in _overloads(name):
+        try:
+            for each in _calls(operator, tensors, named):
+                fitting.setdefault(each.tuple_id, each)
+        except ValueError as error:
+            reasons.append(f"{operator}: {error}")
+    for overload in _USUAL:
+        usual = [each for each in fitting.values() if each.operator.endswith(f".{overload}")]
+        if usual:
+            fitting = {each.tuple_id: each for each in usual}
+            break
+    if len(fitting) == 1:
+        return next(iter(fitting.values()))
+    if not fitting:
+        raise OpcostError("\n  ".join([f"{shown(text)} fits no overload of {name}:", *reasons]))
+    choices = sorted(_with_names(each) for each in fitting.values())
+    raise OpcostError("\n  ".join([f"{shown(text)} may be any of these: name one of", *choices]))
+
+
+def _with_names(found: OperatorTuple) -> str:
+    """A call with its overload and the names of all arguments."""
+    arguments = sorted(found.arguments, key=reading_order)
+    namespace, name, overload = found.operator.split(".", 2)
+    called = name if namespace == "aten" else f"{namespace}.{name}"
+    parts = (f"{argument}={_shown(value)}" for argument, value in arguments)
+    return f"{called}.{overload}({', '.join(parts)})"
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, TensorSpec) and str(value).isdigit():
+        return f"{value}:{value.dtype}"  # without, it would be a number
+    return f"[{','.join(map(_shown, value))}]" if isinstance(value, tuple) else str(value)
+
+
+def _overloads(name: str) -> list[torch._ops.OpOverload]:
+    """Those of `conv2d`, `conv2d.padding`, `aten.conv2d.default` or `torchvision.nms`."""
+    first, *rest = name.split(".")
+    if hasattr(torch.ops.aten, first) and len(rest) < 2:
+        packet, overload = getattr(torch.ops.aten, first), rest
+    else:
+        packet, overload = getattr(torch.ops, first, None), rest[1:]
+        packet = getattr(packet, rest[0], None) if packet is not None and rest else None
+    if packet is None or not hasattr(packet, "overloads"):
+        known = [each for each in dir(torch.ops.aten) if not each.startswith("_")]
+        raise OpcostError(f"{name} is no operator of PyTorch. {closest(first, known)}".rstrip())
+    names = packet.overloads()
+    if overload and overload[0] not in names:
+        raise OpcostError(f"{name}: {packet} has no such overload. Allowed: {', '.join(names)}")
+    found = [getattr(packet, each) for each in overload or names]
+    return found if overload else [each for each in found if not _writes_elsewhere(each)]
+
+
+def _writes_elsewhere(operator: torch._ops.OpOverload) -> bool:
+    """Whether it writes into tensors that it is given for that alone, as models do not."""
+    return any(argument.is_out for argument in operator._schema.arguments)
+
+
+def _calls(
+    operator: torch._ops.OpOverload, tensors: Sequence[str], named: Mapping[str, str]
+) -> Iterator[OperatorTuple]:
+    """The calls of an overload with these arguments. Raises ValueError if there can be none."""
+    arguments = {each.name: each for each in operator._schema.arguments}
+    if unknown := named.keys() - arguments.keys():
+        raise ValueError(f"it has no argument {', '.join(sorted(unknown))}")
+    values = {each: _value(text, arguments[each]) for each, text in named.items()}
+    free = [each for each in arguments.values() if each.name not in named and _may_hold(each)]
+    specs = [_tensor_value(text) for text in tensors]
+    order = sorted(free, key=lambda each: reading_order((each.name, TensorSpec((), "float32"))))
+    found = False
+    for chosen in combinations(order, len(specs)):
+        given = {each.name: spec for each, spec in zip(chosen, specs, strict=True)} | values
+        lacking = [
+            each.name
+            for each in arguments.values()
+            if each.name not in given and not each.has_default_value() and not _is_of_device(each)
+        ]
+        fits = all(
+            _is_list(each) == isinstance(spec, tuple)
+            for each, spec in zip(chosen, specs, strict=True)
+        )
+        if fits and not lacking:
+            found = True
+            yield OperatorTuple(str(operator), tuple(sorted(given.items())))
+    if not found:
+        needed = ", ".join(each.name for each in order) or "none"
+        raise ValueError(f"{len(specs)} tensors do not fit its tensors: {needed}")
+
+
+def _declared(argument: Any) -> str:
+    return str(argument.real_type)
+
+
+def _is_of_device(argument: Any) -> bool:
+    return "Device" in _declared(argument) or argument.name == "pin_memory"
+
+
+def _may_hold(argument: Any) -> bool:
+    return "Tensor" in _declared(argument)
+
+
+def _is_list(argument: Any) -> bool:
+    return "List[" in _declared(argument)
+
+
+def _tensor_value(text: str) -> Value:
+    value = _tensors(text)
+    if value is None:
+        raise ValueError(f"{shown(text)} is no tensor: write 1x64x56x56, or 1x8:int64")
+    return value
+
+
+def _tensors(text: str) -> Value:
+    """A tensor, a list of them, or None for another value."""
+    if text.startswith("[") and text.endswith("]"):
+        parts = [_tensors(each) for each in _elements(text)]
+        return None if None in parts[: len(parts)] and not any(parts) else tuple(parts)
+    match = _TENSOR.fullmatch(text)
+    if match is None:
+        return None
+    shape = () if match["shape"] == "scalar" else tuple(map(int, match["shape"].split("x")))
+    dtype, layout = match["dtype"] or "float32", match["layout"]
+    if dtype not in ELEMENT_BYTES:
+        raise ValueError(f"{dtype} is no dtype. {closest(dtype, ELEMENT_BYTES)}")
+    strides = None
+    if layout is not None and layout.startswith("("):
+        strides = tuple(int(each) for each in layout.strip("()").split(",") if each)
+        if len(strides) != len(shape):
+            raise ValueError(f"{shown(text)} has {len(shape)} sizes and {len(strides)} strides")
+    return TensorSpec(shape, dtype, strides or layout)
+
+
+def _value(text: str, argument: Any) -> Value:
+    """A value as the argument's declared type has it. Raises ValueError."""
+    declared = _declared(argument)
+    if _may_hold(argument):
+        number = re.fullmatch(r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|inf|nan)", text)
+        declared = "number" if number else declared
+        if not number and (tensor := _tensors(text)) is not None:
+            return tensor
+    return _of_type(text, declared.removeprefix("Optional[").removesuffix("]"), argument.name)
+
+
+def _of_type(text: str, declared: str, name: str) -> Value:
+    if text == "None":
+        return None
+    if declared.startswith("List["):
+        if not (text.startswith("[") and text.endswith("]")):
+            raise ValueError(f"{name} is {shown(text)}: write a list, such as [1,1]")
+        inner = declared.removeprefix("List[").removesuffix("]")
+        inner = inner.removeprefix("Optional[").removesuffix("]")
+        return tuple(_of_type(each, inner, name) for each in _elements(text))
+    if declared in _CONSTANTS:
+        return Constant(_CONSTANTS[declared], text)
+    if text in ("True", "False") and declared in ("bool", "number"):
+        return text == "True"
+    if declared == "str" and not text.startswith("["):
+        return text
+    try:
+        if declared == "int" or (declared == "number" and re.fullmatch(r"-?\d+", text)):
+            return int(text)
+        if declared in ("float", "number"):
+            return float(text)
+    except ValueError:
+        pass
+    raise ValueError(f"{name} is {shown(text)}, which is no {declared}")
+
+
+def _elements(text: str) -> list[str]:
+    """The elements of a list, those that stand for several repeated."""
+    found: list[str] = []
+    for part in _split(text[1:-1]):
+        match = _TIMES.fullmatch(part.strip())
+        found += [match[2]] * int(match[1]) if match else [part.strip()]
+    return found
+
+
+def _split(text: str) -> Iterator[str]:
+    """The parts between commas that are in no brackets."""
+    depth, start = 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "[(") - (letter in "])")
+        if letter == "," and not depth:
+            yield text[start:place]
+            start = place + 1
+    if text[start:].strip():
+        yield text[start:]
