@@ -65,8 +65,10 @@ def test_a_row_is_found_by_its_description():
 def test_names_decide_between_arguments_and_overloads():
     whole = parse("aten.conv2d.padding(1x3x8x8, 4x3x3x3, padding=same)")
     assert dict(whole.arguments)["padding"] == "same"
-    named = parse("batch_norm(2x3, weight=None, bias=None, running_mean=3:float32, running_var=3:float32, training=False, "
-                  "momentum=0.1, eps=1e-05, cudnn_enabled=True)")  # fmt: skip
+    named = parse(
+        "batch_norm(2x3, weight=None, bias=None, running_mean=3:float32, running_var=3:float32, "
+        "training=False, momentum=0.1, eps=1e-05, cudnn_enabled=True)"
+    )
     assert dict(named.arguments)["running_mean"] == TensorSpec((3,), "float32")
 
 

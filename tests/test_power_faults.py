@@ -25,8 +25,9 @@ from opcost import power
 from opcost.commands import main
 from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
+from opcost.power.curves import of_counter, of_readings
 from opcost.power.device_energy import device_energy
-from opcost.power.estimation import NOT_SHOWN, energy_of, of_counter, of_readings
+from opcost.power.estimation import NOT_SHOWN, energy_of
 from opcost.power.export import finish, recording_beside, segments
 from opcost.power.recorded_windows import window_lines, window_rows
 from opcost.power.recording import SAMPLE, Recording, environment_in
@@ -58,12 +59,12 @@ class TestSensors:
         found = energy_of(of_readings(times_s, noisy(times_s), SENSOR), 20.0, 40.0)
         assert found.energy is None
         assert found.at_most_j is None
-        assert "was not read for 18 of 20 s: give a shorter period" in found.reason
+        assert "was not read, or stood still, for 18 of 20 s: give a shorter period" in found.reason
 
     def test_a_sampler_that_stood_still_in_a_window_does_not_know_it(self):
         times_s = np.concatenate([np.arange(0, 10, 0.025), np.arange(14, 30, 0.025)])
         curve = of_readings(times_s, noisy(times_s), SENSOR)
-        assert "was not read for 3.92 of 6 s" in energy_of(curve, 9.0, 15.0).reason
+        assert "was not read, or stood still, for 4.02 of 6 s" in energy_of(curve, 9.0, 15.0).reason
         assert energy_of(curve, 16.0, 25.0).energy is not None
 
     @pytest.mark.parametrize("pause_s", [0.25, 0.4])

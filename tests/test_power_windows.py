@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 from opcost.energy.sensor import Sensor
-from opcost.power.estimation import energy_of, of_counter, of_readings
+from opcost.power.curves import of_counter, of_readings
+from opcost.power.estimation import energy_of
 from opcost.rows.flags import COUNTER_DISAGREES
 
 from tests.simulated_nvml.recorded import record

@@ -24,7 +24,7 @@ from opcost.power.sources import Source, described
 from opcost.power.window_text import as_document, as_text
 from opcost.statistics import Estimate
 
-RANGE_UJ = 1_000_000
+RANGE_UJ = 65_532_610_987
 
 
 class Powercap:
@@ -141,17 +141,18 @@ def laptop(powercap):
 
 @given(
     used_uj=st.fixed_dictionaries(
-        {label: st.integers(0, RANGE_UJ - 1) for label in ("package-0", "dram", "core", "psys")}
+        {label: st.integers(0, 400_000_000) for label in ("package-0", "dram", "core", "psys")}
     )
 )
 def test_each_part_counts_itself_and_the_processor_counts_none_of_them(tmp_path_factory, used_uj):
     powercap = Powercap(tmp_path_factory.mktemp("powercap"))
     names = {"package-0": "intel-rapl:0", "core": "intel-rapl:0:0", "dram": "intel-rapl:0:1"}
     names["psys"] = "intel-rapl:1"
-    folders = {label: powercap.domain(name, label, 700_000) for label, name in names.items()}
+    first_uj = RANGE_UJ - 200_000_000
+    folders = {label: powercap.domain(name, label, first_uj) for label, name in names.items()}
     found = {part: powercap.meter(part) for part in (None, "core", "psys")}
     for label, folder in folders.items():
-        powercap.write(folder, (700_000 + used_uj[label]) % RANGE_UJ)  # many wrap around
+        powercap.write(folder, (first_uj + used_uj[label]) % RANGE_UJ)  # half wrap around
     assert found["core"].counter_j() == pytest.approx(used_uj["core"] / 1e6)
     assert found["psys"].counter_j() == pytest.approx(used_uj["psys"] / 1e6)
     whole_uj = used_uj["package-0"] + used_uj["dram"]
@@ -235,3 +236,22 @@ def test_a_reason_that_several_devices_share_is_told_once():
     text = as_text("window", 0.6, {**denied, "cuda:0": DeviceEnergy.without("no driver")})
     assert "cpu, cpu:core: no energy: permission denied." in text
     assert "cuda:0: no energy: no driver." in text
+
+
+@pytest.mark.parametrize(
+    ("after_s", "energy_uj"),
+    [(0.1, 3_000_000), (600.0, 43_000_000_000)],
+    ids=["set back", "unread for longer than it takes to wrap around"],
+)
+def test_a_counter_whose_energy_is_unknown_begins_anew(powercap, after_s, energy_uj):
+    package = powercap.domain("intel-rapl:0", "package-0", 0)
+    meter = powercap.meter()
+    powercap.now_s = 1.0
+    powercap.write(package, 40_000_000)
+    assert meter.counter_j() == pytest.approx(40)
+    powercap.now_s += after_s
+    powercap.write(package, energy_uj)
+    assert meter.counter_j() == 0
+    powercap.now_s += 0.1
+    powercap.write(package, energy_uj + 5_000_000)
+    assert meter.counter_j() == pytest.approx(5)

@@ -97,15 +97,19 @@ def mean(data: Sequence[float]) -> Estimate:
     return Estimate(value, value - margin, value + margin)
 
 
+def overlap(first: Estimate, second: Estimate) -> bool:
+    """Whether two intervals have a value in common; one that is unknown may hold any."""
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        return True
+    return first.low <= second.high and second.low <= first.high
+
+
 def drifts(data: Sequence[float]) -> bool:
     """Whether the intervals of the medians of the first and the second half do not overlap."""
     middle = len(data) // 2
     if middle < 6:
         return False
-    first, second = median(data[:middle]), median(data[middle:])
-    if first.low is None or first.high is None or second.low is None or second.high is None:
-        return False
-    return first.high < second.low or second.high < first.low
+    return not overlap(median(data[:middle]), median(data[middle:]))
 
 
 def product(first: Estimate, second: Estimate) -> Estimate:

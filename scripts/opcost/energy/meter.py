@@ -10,6 +10,9 @@ from opcost.energy.sensor import Sensor, read_sensor
 MAX_W = 100_000
 """ASSUME no single device draws more; most random values from a faulty driver do."""
 
+ABOVE_LIMIT = 2
+"""ASSUME a device exceeds its power limit by less than this factor, and only briefly."""
+
 
 class MeterUnavailable(Exception):
     """Power cannot be measured here; the message is recorded as the reason."""

@@ -30,6 +30,9 @@ _MOST_W = 5_000
 """ASSUME no package draws more: Linux expects counters of 262 kJ to last for a minute at least
 (drivers/powercap/intel_rapl_common.c), which is 4,400 W."""
 
+_LASTING_W = 1_000
+"""ASSUME no package draws more for as long as a counter takes to wrap around, 65 to 262 s."""
+
 _INSIDE = ("core", "uncore")
 """Parts of a package: all of its cores; what is beside them, mostly integrated graphics."""
 
@@ -96,17 +99,16 @@ class RaplMeter(Meter):
         """Joules since the meter was opened, or since a counter was set back, as by a suspend.
 
         A counter that decreased has wrapped around once, if that is no more than a package can draw
-        in the time: it must be read at least once a minute, the shortest time that it takes to.
+        in the time. One that was not read for so long that it may have wrapped around unseen is set
+        back as well.
         """
         now_s = self._now_s()
-        most_uj = _MOST_W * max(now_s - self._read_s, _STEP_S) * 1e6
-        self._read_s = now_s
+        since_s, self._read_s = now_s - self._read_s, now_s
         for domain, last_uj in self._last_uj.items():
-            now_uj = _read(domain / "energy_uj")
-            spent_uj = now_uj - last_uj
-            if spent_uj < 0:
-                spent_uj += self._ranges_uj[domain]
-            if 0 <= spent_uj <= most_uj:
+            now_uj, range_uj = _read(domain / "energy_uj"), self._ranges_uj[domain]
+            spent_uj = (now_uj - last_uj) % range_uj
+            is_sure = since_s * _LASTING_W * 1e6 < range_uj or since_s < _STEP_S
+            if is_sure and spent_uj <= _MOST_W * max(since_s, _STEP_S) * 1e6:
                 self._total_j += spent_uj / 1e6
             else:
                 self._total_j = 0.0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opcost.energy.load import Load
-from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_w
+from opcost.energy.meter import ABOVE_LIMIT, DeviceState, Meter, MeterUnavailable, plausible_w
 from opcost.energy.refreshes import Blocks, blocks
 from opcost.energy.sampling import Refresh, Sampler
 from opcost.energy.sensor import Sensor
@@ -23,8 +23,6 @@ _FIRST_STAGE_WINDOWS = 4
 _MIN_REFRESHES = 8
 _DRIFT_P = 0.01
 _UNSTEADY_P = 0.01
-_ABOVE_LIMIT = 2
-"""ASSUME a device exceeds its power limit by less than this factor, and only briefly."""
 
 
 @dataclass
@@ -167,9 +165,9 @@ def end_window(setup: PowerSetup, opening: Opening) -> Window:
 
 
 def _check_limit(power_w: float, limit_w: float | None) -> None:
-    if limit_w and power_w > _ABOVE_LIMIT * limit_w:
+    if limit_w and power_w > ABOVE_LIMIT * limit_w:
         raise MeterUnavailable(
-            f"the meter reads {power_w:g} W, more than {_ABOVE_LIMIT} times the power limit of "
+            f"the meter reads {power_w:g} W, more than {ABOVE_LIMIT} times the power limit of "
             f"{limit_w:g} W"
         )
 

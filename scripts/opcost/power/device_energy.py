@@ -6,16 +6,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from opcost.energy.meter import ABOVE_LIMIT, MAX_W
 from opcost.energy.sensor import Sensor
 from opcost.power.attribution import By, share
-from opcost.power.estimation import (
-    NOT_SHOWN,
-    Curve,
-    WindowEnergy,
-    energy_of,
-    of_counter,
-    of_readings,
-)
+from opcost.power.curves import Curve, of_counter, of_readings
+from opcost.power.estimation import NOT_SHOWN, WindowEnergy, energy_of
 from opcost.rows.flags import (
     COUNTER_DISAGREES,
     OTHER_PROCESS,
@@ -23,11 +18,13 @@ from opcost.rows.flags import (
     THROTTLED,
     TOO_FEW_REFRESHES,
 )
-from opcost.statistics import Estimate
+from opcost.statistics import Estimate, overlap
 
 _DIFFERENT = 0.02
+_VERY_DIFFERENT = 0.2
 _COMPARED_CHANGES = 20
-"""A counter is compared with readings in windows of at least so many changes of each."""
+"""A counter is compared with readings in windows of at least so many changes of each; in shorter
+ones, they differ if their intervals do, and by much."""
 
 _LEAST_DIFFERENT = 3
 _THROTTLED_SHARE = 0.01
@@ -123,22 +120,47 @@ def _of_counter(samples: NDArray[np.void], sensor: Sensor, reads_since_last: boo
     known = samples[np.isfinite(samples["counter_j"])]
     if len(known) < 2:
         return None
-    refresh_s = 0.001 if reads_since_last else sensor.counter_refresh_s or sensor.refresh_s
-    return of_counter(known["time_s"], known["counter_j"], refresh_s)
+    shown_w = _readings(samples)["power_w"]
+    return of_counter(
+        known["time_s"],
+        known["counter_j"],
+        0.001 if reads_since_last else sensor.counter_refresh_s or sensor.refresh_s,
+        _most_w(samples),
+        max(sensor.refresh_s, sensor.averaging_s),
+        (float(shown_w.min()), float(shown_w.max())) if len(shown_w) else None,
+    )
 
 
 def _of_readings(samples: NDArray[np.void], sensor: Sensor) -> Curve | None:
-    known = samples[np.isfinite(samples["power_w"])]
+    known = _readings(samples)
     return of_readings(known["time_s"], known["power_w"], sensor) if len(known) > 1 else None
 
 
+def _readings(samples: NDArray[np.void]) -> NDArray[np.void]:
+    """Samples with a power that the device can draw: it is on, so 0 W among others is an error."""
+    power_w = samples["power_w"]
+    least_w = np.nextafter(0.0, 1.0) if (power_w > 0).any() else 0.0
+    return samples[(power_w >= least_w) & (power_w <= _most_w(samples))]
+
+
+def _most_w(samples: NDArray[np.void]) -> float:
+    """What the device can draw, by its power limit, if that is known."""
+    limits_w = samples["power_limit_w"][samples["power_limit_w"] > 0]
+    return min(MAX_W, ABOVE_LIMIT * float(limits_w.max())) if len(limits_w) else MAX_W
+
+
 def _disagreement(found: list[WindowEnergy]) -> list[str]:
-    if len(found) < 2 or min(each.changes for each in found) < _COMPARED_CHANGES:
+    """Whether counter and readings differ: by a little in a long window, or by much in any."""
+    if len(found) < 2:
         return []
     first, second = (each.energy for each in found)
     if first is None or second is None:
         return []
-    return [COUNTER_DISAGREES] if abs(first.value / second.value - 1) > _DIFFERENT else []
+    off = abs(first.value / second.value - 1)
+    apart = not overlap(first, second)
+    often = min(each.changes for each in found) >= _COMPARED_CHANGES
+    differs = off > _DIFFERENT if often else apart and off > _VERY_DIFFERENT
+    return [COUNTER_DISAGREES] if differs else []
 
 
 def _stuck(samples: NDArray[np.void], found: WindowEnergy) -> list[str]:
