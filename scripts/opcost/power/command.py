@@ -39,6 +39,8 @@ def run_command(
     environment = {**os.environ, **environment_in(monitor.recording)}
     name = command[0] if command[0].isprintable() else ascii(command[0])
     window = start(name, monitor=monitor)
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # exit codes of children would be lost
     with _signals_passed_on() as to_child:  # set up before there is one: it may be quick
         try:
             child = subprocess.Popen(command, env=environment)

@@ -174,10 +174,11 @@ def recorded_power(path: Path, device: str | None = None) -> Power:
         raise OpcostError(f"name a device of {path} with --device: {', '.join(names) or 'none'}")
     rows = table.filter(pc.equal(pc.cast(table["device"], pa.string()), device))
     times_s = rows["time"].cast(pa.int64()).to_numpy() / 1e6
-    counter_j = rows["counter_j"].to_numpy()
-    if np.isnan(counter_j).any():
-        return Power(times_s, rows["power_w"].to_numpy())
+    counter_j, power_w = rows["counter_j"].to_numpy(), rows["power_w"].to_numpy()
     moved = np.concatenate([[True], np.diff(counter_j) > 0])
+    if np.isnan(counter_j).any() or (np.diff(counter_j) < 0).any() or moved.sum() < 3:
+        known = np.isfinite(power_w)  # the counter tells nothing
+        return Power(times_s[known], power_w[known])
     times_s, counter_j = times_s[moved], counter_j[moved]
     return Power(times_s[1:], np.diff(counter_j) / np.diff(times_s))
 

@@ -77,7 +77,6 @@ class Monitor:
             "period_s": period_s,
             "labels": dict(labels or {}),
             "user": user,
-            "parent": os.getpid(),
             "temporary": self._temporary,
         }
         try:
@@ -158,7 +157,7 @@ class Monitor:
         if not self._sampler.is_own and fault:
             return self._without(fault)
         samples = self._samples(start_s - _AROUND_S)
-        lost = self.recording.lost()
+        lost = self._sampler.lost
         found = {}
         for number, (source, sensor) in enumerate(zip(self._sources, self._sensors, strict=True)):
             own = samples[samples["source"] == number]

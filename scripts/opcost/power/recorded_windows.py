@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from opcost.energy.sensor import Sensor
 from opcost.power.device_energy import device_energy
 from opcost.power.recording import Recording
@@ -17,14 +19,14 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     interval, or the reason why there are none.
     """
     samples, sources = recording.mapped(), recording.about["sources"]
-    lost = recording.lost()
+    times_s, lost = np.ascontiguousarray(samples["time_s"]), recording.lost()
     found = []
     for event in recording.events():
         if "window" not in event:
             found.append(event)
             continue
         start_s, end_s = event["start_s"], event["end_s"]
-        first, last = samples["time_s"].searchsorted([start_s - _BEFORE_S, end_s + _AFTER_S])
+        first, last = times_s.searchsorted([start_s - _BEFORE_S, end_s + _AFTER_S])
         near = samples[first:last]
         devices = {}
         for number, source in enumerate(sources):

@@ -13,7 +13,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -154,6 +154,27 @@ class Recording:
                         yield json.loads(line)
 
 
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Make the folder of a recording, or take an existing one, which no other process has then.
+
+    Raises OpcostError if another one has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not folder.exists() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
+            raise BlockingIOError  # its owner ended, and deleted it, at this moment
+        yield
+    except BlockingIOError as error:
+        raise OpcostError(
+            f"another measurement is writing to {folder}: wait for its end, or name another output"
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
 def around() -> list[Recording]:
     """The recordings that this program runs in, which `opcost measure` began around it."""
     return [
@@ -170,7 +191,10 @@ def environment_in(recording: Recording) -> dict[str, str]:
 
 
 def _named() -> list[dict[str, str]]:
-    found: list[dict[str, str]] = json.loads(os.environ.get(_ENVIRONMENT, "[]"))
+    try:
+        found: list[dict[str, str]] = json.loads(os.environ.get(_ENVIRONMENT, "[]"))
+    except ValueError:  # somebody else's variable
+        return []
     return found
 
 

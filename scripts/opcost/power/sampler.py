@@ -5,7 +5,8 @@
 It is a process of its own, so that it does not compete for the interpreter with what is measured.
 It reads commands from standard input (sampler_process.py): `now` reads all meters at once, `flush
 NUMBER` writes what was read, and answers with the number. It ends with the input, and when it has
-another parent: forks of its parent may keep the input open.
+another parent: forks of its parent may keep the input open. Signals that end a whole group of
+processes leave it to its parent's end.
 """
 
 import fcntl
@@ -18,6 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ class Sampler:
 
     def __init__(self, recording: Recording, sources: list[Source], user: int) -> None:
         self._recording, self._sources, self._user = recording, sources, user
-        self._lost: set[str] = set()
+        self.lost: dict[str, str] = {}
         self._own_s = 0.0
         self._records: list[tuple[Any, ...]] = []
         self._state_due_s = -math.inf
@@ -56,13 +58,13 @@ class Sampler:
         if with_state:
             self._state_due_s = time.monotonic() + _STATE_S
         for number, source in enumerate(self._sources):
-            if source.name in self._lost:
+            if source.name in self.lost:
                 continue
             try:
                 use = self._use(source.meter) if with_state else (math.nan, math.nan)
                 self._records.append((*_record(number, source, with_state), *use))
             except MeterUnavailable as reason:
-                self._lost.add(source.name)
+                self.lost[source.name] = str(reason)
                 self._recording.note({"lost": source.name, "reason": str(reason)})
 
     def _use(self, meter: Meter) -> tuple[float, float]:
@@ -96,7 +98,7 @@ def period_of(sources: list[Source]) -> float:
     return min(max(wanted_s, _FASTEST_S), _SLOWEST_S)
 
 
-def run(sampler: Sampler, period_s: float, parent: int) -> None:
+def run(sampler: Sampler, period_s: float, parent: int, answers: int) -> None:
     """Read every `period_s`, and obey commands, until the input or the parent ends."""
     due_s = flush_s = time.monotonic()
     commands = b""
@@ -111,7 +113,8 @@ def run(sampler: Sampler, period_s: float, parent: int) -> None:
             sampler.read(with_state=b"now" in complete)  # once: all of them are before it
             if flushes := [each for each in complete if each.startswith(b"flush ")]:
                 sampler.flush()
-                os.write(1, flushes[-1].removeprefix(b"flush ") + b"\n")
+                number = int(flushes[-1].removeprefix(b"flush "))
+                _answer(answers, {"flushed": number, "lost": sampler.lost})
         now_s = time.monotonic()
         if now_s >= due_s:
             sampler.read()
@@ -123,7 +126,8 @@ def run(sampler: Sampler, period_s: float, parent: int) -> None:
 
 def main() -> None:
     """Record until the input ends; the first line of the output says what is recorded."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
     with reported():
         _record_until_the_end(Recording(folder), settings)
@@ -137,14 +141,19 @@ def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> 
         recording.begin({**about, "labels": settings["labels"]})
         sampler = Sampler(recording, sources, settings["user"] or settings["parent"])
         sampler.read()
-        print(json.dumps(about), flush=True)
+        _answer(settings["answers"], about)
         try:
-            run(sampler, period_s, settings["parent"])
+            run(sampler, period_s, settings["parent"], settings["answers"])
         finally:
             sampler.flush()
     finally:
         if settings["temporary"]:  # the parent may have been killed
             shutil.rmtree(recording.folder, ignore_errors=True)
+
+
+def _answer(answers: int, document: Mapping[str, Any]) -> None:
+    with suppress(BrokenPipeError):  # the parent has ended, as is noticed next
+        os.write(answers, json.dumps(document).encode() + b"\n")
 
 
 def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:

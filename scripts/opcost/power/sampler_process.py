@@ -2,7 +2,8 @@
 
 Commands are lines, written without waiting: a meter that hangs holds up the sampler, and must not
 hold up the program. `now` has the meters read, `flush NUMBER` what was read written; the answer to
-that is the number. A fork of the program shares the pipes, and uses none of them.
+that is the number with the meters that have failed. It comes through a pipe of its own: anything
+may print to the standard output. A fork of the program shares the pipes, and uses none of them.
 """
 
 import json
@@ -11,11 +12,12 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import IO, Any, cast
 
 import opcost
@@ -25,6 +27,8 @@ _START_S = 30.0
 _ANSWER_S = 10.0
 _IMPATIENT_S = 0.5
 """How long a sampler is waited for that has left a question unanswered."""
+
+_LONGEST_SAID = 1_000_000
 
 
 class SamplerProcess:
@@ -36,22 +40,29 @@ class SamplerProcess:
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self.owner = os.getpid()
         self.silent = False
-        self._asked = 0
-        self._asking = Lock()
+        self.lost: Mapping[str, str] = {}
+        self._asked = self._answered = 0
+        self._asking = RLock()  # a signal's handler may ask meanwhile
         self._heard = b""
         self._ended = False
-        command = [sys.executable, "-m", "opcost.power.sampler", str(folder), json.dumps(settings)]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_environment(),
-            start_new_session=True,  # signals of the terminal are not for it
-        )
+        self._answers, answering = os.pipe()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  a pipe might fill up
+        # -P: a file in this folder may have the name of a standard module.
+        command = [sys.executable, "-P", "-m", "opcost.power.sampler", str(folder)]
+        command.append(json.dumps({**settings, "answers": answering, "parent": self.owner}))
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._complaints,
+                pass_fds=[answering],
+                env=_environment(),
+                start_new_session=True,  # signals of the terminal are not for it
+            )
+        finally:
+            os.close(answering)
         self._commands = cast(IO[bytes], self.process.stdin)
-        self._answers = cast(IO[bytes], self.process.stdout)
-        self._complaints = cast(IO[bytes], self.process.stderr)
         os.set_blocking(self._commands.fileno(), False)
         try:
             self.about: Mapping[str, Any] = json.loads(self._line(_START_S))
@@ -75,18 +86,23 @@ class SamplerProcess:
         self._tell("now")
 
     def flush(self) -> None:
-        """Have all readings written. Raises OpcostError if it does not answer."""
+        """Have all readings written, and tell the meters that are `lost`. Raises OpcostError if it
+        does not answer.
+        """
+        if not self.is_own:
+            return  # another thread of the parent may have held the lock
         with self._asking:  # threads may ask at the same time
             self._asked += 1
+            asked = self._asked
             if not self.is_running:
                 return
-            if not self._tell(f"flush {self._asked}"):
+            if not self._tell(f"flush {asked}"):
                 self.silent = True
-            within_s = _IMPATIENT_S if self.silent else _ANSWER_S
-            end_s = time.monotonic() + within_s
+            end_s = time.monotonic() + (_IMPATIENT_S if self.silent else _ANSWER_S)
             self.silent = True
-            while int(self._line(end_s - time.monotonic())) < self._asked:
-                pass  # the answer to a question that was given up
+            while self._answered < asked:
+                answer = json.loads(self._line(end_s - time.monotonic()))
+                self._answered, self.lost = answer["flushed"], answer["lost"]
             self.silent = False
 
     def fault(self) -> str | None:
@@ -98,8 +114,8 @@ class SamplerProcess:
         code = self.process.poll()
         if code is None:
             return None
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return f"the process that reads the meters has ended ({how})"
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else self._said()
+        return f"the process that reads the meters has ended ({how or f'exit code {code}'})"
 
     def end(self) -> str:
         """End it. Returns the last line of what it complained about."""
@@ -114,11 +130,16 @@ class SamplerProcess:
             self.process.kill()
             with suppress(subprocess.TimeoutExpired):  # it cannot be killed in a call of the kernel
                 self.process.wait(_IMPATIENT_S)
-        os.set_blocking(self._complaints.fileno(), False)
-        said = (self._complaints.read() or b"").decode(errors="replace").strip()
+        os.close(self._answers)
+        said = self._said()
         self._complaints.close()
-        self._answers.close()
-        return said.splitlines()[-1].removeprefix("opcost: ") if said else ""
+        return said
+
+    def _said(self) -> str:
+        """The last line of what it complained about."""
+        said = os.pread(self._complaints.fileno(), _LONGEST_SAID, 0).decode(errors="replace")
+        lines = said.strip().splitlines()
+        return lines[-1].removeprefix("opcost: ") if lines else ""
 
     def _tell(self, command: str) -> bool:
         """Whether it got the command: not if it has ended, or has not read the earlier ones."""
@@ -136,7 +157,7 @@ class SamplerProcess:
         while b"\n" not in self._heard:
             left_s = max(0.0, end_s - time.monotonic())
             readable, _, _ = select.select([self._answers], [], [], left_s)
-            more = os.read(self._answers.fileno(), 65536) if readable else b""
+            more = os.read(self._answers, 65536) if readable else b""
             if not more:
                 raise OpcostError("the process that reads the meters does not answer")
             self._heard += more

@@ -1,5 +1,6 @@
 """Windows of time, and the energy of all devices in them."""
 
+import os
 import sys
 import threading
 import time
@@ -14,8 +15,17 @@ from opcost.power.monitor import Monitor
 from opcost.power.recording import around
 from opcost.power.window_text import as_text
 
-_LOCK = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may begin a window meanwhile
 _shared: Monitor | None = None
+
+
+def _forked() -> None:
+    """In a fork, another thread of the parent may hold the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Window:
@@ -35,10 +45,9 @@ class Window:
         _wait_for_gpu()
         self._end_s = self._monitor.mark()
         event = {"window": self.name, "start_s": self._start_s, "end_s": self._end_s}
-        if self._monitor.is_own:
-            self._monitor.recording.note(event)
-        for recording in around():
-            recording.note(event)
+        if self._monitor.is_own:  # and not that of the parent of this fork
+            for recording in (self._monitor.recording, *around()):
+                recording.note(event)
 
     @property
     def time_s(self) -> float:
@@ -98,7 +107,7 @@ def start(
 def _of_this_process(devices: Sequence[str] | None) -> Monitor:
     """The monitor that all windows of this process share; a fork has another."""
     global _shared
-    with _LOCK:
+    with _lock:
         if _shared is None or not _shared.is_running:
             _shared = Monitor(devices)
         elif devices is not None and set(devices) - {*_shared.devices, *_shared.missing}:
