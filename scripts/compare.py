@@ -11,7 +11,8 @@ from opcost.costs.launches import launch_lines
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
-from opcost.costs.sweeps import sweep_lines, sweep_rows
+from opcost.costs.sweep_text import sweep_lines
+from opcost.costs.sweeps import sweep_rows
 from opcost.databases.selection import asked_for
 from opcost.errors import reported
 from opcost.files import replacing

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.costs.sweeps import above_least, sample
+from opcost.costs.sweeps import above_least, fixed, marginal, sample
 from opcost.models.phases import COMPARED_PHASES
 from opcost.rows import schemas
 from opcost.rows.quantities import (
@@ -71,7 +71,11 @@ def test_every_interval_of_a_schema_is_that_of_a_quantity():
             for part in ("prefill", "token")
         ),
         *(each for quantity in COMPARED for each in (quantity.error, quantity.relative("ratio"))),
-        *(each for quantity in COMPARED for each in (sample(quantity), above_least(quantity))),
+        *(
+            each(quantity)
+            for quantity in COMPARED
+            for each in (sample, fixed, marginal, above_least)
+        ),
     ]
     assert intervals == {name for quantity in known for name in (quantity.low, quantity.high)}
 

@@ -1,9 +1,11 @@
 """What a sweep found: a row for each point, and the batch size at which a sample costs least."""
 
 import json
+import re
 
 import pytest
-from opcost.costs.sweeps import above_least, sample, sweep_lines, sweep_rows
+from opcost.costs.sweep_text import sweep_lines
+from opcost.costs.sweeps import above_least, fixed, marginal, sample, sweep_rows
 from opcost.models.axes import Sweep
 from opcost.rows import schemas
 from opcost.rows.quantities import ENERGY, TIME
@@ -141,3 +143,34 @@ def test_a_model_without_axes_has_the_points_of_its_targets():
     assert sweep_lines(found)[-1] == "Least time per sample: threads=2, 667 ms ± 2.0%."
     plain = [compared((1, 32), target="local")]
     assert sweep_rows([], [THREADS], plain, map(tuples, [(1, 32)])) == []
+
+
+def of_batches(costs_s, half=0.02):
+    """Lines of a sweep over batch sizes of these costs."""
+    sweep = Sweep("net", {f"net[batch={size}]": {"batch": size} for size in costs_s})
+    comparison, models = [], []
+    for size, seconds in costs_s.items():
+        found = Estimate(seconds, seconds * (1 - half), seconds * (1 + half))
+        row = {**compared((1, 32)), "model": f"net[batch={size}]", "batch_size": size}
+        comparison.append(row | TIME.of("reference").columns(found))
+        model = ModelTuples(row["model"], (), (), None, "2.15")
+        model.__dict__["by_id"] = {"shared": None}
+        models.append(model)
+    return sweep_rows([sweep], [], comparison, models)
+
+
+def test_a_sweep_says_where_the_batch_size_leaves_its_floor():
+    found = of_batches({1: 1.1, 2: 1.2, 4: 1.4, 8: 1.8, 32: 4.2})
+    assert fixed(TIME).read(found[0]).value == pytest.approx(1)
+    assert marginal(TIME).read(found[0]).value == pytest.approx(0.1)
+    text = " ".join(sweep_lines(found))
+    assert re.search(r"Time: 1\.0+ s ± [\d.]+% for an iteration, and 100 ms ± ", text)
+    assert "for each sample, which outweigh the former" in text
+    assert "from a batch size of 10 [" in text
+
+
+def test_a_sweep_without_a_floor_or_a_line_says_so():
+    assert "no floor is seen, at most" in " ".join(sweep_lines(of_batches({1: 1, 2: 2, 4: 4})))
+    curved = of_batches({1: 1.0, 2: 1.0, 4: 5.0, 8: 5.1})
+    assert fixed(TIME).read(curved[0]) is None
+    assert "Time does not grow in a straight line" in " ".join(sweep_lines(curved))

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from opcost import statistics
-from opcost.costs.headline import ESTIMATED, headline
+from opcost.costs.growth import Growth, growth
+from opcost.costs.headline import headline
 from opcost.costs.terms import Row, by_target
-from opcost.models.axes import Point, Sweep, label, text
+from opcost.models.axes import Point, Sweep
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
-from opcost.text import counted, difference, table, with_interval, wrapped
 from opcost.tuples.model_tuples import ModelTuples
-
-_NOTHING = "-"
 
 
 def above_least(quantity: Quantity) -> Quantity:
@@ -29,6 +27,16 @@ def above_least(quantity: Quantity) -> Quantity:
 def sample(quantity: Quantity) -> Quantity:
     """The cost of a sample."""
     return quantity.of("sample")
+
+
+def fixed(quantity: Quantity) -> Quantity:
+    """The part of the cost that each iteration has, whatever its batch size."""
+    return quantity.of("fixed")
+
+
+def marginal(quantity: Quantity) -> Quantity:
+    """The cost of one more sample."""
+    return quantity.of("marginal")
 
 
 def sweep_rows(
@@ -62,20 +70,6 @@ def sweep_rows(
 def base_target(target: str) -> str:
     """The target whose axes a target is a point of, or that itself."""
     return target.partition("[")[0]
-
-
-def sweep_lines(rows: Sequence[Row]) -> list[str]:
-    """Sweeps as text: the points of each, and the most frugal ones. Empty without rows."""
-    sweeps: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        sweeps[row["sweep"], base_target(row["target"])].append(row)
-    several = len({target for _, target in sweeps}) > 1
-    lines: list[str] = []
-    for (name, target), points in sweeps.items():
-        on = f" on {target}" if several else ""
-        lines += ["", f"Sweep {name}{on}: {_tuples(points)}", "", *_table(points)]
-        lines += ["", *wrapped(found)] if (found := _most_frugal(points)) else []
-    return lines[1:]
 
 
 def _rows(
@@ -112,10 +106,16 @@ def _rows(
                 row[f"{quantity}_is_estimate"] = estimated if cost is not None else None
                 row |= sample(quantity).columns(_each(cost, found.batch_size))
             rows.append(row)
-    for series in _series(rows):
+    for series in series_of(rows):
         for quantity in COMPARED:
             for row, more in zip(series, _above_least(series, quantity), strict=True):
                 row |= above_least(quantity).columns(more)
+    for on_one in series_of(rows, ("point", "target_point")):
+        for quantity in COMPARED:
+            line = line_through(on_one, quantity)
+            for row in on_one:
+                row |= fixed(quantity).columns(line.fixed if line else None)
+                row |= marginal(quantity).columns(line.each if line else None)
     return rows
 
 
@@ -125,21 +125,26 @@ def _each(cost: Estimate | None, samples: int | None) -> Estimate | None:
     return statistics.weighted_sum([(1 / samples, cost)])
 
 
-def _series(rows: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Rows that have all axes of the model in common but those that follow the batch size."""
+def series_of(
+    rows: Iterable[dict[str, Any]], whose: Sequence[str] = ("point",)
+) -> list[list[dict[str, Any]]]:
+    """Rows that have all axes of the model in common, but for those that follow the batch size; or
+    those of the target as well.
+    """
     listed = list(rows)
-    axes = {axis for row in listed for axis in _point(row)}
-    batch = {axis for axis in axes if _follows_batch(listed, axis)}
+    axes = {axis for row in listed for axis in point_of(row)}
+    batch = {axis for axis in axes if follows_batch(listed, axis)}
     series: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in listed:
-        point = {axis: value for axis, value in _point(row).items() if axis not in batch}
-        series[json.dumps(point)].append(row)
+        points = [point_of(row, each) for each in whose]
+        kept = [{axis: p[axis] for axis in p if axis not in batch} for p in points]
+        series[json.dumps(kept)].append(row)
     return list(series.values())
 
 
-def _follows_batch(rows: Sequence[Row], axis: str) -> bool:
+def follows_batch(rows: Sequence[Row], axis: str) -> bool:
     """Whether an axis is the batch size."""
-    return all(_point(row)[axis] == row["batch_size"] for row in rows)
+    return all(point_of(row)[axis] == row["batch_size"] for row in rows)
 
 
 def _above_least(series: Sequence[Row], quantity: Quantity) -> list[Estimate | None]:
@@ -159,92 +164,24 @@ def _above_least(series: Sequence[Row], quantity: Quantity) -> list[Estimate | N
     ]
 
 
-def _point(row: Row, whose: str = "point") -> dict[str, Any]:
+def point_of(row: Row, whose: str = "point") -> dict[str, Any]:
+    """The value of each axis of a row's model, or of its target."""
     found: dict[str, Any] = json.loads(row[whose])
     return found
 
 
-def _on_target(row: Row) -> dict[str, Any]:
-    return _point(row, "target_point")
+def on_target(row: Row) -> dict[str, Any]:
+    """The value of each axis of a row's target."""
+    return point_of(row, "target_point")
 
 
-def _tuples(points: Sequence[Row]) -> str:
-    models = {row["model"]: row["tuples"] for row in points}
-    first = points[0]["target"]
-    distinct = sum(row["new_tuples"] for row in points if row["target"] == first)
-    every = sum(models.values())
-    on = {row["target"] for row in points}
-    return (
-        f"{counted(len(models), 'model')} of {every:,} operator tuples, {distinct:,} of them "
-        f"distinct{f', on {len(on)} targets' if len(on) > 1 else ''}"
-    )
+def line_through(series: Sequence[Row], quantity: Quantity) -> Growth | None:
+    """How the cost of a series grows with the batch size, as a straight line if it does so."""
+    costs = [(row["batch_size"], quantity.read(row)) for row in series]
+    found = growth([(size, cost) for size, cost in costs if size and cost is not None])
+    return found if found and found.is_straight else None
 
 
-def _table(points: Sequence[Row]) -> list[str]:
-    cells = [
-        {
-            **{label(axis): text(value) for axis, value in _axes(row).items()},
-            "time": _cost(row, TIME),
-            "time/sample": with_interval(sample(TIME).read(row), TIME.show),
-            "above least": _above(row, TIME),
-            "energy": _cost(row, ENERGY),
-            "energy/sample": with_interval(sample(ENERGY).read(row), ENERGY.show),
-            "energy above least": _above(row, ENERGY),
-            "new tuples": str(row["new_tuples"]),
-        }
-        for row in points
-    ]
-    shown = [title for title in cells[0] if any(row[title] != _NOTHING for row in cells)]
-    rows = [[row[title] for title in shown] for row in cells]
-    return table(shown, rows, left=len(_axes(points[0])))
-
-
-def _axes(row: Row) -> dict[str, Any]:
-    return {**_point(row), **_on_target(row)}
-
-
-def _cost(row: Row, quantity: Quantity) -> str:
-    shown = with_interval(quantity.read(row), quantity.show)
-    return shown + (ESTIMATED if row[f"{quantity}_is_estimate"] else "")
-
-
-def _above(row: Row, quantity: Quantity) -> str:
-    more = above_least(quantity).read(row)
-    return "least" if more is not None and not more.value else difference(more)
-
-
-def _most_frugal(points: Sequence[Row]) -> list[str]:
-    """The points at which a sample costs least, in each series and of each quantity."""
-    found = []
-    axis_of_batch = len({row["batch_size"] for row in points}) > 1
-    for series in _series([dict(row) for row in points]):
-        for quantity in COMPARED:
-            more = [(row, above_least(quantity).read(row)) for row in series]
-            least = next((row for row, each in more if each is not None and not each.value), None)
-            if least is None:
-                continue
-            as_good = [
-                _free(row, axis_of_batch)
-                for row, each in more
-                if row is not least and each is not None and (each.low is None or each.low <= 0)
-            ]
-            where = [
-                f"{label(axis)}={text(value)}"
-                for axis, value in _point(least).items()
-                if not _follows_batch(points, axis)
-            ]
-            cost = with_interval(sample(quantity).read(least), quantity.show)
-            found.append(
-                f"Least {quantity} per sample{' at ' + ', '.join(where) if where else ''}: "
-                f"{_free(least, axis_of_batch)}, {cost}"
-                + (f"; not told apart from it: {', '.join(as_good)}." if as_good else ".")
-            )
-    return found
-
-
-def _free(row: Row, axis_of_batch: bool) -> str:
-    """What a point is called among others of its series."""
-    batch = [f"batch size {row['batch_size']}"] if axis_of_batch else []
-    return " with ".join(
-        [*batch, *(f"{label(axis)}={text(value)}" for axis, value in _on_target(row).items())]
-    )
+def axes_of(row: Row) -> dict[str, Any]:
+    """The value of each axis of a row's model, then of its target."""
+    return {**point_of(row), **on_target(row)}

@@ -498,6 +498,12 @@ SWEEPS = _schema(
                 ),
                 (f"{quantity}_is_estimate", pa.bool_(), "whether it is the sum; null without one"),
                 *quantity.of("sample").described(f"{unit} of a sample"),
+                *quantity.of("fixed").described(
+                    f"{unit} of an iteration, whatever its batch size: of the straight line "
+                    "through the points that differ from this one in the batch size alone; null "
+                    "for fewer than three, and if a line does not fit"
+                ),
+                *quantity.of("marginal").described(f"{unit} of one more sample, by that line"),
                 *quantity.relative("above_least").described(
                     f"{unit} of a sample, above the least among the points that differ from this "
                     "one in the batch size and the axes of targets alone, as a share; 0 at the "

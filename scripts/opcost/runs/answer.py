@@ -7,7 +7,7 @@ from typing import Any
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
-from opcost.costs.sweeps import sweep_lines
+from opcost.costs.sweep_text import sweep_lines
 from opcost.planning.target_plan import beyond_budget
 from opcost.results_folder import COMPARISON, MODULES, RESULTS, SHARES, SWEEPS, extraction
 from opcost.rows import records, schemas

@@ -1,0 +1,63 @@
+"""How a cost grows with the batch size: a part that each iteration has, and one for each sample.
+
+A straight line through the costs, weighted by their variances. Where they scatter about it by more
+than their intervals tell, these are widened by as much (Birge, The calculation of errors by the
+method of least squares, Physical Review 40, 1932). Below the batch size at which both parts are
+equal, a larger batch costs little more: that is where the curve leaves its floor.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opcost.statistics import Estimate, student_97_5
+
+_LEAST_POINTS = 3
+_MISFIT_P = 0.01
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Costs with their 95 % intervals: `fixed` for an iteration, `each` for a sample; both parts
+    are equal at a batch size of `even`. `is_straight` tells whether a line fits.
+    """
+
+    fixed: Estimate
+    each: Estimate
+    even: Estimate
+    is_straight: bool
+
+
+def growth(points: Sequence[tuple[int, Estimate]]) -> Growth | None:
+    """The line through batch sizes and their costs; None for fewer than three sizes, and for costs
+    without an interval.
+    """
+    from scipy import special
+
+    sds = [cost.sd for _, cost in points]
+    if len({size for size, _ in points}) < _LEAST_POINTS or not all(sds):
+        return None
+    sizes = np.array([size for size, _ in points], float)
+    costs = np.array([cost.value for _, cost in points])
+    weights = 1 / np.array(sds, float)
+    design = np.stack([np.ones(len(sizes)), sizes], axis=1) * weights[:, None]
+    (fixed, each), *_ = np.linalg.lstsq(design, costs * weights, rcond=None)
+    squares = float(np.sum(((costs - fixed - each * sizes) * weights) ** 2))
+    degrees = len(points) - 2
+    covariance = np.linalg.inv(design.T @ design)
+    scatters = squares > degrees
+    covariance *= squares / degrees if scatters else 1.0
+    half = student_97_5(degrees if scatters else None)
+
+    def estimate(value: float, gradient: Sequence[float]) -> Estimate:
+        margin = half * math.sqrt(float(np.array(gradient) @ covariance @ np.array(gradient)))
+        return Estimate(value, value - margin, value + margin)
+
+    return Growth(
+        estimate(float(fixed), [1, 0]),
+        estimate(float(each), [0, 1]),
+        estimate(float(fixed / each), [1 / each, -fixed / each**2]),
+        float(special.chdtrc(degrees, squares)) >= _MISFIT_P,
+    )

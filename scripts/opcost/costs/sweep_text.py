@@ -1,0 +1,148 @@
+"""Sweeps as text: the cost of each point, the most frugal ones, and how a cost grows."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from opcost.costs.headline import ESTIMATED
+from opcost.costs.sweeps import (
+    above_least,
+    axes_of,
+    base_target,
+    follows_batch,
+    line_through,
+    on_target,
+    point_of,
+    sample,
+    series_of,
+)
+from opcost.costs.terms import Row
+from opcost.models.axes import label, text
+from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
+from opcost.text import counted, difference, table, with_interval, wrapped
+
+_NOTHING = "-"
+
+
+def sweep_lines(rows: Sequence[Row]) -> list[str]:
+    """Sweeps as text: the points of each, and the most frugal ones. Empty without rows."""
+    sweeps: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        sweeps[row["sweep"], base_target(row["target"])].append(row)
+    several = len({target for _, target in sweeps}) > 1
+    lines: list[str] = []
+    for (name, target), points in sweeps.items():
+        on = f" on {target}" if several else ""
+        lines += ["", f"Sweep {name}{on}: {_tuples(points)}", "", *_table(points)]
+        found = [*_most_frugal(points), *_growths(points)]
+        lines += ["", *wrapped(found)] if found else []
+    return lines[1:]
+
+
+def _tuples(points: Sequence[Row]) -> str:
+    models = {row["model"]: row["tuples"] for row in points}
+    first = points[0]["target"]
+    distinct = sum(row["new_tuples"] for row in points if row["target"] == first)
+    every = sum(models.values())
+    on = {row["target"] for row in points}
+    return (
+        f"{counted(len(models), 'model')} of {every:,} operator tuples, {distinct:,} of them "
+        f"distinct{f', on {len(on)} targets' if len(on) > 1 else ''}"
+    )
+
+
+def _table(points: Sequence[Row]) -> list[str]:
+    cells = [
+        {
+            **{label(axis): text(value) for axis, value in axes_of(row).items()},
+            "time": _cost(row, TIME),
+            "time/sample": with_interval(sample(TIME).read(row), TIME.show),
+            "above least": _above(row, TIME),
+            "energy": _cost(row, ENERGY),
+            "energy/sample": with_interval(sample(ENERGY).read(row), ENERGY.show),
+            "energy above least": _above(row, ENERGY),
+            "new tuples": str(row["new_tuples"]),
+        }
+        for row in points
+    ]
+    shown = [title for title in cells[0] if any(row[title] != _NOTHING for row in cells)]
+    rows = [[row[title] for title in shown] for row in cells]
+    return table(shown, rows, left=len(axes_of(points[0])))
+
+
+def _cost(row: Row, quantity: Quantity) -> str:
+    shown = with_interval(quantity.read(row), quantity.show)
+    return shown + (ESTIMATED if row[f"{quantity}_is_estimate"] else "")
+
+
+def _above(row: Row, quantity: Quantity) -> str:
+    more = above_least(quantity).read(row)
+    return "least" if more is not None and not more.value else difference(more)
+
+
+def _most_frugal(points: Sequence[Row]) -> list[str]:
+    """The points at which a sample costs least, in each series and of each quantity."""
+    found = []
+    axis_of_batch = len({row["batch_size"] for row in points}) > 1
+    for series in series_of([dict(row) for row in points]):
+        for quantity in COMPARED:
+            more = [(row, above_least(quantity).read(row)) for row in series]
+            least = next((row for row, each in more if each is not None and not each.value), None)
+            if least is None:
+                continue
+            as_good = [
+                _free(row, axis_of_batch)
+                for row, each in more
+                if row is not least and each is not None and (each.low is None or each.low <= 0)
+            ]
+            where = [
+                f"{label(axis)}={text(value)}"
+                for axis, value in point_of(least).items()
+                if not follows_batch(points, axis)
+            ]
+            cost = with_interval(sample(quantity).read(least), quantity.show)
+            found.append(
+                f"Least {quantity} per sample{' at ' + ', '.join(where) if where else ''}: "
+                f"{_free(least, axis_of_batch)}, {cost}"
+                + (f"; not told apart from it: {', '.join(as_good)}." if as_good else ".")
+            )
+    return found
+
+
+def _growths(points: Sequence[Row]) -> list[str]:
+    """What an iteration and each of its samples cost, in each series and of each quantity."""
+    found = []
+    for series in series_of([dict(row) for row in points], ("point", "target_point")):
+        sizes = {row["batch_size"] for row in series}
+        for quantity in COMPARED:
+            if len(sizes) < 3 or quantity.read(series[0]) is None:
+                continue
+            axes = {
+                axis: value
+                for axis, value in axes_of(series[0]).items()
+                if axis in on_target(series[0]) or not follows_batch(points, axis)
+            }
+            at = ", ".join(f"{label(axis)}={text(value)}" for axis, value in axes.items())
+            what = f"{str(quantity).capitalize()}{f' at {at}' if at else ''}"
+            line = line_through(series, quantity)
+            if line is None:
+                found.append(f"{what} does not grow in a straight line with the batch size.")
+                continue
+            each = with_interval(line.each, quantity.show)
+            if line.fixed.low is None or line.fixed.low <= 0:
+                most = quantity.show(max(0.0, line.fixed.high or 0.0), 2)
+                found.append(f"{what}: {each} for each sample; no floor is seen, at most {most}.")
+                continue
+            even = f"{line.even.value:.2g} [{line.even.low:.2g}, {line.even.high:.2g}]"
+            found.append(
+                f"{what}: {with_interval(line.fixed, quantity.show)} for an iteration, and {each} "
+                f"for each sample, which outweigh the former from a batch size of {even} on."
+            )
+    return found
+
+
+def _free(row: Row, axis_of_batch: bool) -> str:
+    """What a point is called among others of its series."""
+    batch = [f"batch size {row['batch_size']}"] if axis_of_batch else []
+    return " with ".join(
+        [*batch, *(f"{label(axis)}={text(value)}" for axis, value in on_target(row).items())]
+    )

@@ -1,0 +1,51 @@
+"""What an iteration and each of its samples cost, as a line through several batch sizes."""
+
+import numpy as np
+import pytest
+from opcost.costs.growth import growth
+from opcost.statistics import NORMAL_97_5, Estimate
+
+SIZES = (1, 2, 4, 8, 16)
+
+
+def costs(fixed, each, sizes=SIZES, sd=0.02, off=0.0, generator=None):
+    """Costs of a line, with errors of which the intervals know the part `sd`."""
+    found = []
+    for size in sizes:
+        true = fixed + each * size
+        error = generator.normal(0, np.hypot(sd, off)) if generator else 0.0
+        half = NORMAL_97_5 * sd * true
+        value = true * (1 + error)
+        found.append((size, Estimate(value, value - half, value + half)))
+    return found
+
+
+def test_a_line_is_told_apart_into_its_parts():
+    found = growth(costs(10.0, 2.0))
+    assert found.fixed.value == pytest.approx(10)
+    assert found.each.value == pytest.approx(2)
+    assert found.even.value == pytest.approx(5)
+    assert found.is_straight
+
+
+@pytest.mark.parametrize("off", [0.0, 0.02])
+def test_intervals_hold_the_truth_also_where_costs_scatter_more_than_theirs_tell(off):
+    generator = np.random.default_rng(1)
+    held = np.zeros(3)
+    for _ in range(400):
+        found = growth(costs(10.0, 2.0, off=off, generator=generator))
+        parts = [(found.fixed, 10.0), (found.each, 2.0), (found.even, 5.0)]
+        held += [each.low <= truth <= each.high for each, truth in parts]
+    assert (held / 400 > 0.92).all()
+
+
+def test_what_is_no_line_is_told():
+    assert not growth(
+        [(n, Estimate(float(n**2), n**2 * 0.98, n**2 * 1.02)) for n in SIZES]
+    ).is_straight
+
+
+def test_two_sizes_and_costs_without_intervals_tell_nothing():
+    assert growth(costs(10.0, 2.0, sizes=(1, 2))) is None
+    assert growth(costs(10.0, 2.0, sizes=(1, 1, 2))) is None
+    assert growth([(n, Estimate(float(n), None, None)) for n in SIZES]) is None
