@@ -127,6 +127,82 @@ class TestSensors:
         alone = device_energy(samples(times_s, counter_j=1234.5), SENSOR, False, None, 5.0, 15.0)
         assert (alone.energy, alone.reason) == (None, NOT_SHOWN)
 
+    @pytest.mark.parametrize("period_s", [0.5, 1.0])
+    def test_windows_of_a_counter_that_is_read_seldom_hold_the_truth(self, card, period_s):
+        generator = random.Random(5)
+        edges_s = sorted(generator.uniform(6, 50) for _ in range(40))
+        edges = [(edge_s, lambda: None) for edge_s in edges_s]  # the meter is read there, too
+        recorded = record(
+            card,
+            SENSOR,
+            generator,
+            60.0,
+            period_s=period_s,
+            switches_s=(0.05, 0.6),
+            meanwhile=edges,
+        )
+        told = held = 0
+        for start_s, end_s in zip(edges_s[::4], edges_s[3::4], strict=True):
+            found, true_j = recorded.window(start_s, end_s)
+            if found.energy is not None:
+                told += 1
+                held += found.energy.low <= true_j <= found.energy.high
+        assert told >= 3
+        assert held == told
+
+    def test_power_is_unknown_at_an_edge_where_the_counter_was_not_read(self):
+        times_s = np.concatenate([np.arange(0, 9, 0.025), np.arange(12, 30, 0.025)])
+        burst_j = 270.0  # half a second of 600 W, from 9.5 s on, at 60 W otherwise
+        joules = np.floor(times_s / 0.1 + 1e-9) * 6 + np.where(times_s > 10, burst_j, 0)
+        found = energy_of(of_counter(times_s, joules, 0.1, read_every_s=0.1), 10.2, 20.0)
+        true_j = 60 * 9.8
+        assert found.energy is None or found.energy.low <= true_j <= found.energy.high
+        beside = energy_of(of_counter(times_s, joules, 0.1, read_every_s=0.1), 8.0, 20.0)
+        assert beside.energy.relative_half_width < 0.05
+        assert beside.energy.low <= 60 * 12 + burst_j <= beside.energy.high
+
+    def test_a_sensor_that_is_slower_than_assumed_is_taken_for_what_it_shows(self):
+        generator = np.random.default_rng(2)
+        times_s = np.arange(0, 60, 0.025)
+        watts = 200 + generator.normal(0, 3, 60)
+        curve = of_readings(times_s, watts[times_s.astype(int)], SENSOR)
+        found = energy_of(curve, 20.0, 40.0)
+        assert 17 <= found.changes <= 21
+        assert found.energy.low <= watts[20:40].sum() <= found.energy.high
+        assert (
+            energy_of(of_readings(times_s, watts[times_s.astype(int)], SENSOR), 7.3, 7.9).energy
+            is None
+        )
+
+    def test_a_sensor_that_sticks_after_it_has_moved_does_not_know_the_rest(self):
+        times_s = np.arange(0, 30, 0.025)
+        power_w = np.where(times_s < 10, noisy(times_s), 200.123)
+        curve = of_readings(times_s, power_w, SENSOR)
+        assert "stood still, for" in energy_of(curve, 8.0, 20.0).reason
+        assert energy_of(curve, 3.0, 9.0).energy is not None
+
+    @pytest.mark.parametrize("wrong_w", [0.0, 1500.0])
+    def test_readings_that_the_device_cannot_draw_are_left_out(self, wrong_w):
+        times_s = np.arange(0, 20, 0.025)
+        power_w = noisy(times_s)
+        odd = (times_s > 7) & (times_s < 7.2)
+        found = samples(times_s, np.where(odd, wrong_w, power_w))
+        found["power_limit_w"] = 350.0
+        window = device_energy(found, SENSOR, False, None, 5.0, 15.0)
+        assert window.energy.low <= 2000 <= window.energy.high
+        long = samples(times_s, np.where((times_s > 7) & (times_s < 10), wrong_w, power_w))
+        long["power_limit_w"] = 350.0
+        assert "was not read" in device_energy(long, SENSOR, False, None, 5.0, 15.0).reason
+
+    def test_a_jump_of_the_counter_is_told_by_the_power_limit_or_by_the_readings(self):
+        times_s = np.arange(0, 20, 0.025)
+        joules = np.floor(times_s / 0.1 + 1e-9) * 20 + np.where(times_s > 7, 500.0, 0.0)
+        found = samples(times_s, noisy(times_s), joules)
+        flagged = device_energy(found, SENSOR, False, None, 6.5, 8.0)
+        assert COUNTER_DISAGREES in flagged.flags
+        found["power_limit_w"] = 350.0
+        assert "set back or jumped" in device_energy(found, SENSOR, False, None, 6.5, 8.0).reason
+
     def test_only_windows_that_a_loss_has_cut_are_without_energy_for_it(self):
         times_s = np.arange(0, 10, 0.025)
         kept = samples(times_s, noisy(times_s))
