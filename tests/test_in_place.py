@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.costs import in_place_text
+from opcost.costs import in_place_table, in_place_text
 from opcost.costs.comparison import compare
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.in_place import ALONE, IN_PLACE, of_operators
@@ -166,7 +166,7 @@ def test_an_operator_in_place_is_compared_with_it_alone(model):
         assert each["time_in_place_ratio"] == pytest.approx(1.2)
         assert each["time_in_place_ratio_ci_low"] < 1.2 < each["time_in_place_ratio_ci_high"]
     operators = {each["operator"]: each for each in of_operators(rows)}
-    convolutions = operators["aten.conv2d.default"]
+    convolutions = operators["conv2d"]
     assert convolutions["calls"] == 26
     assert ALONE.read(convolutions).value == pytest.approx(26e-3)
     assert IN_PLACE.read(convolutions).value == pytest.approx(26 * 1.2e-3)
@@ -235,8 +235,8 @@ def test_the_text_names_both_parts_of_the_difference(model):
     assert "for which the sum has" in text
     header, line = in_place_text.lines(in_place_text.model_cells([compared]))
     assert "between calls" in header
-    assert "+50.0%" in line
-    assert line.endswith("+10.0%")
+    assert "+50%" in line
+    assert line.endswith("+10%")
 
 
 def test_a_difference_within_its_interval_and_a_clock_that_costs_nothing_are_told(model):
@@ -249,11 +249,94 @@ def test_a_difference_within_its_interval_and_a_clock_that_costs_nothing_are_tol
     assert "only disturbance explains: measure again on a quiet machine: quick." in text
 
 
-def test_tables_by_tuple_module_and_call_list_all_of_them(model):
+def profiled(model, found, kind, most=1000):
+    compared = {"model": "squeezenet1_1", **compare(found)}
+    return in_place_table.table_cells(found, compared, kind, most)
+
+
+def percent(cell):
+    return float(cell["share"].removesuffix("%"))
+
+
+@pytest.mark.parametrize("kind", in_place_table.KINDS)
+@pytest.mark.parametrize("most", [3, 1000])
+@pytest.mark.parametrize("whole_s", [0.2, 0.05])
+def test_the_rows_of_each_table_add_up_to_the_whole_model(model, kind, most, whole_s):
+    found = estimate(model, whole(model, 1e-3, whole_s))
+    *parts, total = profiled(model, found, kind, most)
+    assert sum(map(percent, parts)) == pytest.approx(100.0)
+    first = next(iter(total))
+    assert (total[first], total["share"]) == ("(whole model)", "100.0%")
+    kernels = sum(count for _, count in model.kernels())
+    between = parts[-1]
+    assert between[first] == "(between calls)"
+    assert percent(between) == pytest.approx(100 * (1 - kernels * 1e-3 / whole_s), abs=0.1)
+    shown = len(parts) - 1
+    assert shown == most + 1 if most == 3 else shown > 3
+
+
+def test_modules_leave_views_to_the_time_between_calls_as_the_whole_model_does(model):
     found = estimate(model, whole(model, 1e-3, 0.1))
-    assert len(in_place_text.tuple_cells(found.in_place.rows())) == len(model.kernels())
-    assert len(in_place_text.call_cells(found)) == len(model.calls)
-    [first, *_] = in_place_text.call_cells(found)
-    assert (first["module"], first["alone"], first["more"]) == ("features.0", "1.000 ms", "+0.0%")
-    paths = {call.module_path or "(model)" for call in model.calls}
-    assert {cell["module"] for cell in in_place_text.module_cells(found.modules())} == paths
+    modules = found.in_place.modules()
+    assert sum(each["calls"] for each in modules) == sum(count for _, count in model.kernels())
+    assert sum(map(in_place_s, modules)) == pytest.approx(found.in_place.operators.value)
+    assert {each["module_class"] for each in modules if "classifier" in each["module_path"]} == {
+        "Conv2d",
+        "ReLU",
+        "AdaptiveAvgPool2d",
+    }
+
+
+def in_place_s(row):
+    return row[IN_PLACE.value]
+
+
+def test_modules_and_calls_have_intervals(model):
+    found = estimate(model, whole(model, 1e-3, 0.1))
+    assert len(found.in_place.calls()) == sum(count for _, count in model.kernels())
+    for each in (*found.in_place.calls(), *found.in_place.modules()):
+        in_place = IN_PLACE.read(each)
+        assert in_place.low < in_place.value < in_place.high
+    [first, *_] = profiled(model, found, "call")
+    assert (first["module"], first["alone"]) == ("features.0", "1.00 ms ± 1.0%")
+    assert first["more"] == "+0.0% ± 1.4%"
+
+
+def test_an_operator_that_is_not_measured_alone_is_listed_by_what_it_takes_in_place(model):
+    rows = {
+        tuple_id: row(tuple_id=tuple_id, core_cache_bytes=2**40, **OVERHEAD)
+        for tuple_id, record in model.by_id.items()
+        if record.operator_tuple.name != "conv2d"
+    }
+    found = ModelEstimate(model, terms_of(model, rows, set()), [whole(model, 1e-3, 0.1)])
+    *cells, _, total = profiled(model, found, "operator")
+    [convolution] = [each for each in cells if each["operator"] == "conv2d"]
+    assert (convolution["calls"], convolution["in place"][:8]) == ("26", "26.00 ms")
+    assert {convolution[each] for each in ("alone", "more", "adds")} == {"-"}
+    assert (total["alone"], total["adds"]) == ("-", "-")
+
+
+def test_overloads_of_an_operator_are_one_row():
+    each = {
+        "tuple_id": "1",
+        "description": "div(2)",
+        "calls": 2,
+        **ALONE.columns(Estimate(1.0, 0.9, 1.1)),
+        **IN_PLACE.columns(Estimate(2.0, 1.9, 2.1)),
+    }
+    [found] = of_operators(
+        [{**each, "operator": f"aten.div.{overload}"} for overload in ("Tensor", "Scalar")]
+    )
+    assert (found["operator"], found["calls"], found["added_time_s"]) == ("div", 4, 4.0)
+
+
+def test_tuples_whose_descriptions_are_cut_to_the_same_text_are_told_apart(model):
+    found = estimate(model, whole(model, 1e-3, 0.1))
+    names = [each["tuple"] for each in profiled(model, found, "tuple")]
+    assert len(names) == len({*names}) == len(model.kernels()) + 2
+
+
+def test_numbers_without_an_interval_have_no_more_digits_than_the_total_allows(model):
+    found = estimate(model, whole(model, 1e-3, 0.1234567))
+    between = profiled(model, found, "operator")[-2]
+    assert between["in place"] == f"{0.1234567e3 - found.in_place.operators.value * 1e3:.1f} ms"

@@ -103,7 +103,11 @@ def test_a_profile_shows_what_operators_take_in_place_and_measures_nothing_twice
     found = opcost("profile", "tiny_mlp", "--by", "call")
     assert found.returncode == 0, found.stderr
     assert stamps(done) == before
-    assert "Target local: Where do the sum and the whole model part company?" in found.stdout
+    assert "Where the time of tiny_mlp goes, inside the running model, by call:" in found.stdout
+    assert "Where do the sum and the whole model part company?" in found.stdout
+    summary = (done.root / "results/summary.txt").read_text()
+    [scatter] = re.findall(r"^±: half of .*$", summary, re.MULTILINE)
+    assert scatter in found.stdout
     [first, *_] = re.findall(r"^0 .*$", found.stdout, re.MULTILINE)
     assert "linear(" in first
     rows = records.read(done.root / "results/in_place.parquet", schemas.IN_PLACE).to_pylist()
@@ -111,6 +115,19 @@ def test_a_profile_shows_what_operators_take_in_place_and_measures_nothing_twice
     for row in rows:
         added_s = row["calls"] * (row["in_place_time_s"] - row["alone_time_s"])
         assert row["added_time_s"] == pytest.approx(added_s)
+
+
+def test_a_profile_that_is_not_complete_says_so_and_lists_what_is_not_measured_alone(done, opcost):
+    for path in done.root.glob("results/local/operators/*.parquet"):
+        path.unlink()
+    found = opcost("profile", "tiny_mlp", "--max-device-time", "0.001s")
+    assert found.returncode == 3, found.stderr
+    [line] = re.findall(r"^linear .*$", found.stdout, re.MULTILINE)
+    assert line.split()[-3:] == ["-", "-", "-"]
+    text = " ".join(found.stdout.split())
+    assert "operator tuples are not measured." in text
+    assert "ended the measurements on local. Not measured:" in text
+    assert "The same command with a larger budget" in text
 
 
 def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done, opcost):

@@ -89,6 +89,21 @@ def digits(estimate: Estimate | None) -> int:
     return min(max(1 - math.floor(math.log10(half)), 2), _DIGITS)
 
 
+def without_interval(
+    value: float | None, half: float | None, show: Callable[[float, int], str]
+) -> str:
+    """A value without an interval of its own, or a dash.
+
+    With as many digits as an error of `half` of what it is part of leaves, but at least one.
+    """
+    if value is None:
+        return "-"
+    if not half or not value:
+        return show(value, _DIGITS)
+    left = 1 - math.floor(math.log10(half / abs(value)))
+    return show(value, min(max(left, 1), _DIGITS))
+
+
 def significant(number: float, digits: int) -> str:
     """To so many significant digits, with zeros at the end; no exponent."""
     rounded = float(f"{number:.{digits - 1}e}")

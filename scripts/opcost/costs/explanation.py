@@ -18,7 +18,7 @@ from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
-from opcost.results_folder import MODELS, executions_of, measurements, target_folder
+from opcost.results_folder import DATABASE, MODELS, executions_of, measurements, target_folder
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
 from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
@@ -38,6 +38,8 @@ _OF_WHOLE = tuple(
         ]
     )
 )
+
+_OF_OPERATORS = (*OPERATOR_COLUMNS, "conditions_id", "measured_at")
 
 
 @dataclass(frozen=True)
@@ -156,20 +158,32 @@ def explain(
     found = []
     known: set[str] = set()
     for path in databases:
-        table = read_database(path, [*OPERATOR_COLUMNS, "conditions_id", "measured_at"])
+        table = read_database(path, _OF_OPERATORS)
         known |= set(table["target"].unique().to_pylist())
         if targets:
             table = table.filter(pc.is_in(table["target"], pa.array(targets, pa.string())))
         for target, conditions_id in _groups(table):
             named = model if conditions_id else _as_in_study(model, target, path.parent)
-            here = model if conditions_id else _there(named, target, path.parent)
-            rows = _rows(table, target, conditions_id, here)
-            whole = [] if conditions_id else _whole(named, target, path.parent)
-            estimate = ModelEstimate(here, terms_of(here, rows, set()), whole)
-            found.append(Explanation(path, target, conditions_id, estimate))
+            found.append(_explanation(named, path, table, target, conditions_id))
     for target in sorted(set(targets) - known):
         raise OpcostError(f"no database has a target {target!r}. {closest(target, known)}")
     return found
+
+
+def explain_in_study(model: ModelTuples, target: str) -> Explanation:
+    """The cost of a model of the study on one of its targets, measured there or not."""
+    check_extracted(model)
+    return _explanation(model, DATABASE, read_database(DATABASE, _OF_OPERATORS), target, None)
+
+
+def _explanation(
+    model: ModelTuples, path: Path, table: pa.Table, target: str, conditions_id: str | None
+) -> Explanation:
+    here = model if conditions_id else _there(model, target, path.parent)
+    rows = _rows(table, target, conditions_id, here)
+    whole = [] if conditions_id else _whole(model, target, path.parent)
+    estimate = ModelEstimate(here, terms_of(here, rows, set()), whole)
+    return Explanation(path, target, conditions_id, estimate)
 
 
 def _groups(table: pa.Table) -> list[tuple[str, str | None]]:

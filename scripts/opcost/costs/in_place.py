@@ -9,9 +9,8 @@ overhead that the sum adds:
 Views are calls without kernels: what they take counts as between calls, as it does in the sum.
 """
 
-import math
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,9 @@ from opcost import statistics
 from opcost.costs.terms import Row
 from opcost.executions import Executions, batch_error, combined
 from opcost.rows.executed import measured_value
-from opcost.rows.quantities import CALL_TIME, TIME, Quantity
+from opcost.rows.quantities import CALL_TIME, TIME
 from opcost.statistics import Estimate
+from opcost.tuples.operator_tuple import short_name
 
 if TYPE_CHECKING:
     from opcost.costs.estimate import ModelEstimate
@@ -150,7 +150,7 @@ class InPlaceTimes:
             in_place = self.of_tuples.get(operator_tuple.tuple_id)
             if in_place is None:
                 continue
-            alone = measured_value(term.row, TIME) if term.measured and term.row else None
+            alone = self._alone[operator_tuple.tuple_id]
             ratio = statistics.ratio(in_place, alone) if alone else None
             found.append(
                 {
@@ -166,30 +166,117 @@ class InPlaceTimes:
             )
         return sorted(found, key=lambda row: -row["calls"] * row[IN_PLACE.value])
 
+    def modules(self) -> list[dict[str, Any]]:
+        """The operators that each module itself calls, by phase, the costliest first; empty if
+        unknown.
+        """
+        numbers: dict[tuple[str, str | None, str], list[int]] = defaultdict(list)
+        for number, (call, tuple_id) in enumerate(zip(self._model.calls, self._ids, strict=True)):
+            if tuple_id in self._kernels:
+                numbers[call.module_path, call.module_class, call.phase].append(number)
+        found = [
+            {"module_path": path, "module_class": kind, "phase": phase, **both}
+            for (path, kind, phase), calls in numbers.items()
+            if (both := self._added_up(calls)) is not None
+        ]
+        return sorted(found, key=lambda row: -row[IN_PLACE.value])
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Each call that launches a kernel, with its number among all calls, in their order; empty
+        if unknown.
+        """
+        return [
+            {
+                "number": number,
+                "module_path": call.module_path,
+                "phase": call.phase,
+                "description": str(self._model.tuples[call.position].operator_tuple),
+                **both,
+            }
+            for number, (call, tuple_id) in enumerate(
+                zip(self._model.calls, self._ids, strict=True)
+            )
+            if tuple_id in self._kernels and (both := self._added_up([number])) is not None
+        ]
+
+    @cached_property
+    def _alone(self) -> dict[str, Estimate | None]:
+        """Tuple id -> seconds of a call measured alone, if it was."""
+        return {
+            term.record.operator_tuple.tuple_id: measured_value(term.row, TIME)
+            if term.measured and term.row
+            else None
+            for term in self._estimate.addable
+        }
+
+    def _added_up(self, numbers: Sequence[int]) -> dict[str, Any] | None:
+        """These calls in place and alone; None if unknown in place."""
+        mean = self._mean(numbers)
+        if mean is None:
+            return None
+        counts = Counter(self._ids[number] for number in numbers)
+        alone = [
+            (count, each) for tuple_id, count in counts.items() if (each := self._alone[tuple_id])
+        ]
+        return _both(
+            len(numbers),
+            statistics.weighted_sum([(len(numbers), mean)]),
+            statistics.weighted_sum(alone) if len(alone) == len(counts) else None,
+        )
+
 
 def of_operators(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The rows of a model added up by operator, over the tuples that were measured alone."""
+    """The rows of a model added up by operator, by the name that tables show."""
+    return _grouped(rows, "operator", lambda row: short_name(row["operator"]))
+
+
+def of_tuples(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows of a model, each for all calls of its tuple."""
+    return _grouped(rows, "tuple_id", lambda row: row["tuple_id"])
+
+
+def together(rows: Sequence[Row]) -> dict[str, Any]:
+    """Rows for all calls as one, whose errors are taken to have one cause."""
+    in_place, alone = (
+        [each for row in rows if (each := quantity.read(row)) is not None]
+        for quantity in (IN_PLACE, ALONE)
+    )
+    return _both(
+        sum(row["calls"] for row in rows),
+        statistics.correlated_sum((1, each) for each in in_place),
+        statistics.correlated_sum((1, each) for each in alone) if len(alone) == len(rows) else None,
+    )
+
+
+def _grouped(rows: Sequence[Row], column: str, key: Callable[[Row], str]) -> list[dict[str, Any]]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        if row[ALONE.value] is not None:
-            groups[row["operator"]].append(row)
-    found = []
-    for operator, tuples in groups.items():
-        alone, in_place = (_sum(tuples, each) for each in (ALONE, IN_PLACE))
-        found.append(
-            {
-                "operator": operator,
-                "calls": sum(row["calls"] for row in tuples),
-                "tuples": len(tuples),
-                **ALONE.columns(alone),
-                **IN_PLACE.columns(in_place),
-                **RATIO.columns(statistics.ratio(in_place, alone)),
-                "added_time_s": math.fsum(row["added_time_s"] for row in tuples),
-            }
-        )
+        groups[key(row)].append(row)
+    found = [
+        {column: name, "description": tuples[0]["description"], **_of_all_calls(tuples)}
+        for name, tuples in groups.items()
+    ]
     return sorted(found, key=lambda row: -row[IN_PLACE.value])
 
 
-def _sum(rows: Sequence[Row], quantity: Quantity) -> Estimate:
-    known = ((row["calls"], quantity.read(row)) for row in rows)
-    return statistics.weighted_sum((calls, each) for calls, each in known if each is not None)
+def _of_all_calls(tuples: Sequence[Row]) -> dict[str, Any]:
+    """Alone only if all of the tuples are."""
+    in_place, alone = (
+        [(row["calls"], each) for row in tuples if (each := quantity.read(row)) is not None]
+        for quantity in (IN_PLACE, ALONE)
+    )
+    return _both(
+        sum(row["calls"] for row in tuples),
+        statistics.weighted_sum(in_place),
+        statistics.weighted_sum(alone) if len(alone) == len(tuples) else None,
+    )
+
+
+def _both(calls: int, in_place: Estimate, alone: Estimate | None) -> dict[str, Any]:
+    return {
+        "calls": calls,
+        **ALONE.columns(alone),
+        **IN_PLACE.columns(in_place),
+        **RATIO.columns(statistics.ratio(in_place, alone) if alone else None),
+        "added_time_s": in_place.value - alone.value if alone else None,
+    }

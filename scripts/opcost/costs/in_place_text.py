@@ -1,16 +1,13 @@
 """Operators in place against alone as text: where the sum and the whole model part company."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
+from opcost import statistics
 from opcost.costs.in_place import ALONE, IN_PLACE, RATIO, of_operators
 from opcost.costs.terms import Row
 from opcost.rows.quantities import TIME
-from opcost.text import difference, shortened, table, with_interval
-from opcost.tuples.operator_tuple import short_name
-
-if TYPE_CHECKING:
-    from opcost.costs.estimate import ModelEstimate
+from opcost.statistics import Estimate
+from opcost.text import difference, table, with_interval, without_interval
 
 TITLE = "Where do the sum and the whole model part company?"
 MEANING = (
@@ -20,7 +17,7 @@ MEANING = (
 )
 
 _NAMED = 3
-_DIGITS = 4
+_COARSE = 0.01
 
 
 def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
@@ -30,73 +27,58 @@ def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
         in_place = IN_PLACE.read(row)
         if in_place is None:
             continue
-        alone_s = row["operators_time_s"]
-        beyond_s = row["idle_time_s"] if row["overhead_time_s"] is None else row["overhead_time_s"]
+        alone_s, half_s = row["operators_time_s"], half_width(in_place)
+        whole_s, relative = row[TIME.of("reference").value], in_place.relative_half_width
         cells.append(
             {
                 "model": row["model"],
                 "sum - whole": difference(TIME.error.read(row)),
-                "alone": _seconds(alone_s),
+                "alone": without_interval(alone_s, half_s, TIME.show),
                 "in place": with_interval(in_place, TIME.show),
-                "more": _more(in_place.value, alone_s),
-                "between calls": _seconds(row["between_calls_time_s"]),
-                "in the sum": _seconds(beyond_s),
-                "with clock": _more(row["clocked_time_s"], row[TIME.of("reference").value]),
+                "more": _more(in_place.value, alone_s, relative),
+                "between calls": without_interval(row["between_calls_time_s"], half_s, TIME.show),
+                "in the sum": without_interval(beyond_s(row), half_s, TIME.show),
+                "with clock": _more(row["clocked_time_s"], whole_s, relative),
             }
         )
     return cells
+
+
+def beyond_s(compared: Row) -> float | None:
+    """What the sum of a model has for the time between calls: overhead or the wait for the host."""
+    overhead_s: float | None = compared["overhead_time_s"]
+    return compared["idle_time_s"] if overhead_s is None else overhead_s
 
 
 def operator_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     """A row of a table for each operator of a model, the costliest first."""
-    return [_cells(short_name(row["operator"]), row, "") for row in of_operators(rows)]
-
-
-def tuple_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """A row of a table for each operator tuple of a model, the costliest first."""
-    return [
-        _cells(shortened(row["description"]), row, " (a call)")
-        for row in sorted(rows, key=lambda row: -(row["calls"] * row[IN_PLACE.value]))
-    ]
-
-
-def module_cells(modules: Sequence[Row]) -> list[dict[str, str]]:
-    """A row of a table for each module of a model with calls of its own, the costliest first."""
-    known = [row for row in modules if row["in_place_time_s"] is not None]
     return [
         {
-            "module": row["module_path"] or "(model)",
-            "class": row["module_class"] or "",
-            "phase": row["phase"],
+            "operator": row["operator"],
             "calls": str(row["calls"]),
-            "alone": _seconds(row["time_s"]),
-            "in place": _seconds(row["in_place_time_s"]),
-            "more": _more(row["in_place_time_s"], row["time_s"]),
+            "in place": with_interval(IN_PLACE.read(row), TIME.show),
+            **against_alone(row),
         }
-        for row in sorted(known, key=lambda row: -row["in_place_time_s"])
+        for row in of_operators(rows)
     ]
 
 
-def call_cells(estimate: "ModelEstimate") -> list[dict[str, str]]:
-    """A row of a table for each call of a model, in their order."""
-    alone = {term.record.operator_tuple.tuple_id: term for term in estimate.addable}
-    cells = []
-    calls = zip(estimate.model.calls, estimate.in_place.by_call_s, strict=True)
-    for number, (call, in_place_s) in enumerate(calls):
-        operator_tuple = estimate.model.tuples[call.position].operator_tuple
-        term = alone.get(operator_tuple.tuple_id)
-        alone_s = term.row["time_s"] if term is not None and term.row else None
-        cells.append(
-            {
-                "call": str(number),
-                "module": call.module_path or "(model)",
-                "operator": shortened(str(operator_tuple)),
-                "alone": "view" if term is None else _seconds(alone_s),
-                "in place": _seconds(in_place_s),
-                "more": _more(in_place_s, alone_s),
-            }
-        )
-    return cells
+def against_alone(row: Row) -> dict[str, str]:
+    """The cells that compare calls in place with the same calls alone."""
+    in_place, alone, ratio = (each.read(row) for each in (IN_PLACE, ALONE, RATIO))
+    added = statistics.weighted_sum([(1, in_place), (-1, alone)]) if in_place and alone else None
+    return {
+        "alone": with_interval(alone, TIME.show),
+        "more": difference(ratio.plus(-1)) if ratio else "-",
+        "adds": without_interval(row["added_time_s"], half_width(added), TIME.show),
+    }
+
+
+def half_width(estimate: Estimate | None) -> float | None:
+    """Half of the interval, in the estimate's unit; None if unknown."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return None
+    return (estimate.high - estimate.low) / 2
 
 
 def lines(cells: Sequence[Mapping[str, str]], left: int = 1) -> list[str]:
@@ -110,8 +92,7 @@ def note(compared: Row, rows: Sequence[Row]) -> str | None:
     if in_place is None or alone_s is None:
         return None
     named = ", ".join(
-        f"{short_name(row['operator'])} {row[RATIO.value] - 1:+.0%}"
-        for row in of_operators(rows)[:_NAMED]
+        f"{row['operator']} {row[RATIO.value] - 1:+.0%}" for row in of_operators(rows)[:_NAMED]
     )
     text = (
         f"Inside the running model, the operators take {with_interval(in_place, TIME.show)}, "
@@ -156,21 +137,8 @@ def verdicts(comparison: Iterable[Row]) -> list[str]:
     return found
 
 
-def _cells(name: str, row: Mapping[str, Any], each: str) -> dict[str, str]:
-    ratio = RATIO.read(row)
-    return {
-        "operator": name,
-        "calls": str(row["calls"]),
-        f"alone{each}": with_interval(ALONE.read(row), TIME.show),
-        f"in place{each}": with_interval(IN_PLACE.read(row), TIME.show),
-        "more": difference(ratio.plus(-1)) if ratio else "-",
-        "adds": _seconds(row["added_time_s"]),
-    }
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else TIME.show(value, _DIGITS)
-
-
-def _more(in_place_s: float | None, alone_s: float | None) -> str:
-    return f"{in_place_s / alone_s - 1:+.1%}" if in_place_s is not None and alone_s else "-"
+def _more(more_s: float | None, than_s: float | None, half: float | None) -> str:
+    """By how much one exceeds the other, in whole per cent if it is known to no less than that."""
+    if more_s is None or not than_s:
+        return "-"
+    return f"{more_s / than_s - 1:+z.{0 if (half or 0.0) >= _COARSE else 1}%}"

@@ -1,54 +1,71 @@
-"""What `opcost profile` prints: the operators of models inside the running model."""
+"""What `opcost profile` prints: where the time of running models goes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from opcost.costs import in_place_text
-from opcost.costs.explanation import Explanation, explain
-from opcost.results_folder import DATABASE, extraction
+from opcost.costs import in_place_table, in_place_text
+from opcost.costs.caveats import caveats
+from opcost.costs.explanation import explain_in_study
+from opcost.costs.terms import Row, by_target
+from opcost.costs.verdict import judgement
+from opcost.results_folder import COMPARISON, extraction
+from opcost.rows import records, schemas
+from opcost.rows.quantities import TIME
+from opcost.runs.left_out import left_out
 from opcost.runs.study_file import read_studies
 from opcost.text import wrapped
-from opcost.tuples.model_tuples import read_model_tuples
+from opcost.tuples.model_table import not_extracted
+from opcost.tuples.model_tuples import read_extractions, read_model_tuples, refusals
+
+_UNKNOWN = "the whole model is not measured"
 
 
 def profile(only: Mapping[str, Sequence[str]] | None, by: str, top: int) -> tuple[str, bool]:
-    """Tables of these models on these targets, and whether each was timed in place."""
+    """Tables of these models on these targets, with the notes of a summary, and whether each has a
+    sum and a time in place.
+    """
     study = read_studies().study(only)
+    compared = by_target(records.read(COMPARISON, schemas.COMPARISON).to_pylist())
     parts, complete = [], True
     for target, models in (study.only or {}).items():
-        explained = [*chain.from_iterable(_explained(model, target) for model in models)]
-        complete &= len(explained) == len(models)
-        compared = [each.compared for each in explained]
-        cells = in_place_text.model_cells(compared)
-        parts += [f"Target {target}: {in_place_text.TITLE}", *in_place_text.lines(cells), ""]
-        parts += wrapped([in_place_text.MEANING, *in_place_text.verdicts(compared)])
-        for each in explained:
-            if (reason := each.estimate.in_place.reason) is not None:
-                complete = False
-                parts += ["", *wrapped([f"{each.estimate.model.model}: not in place: {reason}"])]
-            else:
-                parts += ["", *_table(each, by, top)]
-    return "\n".join(parts), complete
+        rows = [row for model in models if (row := compared[target].get(model)) is not None]
+        complete &= len(rows) == len(models) and all(map(_is_complete, rows))
+        parts += [_profile_of(target, models, rows, by, top)]
+    asked = sorted(set(chain.from_iterable((study.only or {}).values())))
+    paths = [path for model in asked if (path := extraction(model)).exists()]
+    refused = not_extracted(refusals(read_extractions(paths)))
+    parts += ["\n".join(lines) for lines in (refused, left_out(study)) if lines]
+    return "\n\n".join(parts), complete
 
 
-def _explained(model: str, target: str) -> Iterator[Explanation]:
-    path = extraction(model)
-    if path.exists():
-        tuples = read_model_tuples(path)
-        if tuples.refusal is None:
-            yield from explain(tuples, [DATABASE], [target])
+def _is_complete(row: Row) -> bool:
+    return row[TIME.error.value] is not None and row["in_place_reason"] is None
 
 
-def _table(explanation: Explanation, by: str, top: int) -> list[str]:
-    estimate = explanation.estimate
-    rows = estimate.in_place.rows()
-    cells = {
-        "operator": lambda: in_place_text.operator_cells(rows),
-        "tuple": lambda: in_place_text.tuple_cells(rows),
-        "module": lambda: in_place_text.module_cells(explanation.modules()),
-        "call": lambda: in_place_text.call_cells(estimate),
-    }[by]()
-    left = {"module": 3, "call": 3}.get(by, 1)
-    rest = [f"({len(cells) - top} more: --top)"] if len(cells) > top else []
-    name = estimate.model.model
-    return [f"{name}, by {by}:", *in_place_text.lines(cells[:top], left), *rest]
+def _profile_of(target: str, models: Sequence[str], rows: Sequence[Row], by: str, top: int) -> str:
+    lines = [f"Target {target}"]
+    for row in rows:
+        explained = explain_in_study(read_model_tuples(extraction(row["model"])), target)
+        if cells := in_place_table.table_cells(explained.estimate, row, by, top):
+            title = f"Where the time of {row['model']} goes, inside the running model, by {by}:"
+            left = {"module": 2, "call": 3}.get(by, 1) + ("phase" in cells[0])
+            lines += ["", title, *in_place_text.lines(cells, left)]
+    if cells := in_place_text.model_cells(rows):
+        lines += ["", *wrapped([in_place_table.MEANING])]
+        lines += ["", in_place_text.TITLE, *in_place_text.lines(cells)]
+        lines += ["", *wrapped([in_place_text.MEANING, *in_place_text.verdicts(rows)])]
+    return "\n".join([*lines, "", *wrapped(_notes(models, rows))])
+
+
+def _notes(models: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
+    """Which models have no time in place, how far others can be trusted, and caveats."""
+    named = {row["model"]: row for row in rows}
+    for model in models:
+        reason = named[model]["in_place_reason"] if model in named else _UNKNOWN
+        if reason is not None:
+            yield f"{model}: no time in place: {reason}."
+    for row in rows:
+        if row[TIME.error.value] is not None:
+            yield f"{row['model']}: {judgement(row).sentence}"
+    if rows:
+        yield from caveats(rows, quantities=(TIME,))

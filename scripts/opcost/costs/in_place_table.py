@@ -1,0 +1,141 @@
+"""Where the time of a running model goes, as a table whose rows add up to the whole model."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from opcost import statistics
+from opcost.costs.breakdown import Part, percents
+from opcost.costs.in_place import IN_PLACE, of_operators, of_tuples, together
+from opcost.costs.in_place_text import against_alone, beyond_s, half_width
+from opcost.costs.terms import Row
+from opcost.rows.quantities import TIME
+from opcost.statistics import Estimate
+from opcost.text import difference, shortened, with_interval, without_interval
+
+if TYPE_CHECKING:
+    from opcost.costs.estimate import ModelEstimate
+
+KINDS = ("operator", "tuple", "module", "call")
+"""What a row of the table may be."""
+
+BETWEEN, WHOLE = "(between calls)", "(whole model)"
+MEANING = (
+    "Share: of the whole model's time, which is without the clock. Between calls: what the whole "
+    "model takes beyond its operators in place; views are part of it. Its alone is the call "
+    "overhead or the wait for the host that the sum has; that of the whole model is the sum. "
+    "-: not measured alone. Numbers without ± are known no better than what their row is the "
+    "difference or part of, and rounded accordingly."
+)
+
+_Named = tuple[Mapping[str, str], Row]
+"""The cells that name a row, by title, and the row."""
+
+
+def table_cells(
+    estimate: "ModelEstimate", compared: Row, kind: str, most: int
+) -> list[dict[str, str]]:
+    """A row for each operator, tuple, module or call, of which `most` are shown and the others
+    added up; then what is between the calls, and the whole model.
+
+    `compared` is the model's row of the comparison. Empty if the calls were not timed in place.
+    """
+    named = _named(estimate, kind)
+    whole, total = (TIME.of(each).read(compared) for each in ("reference", "estimate"))
+    if whole is None or not named:
+        return []
+    rows = [row for _, row in named]
+    shown, others = named[:most], rows[most:]
+    first = next(iter(named[0][0]))
+    if others:
+        shown = [*shown, ({first: f"({len(others)} more: --top)"}, together(others))]
+    amounts = [row[IN_PLACE.value] for row in rows]
+    between_s, in_sum_s = whole.value - math.fsum(amounts), beyond_s(compared)
+    half_s = half_width(IN_PLACE.read(compared))
+    found = [
+        {
+            **names,
+            "calls": str(row["calls"]),
+            "in place": _seconds(row, IN_PLACE.read(compared)),
+            **against_alone(row),
+        }
+        for names, row in shown
+    ]
+    between = {
+        first: BETWEEN,
+        "in place": without_interval(between_s, half_s, TIME.show),
+        "alone": without_interval(in_sum_s, half_s, TIME.show),
+        "adds": _difference(between_s, in_sum_s, half_s),
+    }
+    all_of_it = {
+        first: WHOLE,
+        "calls": str(sum(row["calls"] for row in rows)),
+        "in place": with_interval(whole, TIME.show),
+        "alone": with_interval(total, TIME.show),
+        "more": difference(statistics.ratio(whole, total).plus(-1)) if total else "-",
+        "adds": _difference(whole.value, total.value if total else None, half_s),
+    }
+    shares = [*_shares([*amounts, between_s], len(others)), "100.0%"]
+    counts = [] if kind == "call" else ["calls"]
+    titles = [*named[0][0], *counts, "in place", "share", "alone", "more", "adds"]
+    return [
+        {title: (cells | {"share": share}).get(title, "") for title in titles}
+        for cells, share in zip([*found, between, all_of_it], shares, strict=True)
+    ]
+
+
+def _named(estimate: "ModelEstimate", kind: str) -> list[_Named]:
+    in_place = estimate.in_place
+    if kind == "operator":
+        return [({kind: row["operator"]}, row) for row in of_operators(in_place.rows())]
+    if kind == "tuple":
+        tuples = of_tuples(in_place.rows())
+        return [({kind: text}, row) for text, row in zip(_texts(tuples), tuples, strict=True)]
+    rows = in_place.modules() if kind == "module" else in_place.calls()
+    several = len({row["phase"] for row in rows}) > 1
+    return [(_place(kind, row) | ({"phase": row["phase"]} if several else {}), row) for row in rows]
+
+
+def _place(kind: str, row: Row) -> dict[str, str]:
+    """Where calls happen: a module with its class, or a call with its module."""
+    module = row["module_path"] or "(model)"
+    if kind == "module":
+        return {kind: module, "class": row["module_class"] or ""}
+    text = shortened(row["description"])
+    return {kind: str(row["number"]), "module": module, "operator": text}
+
+
+def _texts(tuples: Sequence[Row]) -> list[str]:
+    """Short descriptions of tuples; those of which several have the same, with the tuple's id."""
+    short = [shortened(row["description"]) for row in tuples]
+    counts = Counter(short)
+    return [
+        text if counts[text] == 1 else f"{text} [{row['tuple_id'][:12]}]"
+        for text, row in zip(short, tuples, strict=True)
+    ]
+
+
+def _shares(amounts: Sequence[float], others: int) -> list[str]:
+    """Shares that add up to 100 %: the last amount is of what is between calls, and the `others`
+    before it are one.
+    """
+    total = math.fsum(amounts)
+    parts = [Part(str(number), each, each / total) for number, each in enumerate(amounts)]
+    if not others:
+        return percents(parts, decimals=1)
+    first = len(parts) - 1 - others
+    folded = Part("others", None, math.fsum(part.share or 0.0 for part in parts[first:-1]))
+    return percents(parts, [*parts[:first], folded, parts[-1]], decimals=1)
+
+
+def _seconds(row: Row, total: Estimate | None) -> str:
+    """What a row takes in place; without an interval, no more precise than all rows together."""
+    in_place, relative = IN_PLACE.read(row), total and total.relative_half_width
+    if half_width(in_place) is None and in_place and relative:
+        return without_interval(in_place.value, relative * in_place.value, TIME.show)
+    return with_interval(in_place, TIME.show)
+
+
+def _difference(more_s: float, than_s: float | None, half_s: float | None) -> str:
+    return without_interval(None if than_s is None else more_s - than_s, half_s, TIME.show)
