@@ -12,7 +12,7 @@ from opcost.models.configs import define_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.layers import narrowed
-from opcost.runs.layers import _all_calls, _calls, _kinds
+from opcost.runs.layers import _all_calls, _calls, _kinds, _not_run
 from opcost.tuples.extraction import extract_model_tuples
 
 from tests.quick_measurement import QUICK
@@ -142,6 +142,18 @@ def test_a_layer_is_measured_like_a_model(cpu):
     found = benchmark.measure(ModelSubject(layer, None, extracted), station_of(cpu, QUICK))
     assert (found["status"], found["differing_calls"]) == ("ok", [])
     assert len(found["call_tuple_id"]) == len(extracted.calls)
+
+
+def test_what_is_called_outside_of_all_layers_is_named_with_its_share_of_the_time():
+    model = extract_model_tuples(defined()["net"])
+    modules = [
+        {"module_path": path, "in_place_time_s": 1e-3}
+        for path in dict.fromkeys(call.module_path for call in model.calls)
+    ]
+    listed = [each.paths[0] for each in _kinds(model)]
+    [note] = _not_run(model, listed, modules, 0.1)
+    assert "what these modules of net call themselves, 8.0% of its time: BasicBlock (8)." in note
+    assert [*_not_run(model, ["layer1", "layer2", "layer3", "layer4", *listed], modules, 0.1)] == []
 
 
 def test_equal_layers_of_a_model_are_one_kind():

@@ -136,6 +136,11 @@ def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done,
     assert found.returncode == 0, found.stderr
     config = yaml.safe_load((done.root / "tests/study/models/tiny_cnn_layers.yaml").read_text())
     assert "tiny_cnn_layers on local, layer by layer" in found.stdout
+    assert "These are further measurements" in " ".join(found.stdout.split())
+    assert "Where the time of tiny_cnn goes" not in found.stdout
+    [header] = re.findall(r"^layer .*$", found.stdout, re.MULTILINE)
+    assert "time share" in header
+    assert "energy share" in header
     rows = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
     measured = {row["model"] for row in rows if row["reference_time_s"]}
     assert {f"tiny_cnn_layers[layer={path}]" for path in config["layers"]} <= measured

@@ -1,10 +1,13 @@
 """`opcost profile`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from opcost.commands.run import budget, measure, prepared, verbosity, what_to_measure
+
+if TYPE_CHECKING:
+    from opcost.runs.workflow import Only
 
 
 @click.command()
@@ -27,7 +30,8 @@ from opcost.commands.run import budget, measure, prepared, verbosity, what_to_me
 @click.option(
     "--layers",
     is_flag=True,
-    help="Then run each kind of layer alone, on what it gets inside the model, for its energy.",
+    help="Then run each kind of layer alone, on what it gets inside the model, for its energy, "
+    "and print a table of layers instead of that of operators. These are further measurements.",
 )
 def command(
     max_device_time: float | None, verbose: bool, by: str, top: int, layers: bool, **named: Any
@@ -44,12 +48,16 @@ def command(
     opcost profile resnet18 --layers
     """
     from opcost.runs.configs import provide
-    from opcost.runs.layers import layer_answer, layer_configs
+    from opcost.runs.layers import layer_answer, layer_configs, layers_to_come
     from opcost.runs.profile import profile
     from opcost.runs.study_file import read_studies
 
+    def first_answer(only: "Only | None") -> tuple[str, bool]:
+        to_come = layers_to_come(only or {}) if layers else None
+        return profile(only, by, top) if to_come is None else (to_come, True)
+
     with prepared(**named) as only:
-        measure(only, budget(max_device_time), verbose, lambda only: profile(only, by, top))
+        measure(only, budget(max_device_time), verbose, first_answer)
     if not layers:
         return
     names, _ = provide(layer_configs(only), read_studies().directory)

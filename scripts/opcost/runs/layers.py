@@ -1,29 +1,33 @@
 """The layers of a run's models: configs that list them, and what they cost."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from opcost.costs.caveats import INTERVAL
 from opcost.costs.terms import Row
 from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import COMPARISON, MODULES, extraction
 from opcost.rows import records, schemas
-from opcost.rows.quantities import ENERGY, TIME
+from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.runs.models import Variant
 from opcost.runs.study_file import read_studies
+from opcost.statistics import Estimate
 from opcost.study import Study
-from opcost.text import table, with_interval, wrapped
+from opcost.text import counted, table, with_interval, without_interval, wrapped
 from opcost.tuples.model_tuples import ModelTuples, read_model_tuples
 
 _SUFFIX = "_layers"
 _MEANING = (
     "calls: how often the model runs this layer and equal ones, which make the same calls; - if it "
-    "makes others inside the model than alone. operators: the sum over its operators, measured "
-    "alone. in place: what its calls take inside the running model, in the mean. alone, energy: "
-    "the module run alone, in a loop, on what it gets inside the model, with weights from memory. "
-    "share: of the energy of the whole model."
+    "makes others inside the model than alone. in place: what its calls take inside the running "
+    "model, in the mean. time share: what all of them take there, of the whole model's time. "
+    "operators: the sum over its operators, measured alone. alone, energy: the module run alone, "
+    "in a loop, on what it gets inside the model, with weights from memory. all calls: the energy "
+    "of all of them; energy share: of the whole model's. "
+    f"{INTERVAL} of the module run alone; times without it are rounded as that is."
 )
 _WHOLE_S, _WHOLE_J = TIME.of("reference").value, ENERGY.of("reference").value
 _MOST = 200
@@ -64,6 +68,27 @@ def layer_configs(only: Mapping[str, Sequence[str]]) -> list[Variant]:
     return found
 
 
+def layers_to_come(only: Mapping[str, Sequence[str]]) -> str | None:
+    """What is measured next to run these models' layers alone; None unless each model is measured.
+
+    Raises OpcostError for a model that has no such layer.
+    """
+    measured = {
+        (row["target"], row["model"])
+        for row in records.read(COMPARISON, schemas.COMPARISON).to_pylist()
+        if _is_measured(row)
+    }
+    if not {(target, model) for target, models in only.items() for model in models} <= measured:
+        return None
+    notes = [
+        f"{each.name}: next, {counted(len(each.config['layers']), 'kind')} of layers are run "
+        "alone, each on what it gets inside the model. These are further measurements: each "
+        "layer is measured like a whole model."
+        for each in layer_configs(only)
+    ]
+    return "\n".join(wrapped(notes))
+
+
 def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
     """Tables of the layers of these configs on each target, the costliest first; and whether all of
     them were measured.
@@ -73,7 +98,7 @@ def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
         records.read(path, schema).to_pylist()
         for path, schema in ((COMPARISON, schemas.COMPARISON), (MODULES, schemas.MODULES))
     )
-    lines, complete = [], True
+    lines, notes, complete = [], [_MEANING], True
     for target, names in (only or {}).items():
         compared = {row["model"]: row for row in comparison if row["target"] == target}
         for name in names:
@@ -83,8 +108,43 @@ def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
             if cells:
                 lines += [f"{name} on {target}, layer by layer, each run alone as in the model:"]
                 lines += [*table(list(cells[0]), [list(each.values()) for each in cells], 2), ""]
-    notes = [_MEANING, *_without_energy(comparison, only or {})]
+                listed = [
+                    path for each in study.models_of(name) if (path := study.models[each].layer)
+                ]
+                notes += _not_run(
+                    _extracted(name), listed, own, compared.get(name, {}).get(_WHOLE_S)
+                )
+    notes += _without_energy(comparison, only or {})
     return "\n".join([*lines, *wrapped(notes)]), complete
+
+
+def _not_run(
+    model: ModelTuples, listed: Sequence[str], modules: Sequence[Row], whole_s: float | None
+) -> Iterator[str]:
+    """What calls operators of a model and is in none of the layers that are listed."""
+    run = [path for layer in listed for path in _equal(model, layer)]
+    others = {
+        call.module_path: call.module_class
+        for call in model.calls
+        if model.tuples[call.position].launches_kernel and not _in_any(call.module_path, run)
+    }
+    if not others:
+        return
+    counts = Counter(others.values())
+    classes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
+    inside_s = _in_place_s([row for row in modules if row["module_path"] in others])
+    share = f", {inside_s / whole_s:.1%} of its time" if inside_s and whole_s else ""
+    yield (
+        f"Not in the table: what these modules of {model.model} call themselves{share}: "
+        f"{classes}. Only modules whose children call no operators are run, unless `layers` in "
+        "the model's config names others."
+    )
+
+
+def _in_place_s(modules: Sequence[Row]) -> float | None:
+    """Seconds of modules inside the running model; None if unknown."""
+    known = [row["in_place_time_s"] for row in modules]
+    return math.fsum(known) if known and None not in known else None
 
 
 def _without_energy(comparison: Sequence[Row], only: Mapping[str, Sequence[str]]) -> list[str]:
@@ -100,7 +160,8 @@ def _without_energy(comparison: Sequence[Row], only: Mapping[str, Sequence[str]]
 def _cells(
     study: Study, name: str, compared: Mapping[str, Row], modules: Sequence[Row]
 ) -> Iterator[dict[str, Any]]:
-    whole_j = compared[name][_WHOLE_J] if name in compared else None
+    whole = compared.get(name, {})
+    whole_s, whole_j = whole.get(_WHOLE_S), whole.get(_WHOLE_J)
     model, found = _extracted(name), []
     for layer in study.models_of(name):
         path, row = study.models[layer].layer, compared.get(layer)
@@ -110,28 +171,34 @@ def _cells(
     found.sort(key=lambda each: -(each[2] or 1) * each[3][_WHOLE_S])
     for path, own, calls, row in found:
         energy = ENERGY.of("reference").read(row)
-        inside_s = [
-            each["in_place_time_s"] for each in modules if _within(each["module_path"], path)
-        ]
-        known = own and inside_s and None not in inside_s
+        inside_s, all_inside_s = (
+            _in_place_s([row for row in modules if _in_any(row["module_path"], paths)])
+            for paths in ([path], _equal(model, path))
+        )
+        alone = TIME.of("reference").read(row)
         all_j = calls * energy.value if calls and energy else None
         yield {
             "layer": path,
             "class": _class(model, path),
             "calls": str(calls) if calls else "-",
-            "in place": TIME.show(math.fsum(inside_s) / own) if known and own else "-",
-            "operators": TIME.show(row["operators_time_s"]) if row["operators_time_s"] else "-",
-            "alone": with_interval(TIME.of("reference").read(row), TIME.show),
+            "in place": _like(alone, inside_s / own if inside_s and own else None, TIME),
+            "time share": f"{all_inside_s / whole_s:.1%}" if all_inside_s and whole_s else "-",
+            "operators": _like(alone, row["operators_time_s"], TIME),
+            "alone": with_interval(alone, TIME.show),
             "energy": with_interval(energy, ENERGY.show),
-            "of all calls": "-" if all_j is None else ENERGY.show(all_j),
-            "share": f"{all_j / whole_j:.0%}" if all_j and whole_j else "-",
+            "all calls": _like(energy, all_j, ENERGY),
+            "energy share": f"{all_j / whole_j:.0%}" if all_j and whole_j else "-",
         }
 
 
 def _all_calls(model: ModelTuples, path: str, layer: ModelTuples) -> int | None:
     """How often the model runs a layer or an equal one."""
-    equal = next((kind.paths for kind in _kinds(model) if path in kind.paths), [path])
-    return _calls(model, equal, layer)
+    return _calls(model, _equal(model, path), layer)
+
+
+def _equal(model: ModelTuples, path: str) -> list[str]:
+    """The layer and its equals."""
+    return next((kind.paths for kind in _kinds(model) if path in kind.paths), [path])
 
 
 def _calls(model: ModelTuples, paths: Sequence[str], layer: ModelTuples) -> int | None:
@@ -150,6 +217,16 @@ def _ids(model: ModelTuples, path: str | None = None) -> list[str]:
         for call in model.calls
         if path is None or _within(call.module_path, path)
     ]
+
+
+def _like(precise: Estimate | None, value: float | None, quantity: Quantity) -> str:
+    """A value without an interval, rounded as an estimate of something alike is."""
+    relative = precise and precise.relative_half_width
+    return without_interval(value, relative * value if relative and value else None, quantity.show)
+
+
+def _in_any(module: str, paths: Sequence[str]) -> bool:
+    return any(_within(module, path) for path in paths)
 
 
 def _within(module: str, path: str) -> bool:
