@@ -244,7 +244,10 @@ def test_a_difference_within_its_interval_and_a_clock_that_costs_nothing_are_tol
     other = {"model": "other", **compare(estimate(model, whole(model, 1e-3, 0.5)))}
     quick = {"model": "quick", **compare(estimate(model, whole(model, 1e-3, 0.5)))}
     quick["clocked_time_s"] = 0.4
-    text = " ".join(in_place_text.verdicts([alike, other, quick]))
+    short = {"model": "short", **compare(estimate(model, whole(model, 1e-3, 0.05)))}
+    text = " ".join(in_place_text.verdicts([alike, other, quick, short]))
+    assert "so the time between calls is negative" in text
+    assert text.endswith("the machine's speed changed: short.")
     assert "Sum and whole agree within their uncertainty: alike." in text
     assert "only disturbance explains: measure again on a quiet machine: quick." in text
 

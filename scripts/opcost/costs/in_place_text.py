@@ -108,8 +108,8 @@ def note(compared: Row, rows: Sequence[Row]) -> str | None:
 
 
 def verdicts(comparison: Iterable[Row]) -> list[str]:
-    """The models whose difference is within its interval, and those in which the clock was not
-    slower, which only noise explains.
+    """The models whose difference is within its interval, those in which the clock was not slower,
+    which only noise explains, and those whose operators leave no time between calls.
     """
     rows = [row for row in comparison if IN_PLACE.read(row) is not None]
     errors = {row["model"]: TIME.error.read(row) for row in rows}
@@ -123,6 +123,7 @@ def verdicts(comparison: Iterable[Row]) -> list[str]:
         for row in rows
         if row["clocked_time_s"] < (row[TIME.of("reference").value] or 0.0)
     ]
+    negative = [row["model"] for row in rows if (row["between_calls_time_s"] or 0.0) < 0]
     found = []
     if within:
         found.append(
@@ -133,6 +134,12 @@ def verdicts(comparison: Iterable[Row]) -> list[str]:
         found.append(
             f"Faster with the clock than without, which only disturbance explains: measure again "
             f"on a quiet machine: {', '.join(noisy)}."
+        )
+    if negative:
+        found.append(
+            "The operators in place take longer than the whole model without the clock, so the "
+            "time between calls is negative: the clock slows them, or the machine's speed changed: "
+            f"{', '.join(negative)}."
         )
     return found
 

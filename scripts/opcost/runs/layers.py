@@ -175,16 +175,16 @@ def _cells(
             _in_place_s([row for row in modules if _in_any(row["module_path"], paths)])
             for paths in ([path], _equal(model, path))
         )
-        alone = TIME.of("reference").read(row)
+        run_s = TIME.of("reference").read(row)
         all_j = calls * energy.value if calls and energy else None
         yield {
             "layer": path,
             "class": _class(model, path),
             "calls": str(calls) if calls else "-",
-            "in place": _like(alone, inside_s / own if inside_s and own else None, TIME),
+            "in place": _like(run_s, inside_s / own if inside_s and own else None, TIME),
             "time share": f"{all_inside_s / whole_s:.1%}" if all_inside_s and whole_s else "-",
-            "operators": _like(alone, row["operators_time_s"], TIME),
-            "alone": with_interval(alone, TIME.show),
+            "operators": _like(run_s, row["operators_time_s"], TIME),
+            "alone": with_interval(run_s, TIME.show),
             "energy": with_interval(energy, ENERGY.show),
             "all calls": _like(energy, all_j, ENERGY),
             "energy share": f"{all_j / whole_j:.0%}" if all_j and whole_j else "-",
