@@ -1,5 +1,7 @@
 """Operators in place: each call is timed inside the running model, and compared with it alone."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
@@ -15,9 +17,10 @@ from opcost.measuring import benchmark
 from opcost.measuring.in_place import VARYING, WAITING, InPlace, time_in_place
 from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import ModelWorkload
+from opcost.models.configs import define_models
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments
-from opcost.rows.quantities import CALL_TIME
+from opcost.rows.quantities import CALL_TIME, OVERHEADS, PHASE_TIMES, TRAINING_CALLS
 from opcost.statistics import Estimate
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.recorder import CallLog
@@ -138,10 +141,10 @@ def whole(model, call_s, whole_s, **changes):
     return row(whole_s, **{**columns, **changes})
 
 
-def estimate(model, *wholes):
+def estimate(model, *wholes, **changes):
     """Each operator takes a millisecond alone, and no code is evicted."""
     rows = {
-        tuple_id: row(tuple_id=tuple_id, core_cache_bytes=2**40, **OVERHEAD)
+        tuple_id: row(tuple_id=tuple_id, core_cache_bytes=2**40, **OVERHEAD, **changes)
         for tuple_id in model.by_id
     }
     return ModelEstimate(model, terms_of(model, rows, set()), wholes)
@@ -342,4 +345,23 @@ def test_tuples_whose_descriptions_are_cut_to_the_same_text_are_told_apart(model
 def test_numbers_without_an_interval_have_no_more_digits_than_the_total_allows(model):
     found = estimate(model, whole(model, 1e-3, 0.1234567))
     between = profiled(model, found, "operator")[-2]
-    assert between["in place"] == f"{0.1234567e3 - found.in_place.operators.value * 1e3:.1f} ms"
+    # The whole model is known to 1 %, that is 1.2 ms.
+    assert between["in place"] == "59.5 ms"
+
+
+def test_rows_of_a_training_step_are_told_apart_by_phase():
+    step = {"mode": "training", "loss": "cross_entropy", "optimizer": "SGD"}
+    targets = [{"shape": [1], "dtype": "int64", "high": 1000}]
+    config = {"model": "squeezenet1_1", "inputs": [{"shape": [1, 3, 32, 32]}], "targets": targets}
+    [definition] = define_models("net", config | step, Path(), "net.yaml").models.values()
+    trained = extract_model_tuples(definition)
+    overhead = {name: 1e-5 for kind in TRAINING_CALLS for name in OVERHEADS[kind].names}
+    phases = {name: None for each in PHASE_TIMES.values() for name in each.names}
+    found = estimate(trained, whole(trained, 1e-3, 1.0, **phases), **overhead)
+    *modules, _, _ = profiled(trained, found, "module")
+    places = [(each["module"], each["class"], each["phase"]) for each in modules]
+    assert len(places) == len({*places})
+    assert {"forward", "loss", "backward", "optimizer"} == {phase for _, _, phase in places}
+    *operators, _, _ = profiled(trained, found, "operator")
+    names = [each["operator"] for each in operators]
+    assert len(names) == len({*names})

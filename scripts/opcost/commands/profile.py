@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 def command(
     max_device_time: float | None, verbose: bool, by: str, top: int, layers: bool, **named: Any
 ) -> None:
-    """Measure MODELS like opcost run, and print what their operators take inside the running model.
+    """Measure MODELS like opcost run, and print where the time goes inside the running model.
 
-    The running model is timed call by call, which shows where the sum over its operators, measured
-    alone, and the whole model part company. Arguments are those of opcost run; without a MODEL, the
-    models are those of the study. What is measured already is not measured again.
+    The running model is timed call by call. This also shows where the sum over its operators,
+    measured alone, and the whole model part company. Without a sum or such times, it exits with 3.
+    Arguments are those of opcost run; without a MODEL, the models are those of the study. What is
+    measured already is not measured again.
 
     \b
     opcost profile resnet18 --by module

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from opcost import statistics
 from opcost.costs.breakdown import Part, percents
 from opcost.costs.in_place import IN_PLACE, of_operators, of_tuples, together
-from opcost.costs.in_place_text import against_alone, beyond_s, half_width
+from opcost.costs.in_place_text import against_alone, beyond_s, half_width, known_to_s
 from opcost.costs.terms import Row
 from opcost.rows.quantities import TIME
 from opcost.statistics import Estimate
@@ -52,7 +52,7 @@ def table_cells(
         shown = [*shown, ({first: f"({len(others)} more: --top)"}, together(others))]
     amounts = [row[IN_PLACE.value] for row in rows]
     between_s, in_sum_s = whole.value - math.fsum(amounts), beyond_s(compared)
-    half_s = half_width(IN_PLACE.read(compared))
+    half_s = known_to_s(compared)
     found = [
         {
             **names,

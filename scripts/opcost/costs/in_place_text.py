@@ -27,7 +27,7 @@ def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
         in_place = IN_PLACE.read(row)
         if in_place is None:
             continue
-        alone_s, half_s = row["operators_time_s"], half_width(in_place)
+        alone_s, half_s = row["operators_time_s"], known_to_s(row)
         whole_s, relative = row[TIME.of("reference").value], in_place.relative_half_width
         cells.append(
             {
@@ -72,6 +72,12 @@ def against_alone(row: Row) -> dict[str, str]:
         "more": difference(ratio.plus(-1)) if ratio else "-",
         "adds": without_interval(row["added_time_s"], half_width(added), TIME.show),
     }
+
+
+def known_to_s(compared: Row) -> float | None:
+    """How well differences between a model's times are known, of which the wider interval tells."""
+    times = (IN_PLACE.read(compared), TIME.of("reference").read(compared))
+    return max(filter(None, map(half_width, times)), default=None)
 
 
 def half_width(estimate: Estimate | None) -> float | None:
