@@ -29,8 +29,9 @@ from opcost.power.curves import of_counter, of_readings
 from opcost.power.device_energy import device_energy
 from opcost.power.estimation import NOT_SHOWN, energy_of
 from opcost.power.export import finish, recording_beside, segments
-from opcost.power.recorded_windows import window_lines, window_rows
+from opcost.power.recorded_windows import window_rows
 from opcost.power.recording import SAMPLE, Recording, environment_in
+from opcost.power.window_table import window_lines
 from opcost.rows.flags import COUNTER_DISAGREES
 
 from tests.opcost_measure import GPU, IDLE_W, measure

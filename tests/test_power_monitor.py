@@ -450,6 +450,38 @@ def test_the_windows_of_a_recording_have_their_energy_and_what_was_logged_in_the
     assert re.search(r"^epoch 1 .* J ± .*  0\.5$", text, re.MULTILINE)
 
 
+STEPS = """
+import time
+from opcost import power
+for step in range(3):
+    with power.measure("forward"):
+        time.sleep(0.3)
+    with power.measure("update"):
+        time.sleep(0.002)
+"""
+
+
+def test_windows_of_the_same_name_have_one_line_and_energies_that_are_missing_a_reason(tmp_path):
+    output = tmp_path / "run.parquet"
+    ran = measure("-o", output, "--label", "batch=8", "--", sys.executable, "-c", STEPS)
+    assert ran.returncode == 0, ran.stderr
+    text = CliRunner().invoke(main, ["windows", str(output)]).output
+    assert re.search(r"^batch  window +windows +time +cuda:0", text, re.MULTILINE)
+    assert re.search(r"^8 +forward +3 .* J ± ", text, re.MULTILINE)
+    prose = " ".join(text.split())
+    assert f"{GPU}: no energy in 'update':" in prose
+    assert "3 of 3 windows have no energy; the first of them: 0.00" in prose
+    assert prose.count("The interval does not hold the error of the sensor's gain") == 1
+    if "cpu" in segments(output)[0]["missing"]:
+        assert prose.count("cpu: no energy in any window: ") == 1
+    each = json.loads(CliRunner().invoke(main, ["windows", "--each", "--json", str(output)]).output)
+    assert [row["window"] for row in each].count("forward") == 3
+    used = next(row for row in each if row["window"] == "forward")["devices"][GPU]
+    assert used["changes"] > 10
+    assert used["mean_power_w"] == pytest.approx(IDLE_W, rel=0.1)
+    assert used["gain_uncertainty"] == 0.05
+
+
 def test_a_monitor_of_ones_own_writes_its_windows_and_figures_to_a_file(tmp_path):
     output = tmp_path / "run.parquet"
     with (

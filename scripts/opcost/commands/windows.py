@@ -11,24 +11,29 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.argument("recording", type=_PATH)
+@click.option("--each", is_flag=True, help="A line for each window, also of the same name.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(recording: Path, as_json: bool) -> None:
+def command(recording: Path, each: bool, as_json: bool) -> None:
     """List the windows of a RECORDING, the .parquet file of `opcost measure --output`.
 
-    A line has a window's time, the energy of each device with its interval, and the last value of
-    what the program logged in it.
+    A line has the windows of the same name: their number, the sums of their times and of the energy
+    of each device with its interval, and the last value of what the program logged in them.
 
     \b
     opcost windows run.parquet
+    opcost windows --each run.parquet
     """
     from opcost.power.export import segments
-    from opcost.power.recorded_windows import window_lines, window_rows
+    from opcost.power.recorded_windows import rows_by_name, window_rows
+    from opcost.power.window_table import window_lines
 
     rows = window_rows(segments(recording))
+    if not each:
+        rows = rows_by_name(rows)
     if as_json:
         for row in rows:  # JSON has no NaN and no infinity
             numbers = row["metrics"].items()
-            row["metrics"] = {name: each if isfinite(each) else None for name, each in numbers}
+            row["metrics"] = {name: x if isfinite(x) else None for name, x in numbers}
         click.echo(json.dumps(rows, indent=2))
     else:
         click.echo("\n".join(window_lines(rows) or ["There is no window in it."]))

@@ -1,22 +1,23 @@
 """The windows of a recording, with the energy of each device in them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from opcost.energy.sensor import Sensor
-from opcost.power.device_energy import device_energy
+from opcost.power.device_energy import DeviceEnergy, device_energy
 from opcost.power.recording import Recording
 from opcost.rows.quantities import ENERGY
-from opcost.text import seconds, table
+from opcost.statistics import correlated_sum
 
 _BEFORE_S, _AFTER_S = 5.0, 2.0
 
 
 def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     """The events of a recording; those of windows have `devices`: name -> joules with their
-    interval, or the reason why there are none.
+    interval, or the reason why there are none, and what qualifies them.
     """
     samples, sources = recording.mapped(), recording.about["sources"]
     times_s, lost = np.ascontiguousarray(samples["time_s"]), recording.lost()
@@ -39,18 +40,35 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
                 end_s,
                 lost.get(source["name"]),
             )
-            devices[source["name"]] = {**ENERGY.columns(used.energy), "reason": used.reason}
+            devices[source["name"]] = _kept(used)
         found.append({**event, "devices": devices})
     return found
 
 
+def _kept(used: DeviceEnergy) -> dict[str, Any]:
+    """What a recording keeps of a device in a window; what all windows share is kept once."""
+    return {
+        **ENERGY.columns(used.energy),
+        "reason": used.reason,
+        "at_most_j": used.at_most_j,
+        "mean_power_w": used.mean_power_w,
+        "changes": used.changes,
+        "gain_uncertainty": used.gain_uncertainty,
+        "flags": list(used.flags),
+    }
+
+
 def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each window of all segments, in their order: its time, the energy of each device,
-    and the last value of each metric that was logged in it.
+    """A row for each window of all segments, in their order: its time, the energy of each device or
+    the reason why it has none, and the last value of each metric that was logged in it.
     """
     rows = []
     for number, segment in enumerate(segments, 1):
         events = segment["events"]
+        missing = {
+            name: {**ENERGY.columns(None), "reason": reason}
+            for name, reason in segment.get("missing", {}).items()
+        }
         windows = sorted((each for each in events if "window" in each), key=lambda e: e["start_s"])
         for each in windows:
             metrics: dict[str, float] = {}
@@ -60,35 +78,78 @@ def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "segment": number,
+                    "labels": segment.get("labels", {}),
                     "window": each["window"],
+                    "start_s": each["start_s"],
+                    "end_s": each["end_s"],
                     "time_s": each["end_s"] - each["start_s"],
-                    "devices": each.get("devices", {}),
+                    "devices": {**each.get("devices", {}), **missing},
                     "metrics": metrics,
                 }
             )
     return rows
 
 
-def window_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """The rows as a table."""
-    if not rows:
-        return []
-    devices = list(dict.fromkeys(name for row in rows for name in row["devices"]))
-    metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-    several = len({row["segment"] for row in rows}) > 1
-    header = ["segment", "window", "time", *devices, *metrics][not several :]
-    cells = [
-        [
-            str(row["segment"]),
-            row["window"],
-            seconds(row["time_s"]),
-            *(_energy(row["devices"].get(name)) for name in devices),
-            *(f"{row['metrics'][name]:.4g}" if name in row["metrics"] else "-" for name in metrics),
-        ][not several :]
-        for row in rows
-    ]
-    return table(header, cells, 2 if several else 1)
+def rows_by_name(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for all windows of the same name in a segment: their number, the sums of their times
+    and energies, and the last value of each metric.
+    """
+    together: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        together.setdefault((row["segment"], row["window"]), []).append(row)
+    return [_together(same) for same in together.values()]
 
 
-def _energy(found: Mapping[str, Any] | None) -> str:
-    return "-" if found is None else ENERGY.shown(found)
+def _together(same: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    overlap = any(later["start_s"] < earlier["end_s"] for earlier, later in pairwise(same))
+    return {
+        "segment": same[0]["segment"],
+        "labels": same[0]["labels"],
+        "window": same[0]["window"],
+        "windows": len(same),
+        "time_s": sum(row["time_s"] for row in same),
+        "devices": {
+            name: _used_by_all([(row["time_s"], row["devices"][name]) for row in same], overlap)
+            for name in same[0]["devices"]
+        },
+        "metrics": {name: value for row in same for name, value in row["metrics"].items()},
+    }
+
+
+def _used_by_all(used: Sequence[tuple[float, Mapping[str, Any]]], overlap: bool) -> dict[str, Any]:
+    """What a device used in several windows, each with its time.
+
+    Windows of the same name mostly begin and end at the same places of a program, where power
+    rises and falls in the same way. So their errors are alike and do not cancel: limits add up.
+    """
+    if len(used) == 1:
+        return dict(used[0][1])
+    known = [(time_s, each) for time_s, each in used if each["energy_j"] is not None]
+    total = correlated_sum((1.0, ENERGY.read(each)) for _, each in known) if known else None
+    time_s = sum(time_s for time_s, _ in known)
+    reason = _no_total([each for _, each in used], overlap)
+    limits_j = [each.get("at_most_j") for _, each in used]
+    return {
+        **ENERGY.columns(total if reason is None else None),
+        "reason": reason,
+        "at_most_j": None if None in limits_j else sum(limits_j),
+        "mean_power_w": total.value / time_s if total and reason is None else None,
+        "changes": sum(each.get("changes", 0) for _, each in used),
+        "gain_uncertainty": used[0][1].get("gain_uncertainty"),
+        "flags": list(dict.fromkeys(flag for _, each in used for flag in each.get("flags", []))),
+        "windows_with_energy": {"windows": len(known), "time_s": time_s, **ENERGY.columns(total)}
+        if reason is not None and not overlap and known
+        else None,
+    }
+
+
+def _no_total(used: Sequence[Mapping[str, Any]], overlap: bool) -> str | None:
+    """Why there is no sum over several windows, or None if there is one."""
+    reasons = [each["reason"] for each in used if each["energy_j"] is None]
+    if len(reasons) == len(used) and len(set(reasons)) == 1:
+        return str(reasons[0])
+    if reasons:
+        return (
+            f"{len(reasons)} of {len(used)} windows have no energy; the first of them: {reasons[0]}"
+        )
+    return "the windows overlap: a sum would count energy twice" if overlap else None

@@ -140,8 +140,14 @@ def _notes(devices: Mapping[str, DeviceEnergy]) -> Iterable[str]:
             yield f"{device}: what part of it was the program's is unknown."
         for flag in each.flags:
             yield f"{device}: flagged {flag} ({explained(flag)})."
-    gains = {each.gain_uncertainty for each in devices.values() if each.energy is not None}
-    for gain in sorted(each for each in gains if each):
+    yield from gain_notes(
+        each.gain_uncertainty for each in devices.values() if each.energy is not None
+    )
+
+
+def gain_notes(uncertainties: Iterable[float | None]) -> Iterable[str]:
+    """A sentence for each relative error of a gain, which is in no interval."""
+    for gain in sorted({each for each in uncertainties if each}):
         yield f"The interval does not hold the error of the sensor's gain, about ±{margin(gain)}."
 
 
