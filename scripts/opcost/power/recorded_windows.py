@@ -124,8 +124,9 @@ def _used_by_all(used: Sequence[tuple[float, Mapping[str, Any]]], overlap: bool)
     """
     if len(used) == 1:
         return dict(used[0][1])
-    known = [(time_s, each) for time_s, each in used if each["energy_j"] is not None]
-    total = correlated_sum((1.0, ENERGY.read(each)) for _, each in known) if known else None
+    found = [(time_s, ENERGY.read(each)) for time_s, each in used]
+    known = [(time_s, energy) for time_s, energy in found if energy is not None]
+    total = correlated_sum((1.0, energy) for _, energy in known) if known else None
     time_s = sum(time_s for time_s, _ in known)
     reason = _no_total([each for _, each in used], overlap)
     limits_j = [each.get("at_most_j") for _, each in used]

@@ -7,7 +7,7 @@ from typing import Any
 from opcost.power.window_text import gain_notes
 from opcost.rows.flags import explained
 from opcost.rows.quantities import ENERGY
-from opcost.text import counted, joules, names_by_text, seconds, some, table, wrapped
+from opcost.text import joules, names_by_text, seconds, some, table, wrapped
 
 _NOTHING = "-"
 _DIGITS = 3
@@ -100,7 +100,5 @@ def _which(windows: Sequence[str], rows: Sequence[Row]) -> str:
     if len(windows) == len(rows):
         return "any window" if len(rows) > 1 else repr(windows[0])
     times = {name: windows.count(name) for name in dict.fromkeys(windows)}
-    names = [
-        repr(name) if n == 1 else f"{counted(n, 'window')} {name!r}" for name, n in times.items()
-    ]
+    names = [repr(name) if n == 1 else f"{n} windows {name!r}" for name, n in times.items()]
     return some(names, _NAMED)
