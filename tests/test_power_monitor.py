@@ -494,8 +494,25 @@ def test_a_monitor_of_ones_own_writes_its_windows_and_figures_to_a_file(tmp_path
     [row] = window_rows(segments(output))
     assert (row["window"], row["metrics"]) == ("inside", {"loss": 2.0})
     assert is_about(ENERGY.read(row["devices"][GPU]), IDLE_W * row["time_s"])
-    with pytest.raises(OpcostError, match="exists"):
+    with pytest.raises(OpcostError, match=r"exists: continue it \(--append, in Python append=True"):
         power.Monitor([GPU], output=output)
+
+
+def test_a_monitor_continues_the_recording_of_an_earlier_one(tmp_path):
+    output = tmp_path / "run.parquet"
+    for batch in ("8", "16"):
+        with (
+            power.Monitor([GPU], output=output, append=True, labels={"batch": batch}) as monitor,
+            power.measure("step", monitor=monitor),
+        ):
+            time.sleep(0.3)
+    rows = window_rows(segments(output))
+    assert [(row["segment"], row["labels"]["batch"]) for row in rows] == [(1, "8"), (2, "16")]
+    assert all(is_about(ENERGY.read(row["devices"][GPU]), IDLE_W * row["time_s"]) for row in rows)
+    with pytest.raises(OpcostError, match="append continues an output"):
+        power.Monitor([GPU], append=True)
+    with pytest.raises(OpcostError, match=r"continued in a \.parquet file only"):
+        power.Monitor([GPU], output=tmp_path / "run.csv", append=True)
 
 
 def test_what_is_no_number_is_not_logged_whether_or_not_there_is_a_recording():

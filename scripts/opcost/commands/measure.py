@@ -75,7 +75,7 @@ def command(
     opcost measure --duration 60 --device cuda:0
     """
     from opcost.power.command import CannotRun, run_command, watch
-    from opcost.power.export import check_table, finish_earlier, recording_beside
+    from opcost.power.export import prepare_table, recording_beside
     from opcost.power.monitor import Monitor
 
     chosen = [bool(command), pid is not None, duration is not None and pid is None]
@@ -86,10 +86,7 @@ def command(
     if append and output is None:
         raise click.UsageError("--append needs --output")
     if output is not None:
-        check_table(output, append)
-        finish_earlier(output)
-        # What a killed run left became a .csv file just now, which cannot be continued.
-        check_table(output, append or output.suffix == ".parquet")
+        prepare_table(output, append)
     during = (lambda window: _so_far(window)) if every else None
     folder = None if output is None else recording_beside(output)
     code, failure = 0, None

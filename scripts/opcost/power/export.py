@@ -24,6 +24,7 @@ _ROWS = 100_000
 
 _METADATA = b"opcost"
 SUFFIXES = (".parquet", ".csv")
+_APPEND = "--append, in Python append=True"
 
 SCHEMA = pa.schema(
     [
@@ -43,19 +44,31 @@ def recording_beside(output: Path) -> Path:
     return output.with_name(f"{output.name}.recording")
 
 
-def check_table(output: Path, append: bool) -> None:
+def prepare_table(output: Path, append: bool) -> None:
+    """Make sure that a new recording can become a table at `output`, or be appended to it.
+
+    What a killed measurement left beside it becomes a segment of it. Raises OpcostError for a file
+    that cannot be written or continued.
+    """
+    _check_table(output, append)
+    _finish_earlier(output)
+    # What was left became a .csv file just now, which cannot be continued.
+    _check_table(output, append or output.suffix == ".parquet")
+
+
+def _check_table(output: Path, append: bool) -> None:
     """Raise OpcostError unless `output` can become the table of a recording."""
     if output.suffix not in SUFFIXES:
         raise OpcostError(f"{output}: name a file that ends with {' or '.join(SUFFIXES)}")
     if output.exists() and not append:
-        raise OpcostError(f"{output} exists: add --append to continue it, or name another file")
+        raise OpcostError(f"{output} exists: continue it ({_APPEND}), or name another file")
     if append and output.suffix != ".parquet":
         raise OpcostError(f"{output}: a recording is continued in a .parquet file only")
     if append and output.exists():
         segments(output)
 
 
-def finish_earlier(output: Path) -> None:
+def _finish_earlier(output: Path) -> None:
     """Turn what a killed measurement left beside `output` into a segment of it.
 
     Raises OpcostError for a folder that is no recording.
@@ -69,12 +82,11 @@ def finish_earlier(output: Path) -> None:
     if not (folder / "about.json").is_file():
         raise OpcostError(
             f"{folder} is where the readings of {output} are kept meanwhile, and is something "
-            "else: move it away, or name another --output"
+            "else: move it away, or name another output"
         )
     if Recording(folder).is_written:
         raise OpcostError(
-            f"another measurement is writing to {output}: wait for its end, or name another "
-            "--output"
+            f"another measurement is writing to {output}: wait for its end, or name another output"
         )
     finish(output)
 
@@ -105,7 +117,7 @@ def _segments_before(output: Path, folder: Path) -> list[dict[str, Any]]:
     except OpcostError as error:
         raise OpcostError(
             f"{error}. It was written meanwhile; the readings stay in {folder}: move {output} "
-            "away, and measure again with --append"
+            f"away, and measure again to continue them ({_APPEND})"
         ) from error
 
 

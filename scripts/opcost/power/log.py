@@ -9,6 +9,8 @@ def log(**values: float) -> bool:
     """Write values into the recordings that this program runs in, such as `log(loss=0.3)`, and into
     those that its own monitors keep.
 
+    To be called inside the window whose line should have them; windows around it have them, too.
+
     Returns whether there is one: without, as when the program runs without `opcost measure`,
     nothing happens. Raises OpcostError for what is no number.
     """

@@ -16,7 +16,7 @@ from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
 from opcost.power.attribution import By
 from opcost.power.device_energy import DeviceEnergy, device_energy
-from opcost.power.export import check_table, finish, recording_beside
+from opcost.power.export import finish, prepare_table, recording_beside
 from opcost.power.recording import Recording
 from opcost.power.sampler_process import SamplerProcess
 
@@ -40,8 +40,9 @@ class Monitor:
     `devices` are named as in targets (`cuda:0`, `cpu`); by default, all that this process may see.
     `period_s` is the time between readings, by default that which suits the sensors. The recording
     is kept if a `folder` is given, which must be new or empty, or an `output`, a new .parquet or
-    .csv file that is written when the monitor is closed. `user` is the process whose use of
-    the devices is told from that of others, with its descendants; by default, this one.
+    .csv file that is written when the monitor is closed. With `append`, a .parquet `output` may
+    exist, and gets another segment. `user` is the process whose use of the devices is told from
+    that of others, with its descendants; by default, this one.
 
     Raises OpcostError for an unknown device, and a folder that holds something else.
     """
@@ -53,15 +54,18 @@ class Monitor:
         period_s: float | None = None,
         folder: str | os.PathLike[str] | None = None,
         output: str | os.PathLike[str] | None = None,
+        append: bool = False,
         user: int | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         _check(devices, period_s, labels)
+        if append and output is None:
+            raise OpcostError("append continues an output: give its name")
         self._output = None if output is None else Path(output).absolute()
         if self._output is not None:  # the program may change its directory
             if folder is not None:
                 raise OpcostError("give a folder or an output, not both")
-            check_table(self._output, append=False)
+            prepare_table(self._output, append)
             folder = recording_beside(self._output)
         self._temporary = folder is None
         path = Path(tempfile.mkdtemp(prefix="opcost-power-") if folder is None else folder)
