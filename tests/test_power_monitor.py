@@ -29,7 +29,7 @@ from opcost.power.device_energy import DeviceEnergy
 from opcost.power.export import recording_beside, segments
 from opcost.power.recorded_windows import window_rows
 from opcost.power.recording import SAMPLE, Recording
-from opcost.power.window_text import as_document, as_text, repeated
+from opcost.power.window_text import as_document, as_line, as_text, repeated
 from opcost.rows.quantities import ENERGY
 from opcost.statistics import Estimate
 
@@ -413,6 +413,38 @@ def test_an_attributed_part_is_labelled_as_none_that_was_measured():
     assert "which is no measurement" in text
     document = as_document("run", 1.0, 1, {"cpu": found})["devices"]["cpu"]
     assert (document["attributed_share"], document["attributed_by"]) == (0.25, By.PROCESSOR_TIME)
+
+
+def test_what_is_null_has_a_reason_beside_it():
+    energy = Estimate(10.0, 9.0, 11.0)
+    used = {
+        "cpu": DeviceEnergy.without("no energy sensor"),
+        GPU: DeviceEnergy(energy, None, 1.0, by=By.MEMORY),
+    }
+    devices = as_document("run", 1.0, 1, used)["devices"]
+    assert devices["cpu"]["above_idle_reason"] == "no energy sensor"
+    assert devices["cpu"]["attributed_reason"] == "no energy sensor"
+    assert "the power of the idle device is unknown" in devices[GPU]["above_idle_reason"]
+    assert "its driver names no process" in devices[GPU]["attributed_reason"]
+    known = {GPU: DeviceEnergy(energy, None, 1.0, idle_w=2.0, share=0.5, by=By.MEMORY)}
+    found = as_document("run", 1.0, 1, known)["devices"][GPU]
+    assert (found["above_idle_reason"], found["attributed_reason"]) == (None, None)
+    text = " ".join(" ".join(as_text("run", 1.0, used)).split())
+    assert "what part of it was the program's is unknown: its driver names no process" in text
+
+
+def test_a_window_has_a_line_with_its_energies_alone():
+    window = power.start("epoch")
+    time.sleep(0.4)
+    assert re.fullmatch(rf"epoch so far: .* m?s, {GPU} .* J ± .* \(.* W\)", window.line())
+    window.stop()
+    assert re.fullmatch(rf"epoch: .* m?s, {GPU} .* J ± .* \(.* W\)", window.line())
+    used = {
+        "cpu": DeviceEnergy.without("no energy sensor"),
+        GPU: DeviceEnergy(None, "0.01 s are too short", 0.01, at_most_j=4.0),
+    }
+    assert as_line("step", 0.01, used) == f"step: 10.00 ms, {GPU} no energy, at most 4.00 J"
+    assert as_line("step", 0.01, {"cpu": used["cpu"]}) == "step: 10.00 ms, no energy"
 
 
 def test_a_recording_of_another_version_is_not_taken_for_one_of_this(tmp_path):

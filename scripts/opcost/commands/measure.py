@@ -87,7 +87,7 @@ def command(
         raise click.UsageError("--append needs --output")
     if output is not None:
         prepare_table(output, append)
-    during = (lambda window: _so_far(window)) if every else None
+    during = _print_so_far if every else None
     folder = None if output is None else recording_beside(output)
     code, failure = 0, None
     windows: list[Window] = []
@@ -150,8 +150,8 @@ def _labels(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _so_far(window: "Window") -> None:
-    click.echo("\n".join(window.so_far()), err=True)
+def _print_so_far(window: "Window") -> None:
+    click.echo(window.line(), err=True)
 
 
 def _answer(windows: Sequence["Window"], as_json: bool) -> str:

@@ -29,7 +29,7 @@ def command(devices: tuple[str, ...], every: float) -> None:
     """
     from opcost.power.command import KILLED, watch
     from opcost.power.monitor import Monitor
-    from opcost.power.window_text import as_line, as_text, without_energy
+    from opcost.power.window_text import as_text, as_tick, without_energy
 
     with Monitor(devices or None) as monitor:
         for line in without_energy(monitor.missing):
@@ -38,7 +38,7 @@ def command(devices: tuple[str, ...], every: float) -> None:
 
         def show(window: object) -> None:
             now_s = monitor.mark()
-            click.echo(as_line(monitor.energy(before[-1], now_s)))
+            click.echo(as_tick(monitor.energy(before[-1], now_s)))
             before.append(now_s)
 
         window, code = watch(None, None, monitor, show, every)

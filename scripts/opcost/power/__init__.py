@@ -4,6 +4,7 @@
 >>> with power.measure("epoch") as window:
 ...     train_one_epoch()
 >>> print(window)                            # a table: a row for each device
+>>> print(window.line())                     # one line, as for each epoch of a loop
 >>> for name, found in window.devices.items():
 ...     found.energy or found.reason         # joules with their 95 % interval, or why not
 

@@ -20,6 +20,17 @@ from opcost.rows.flags import (
 )
 from opcost.statistics import Estimate, overlap
 
+_NO_IDLE_POWER = (
+    "the power of the idle device is unknown: measure a window in which it is idle, and subtract "
+    "its mean power"
+)
+_NO_SHARE = {
+    By.PROCESSOR_TIME: "no processor time was counted in the window",
+    By.MEMORY: (
+        "its driver names no process that holds its memory: none computes on it, the driver does "
+        "not tell, or a container hides them (docker run --pid=host shows them)"
+    ),
+}
 _DIFFERENT = 0.02
 _VERY_DIFFERENT = 0.2
 _COMPARED_CHANGES = 20
@@ -38,8 +49,8 @@ _THROTTLES = {
 class DeviceEnergy:
     """Joules of a device in a window with their 95 % interval, or None with the `reason`.
 
-    `at_most_j` is an upper limit, where there is one. The sensor changed `changes` times in the
-    window. `idle_w` is the power of the idle device, if it is known. The error of the sensor's
+    `at_most_j` is an upper limit, where there is one. `changes` counts the changes of the sensor
+    that were seen in the window. `idle_w` is the power of the idle device, if it is known. The error of the sensor's
     gain, `gain_uncertainty`, is not in the interval. `overlap` is that of the meter. `share` is
     that of the user, `by` processor time or memory: an attribution (attribution.py).
     """
@@ -65,6 +76,20 @@ class DeviceEnergy:
     def mean_power_w(self) -> float | None:
         """Watts, averaged over the window."""
         return None if self.energy is None or not self.time_s else self.energy.value / self.time_s
+
+    @property
+    def share_reason(self) -> str | None:
+        """Why there is no `share`, and what to do; None if there is one."""
+        if self.share is not None:
+            return None
+        return self.reason if self.by is None else _NO_SHARE[self.by]
+
+    @property
+    def above_idle_reason(self) -> str | None:
+        """Why there is no `above_idle_j`; None if there is one."""
+        if self.above_idle_j is not None:
+            return None
+        return self.reason if self.energy is None else _NO_IDLE_POWER
 
     @property
     def above_idle_j(self) -> float | None:

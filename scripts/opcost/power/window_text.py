@@ -36,7 +36,22 @@ def as_text(name: str, time_s: float, devices: Mapping[str, DeviceEnergy]) -> li
     return [f"{name}: {seconds(time_s)}", "", *table(header, rows), "", *wrapped(_notes(devices))]
 
 
-def as_line(devices: Mapping[str, DeviceEnergy]) -> str:
+def as_line(name: str, time_s: float, devices: Mapping[str, DeviceEnergy]) -> str:
+    """What the devices with a meter used, in one line, without what is the same for all windows."""
+    used = [_short(device, each) for device, each in devices.items() if each.time_s]
+    return f"{name}: {seconds(time_s)}, {', '.join(used) or 'no energy'}"
+
+
+def _short(device: str, each: DeviceEnergy) -> str:
+    flags = f" [{', '.join(each.flags)}]" if each.flags else ""
+    if each.energy is not None:
+        energy = with_interval(each.energy, joules)
+        return f"{device} {energy} ({_watts(each.mean_power_w)}){flags}"
+    most = "" if each.at_most_j is None else f", at most {joules(each.at_most_j, _DIGITS)}"
+    return f"{device} no energy{most}{flags}"
+
+
+def as_tick(devices: Mapping[str, DeviceEnergy]) -> str:
     """Time of day, and the power of each device in a window."""
     parts = [
         f"{name} {_watts(each.mean_power_w)}" for name, each in devices.items() if each.changes
@@ -59,11 +74,13 @@ def as_document(
                 "at_most_j": each.at_most_j,
                 "mean_power_w": each.mean_power_w,
                 "above_idle_j": each.above_idle_j,
+                "above_idle_reason": each.above_idle_reason,
                 "changes": each.changes,
                 "gain_uncertainty": each.gain_uncertainty,
                 "overlap": each.overlap,
                 "attributed_share": each.share,
                 "attributed_by": each.by if each.share is not None else None,
+                "attributed_reason": each.share_reason,
                 "flags": list(each.flags),
             }
             for device, each in devices.items()
@@ -137,7 +154,7 @@ def _notes(devices: Mapping[str, DeviceEnergy]) -> Iterable[str]:
                 "no measurement."
             )
         elif each.by == By.MEMORY and each.energy is not None:
-            yield f"{device}: what part of it was the program's is unknown."
+            yield f"{device}: what part of it was the program's is unknown: {each.share_reason}."
         for flag in each.flags:
             yield f"{device}: flagged {flag} ({explained(flag)})."
     yield from gain_notes(

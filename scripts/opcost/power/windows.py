@@ -13,7 +13,7 @@ from opcost.errors import OpcostError
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.monitor import Monitor
 from opcost.power.recording import around
-from opcost.power.window_text import as_text
+from opcost.power.window_text import as_line, as_text
 
 _lock = threading.RLock()  # a signal's handler may begin a window meanwhile
 _shared: Monitor | None = None
@@ -64,11 +64,17 @@ class Window:
             raise OpcostError(f"the window {self.name!r} is not over: call its stop() first")
         return self._monitor.energy(self._start_s, self._end_s)
 
-    def so_far(self) -> list[str]:
-        """The energy up to now, as text."""
-        end_s = self._monitor.mark()
-        devices = self._monitor.energy(self._start_s, end_s)
-        return as_text(self.name, end_s - self._start_s, devices)
+    def line(self) -> str:
+        """The window in one line, as for a log: name, time, energy and mean power of each device.
+
+        Reasons and what qualifies the energies are in `str`, and the same for most windows of a
+        program. For a window that is not over, up to now.
+        """
+        if self._end_s is not None:
+            return as_line(self.name, self.time_s, self.devices)
+        now_s = self._monitor.mark()
+        devices = self._monitor.energy(self._start_s, now_s)
+        return as_line(f"{self.name} so far", now_s - self._start_s, devices)
 
     def __str__(self) -> str:
         if self._end_s is None:
