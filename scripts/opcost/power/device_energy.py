@@ -50,9 +50,10 @@ class DeviceEnergy:
     """Joules of a device in a window with their 95 % interval, or None with the `reason`.
 
     `at_most_j` is an upper limit, where there is one. `changes` counts the changes of the sensor
-    that were seen in the window. `idle_w` is the power of the idle device, if it is known. The error of the sensor's
-    gain, `gain_uncertainty`, is not in the interval. `overlap` is that of the meter. `share` is
-    that of the user, `by` processor time or memory: an attribution (attribution.py).
+    that were seen in the window. `idle_w` is the power of the idle device, if it is known. The
+    error of the sensor's gain, `gain_uncertainty`, is not in the interval. `overlap` is that of the
+    meter. `share` is that of the user, `by` processor time or memory: an attribution
+    (attribution.py).
     """
 
     energy: Estimate | None

@@ -1,5 +1,6 @@
 """Power over time of a recording, with its windows and what the program logged."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,25 @@ import pyarrow.parquet as pq
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.power.export import segments
+from opcost.power.recorded_windows import rows_by_name, window_rows
 from opcost.rows.quantities import ENERGY
+from opcost.text import seconds
 
 _POINTS = 4000
 """More readings of a device are averaged, so that a page of a day opens as one of a minute does."""
 
 _HEIGHT, _WIDTH = 280, 900
-_SHORT_S = 30
+
+_SHORT_S = 10
+"""Vega has no sensible ticks below a second for times of day: seconds since the start have."""
+
+_TICKS = 6
+_TIME = (
+    "utcFormat(datum.value, utchours(datum.value) + utcminutes(datum.value)"
+    " + utcseconds(datum.value) + utcmilliseconds(datum.value) == 0 ? '%d %b'"
+    " : utcmilliseconds(datum.value) ? '%H:%M:%S.%L' : '%H:%M:%S')"
+)
+"""A tick's time of day, or date at midnight, however far one zooms in."""
 
 
 def write_chart(recording: Path, page: Path) -> None:
@@ -26,40 +39,72 @@ def write_chart(recording: Path, page: Path) -> None:
     frame = _thinned(table.to_pandas())
     if frame.empty:
         raise OpcostError(f"{recording} holds no reading of power: there is nothing to draw")
+    title = alt.Title(recording.name, anchor="start")
     with replacing(page) as temporary:
-        chart(frame, _windows(known), _metrics(known)).save(temporary, format="html", inline=True)
+        chart(frame, known).properties(title=title).save(temporary, format="html", inline=True)
 
 
-def chart(frame: pd.DataFrame, windows: pd.DataFrame, metrics: pd.DataFrame) -> alt.VConcatChart:
-    """Power of each device, windows as bars below, and metrics as curves."""
-    seconds = (frame["time"].max() - frame["time"].min()).total_seconds()
-    ticks = alt.Axis(format="%H:%M:%S" if seconds > _SHORT_S else "%M:%S.%L", tickCount=8)
-    x = alt.X("time:T", title="time (UTC)", axis=ticks)
-    watts = alt.Y(
-        "power_w:Q", title="power (W)", scale=alt.Scale(domain=[0, 1.05 * frame["power_w"].max()])
-    )
-    power = (
-        alt.Chart(frame)
-        .mark_line(strokeWidth=1)
-        .encode(x, watts, color=alt.Color("device:N", title=None))
-        .properties(width=_WIDTH, height=_HEIGHT)
-        .add_params(_zoom("power"))
-    )
-    parts: list[Any] = [power]
+def chart(frame: pd.DataFrame, known: Sequence[dict[str, Any]]) -> alt.VConcatChart:
+    """A part for each segment, with a time axis of its own: nothing is known between segments.
+
+    They have one scale of power, so that segments can be compared.
+    """
+    most_w = 1.05 * frame["power_w"].max()
+    watts = alt.Y("power_w:Q", title="power (W)", scale=alt.Scale(domain=[0, most_w]))
+    rows, parts = rows_by_name(window_rows(known)), []
+    for number, segment in enumerate(known, 1):
+        read = frame[frame["segment"] == number]
+        drawn = _segment(read, watts, _windows(segment), _metrics(segment), f"of_{number}")
+        if drawn:
+            own = [row for row in rows if row["segment"] == number]
+            heading = _heading(segment, own, f"segment {number}" if len(known) > 1 else None)
+            part = alt.vconcat(*drawn).resolve_scale(x="shared")
+            parts.append(part.properties(title=alt.Title(heading, anchor="start", fontSize=12)))
+    return alt.vconcat(*parts)
+
+
+def _segment(
+    read: pd.DataFrame, watts: alt.Y, windows: pd.DataFrame, metrics: pd.DataFrame, name: str
+) -> list[Any]:
+    """Power of each device, windows as bars below, and metrics as curves, where there are any."""
+    drawn = [each["time"] for each in (read, windows, metrics) if not each.empty]
+    if not drawn:
+        return []
+    moments = pd.concat(drawn)
+    start = moments.min()
+    ticks = alt.Axis(labelExpr=_TIME, tickCount=_TICKS, labelOverlap=False)
+    x = alt.X("time:T", title="time (UTC)", axis=ticks, scale=alt.Scale(type="utc"))
+    if (moments.max() - start).total_seconds() < _SHORT_S:
+        x = alt.X("time:Q", title=f"seconds since {start:%H:%M:%S.%f} UTC of {start:%Y-%m-%d}")
+        read, windows, metrics = (_since(start, each) for each in (read, windows, metrics))
+    parts: list[Any] = []
+    if not read.empty:
+        line = alt.Chart(read).mark_line(strokeWidth=1)
+        parts.append(
+            line.encode(x, watts, color=alt.Color("device:N", title=None))
+            .properties(width=_WIDTH, height=_HEIGHT)
+            .add_params(_zoom(f"power_{name}"))
+        )
     if not windows.empty:
         tooltip = ["window:N", alt.Tooltip("seconds:Q", format=".3~s"), "energy:N"]
         names = alt.Y("window:N", title=None, sort=None)
         bars = alt.Chart(windows).mark_bar(height=10, opacity=0.7)
         parts.append(
-            bars.encode(x, alt.X2("end:T"), names, tooltip=tooltip)
+            bars.encode(x, alt.X2("end"), names, tooltip=tooltip)
             .properties(width=_WIDTH)
-            .add_params(_zoom("windows"))
+            .add_params(_zoom(f"windows_{name}"))
         )
-    for name, rows in metrics.groupby("metric") if not metrics.empty else ():
+    for metric, rows in metrics.groupby("metric") if not metrics.empty else ():
         line = alt.Chart(rows).mark_line(point=True)
-        y = alt.Y("value:Q", title=str(name), scale=alt.Scale(zero=False))
+        y = alt.Y("value:Q", title=str(metric), scale=alt.Scale(zero=False))
         parts.append(line.encode(x, y).properties(width=_WIDTH, height=_HEIGHT // 3))
-    return alt.vconcat(*parts).resolve_scale(x="shared")
+    return parts
+
+
+def _since(start: pd.Timestamp, frame: pd.DataFrame) -> pd.DataFrame:
+    """The same with seconds since a moment in place of times."""
+    times = [name for name in ("time", "end") if name in frame]
+    return frame.assign(**{name: (frame[name] - start).dt.total_seconds() for name in times})
 
 
 def _zoom(name: str) -> alt.Parameter:
@@ -68,22 +113,45 @@ def _zoom(name: str) -> alt.Parameter:
 
 
 def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
-    """The mean power in at most so many equal parts of the time, for each device."""
+    """The mean power in at most so many equal parts of each segment's time, for each device."""
     # A meter that is only a counter has the power since its value before.
     each = frame.groupby(["segment", "device"], observed=True)
     counted_w = each["counter_j"].diff() / each["time"].diff().dt.total_seconds()
     frame = frame.assign(power_w=frame["power_w"].fillna(counted_w)).dropna(subset="power_w")
     if frame.empty:
         return frame
-    span = (frame["time"].max() - frame["time"].min()) / _POINTS
-    if len(frame) <= _POINTS or not span.total_seconds():
-        return frame[["time", "device", "power_w"]]
-    part = frame["time"].dt.floor(span.ceil("us"))
-    means = frame.groupby([part, "device"], observed=True)["power_w"].mean()
+    if len(frame) <= _POINTS:
+        return frame[["segment", "time", "device", "power_w"]]
+    parts = max(_POINTS // frame["segment"].nunique(), 1)
+    return pd.concat(_in_parts(rows, parts) for _, rows in frame.groupby("segment"))
+
+
+def _in_parts(rows: pd.DataFrame, parts: int) -> pd.DataFrame:
+    first = rows["time"].min()
+    length = ((rows["time"].max() - first) / parts).ceil("us")
+    part = first + (rows["time"] - first) // length * length if length else rows["time"]
+    means = rows.groupby(["segment", part, "device"], observed=True)["power_w"].mean()
     return means.reset_index()
 
 
-def _windows(known: list[dict[str, Any]]) -> pd.DataFrame:
+def _heading(
+    segment: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], name: str | None
+) -> str:
+    """Name and labels of a segment, and its longest window, mostly the program, with energies."""
+    labels = ", ".join(f"{label}={text}" for label, text in segment.get("labels", {}).items())
+    longest = max(rows, key=lambda row: row["time_s"], default=None)
+    return "; ".join(text for text in (name, labels, longest and _of_windows(longest)) if text)
+
+
+def _of_windows(row: Mapping[str, Any]) -> str:
+    times = f" ({row['windows']} windows)" if row["windows"] > 1 else ""
+    energies = _energies(
+        {name: used for name, used in row["devices"].items() if used["energy_j"] is not None}
+    )
+    return f"{row['window']}{times}: {seconds(row['time_s'])}, {energies or 'no energy'}"
+
+
+def _windows(segment: Mapping[str, Any]) -> pd.DataFrame:
     rows = [
         {
             "window": event["window"],
@@ -92,28 +160,26 @@ def _windows(known: list[dict[str, Any]]) -> pd.DataFrame:
             "seconds": event["end_s"] - event["start_s"],
             "energy": _energies(event.get("devices", {})),
         }
-        for segment in known
         for event in segment["events"]
         if "window" in event
     ]
     return pd.DataFrame(rows).sort_values("time") if rows else pd.DataFrame()
 
 
-def _energies(devices: dict[str, Any]) -> str:
+def _energies(devices: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {ENERGY.shown(found)}" for name, found in devices.items())
 
 
-def _metrics(known: list[dict[str, Any]]) -> pd.DataFrame:
+def _metrics(segment: Mapping[str, Any]) -> pd.DataFrame:
     rows = [
         {"metric": name, "value": value, "time": _time(segment, event["time_s"])}
-        for segment in known
         for event in segment["events"]
         for name, value in event.get("metrics", {}).items()
     ]
     return pd.DataFrame(rows)
 
 
-def _time(segment: dict[str, Any], monotonic_s: float) -> pd.Timestamp:
+def _time(segment: Mapping[str, Any], monotonic_s: float) -> pd.Timestamp:
     return pd.Timestamp(
         segment["unix_s"] - segment["monotonic_s"] + monotonic_s, unit="s", tz="UTC"
     )
