@@ -25,6 +25,7 @@ from opcost.commands import main
 from opcost.errors import OpcostError
 from opcost.power import windows
 from opcost.power.attribution import By, memory_bytes, processor_time_s, share
+from opcost.power.command import watch
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.export import recording_beside, segments
 from opcost.power.recorded_windows import window_rows
@@ -194,6 +195,8 @@ def test_a_command_has_the_energy_of_its_time():
 def test_repeated_runs_have_an_interval_over_the_runs():
     found = measure("--json", "--repeat", 3, "--", "sleep", 0.4)
     assert '"runs": 3' in found.stderr
+    time_s = json.loads(found.stderr)
+    assert time_s["time_ci_low_s"] < time_s["time_s"] < time_s["time_ci_high_s"]
     assert used(found)["energy_j"] == pytest.approx(IDLE_W * 0.4, rel=0.1)
     stopped = measure("--repeat", 3, "--", "false")
     assert (
@@ -260,6 +263,9 @@ def test_what_a_killed_measurement_left_becomes_a_segment(tmp_path):
         running.kill()
     assert recording_beside(output).exists()
     time.sleep(0.5)  # the sampler notices
+    listed = CliRunner().invoke(main, ["windows", str(output)])
+    assert listed.exit_code == 1
+    assert f"killed left {recording_beside(output)}; `opcost measure" in str(listed.output)
     assert measure("-o", output, "--append", "--", "sleep", 0.1).returncode == 0
     assert sorted(set(pq.read_table(output)["segment"].to_pylist())) == [1, 2]
 
@@ -268,6 +274,8 @@ def test_a_table_may_be_csv(tmp_path):
     output = tmp_path / "run.csv"
     assert measure("-o", output, "--", "sleep", 0.2).returncode == 0
     assert pyarrow.csv.read_csv(output).num_rows > 5
+    listed = CliRunner().invoke(main, ["windows", str(output)])
+    assert (listed.exit_code, "has readings alone" in str(listed.output)) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -558,6 +566,35 @@ def test_a_machine_without_sensors_says_so_before_the_command_runs(monkeypatch, 
     if "no energy sensor" in ran.stderr:  # as in a virtual machine
         assert ran.stderr.startswith("opcost: no energy will be measured (cpu: ")
     assert ran.stdout == "ran\n"
+
+
+def test_what_is_printed_meanwhile_keeps_to_the_clock_and_skips_what_it_has_missed():
+    moments_s = []
+    with power.Monitor([GPU]) as monitor:
+
+        def during(window):
+            moments_s.append(window.time_s)
+            time.sleep(0.3 if len(moments_s) < 4 else 0.6)
+
+        watch(None, 3.0, monitor, during, 0.5)
+    assert np.median([moment_s % 0.5 for moment_s in moments_s]) < 0.1
+
+
+def test_watching_shows_power_and_energy_and_needs_a_sensor(monkeypatch, tmp_path):
+    command = [sys.executable, "-m", "opcost", "watch", "--every", "0.5", "--device"]
+    with subprocess.Popen([*command, GPU], stdout=subprocess.PIPE, text=True) as watching:
+        line = watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        rest = watching.communicate(timeout=60)[0]
+    assert re.fullmatch(rf"..:..:..  {GPU} .* W, .* J ± .*\n", line)
+    assert "machine: " in rest
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    without = [*command, "cpu", "--every", "9"]
+    with subprocess.Popen(without, stderr=subprocess.PIPE, text=True) as watching:
+        if "no energy sensor" in watching.stderr.readline():  # as in a virtual machine
+            assert "there is no power sensor to watch" in watching.communicate(timeout=60)[1]
+            assert watching.returncode == 1
+        watching.kill()
 
 
 def test_what_is_printed_meanwhile_does_not_lengthen_the_window():

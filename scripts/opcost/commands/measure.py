@@ -13,6 +13,7 @@ from opcost.terminal import tell
 
 if TYPE_CHECKING:
     from opcost.power.windows import Window
+    from opcost.statistics import Estimate
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
 
@@ -158,7 +159,7 @@ def _answer(windows: Sequence["Window"], as_json: bool) -> str:
     from opcost.power.window_text import as_document, as_text, repeated
 
     name, devices = windows[0].name, windows[0].devices
-    time_s = windows[0].time_s
+    time_s: float | Estimate = windows[0].time_s
     if len(windows) > 1:
         time_s, devices = repeated([(each.time_s, each.devices) for each in windows])
         name = f"{name}, mean of {len(windows)} runs"

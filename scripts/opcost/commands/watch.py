@@ -21,12 +21,15 @@ import click
     help="Seconds between lines.",
 )
 def command(devices: tuple[str, ...], every: float) -> None:
-    """Show the power of each device, and the energy since the start, until Ctrl-C.
+    """Show the power of each device, and its energy since the start, until Ctrl-C.
+
+    Power is the mean since the line before. At the end comes the table of opcost measure.
 
     \b
     opcost watch
     opcost watch --device cuda:0 --every 5
     """
+    from opcost.errors import OpcostError
     from opcost.power.command import KILLED, watch
     from opcost.power.monitor import Monitor
     from opcost.power.window_text import as_text, as_tick, without_energy
@@ -34,12 +37,16 @@ def command(devices: tuple[str, ...], every: float) -> None:
     with Monitor(devices or None) as monitor:
         for line in without_energy(monitor.missing):
             click.echo(line, err=True)
-        before = [monitor.mark()]
+        if not monitor.devices:
+            raise OpcostError("there is no power sensor to watch")
+        start_s = before_s = monitor.mark()
 
-        def show(window: object) -> None:
+        def show(_window: object) -> None:
+            nonlocal before_s
             now_s = monitor.mark()
-            click.echo(as_tick(monitor.energy(before[-1], now_s)))
-            before.append(now_s)
+            latest = monitor.energy(before_s, now_s)
+            click.echo(as_tick(latest, monitor.energy(start_s, now_s)))
+            before_s = now_s
 
         window, code = watch(None, None, monitor, show, every)
         click.echo("\n".join(["", *as_text(window.name, window.time_s, window.devices)]))

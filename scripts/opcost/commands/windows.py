@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from opcost.terminal import tell
+
 _PATH = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -23,11 +25,13 @@ def command(recording: Path, each: bool, as_json: bool) -> None:
     opcost windows run.parquet
     opcost windows --each run.parquet
     """
-    from opcost.power.export import segments
+    from opcost.power.export import segments, unfinished
     from opcost.power.recorded_windows import rows_by_name, window_rows
     from opcost.power.window_table import window_lines
 
     rows = window_rows(segments(recording))
+    if left := unfinished(recording):
+        tell(f"opcost: not listed: {left}")
     if not each:
         rows = rows_by_name(rows)
     if as_json:

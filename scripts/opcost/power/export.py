@@ -68,6 +68,19 @@ def _check_table(output: Path, append: bool) -> None:
         segments(output)
 
 
+def unfinished(output: Path) -> str | None:
+    """What is to be said of a recording beside `output` that is not part of it, if there is one."""
+    folder = recording_beside(output)
+    if not (folder / "about.json").is_file():
+        return None
+    if Recording(folder).is_written:
+        return f"a measurement is writing {folder}, and makes a segment of it at its end"
+    return (
+        f"a measurement that was killed left {folder}; `opcost measure --output {output} --append "
+        "-- true` makes a segment of its readings, and of the windows that had ended"
+    )
+
+
 def _finish_earlier(output: Path) -> None:
     """Turn what a killed measurement left beside `output` into a segment of it.
 
@@ -162,7 +175,15 @@ def segments(path: Path) -> list[dict[str, Any]]:
 
     Raises OpcostError for another file.
     """
+    left = unfinished(path)
+    if left and not path.exists():
+        raise OpcostError(f"{path} does not exist: {left}")
     check_readable(path)
+    if path.suffix == ".csv":
+        raise OpcostError(
+            f"{path} has readings alone: windows, labels and figures are in the .parquet file of "
+            "an --output"
+        )
     try:
         return _metadata(pq.ParquetFile(path))
     except (OSError, ValueError, TypeError) as error:

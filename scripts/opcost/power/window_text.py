@@ -3,21 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from statistics import fmean
 from typing import Any
 
 from opcost.power.attribution import By
 from opcost.power.device_energy import DeviceEnergy
 from opcost.rows.flags import explained
-from opcost.rows.quantities import ENERGY
-from opcost.statistics import mean
+from opcost.rows.quantities import ENERGY, TIME
+from opcost.statistics import Estimate, mean
 from opcost.text import joules, margin, seconds, table, with_interval, wrapped
 
 _NOTHING = "-"
 _DIGITS = 3
 
 
-def as_text(name: str, time_s: float, devices: Mapping[str, DeviceEnergy]) -> list[str]:
+def as_text(name: str, time_s: float | Estimate, devices: Mapping[str, DeviceEnergy]) -> list[str]:
     """A table of the devices, and what there is to say about them."""
     rows = [
         [
@@ -33,7 +32,8 @@ def as_text(name: str, time_s: float, devices: Mapping[str, DeviceEnergy]) -> li
     known = any(each.above_idle_j is not None for each in devices.values())
     if not known:
         header, rows = _without(3, header), [_without(3, row) for row in rows]
-    return [f"{name}: {seconds(time_s)}", "", *table(header, rows), "", *wrapped(_notes(devices))]
+    time = with_interval(_estimate(time_s), seconds)
+    return [f"{name}: {time}", "", *table(header, rows), "", *wrapped(_notes(devices))]
 
 
 def as_line(name: str, time_s: float, devices: Mapping[str, DeviceEnergy]) -> str:
@@ -51,21 +51,23 @@ def _short(device: str, each: DeviceEnergy) -> str:
     return f"{device} no energy{most}{flags}"
 
 
-def as_tick(devices: Mapping[str, DeviceEnergy]) -> str:
-    """Time of day, and the power of each device in a window."""
+def as_tick(now: Mapping[str, DeviceEnergy], so_far: Mapping[str, DeviceEnergy]) -> str:
+    """Time of day, the power of each device with a meter now, and its energy so far."""
     parts = [
-        f"{name} {_watts(each.mean_power_w)}" for name, each in devices.items() if each.changes
+        f"{name} {_watts(now[name].mean_power_w)}, {with_interval(each.energy, joules)}"
+        for name, each in so_far.items()
+        if each.time_s
     ]
     return "  ".join([f"{datetime.now():%H:%M:%S}", *parts])
 
 
 def as_document(
-    name: str, time_s: float, runs: int, devices: Mapping[str, DeviceEnergy]
+    name: str, time_s: float | Estimate, runs: int, devices: Mapping[str, DeviceEnergy]
 ) -> dict[str, Any]:
     """The same as JSON data, in joules, watts and seconds."""
     return {
         "name": name,
-        "time_s": time_s,
+        **TIME.columns(_estimate(time_s)),
         "runs": runs,
         "devices": {
             device: {
@@ -90,11 +92,11 @@ def as_document(
 
 def repeated(
     runs: Sequence[tuple[float, Mapping[str, DeviceEnergy]]],
-) -> tuple[float, dict[str, DeviceEnergy]]:
+) -> tuple[Estimate, dict[str, DeviceEnergy]]:
     """The mean time of several runs, and what each device used in their mean: intervals are
     Student's, over the runs.
     """
-    time_s = fmean(time_s for time_s, _ in runs)
+    time_s = mean([time_s for time_s, _ in runs])
     found = {}
     for device in runs[0][1]:
         every = [devices[device] for _, devices in runs]
@@ -108,13 +110,17 @@ def repeated(
         found[device] = replace(
             every[0],
             energy=energy,
-            time_s=time_s,
+            time_s=time_s.value,
             changes=changes,
             flags=flags,
             at_most_j=None,
             share=_mean_share(every),
         )
     return time_s, found
+
+
+def _estimate(time_s: float | Estimate) -> Estimate:
+    return time_s if isinstance(time_s, Estimate) else Estimate(time_s, None, None)
 
 
 def _mean_share(every: Sequence[DeviceEnergy]) -> float | None:
