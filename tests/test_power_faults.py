@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +129,7 @@ class TestSensors:
         alone = device_energy(samples(times_s, counter_j=1234.5), SENSOR, False, None, 5.0, 15.0)
         assert (alone.energy, alone.reason) == (None, NOT_SHOWN)
 
-    @pytest.mark.parametrize("period_s", [0.5, 1.0])
+    @pytest.mark.parametrize("period_s", [0.2, 0.5])
     def test_windows_of_a_counter_that_is_read_seldom_hold_the_truth(self, card, period_s):
         generator = random.Random(5)
         edges_s = sorted(generator.uniform(6, 50) for _ in range(40))
@@ -248,6 +249,66 @@ class TestPrograms:
             window.stop()
             assert window.devices[GPU].energy is not None
 
+    def test_a_fork_that_leaves_a_window_ends_it_in_no_recording(self, tmp_path, monkeypatch):
+        recording = Recording(tmp_path / "around")
+        recording.folder.mkdir()
+        recording.begin({})
+        for name, value in environment_in(recording).items():
+            monkeypatch.setenv(name, value)
+        with power.measure("once"):
+            child = os.fork()
+            if child == 0:
+                break_out = True
+            else:
+                break_out = False
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        if break_out:
+            os._exit(0)
+        assert len([event for event in recording.events() if "window" in event]) == 1
+
+    def test_a_fork_may_measure_while_its_parent_begins_to(self):
+        with ThreadPoolExecutor(1) as threads:
+            beginning = threads.submit(power.start, "of the parent")
+            time.sleep(0.1)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(60)
+                power.start("of the fork").stop()
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            beginning.result().stop()
+
+    def test_a_handler_of_a_signal_may_ask_for_energy_meanwhile(self):
+        with power.measure("before") as before:
+            time.sleep(0.3)
+        found = []
+        previous = signal.signal(
+            signal.SIGALRM, lambda *_: found.append(before._monitor.energy(*before_edges))
+        )
+        before_edges = (before._start_s, before._end_s)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+            deadline_s = time.monotonic() + 1
+            while time.monotonic() < deadline_s:
+                assert before._monitor.energy(*before_edges)[GPU].energy is not None
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+        assert [each[GPU].reason for each in found if each[GPU].energy is None] == []
+
+    def test_a_file_with_the_name_of_a_module_does_not_stop_the_sampler(
+        self, tmp_path, monkeypatch
+    ):
+        (tmp_path / "random.py").write_text("raise SystemExit('not that one')")
+        monkeypatch.chdir(tmp_path)
+        with power.measure("beside it") as window:
+            time.sleep(0.2)
+        assert window.devices[GPU].energy is not None
+
+    def test_a_variable_of_somebody_else_is_no_recording(self, monkeypatch):
+        monkeypatch.setenv("OPCOST_RECORDINGS", "")
+        assert not power.log(loss=1)
+
     def test_thousands_of_short_windows_keep_their_energy_and_that_of_what_is_around(self):
         with power.measure("all") as everything:
             for _ in range(20):
@@ -309,9 +370,61 @@ class TestCommands:
         script.chmod(0o755)
         found = measure("-o", output, "--repeat", 3, "--", script)
         assert found.returncode == 127
-        assert "1 of 3 runs have ended, and no other follows" in found.stderr
+        assert f"opcost: {script} cannot be run: No such file" in found.stderr
         assert " J ± " in found.stderr
         assert len(window_rows(segments(output))) == 1
+
+    def test_a_run_that_fails_is_not_in_the_mean_of_those_before(self, tmp_path):
+        script = f"test -e {tmp_path}/ran && exit 5; touch {tmp_path}/ran"
+        found = measure("--json", "--repeat", 3, "--", "sh", "-c", script)
+        document = json.loads(found.stderr)
+        assert (found.returncode, document["runs"]) == (5, 1)
+        assert document["stopped"] == "run 2 of 3 failed (exit code 5): it is not in the mean"
+
+    @pytest.mark.parametrize("later_s", [0.0, 0.4])
+    def test_of_two_measurements_with_one_output_one_is_refused_and_the_other_whole(
+        self, tmp_path, later_s
+    ):
+        output = tmp_path / "run.parquet"
+        command = [sys.executable, "-m", "opcost", "measure", "--append", "-o", output]
+        command += ["--", "sh", "-c", "sleep 2; echo ran"]
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        running = [subprocess.Popen(command, **streams)]
+        time.sleep(later_s)
+        running.append(subprocess.Popen(command, **streams))
+        said = [each.communicate(timeout=120) for each in running]
+        codes = [each.returncode for each in running]
+        if sorted(codes) == [0, 0]:  # the second began when the first had ended
+            assert len(segments(output)) == 2
+            return
+        assert sorted(codes) == [0, 1]
+        refused = said[codes.index(1)]
+        assert refused[0] == ""
+        assert "another measurement is writing to" in refused[1]
+        assert len(segments(output)) == 1
+        assert not recording_beside(output).exists()
+
+    def test_an_output_is_not_taken_from_a_measurement_whose_sampler_was_killed(self, tmp_path):
+        output = tmp_path / "run.parquet"
+        with power.Monitor([GPU], output=output) as monitor:
+            monitor._sampler.process.kill()
+            monitor._sampler.process.wait()
+            second = measure("-o", output, "--", "echo", "ran")
+            assert (second.returncode, second.stdout) == (1, "")
+            assert "another measurement is writing to" in second.stderr
+        assert len(segments(output)) == 1
+
+    @pytest.mark.parametrize(
+        "arguments", [["-o", b"run\xff.parquet"], ["--label", b"a=\xff", "-o", "run.parquet"]]
+    )
+    def test_text_that_cannot_be_printed_is_refused_before_the_command_runs(
+        self, arguments, tmp_path
+    ):
+        texts = [os.fsdecode(each) for each in arguments]
+        found = measure(*texts, "--", "echo", "ran", cwd=tmp_path, errors="replace")
+        assert (found.returncode, found.stdout) == (1, "")
+        assert "that can be printed" in found.stderr
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_signal_ends_a_measurement_of_the_machine_with_an_answer(self, tmp_path):
         output = tmp_path / "run.parquet"

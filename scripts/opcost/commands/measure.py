@@ -1,7 +1,6 @@
 """`opcost measure`."""
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,8 +74,8 @@ def command(
     opcost measure --pid 4711
     opcost measure --duration 60 --device cuda:0
     """
+    from opcost.errors import OpcostError
     from opcost.power.command import CannotRun, run_command, watch
-    from opcost.power.export import prepare_table, recording_beside
     from opcost.power.monitor import Monitor
 
     chosen = [bool(command), pid is not None, duration is not None and pid is None]
@@ -86,55 +85,49 @@ def command(
         raise click.UsageError("--repeat is for a COMMAND")
     if append and output is None:
         raise click.UsageError("--append needs --output")
-    if output is not None:
-        prepare_table(output, append)
     during = _print_so_far if every else None
-    folder = None if output is None else recording_beside(output)
-    code, failure = 0, None
+    code, stopped = 0, None
     windows: list[Window] = []
     with Monitor(
-        devices or None, period_s=period, folder=folder, labels=_labels(labels), user=pid
+        devices or None,
+        period_s=period,
+        output=output,
+        append=append,
+        labels=_labels(labels),
+        user=pid,
     ) as monitor:
         if not monitor.devices:
             reasons = "; ".join(f"{name}: {why}" for name, why in monitor.missing.items())
             tell(f"opcost: no energy will be measured ({reasons or 'no device'})")
-        for _ in range(repeat):
+        for number in range(1, repeat + 1):
             try:
                 if command:
                     window, code = run_command(command, monitor, during, every or 0.0)
                 else:
                     window, code = watch(pid, duration, monitor, during, every or 0.0)
             except CannotRun as error:
-                code, failure = error.code, str(error)
+                code, stopped = error.code, str(error)
                 break
-            windows.append(window)
+            if code and repeat > 1:  # what fails is another thing than what succeeds
+                out = ": it is not in the mean" if windows else ""
+                stopped = f"run {number} of {repeat} failed (exit code {code}){out}"
+            if not code or not windows:
+                windows.append(window)
             if code:
                 break
-        answer = _answer(windows, as_json) if windows else ""
-    if failure:
-        tell(f"opcost: {failure}")
-    if len(windows) < repeat and windows:
-        tell(f"opcost: {len(windows)} of {repeat} runs have ended, and no other follows")
-    tell(answer)
-    if output is not None:
-        code = _finished(output, bool(windows), code)
+        if windows:
+            tell(_answer(windows, stopped, as_json))
+        elif stopped:
+            tell(f"opcost: {stopped}")
+            monitor.discard()
+        try:
+            monitor.close()
+        except OpcostError as error:
+            tell(f"opcost: {error}")
+            code = code or 1
+    if monitor.written is not None:
+        tell(f"opcost: wrote {monitor.written} readings to {output}")
     raise SystemExit(code)
-
-
-def _finished(output: Path, has_windows: bool, code: int) -> int:
-    """Write `output`; the exit code is that of the command, or 1 if it had none that tells."""
-    from opcost.errors import OpcostError
-    from opcost.power.export import finish, recording_beside
-
-    if not has_windows:
-        shutil.rmtree(recording_beside(output), ignore_errors=True)
-        return code
-    try:
-        tell(f"opcost: wrote {finish(output)} readings to {output}")
-    except OpcostError as error:
-        tell(f"opcost: {error}")
-        return code or 1
-    return code
 
 
 def _labels(texts: Sequence[str]) -> dict[str, str]:
@@ -155,7 +148,8 @@ def _print_so_far(window: "Window") -> None:
     click.echo(window.line(), err=True)
 
 
-def _answer(windows: Sequence["Window"], as_json: bool) -> str:
+def _answer(windows: Sequence["Window"], stopped: str | None, as_json: bool) -> str:
+    """What the windows used, and why there are no more of them."""
     from opcost.power.window_text import as_document, as_text, repeated
 
     name, devices = windows[0].name, windows[0].devices
@@ -165,5 +159,6 @@ def _answer(windows: Sequence["Window"], as_json: bool) -> str:
         name = f"{name}, mean of {len(windows)} runs"
     if as_json:
         document: Mapping[str, Any] = as_document(name, time_s, len(windows), devices)
-        return json.dumps(document, indent=2)
-    return "\n".join(["", *as_text(f"opcost: {name}", time_s, devices)])
+        return json.dumps({**document, "stopped": stopped}, indent=2)
+    lines = [f"opcost: {stopped}"] if stopped else []
+    return "\n".join([*lines, "", *as_text(f"opcost: {name}", time_s, devices)])

@@ -2,9 +2,9 @@
 
 A window seldom begins or ends at a knot of a curve of energy (curves.py). Where between two knots
 their energy was spent is unknown, within limits: power lies between the least and the most that the
-sensor has shown. The energy up to an edge is taken to be uniformly distributed between these
-limits, and the interval of a window holds the errors of both edges. While the sensor was not read,
-power has no limits.
+sensor has shown. The interval of a window reaches to these limits at both edges: where a window
+begins and ends with the load, as most do, the truth lies at them, and at both in the same sense.
+While the sensor was not read, power has no limits.
 """
 
 # ASSUME power between two knots does not leave the range of what is shown around the window by more
@@ -12,6 +12,7 @@ power has no limits.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,16 +73,17 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
         reason = _too_short(end_s - start_s, every_s)
         return WindowEnergy(None, reason, limit_j, changes, every_s)
     low_w, high_w = _range_w(curve)
-    (first_j, first_sd), (last_j, last_sd) = (
+    first, last = (
         _up_to(curve, place, moment_s, low_w, high_w)
         for place, moment_s in ((before, start_s), (after - 1, end_s))
     )
-    value_j = last_j - first_j
+    value_j = last.joules - first.joules
     readings_sd = math.hypot(curve.unseen_j, curve.noise_j) * math.sqrt(changes)
     shown_sd = curve.step_w * (end_s - start_s) / math.sqrt(12)
     unread_j = 0.0 if curve.counts else (high_w - low_w) * float(np.linalg.norm(unread_s))
     unread_sd = unread_j / math.sqrt(3)
-    margin_j = NORMAL_97_5 * math.hypot(first_sd, last_sd, readings_sd, shown_sd, unread_sd)
+    sds = (first.sd, last.sd, readings_sd, shown_sd, unread_sd)
+    margin_j = first.beyond_j + last.beyond_j + NORMAL_97_5 * math.hypot(*sds)
     if value_j <= 0:
         reason = "the sensor shows no power"
         return WindowEnergy(None, reason, None, changes, every_s)
@@ -109,10 +111,16 @@ def _limits(curve: Curve, start_s: float, end_s: float) -> tuple[float, float]:
     return float(joules[last_inside] - joules[first_inside]), float(joules[after] - joules[before])
 
 
-def _up_to(
-    curve: Curve, place: int, moment_s: float, low_w: float, high_w: float
-) -> tuple[float, float]:
-    """Joules up to a moment after the knot at `place`, and their standard deviation."""
+class _UpTo(NamedTuple):
+    """Joules up to a moment: they may be off by as much as `beyond_j`, and by errors of `sd`."""
+
+    joules: float
+    beyond_j: float
+    sd: float
+
+
+def _up_to(curve: Curve, place: int, moment_s: float, low_w: float, high_w: float) -> _UpTo:
+    """The energy up to a moment after the knot at `place`."""
     length_s = float(curve.times_s[place + 1] - curve.times_s[place])
     spent_j = float(curve.joules[place + 1] - curve.joules[place])
     part_s = moment_s - float(curve.times_s[place])
@@ -129,9 +137,9 @@ def _up_to(
         middle_j = (least_j + most_j) / 2
     slack_j = float(curve.slack_s[place]) * spent_j / length_s
     blur_j = _step_w(curve, moment_s) * curve.blur_s / 8
-    spread = (most_j - least_j) ** 2 / 12 + ((least_j + most_j) / 2 - middle_j) ** 2
-    variance = spread + (slack_j**2 + blur_j**2) / 3
-    return float(curve.joules[place]) + middle_j, math.sqrt(variance)
+    beyond_j = max(most_j - middle_j, middle_j - least_j)
+    sd = math.sqrt((slack_j**2 + blur_j**2) / 3)
+    return _UpTo(float(curve.joules[place]) + middle_j, beyond_j, sd)
 
 
 def _range_w(curve: Curve) -> tuple[float, float]:

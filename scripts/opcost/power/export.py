@@ -2,6 +2,7 @@
 
 import glob
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from opcost.energy.wattmeter import Power
 from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
 from opcost.power.recorded_windows import events_with_energy
-from opcost.power.recording import FIELDS, Recording
+from opcost.power.recording import FIELDS, Recording, claim
 
 _ROWS = 100_000
 """Samples that are in memory at once."""
@@ -58,6 +59,8 @@ def prepare_table(output: Path, append: bool) -> None:
 
 def _check_table(output: Path, append: bool) -> None:
     """Raise OpcostError unless `output` can become the table of a recording."""
+    if not output.name.isprintable():
+        raise OpcostError(f"{output.name!r}: give the output a name that can be printed")
     if output.suffix not in SUFFIXES:
         raise OpcostError(f"{output}: name a file that ends with {' or '.join(SUFFIXES)}")
     if output.exists() and not append:
@@ -89,19 +92,23 @@ def _finish_earlier(output: Path) -> None:
     folder = recording_beside(output)
     if not folder.exists():
         return
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()  # killed before it began
-        return
-    if not (folder / "about.json").is_file():
+    if folder.is_dir() and (folder / "about.json").is_file() and Recording(folder).is_written:
+        raise OpcostError(
+            f"another measurement is writing to {output}: wait for its end, or name another output"
+        )
+    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "about.json").is_file()):
         raise OpcostError(
             f"{folder} is where the readings of {output} are kept meanwhile, and is something "
             "else: move it away, or name another output"
         )
-    if Recording(folder).is_written:
-        raise OpcostError(
-            f"another measurement is writing to {output}: wait for its end, or name another output"
-        )
-    finish(output)
+    claimed = claim(folder)
+    try:
+        if (folder / "about.json").is_file():
+            finish(output)
+        elif not any(folder.iterdir()):
+            folder.rmdir()  # killed before it began
+    finally:
+        os.close(claimed)
 
 
 def finish(output: Path) -> int:

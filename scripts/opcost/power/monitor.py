@@ -17,7 +17,7 @@ from opcost.errors import OpcostError
 from opcost.power.attribution import By
 from opcost.power.device_energy import DeviceEnergy, device_energy
 from opcost.power.export import finish, prepare_table, recording_beside
-from opcost.power.recording import Recording
+from opcost.power.recording import Recording, claim
 from opcost.power.sampler_process import SamplerProcess
 
 _AROUND_S = 5.0
@@ -70,12 +70,16 @@ class Monitor:
         self._temporary = folder is None
         path = Path(tempfile.mkdtemp(prefix="opcost-power-") if folder is None else folder)
         path = path.absolute()
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and not path.is_dir():
             raise OpcostError(f"{path} exists and is not an empty folder: name another")
         is_new = not path.exists() or self._temporary
-        path.mkdir(parents=True, exist_ok=True)
+        self._claim = claim(path)
+        if any(path.iterdir()):
+            os.close(self._claim)
+            raise OpcostError(f"{path} exists and is not an empty folder: name another")
         self.recording = Recording(path)
         self.is_closed = False
+        self.written: int | None = None
         settings = {
             "devices": None if devices is None else list(devices),
             "period_s": period_s,
@@ -88,6 +92,7 @@ class Monitor:
         except OpcostError:
             if is_new:
                 shutil.rmtree(path, ignore_errors=True)
+            os.close(self._claim)
             raise
         atexit.register(self.close)
         if not self._temporary:
@@ -121,23 +126,35 @@ class Monitor:
         self.close()
 
     def close(self) -> None:
-        """End the recording; a temporary one is deleted, and the `output` is written.
+        """End the recording; a temporary one is deleted, and the `output` is written, with so many
+        readings as `written` then says.
 
-        A fork of the process that opened it leaves it as it is.
+        A fork of the process that opened it leaves it as it is. Raises OpcostError, and keeps the
+        recording, if there is another file at `output` by now.
         """
+        self._end(keep=not self._temporary)
+
+    def discard(self) -> None:
+        """End the recording, and delete it."""
+        self._end(keep=False)
+
+    def _end(self, keep: bool) -> None:
         atexit.unregister(self.close)
         if self.is_closed or not self.is_own:
             return
         self.is_closed = True
-        if self._output is not None:
+        if self._output is not None and keep:
             time.sleep(self._shown_after_s(_REFRESHES_AFTER))  # windows may have just ended
         self._sampler.end()
-        if self._temporary:
-            shutil.rmtree(self.recording.folder, ignore_errors=True)
-            return
-        _kept.remove(self.recording)
-        if self._output is not None:
-            finish(self._output)
+        if not self._temporary:
+            _kept.remove(self.recording)
+        try:
+            if not keep:
+                shutil.rmtree(self.recording.folder, ignore_errors=True)
+            elif self._output is not None:
+                self.written = finish(self._output)
+        finally:
+            os.close(self._claim)
 
     def mark(self) -> float:
         """Have all meters read now. Returns the moment, of the monotonic clock."""
@@ -210,3 +227,5 @@ def _check(
     for name, text in (labels or {}).items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise OpcostError(f"the label {name!r} is {text!r}: names and values are text")
+        if not f"{name}{text}".isprintable():
+            raise OpcostError(f"the label {name!r} is {text!r}: give text that can be printed")

@@ -13,7 +13,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -57,6 +57,7 @@ _ENVIRONMENT = "OPCOST_RECORDINGS"
 and its id, because another may have taken the folder since."""
 
 _VERSION = 2
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -154,25 +155,23 @@ class Recording:
                         yield json.loads(line)
 
 
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Make the folder of a recording, or take an existing one, which no other process has then.
+def claim(folder: Path) -> int:
+    """Make the folder of a recording, or take an existing one. Returns the descriptor by which this
+    process has it, until that is closed.
 
-    Raises OpcostError if another one has it.
+    Raises OpcostError if another process has it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not folder.exists() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
-            raise BlockingIOError  # its owner ended, and deleted it, at this moment
-        yield
-    except BlockingIOError as error:
-        raise OpcostError(
-            f"another measurement is writing to {folder}: wait for its end, or name another output"
-        ) from error
-    finally:
-        os.close(descriptor)
+    for _ in range(_TRIES):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat()):
+                return descriptor
+        os.close(descriptor)  # of another process, which may just have deleted the folder
+    raise OpcostError(
+        f"another measurement is writing to {folder}: wait for its end, or name another output"
+    )
 
 
 def around() -> list[Recording]:

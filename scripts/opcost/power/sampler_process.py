@@ -29,6 +29,8 @@ _IMPATIENT_S = 0.5
 """How long a sampler is waited for that has left a question unanswered."""
 
 _LONGEST_SAID = 1_000_000
+_MOMENT_S = 0.05
+_SILENT = "the process that reads the meters does not answer"
 
 
 class SamplerProcess:
@@ -46,6 +48,7 @@ class SamplerProcess:
         self._heard = b""
         self._ended = False
         self._answers, answering = os.pipe()
+        os.set_blocking(self._answers, False)
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  a pipe might fill up
         # -P: a file in this folder may have the name of a standard module.
         command = [sys.executable, "-P", "-m", "opcost.power.sampler", str(folder)]
@@ -99,10 +102,14 @@ class SamplerProcess:
             if not self._tell(f"flush {asked}"):
                 self.silent = True
             end_s = time.monotonic() + (_IMPATIENT_S if self.silent else _ANSWER_S)
-            self.silent = True
             while self._answered < asked:
-                answer = json.loads(self._line(end_s - time.monotonic()))
-                self._answered, self.lost = answer["flushed"], answer["lost"]
+                line = self._heard_line()
+                if line is not None:
+                    answer = json.loads(line)
+                    self._answered, self.lost = answer["flushed"], answer["lost"]
+                elif time.monotonic() > end_s or not self.is_running:
+                    self.silent = True
+                    raise OpcostError(_SILENT)
             self.silent = False
 
     def fault(self) -> str | None:
@@ -154,13 +161,21 @@ class SamplerProcess:
     def _line(self, within_s: float) -> bytes:
         """The next line that it says. Raises OpcostError after so many seconds."""
         end_s = time.monotonic() + within_s
-        while b"\n" not in self._heard:
-            left_s = max(0.0, end_s - time.monotonic())
-            readable, _, _ = select.select([self._answers], [], [], left_s)
-            more = os.read(self._answers, 65536) if readable else b""
-            if not more:
-                raise OpcostError("the process that reads the meters does not answer")
-            self._heard += more
+        while (line := self._heard_line()) is None:
+            if time.monotonic() > end_s or not self.is_running:
+                raise OpcostError(_SILENT)
+        return line
+
+    def _heard_line(self) -> bytes | None:
+        """The next line, or None if there is none after a moment: the handler of a signal may have
+        taken it meanwhile.
+        """
+        if b"\n" not in self._heard:
+            select.select([self._answers], [], [], _MOMENT_S)
+            with suppress(BlockingIOError):
+                self._heard += os.read(self._answers, 65536)
+        if b"\n" not in self._heard:
+            return None
         line, _, self._heard = self._heard.partition(b"\n")
         return line
 
