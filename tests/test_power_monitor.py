@@ -256,11 +256,13 @@ def test_a_recording_is_continued_as_another_segment(tmp_path):
 def test_what_a_killed_measurement_left_becomes_a_segment(tmp_path):
     output = tmp_path / "run.parquet"
     command = [sys.executable, "-m", "opcost", "measure", "-o", output, "--", "sleep", "30"]
+    left = Recording(recording_beside(output))
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
-        time.sleep(3)
+        while not left.size:
+            time.sleep(0.05)
         running.kill()
-    assert recording_beside(output).exists()
-    time.sleep(0.5)  # the sampler notices
+    while left.is_written:  # the sampler notices
+        time.sleep(0.05)
     listed = CliRunner().invoke(main, ["windows", str(output)])
     assert listed.exit_code == 1
     assert f"killed left {recording_beside(output)}; `opcost measure" in str(listed.output)

@@ -162,7 +162,8 @@ def _check_readable(written: Path, output: Path, folder: Path, events: int) -> N
     except OSError as error:
         raise OpcostError(
             f"{output} would be unreadable, with {events} windows and figures: a file holds about "
-            f"half a million. The readings stay in {folder}; a .csv file has them without windows"
+            f"200,000 windows of one device. The readings stay in {folder}; a .csv file has them "
+            "without windows"
         ) from error
 
 

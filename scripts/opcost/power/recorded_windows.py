@@ -1,5 +1,6 @@
 """The windows of a recording, with the energy of each device in them."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -70,11 +71,14 @@ def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             for name, reason in segment.get("missing", {}).items()
         }
         windows = sorted((each for each in events if "window" in each), key=lambda e: e["start_s"])
+        logged = sorted((each for each in events if "metrics" in each), key=lambda e: e["time_s"])
+        times_s = [each["time_s"] for each in logged]
         for each in windows:
-            metrics: dict[str, float] = {}
-            for event in events:
-                if each["start_s"] <= event["time_s"] <= each["end_s"]:
-                    metrics |= event.get("metrics", {})
+            first, last = (
+                bisect_left(times_s, each["start_s"]),
+                bisect_right(times_s, each["end_s"]),
+            )
+            inside = [event["metrics"] for event in logged[first:last]]
             rows.append(
                 {
                     "segment": number,
@@ -84,7 +88,7 @@ def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
                     "end_s": each["end_s"],
                     "time_s": each["end_s"] - each["start_s"],
                     "devices": {**each.get("devices", {}), **missing},
-                    "metrics": metrics,
+                    "metrics": {name: x for found in inside for name, x in found.items()},
                 }
             )
     return rows
