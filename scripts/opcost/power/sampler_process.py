@@ -89,8 +89,8 @@ class SamplerProcess:
         self._tell("now")
 
     def flush(self) -> None:
-        """Have all readings written, and tell the meters that are `lost`. Raises OpcostError if it
-        does not answer.
+        """Have all readings written, and tell the meters that are `lost`; for one that has ended,
+        `fault` tells more. Raises OpcostError if it does not answer.
         """
         if not self.is_own:
             return  # another thread of the parent may have held the lock
@@ -107,7 +107,9 @@ class SamplerProcess:
                 if line is not None:
                     answer = json.loads(line)
                     self._answered, self.lost = answer["flushed"], answer["lost"]
-                elif time.monotonic() > end_s or not self.is_running:
+                elif not self.is_running:
+                    return
+                elif time.monotonic() > end_s:
                     self.silent = True
                     raise OpcostError(_SILENT)
             self.silent = False
