@@ -584,7 +584,7 @@ def test_watching_shows_power_and_energy_and_needs_a_sensor(monkeypatch, tmp_pat
     command = [sys.executable, "-m", "opcost", "watch", "--every", "0.5", "--device"]
     with subprocess.Popen([*command, GPU], stdout=subprocess.PIPE, text=True) as watching:
         line = watching.stdout.readline()
-        watching.send_signal(signal.SIGINT)
+        watching.send_signal(signal.SIGTERM)
         rest = watching.communicate(timeout=60)[0]
     assert re.fullmatch(rf"..:..:..  {GPU} .* W, .* J ± .*\n", line)
     assert "machine: " in rest
