@@ -74,7 +74,7 @@ def of_counter(
 ) -> Curve:
     """The curve of a counter, read at `times_s`, that is updated at least every `refresh_s`.
 
-    A counter that decreases, or increases by more than `most_w`, was set anew. Power between
+    A counter that decreases, or increases by more than `most_w`, was reset. Power between
     readings that are further apart than `read_every_s` is unknown.
     """
     steps_j = np.diff(counter_j)

@@ -58,8 +58,8 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
         reason = "the energy counter was set back or jumped in the window"
         return WindowEnergy(None, reason, None, changes, every_s)
     unread_s = curve.unread_between(start_s, end_s)
-    share = (1.0 if curve.counts and changes else _MOST_UNREAD) if len(unread_s) else 1.0
-    if unread_s.sum() > share * (end_s - start_s):
+    most = 1.0 if curve.counts and changes else _MOST_UNREAD
+    if unread_s.sum() > most * (end_s - start_s):
         reason = _unread(float(unread_s.sum()), end_s - start_s, every_s)
         return WindowEnergy(None, reason, None, changes, every_s)
     at_least_j, at_most_j = _limits(curve, start_s, end_s)
