@@ -9,6 +9,8 @@ from opcost.rows import schemas
 from opcost.rows.quantities import (
     CALL_TIME,
     COMPARED,
+    ED2P,
+    EDP,
     ENERGY,
     HOST_TIME,
     OVERHEADS,
@@ -76,6 +78,7 @@ def test_every_interval_of_a_schema_is_that_of_a_quantity():
             for quantity in COMPARED
             for each in (sample, fixed, marginal, above_least)
         ),
+        *(sample(quantity) for quantity in (EDP, ED2P)),
     ]
     assert intervals == {name for quantity in known for name in (quantity.low, quantity.high)}
 

@@ -95,6 +95,14 @@ def test_each_target_has_its_own_table():
     ]
 
 
+def test_a_sample_has_products_of_energy_and_time():
+    row = rows(watts=50)[1]
+    time_s, energy_j = row["sample_time_s"], row["sample_energy_j"]
+    assert row["sample_edp_js"] == pytest.approx(energy_j * time_s)
+    assert row["sample_ed2p_js2"] == pytest.approx(energy_j * time_s**2)
+    assert rows()[1]["sample_edp_js"] is None
+
+
 def test_without_sweeps_there_is_no_text():
     assert sweep_lines([]) == []
 

@@ -4,11 +4,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from opcost.costs.headline import ESTIMATED
+from opcost.costs.optima import AlongAxis
 from opcost.costs.sweeps import (
     above_least,
     axes_of,
     base_target,
     follows_batch,
+    least_along_axes,
     line_through,
     on_target,
     point_of,
@@ -16,8 +18,8 @@ from opcost.costs.sweeps import (
     series_of,
 )
 from opcost.costs.terms import Row
-from opcost.models.axes import label, text
-from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
+from opcost.models.axes import Point, label, text
+from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
 from opcost.text import counted, difference, table, with_interval, wrapped
 
 _NOTHING = "-"
@@ -33,7 +35,7 @@ def sweep_lines(rows: Sequence[Row]) -> list[str]:
     for (name, target), points in sweeps.items():
         on = f" on {target}" if several else ""
         lines += ["", f"Sweep {name}{on}: {_tuples(points)}", "", *_table(points)]
-        found = [*_most_frugal(points), *_growths(points)]
+        found = [*_most_frugal(points), *_optima(points), *_growths(points)]
         lines += ["", *wrapped(found)] if found else []
     return lines[1:]
 
@@ -60,6 +62,8 @@ def _table(points: Sequence[Row]) -> list[str]:
             "energy": _cost(row, ENERGY),
             "energy/sample": with_interval(sample(ENERGY).read(row), ENERGY.show),
             "energy above least": _above(row, ENERGY),
+            "EDP/sample": with_interval(sample(EDP).read(row), EDP.show),
+            "front": {True: "*", False: ""}.get(row["is_on_front"], _NOTHING),
             "new tuples": str(row["new_tuples"]),
         }
         for row in points
@@ -106,6 +110,32 @@ def _most_frugal(points: Sequence[Row]) -> list[str]:
                 + (f"; not told apart from it: {', '.join(as_good)}." if as_good else ".")
             )
     return found
+
+
+def _optima(points: Sequence[Row]) -> list[str]:
+    """Where curves through the points are least, in each series."""
+    found = []
+    for series in series_of([dict(row) for row in points]):
+        at = {
+            axis: value
+            for axis, value in point_of(series[0]).items()
+            if not follows_batch(points, axis)
+        }
+        found += [_least_along(each, at) for each in least_along_axes(series)]
+    return found
+
+
+def _least_along(found: AlongAxis, at: Point) -> str:
+    names = {EDP: "Energy x delay", ED2P: "Energy x delay^2"}
+    what = names.get(found.quantity, str(found.quantity).capitalize())
+    where = ", ".join(f"{label(axis)}={text(value)}" for axis, value in {**at, **found.at}.items())
+    best, axis = found.optimum, label(found.axis)
+    measured = "" if best.is_bounded else ", where the measured points end"
+    return (
+        f"{what} per sample{f' at {where}' if where else ''}, on a curve along {axis}: least at "
+        f"{axis}={best.at:.3g} [{best.low:.3g}, {best.high:.3g}]{measured}, "
+        f"{with_interval(best.cost, found.quantity.show)}."
+    )
 
 
 def _growths(points: Sequence[Row]) -> list[str]:

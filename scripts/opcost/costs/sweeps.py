@@ -12,9 +12,10 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.growth import Growth, growth
 from opcost.costs.headline import headline
+from opcost.costs.optima import OBJECTIVES, AlongAxis, objective, on_front, optima
 from opcost.costs.terms import Row, by_target
 from opcost.models.axes import Point, Sweep
-from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -110,6 +111,11 @@ def _rows(
         for quantity in COMPARED:
             for row, more in zip(series, _above_least(series, quantity), strict=True):
                 row |= above_least(quantity).columns(more)
+        costs = [(sample(TIME).read(row), sample(ENERGY).read(row)) for row in series]
+        for row, (time, energy), is_on_front in zip(series, costs, on_front(costs), strict=True):
+            for quantity in (EDP, ED2P):
+                row |= sample(quantity).columns(objective(quantity, time, energy))
+            row["is_on_front"] = is_on_front
     for on_one in series_of(rows, ("point", "target_point")):
         for quantity in COMPARED:
             line = line_through(on_one, quantity)
@@ -180,6 +186,16 @@ def line_through(series: Sequence[Row], quantity: Quantity) -> Growth | None:
     costs = [(row["batch_size"], quantity.read(row)) for row in series]
     found = growth([(size, cost) for size, cost in costs if size and cost is not None])
     return found if found and found.is_straight else None
+
+
+def least_along_axes(series: Sequence[Row]) -> list[AlongAxis]:
+    """Where a sample costs least along the batch size, and along the axes of targets, in a series
+    of `series_of`.
+    """
+    batch = [axis for axis in point_of(series[0]) if follows_batch(series, axis)]
+    points = [{**{axis: point_of(row)[axis] for axis in batch}, **on_target(row)} for row in series]
+    costs = {each: [sample(each).read(row) for row in series] for each in OBJECTIVES}
+    return optima(points, costs)
 
 
 def axes_of(row: Row) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from opcost.models.phases import COMPARED_PHASES
 from opcost.statistics import Estimate
 from opcost.text import joules, seconds, with_interval
 
+_PRODUCTS = {"js": "J s", "js2": "J s²"}
+"""Units of products of energy and time, which have no prefix in text."""
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -155,7 +158,9 @@ class Quantity:
         ]
 
     def show(self, value: float, digits: int = 4) -> str:
-        """A number of seconds or joules as text, to so many digits."""
+        """A number as text, to so many digits."""
+        if self.unit in _PRODUCTS:
+            return f"{value:.{digits}g} {_PRODUCTS[self.unit]}"
         return seconds(value, digits) if self.unit == "s" else joules(value, digits)
 
     def shown(self, row: Mapping[str, Any]) -> str:
@@ -176,6 +181,9 @@ PHASE_TIMES = {phase: TIME.of(phase) for phase in COMPARED_PHASES}
 
 CALL_TIME = Quantity("call_time", "s")
 """The time of a call where it happens, inside the running model."""
+
+EDP, ED2P = Quantity("edp", "js"), Quantity("ed2p", "js2")
+"""Energy-delay product: joules times seconds; and energy times the square of the time."""
 
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""

@@ -18,7 +18,7 @@ from opcost.rows.columns import (
     SCATTERS,
     TARGET,
 )
-from opcost.rows.quantities import CALL_TIME, ENERGY, PHASE_TIMES, TIME
+from opcost.rows.quantities import CALL_TIME, ED2P, EDP, ENERGY, PHASE_TIMES, TIME
 from opcost.rows.versions import SCHEMA_VERSION
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
@@ -510,6 +510,15 @@ SWEEPS = _schema(
                     "least; null if no other such point was measured"
                 ),
             )
+        ),
+        *EDP.of("sample").described("energy of a sample times its time"),
+        *ED2P.of("sample").described("energy of a sample times its time squared"),
+        (
+            "is_on_front",
+            pa.bool_(),
+            "whether no point that differs in the batch size and the axes of targets alone needs "
+            "less time for a sample and no more energy, or less energy and no more time; null if "
+            "one of them is unknown",
         ),
     ],
 )
