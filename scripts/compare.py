@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcost.arrow import skip_pandas_import
+from opcost.costs import operators_at_points
 from opcost.costs.comparison import check_definitions, compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.launches import launch_lines
@@ -49,7 +50,8 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         target: calls_on(folder, named(models, params.models_on[target]))
         for target, folder in params.folders.items()
     }
-    tables = compare_study(on_targets, operators.to_pylist(), wholes, manifest, params.precision)
+    rows = operators.to_pylist()
+    tables = compare_study(on_targets, rows, wholes, manifest, params.precision)
     axes = [Sweep(**each) for each in params.sweeps]
     of_targets = [Sweep(**each) for each in params.target_sweeps]
     sweeps = sweep_rows(axes, of_targets, tables.comparison, models)
@@ -69,8 +71,13 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     records.write_with_csv(
         Path(outputs.requests), schemas.REQUESTS, [each.columns() for each in requests]
     )
+    at_points = [
+        operators_at_points.lines(sweep, operators_at_points.costs(sweep, on_targets, rows))
+        for sweep in of_targets
+    ]
     further = [
         sweep_lines(sweeps),
+        *at_points,
         request_lines(requests, shares),
         launch_lines(tables.launches),
         left_out(load_study(snakemake.config)),

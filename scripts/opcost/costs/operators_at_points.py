@@ -1,0 +1,125 @@
+"""What each operator costs at the points of a target's axes: which ones lose nothing at a lower
+power limit, or gain nothing from more threads.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from opcost import statistics
+from opcost.costs.terms import Row, Term, terms_of
+from opcost.models.axes import Sweep, label, text
+from opcost.rows.quantities import COMPARED, TIME, Quantity
+from opcost.statistics import Estimate
+from opcost.text import difference, table, with_interval
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.operator_tuple import short_name
+
+_MOST_OPERATORS = 12
+_MOST_POINTS = 6
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The cost of all calls of an operator, in all models of a study, on each target of a sweep.
+
+    Tuples that are not measured on each of them are left out.
+    """
+
+    operator: str
+    on: Mapping[str, Mapping[Quantity, Estimate | None]]
+
+    def above(self, base: str, target: str, quantity: Quantity) -> Estimate | None:
+        """How much more an operator costs on a target than on the base, as a share."""
+        found, least = self.on[target][quantity], self.on[base][quantity]
+        if found is None or least is None or not least.value:
+            return None
+        return statistics.ratio(found, least).plus(-1)
+
+
+def costs(
+    sweep: Sweep, models: Mapping[str, Sequence[ModelTuples]], rows: Iterable[Row]
+) -> list[Costs]:
+    """The costs of each operator on the targets of a sweep that have models, those that take
+    longest on the first one first.
+
+    `models` are those of each target, `rows` are those of operators.
+    """
+    listed = [target for target in sweep.points if models.get(target)]
+    on_target: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        on_target[row["target"]][row["tuple_id"]] = row
+    calls: dict[str, dict[str, dict[str, Term]]] = defaultdict(lambda: defaultdict(dict))
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    for target in listed:
+        for model in models[target]:
+            for term in terms_of(model, on_target[target], set()):
+                if term.measured:
+                    operator = short_name(term.record.operator_tuple.operator)
+                    tuple_id = term.record.operator_tuple.tuple_id
+                    calls[operator][tuple_id][target] = term
+                    counts[target, tuple_id] += term.calls
+    found = []
+    for operator, tuples in calls.items():
+        common = {each: terms for each, terms in tuples.items() if len(terms) == len(listed)}
+        if common:
+            of_operator = {
+                target: {
+                    quantity: _total(
+                        [(counts[target, each], of[target].row) for each, of in common.items()],
+                        quantity,
+                    )
+                    for quantity in COMPARED
+                }
+                for target in listed
+            }
+            found.append(Costs(operator, of_operator))
+    return sorted(found, key=lambda each: -_value(each.on[listed[0]][TIME]))
+
+
+def _total(rows: Iterable[tuple[int, Row | None]], quantity: Quantity) -> Estimate | None:
+    read = [(calls, quantity.read(row)) for calls, row in rows if row is not None]
+    known = [(float(calls), cost) for calls, cost in read if cost is not None]
+    return statistics.weighted_sum(known) if len(known) == len(read) else None
+
+
+def _value(cost: Estimate | None) -> float:
+    return cost.value if cost else 0.0
+
+
+def lines(sweep: Sweep, operators: Sequence[Costs]) -> list[str]:
+    """A table of each quantity: the cost on the fastest target, and how much more on the others."""
+    targets = [each for each in sweep.points if operators and each in operators[0].on]
+    if len(targets) < 2:
+        return []
+    base = min(targets, key=lambda target: sum(_value(each.on[target][TIME]) for each in operators))
+    others = _some([each for each in targets if each != base])
+    found: list[str] = []
+    for quantity in COMPARED:
+        if all(each.on[base][quantity] is None for each in operators):
+            continue
+        header = ["operator", _point(sweep, base), *(_point(sweep, each) for each in others)]
+        cells = [
+            [
+                each.operator,
+                with_interval(each.on[base][quantity], quantity.show),
+                *(difference(each.above(base, target, quantity)) for target in others),
+            ]
+            for each in operators[:_MOST_OPERATORS]
+        ]
+        what = f"{str(quantity).capitalize()} of all calls of each operator on {sweep.name}"
+        found += ["", f"{what}, and how much more at other points:", "", *table(header, cells)]
+    return found[1:]
+
+
+def _point(sweep: Sweep, target: str) -> str:
+    return ", ".join(f"{label(axis)}={text(v)}" for axis, v in sweep.points[target].items())
+
+
+def _some(targets: Sequence[str]) -> list[str]:
+    """At most so many of them, at even distances, with the first and the last one."""
+    if len(targets) <= _MOST_POINTS:
+        return list(targets)
+    last = len(targets) - 1
+    places = {round(last * number / (_MOST_POINTS - 1)) for number in range(_MOST_POINTS)}
+    return [targets[place] for place in sorted(places)]
