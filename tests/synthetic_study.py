@@ -229,6 +229,7 @@ def make_study(
     records.write(folder / "in_place.parquet", schemas.IN_PLACE, tables.in_place)
     records.write(folder / "launches.parquet", schemas.LAUNCHES, tables.launches)
     records.write(folder / "requests.parquet", schemas.REQUESTS, [])
+    records.write(folder / "sweeps.parquet", schemas.SWEEPS, [])
     records.write(folder / "models.parquet", schemas.EXTRACTION, model_table.rows_of(parts))
     return folder
 

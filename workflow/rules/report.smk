@@ -1,7 +1,7 @@
 # What a person looks at.
 #
 #   in:  results/database.parquet, comparison.parquet, shares.parquet, modules.parquet, models.parquet,
-#        in_place.parquet, launches.parquet, requests.parquet
+#        in_place.parquet, launches.parquet, requests.parquet, sweeps.parquet
 #   out: results/report.html   charts and tables of all of it, in one file that opens offline
 
 
@@ -16,6 +16,7 @@ rule report:
         in_place=IN_PLACE,
         launches=LAUNCHES,
         requests=REQUESTS,
+        sweeps=SWEEPS,
     output:
         page=report(REPORT, caption="../report/report.rst", category="Report"),
         note=note("report"),

@@ -20,7 +20,7 @@ from opcost.costs.headline import ESTIMATED, ONE_EXECUTION
 from opcost.costs.launches import launch_cells
 from opcost.costs.request_text import request_cells, request_notes
 from opcost.files import replacing
-from opcost.report import cards, power, raw_charts, roofline
+from opcost.report import axes, cards, power, raw_charts, roofline
 from opcost.report.agreement import agreement, all_caveats, all_waits
 from opcost.report.chart_library import chart_library
 from opcost.report.colours import Colours, colours
@@ -95,7 +95,8 @@ def _sections(results: Results) -> dict[str, Any]:
         "has_single_executions": ONE_EXECUTION in marks,
         "quantities": _quantities(results),
         "without_energy": cards.without_energy(results),
-        "sweeps": by_batch(results),
+        "by_batch": by_batch(results),
+        "sweeps": axes.sweeps(results),
         "agreements": [part for part in agreements if part.table],
         "meanings": verdict.meanings(results.comparison),
         "caveats": all_caveats(results),

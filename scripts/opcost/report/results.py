@@ -29,6 +29,7 @@ _TABLES = {
     "in_place": schemas.IN_PLACE,
     "launches": schemas.LAUNCHES,
     "requests": schemas.REQUESTS,
+    "sweeps": schemas.SWEEPS,
 }
 FILES = ("database", *_TABLES)
 """What a report is made of: the names of files in the folder of results."""
@@ -49,6 +50,7 @@ class Results:
     in_place: Sequence[Row] = ()
     launches: Sequence[Row] = ()
     requests: Sequence[Row] = ()
+    sweeps: Sequence[Row] = ()
 
     @classmethod
     def read(cls, files: Mapping[str, Path]) -> "Results":

@@ -1,4 +1,4 @@
-"""One model at several batch sizes: samples per second and per joule as curves."""
+"""One model at several batch sizes, without axes: samples per second and per joule as curves."""
 
 import json
 from collections import defaultdict
@@ -21,7 +21,10 @@ def sweeps(results: Results, quantity: Quantity) -> list[dict[str, Any]]:
     A rate is in samples for each second or joule. Models at one batch size have no point.
     """
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    names = {row["model"]: _but_for_the_batch(row) for row in results.models}
+    swept = {row["model"] for row in results.sweeps if row["point"] != "{}"}
+    names = {
+        row["model"]: _but_for_the_batch(row) for row in results.models if row["model"] not in swept
+    }
     for row in results.comparison:
         costs = headline(row)
         cost = costs.cost(quantity)
