@@ -9,6 +9,7 @@ from opcost.costs import operators_at_points
 from opcost.costs.comparison import check_definitions, compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.launches import launch_lines
+from opcost.costs.published_text import published_lines
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
@@ -71,6 +72,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     records.write_with_csv(
         Path(outputs.requests), schemas.REQUESTS, [each.columns() for each in requests]
     )
+    study = load_study(snakemake.config)
     at_points = [
         operators_at_points.lines(sweep, operators_at_points.costs(sweep, on_targets, rows))
         for sweep in of_targets
@@ -80,7 +82,8 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         *at_points,
         request_lines(requests, shares),
         launch_lines(tables.launches),
-        left_out(load_study(snakemake.config)),
+        published_lines(study.published, comparison),
+        left_out(study),
     ]
     summary = "\n".join([page, *("\n" + "\n".join(lines) for lines in further if lines)])
     with replacing(Path(outputs.summary)) as temporary:

@@ -20,6 +20,7 @@ from opcost.models.axes import Sweep, expand
 from opcost.models.configs import load_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
+from opcost.models.published import Published, read_published
 from opcost.results_folder import RESERVED, target_folder
 
 
@@ -162,6 +163,7 @@ class Study:
     conditions: Mapping[str, Conditions]
     cluster_requests: Mapping[str, ClusterRequest]
     only: Mapping[str, tuple[str, ...]] | None = None
+    published: tuple[Published, ...] = ()
 
     def models_of(self, name: str) -> list[str]:
         """The models that the name of a config stands for: several for one of steps or layers."""
@@ -209,6 +211,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
         },
         cluster_requests=requests,
         only=only,
+        published=read_published(Path(document["published"])) if document["published"] else (),
     )
 
 

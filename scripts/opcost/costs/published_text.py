@@ -1,0 +1,62 @@
+"""A study's models beside what others published of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from opcost.costs.headline import headline
+from opcost.costs.terms import Row
+from opcost.models.published import Published
+from opcost.rows.quantities import COMPARED, Quantity
+from opcost.statistics import Estimate, weighted_sum
+from opcost.text import difference, table, with_interval, wrapped
+
+_NOTHING = "-"
+
+
+def published_lines(published: Iterable[Published], comparison: Sequence[Row]) -> list[str]:
+    """A table with a line for each published model and target of the study; empty without any."""
+    cells = [
+        _cells(row, each) for each in published for row in comparison if row["model"] == each.model
+    ]
+    if not cells:
+        return []
+    shown = [title for title in cells[0] if any(row[title] != _NOTHING for row in cells)]
+    return [
+        "Beside what others published:",
+        "",
+        *table(shown, [[row[title] for title in shown] for row in cells], left=3),
+        "",
+        *wrapped(["sum - whole: how much the sum over operators exceeds the whole model."]),
+    ]
+
+
+def _cells(row: Row, published: Published) -> Mapping[str, str]:
+    found = headline(row)
+    cells = {"model": row["model"], "on": row["target"], "published on": published.device}
+    for quantity in COMPARED:
+        cost = found.cost(quantity)
+        known = _figure(published, quantity)
+        cells[str(quantity)] = with_interval(cost, quantity.show) if known else _NOTHING
+        cells[f"published {quantity}"] = quantity.show(known) if known else _NOTHING
+    for quantity in COMPARED:
+        known = _figure(published, quantity.of("sample"))
+        cost = found.cost(quantity)
+        each = None
+        if cost is not None and found.batch_size:
+            each = weighted_sum([(1 / found.batch_size, cost)])
+        cells[f"{quantity}/sample"] = with_interval(each, quantity.show) if known else _NOTHING
+        cells[f"published {quantity}/sample"] = quantity.show(known) if known else _NOTHING
+    for quantity in COMPARED:
+        whole, total = _figure(published, quantity), _figure(published, quantity.of("sum"))
+        known = total / whole - 1 if whole and total else None
+        cells[f"{quantity}: sum - whole"] = (
+            difference(quantity.error.read(row)) if known is not None else _NOTHING
+        )
+        cells[f"published {quantity}: sum - whole"] = (
+            difference(Estimate(known, None, None)) if known is not None else _NOTHING
+        )
+    return cells
+
+
+def _figure(published: Published, quantity: Quantity) -> float | None:
+    found: float | None = getattr(published, quantity.value)
+    return found
