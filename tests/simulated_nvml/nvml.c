@@ -17,11 +17,19 @@
  *   busy time until throttle_until_s), processes, MIG mode, refusals (fail_...) with an NVML error
  *   code, a GPU that is lost at lost_at_s, a library that crashes at its power reading number
  *   crash_at_reading or never returns from number hang_at_reading (0 is its initialisation). Built with -DOLD_DRIVER, newer functions do not exist.
+ * - setters, refused with the code fail_setting: the power limit, power_limit_w by itself, between
+ *   least_limit_w and most_limit_w; locked clocks, among the supported ones. What they set is kept in
+ *   the file that SIMULATED_POINT names, which other processes see as well, else for this process.
+ *   Work above the limit draws the limit and takes longer: its power above idle_w falls as time
+ *   grows to the power of 1/slowing (a third by default, as if voltage followed the clock). At a
+ *   locked clock below sm_clock_mhz, time grows as the clock falls, and that power falls with its
+ *   cube. always_w is work that another process keeps up, as far as readings are concerned;
  * Keys are set by simulated_set, or by the environment (SIMULATED_POWER_CAP_W=...). What is set
  * holds for what is queued or read afterwards.
  *
- * Does not simulate: sensors of more than one GPU, the time that a reading takes, clocks that answer to power,
- * correlated sensor noise. */
+ * Does not simulate: sensors of more than one GPU, the time that a reading takes, clocks that answer to power
+ * or temperature, what a locked memory clock does to time, correlated sensor noise. */
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
@@ -37,6 +45,7 @@
 #endif
 
 enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, SMALL = 7, LOST = 15 };
+enum { SM = 1, MEMORY = 2 };
 
 typedef struct { const char *name; double initial, value; } setting;
 
@@ -53,7 +62,9 @@ typedef struct { const char *name; double initial, value; } setting;
     X(memory_clock_target_mhz, 2619) X(gpus, 1) X(other_processes, 0) X(own_pid, 1) X(mig, 0) \
     X(lost_at_s, 1e18) X(crash_at_reading, -1) X(hang_at_reading, -1) X(fail_all, 0) X(fail_device, 0) X(fail_instant, 0) X(fail_average, 0) \
     X(fail_plain, 0) X(fail_counter, 0) X(fail_clocks, 0) X(fail_throttle, 0) X(fail_processes, 0) \
-    X(fail_modes, 0) X(fail_memory, 0) X(fail_targets, 0)
+    X(fail_modes, 0) X(fail_memory, 0) X(fail_targets, 0) \
+    X(least_limit_w, 200) X(most_limit_w, 700) X(fail_limits, 0) X(fail_setting, 0) \
+    X(slowing, 1. / 3) X(always_w, 0)
 
 enum {
 #define X(name, initial) K_##name,
@@ -160,18 +171,72 @@ static void grow(void) {
     room += STEP;
 }
 
-static void append(double start, double watts, int busy) {
+static void append(double start, double watts, int busy, int limited) {
     double total = watts + GET(other_w), target = fmin(total, GET(power_cap_w));
     while (segments && history[segments - 1].start >= start && segments > 1) segments--;
     segment *last = &history[segments - 1];
-    if (last->target == target && last->busy == busy) return;
+    if (last->target == target && last->busy == busy && last->capped == (limited || total > target)) return;
     segment next = state_at(last, start);
     next.target = target;
     next.hot = GET(ambient_c) + GET(kelvin_per_w) * target;
     next.busy = busy;
-    next.capped = total > target;
+    next.capped = limited || total > target;
     if (segments >= room) grow();
     history[segments++] = next;
+}
+
+/* --- what is set by NVML ------------------------------------------------------------------- */
+
+/* 0: as the card is by itself. Tests write the code with which NVML refuses everything. */
+typedef struct { double limit_w, sm_mhz, memory_mhz, refused; } point;
+static point own_point;
+
+static point point_set(void) {
+    const char *path = getenv("SIMULATED_POINT");
+    if (!path) return own_point;
+    point found = {0};
+    int file = open(path, O_RDONLY);
+    if (file < 0) return found;
+    if (read(file, &found, sizeof found) != sizeof found) found = (point){0};
+    close(file);
+    return found;
+}
+
+static int keep_point(point set) {
+    const char *path = getenv("SIMULATED_POINT");
+    own_point = set;
+    if (!path) return SUCCESS;
+    int file = open(path, O_WRONLY | O_CREAT, 0644), kept = pwrite(file, &set, sizeof set, 0) == sizeof set;
+    close(file);
+    return kept ? SUCCESS : 999;
+}
+
+static double limit_w(point set) { return set.limit_w > 0 ? set.limit_w : GET(power_limit_w); }
+
+/* Work at the present point: returns its seconds, and changes its watts. */
+static double at_point(double seconds, double *watts, int *limited) {
+    point set = point_set();
+    double above = *watts - GET(idle_w), allowed = limit_w(set) - GET(idle_w);
+    if (above <= 0) return seconds;
+    double pace = set.sm_mhz > 0 ? fmin(1, set.sm_mhz / GET(sm_clock_mhz)) : 1;
+    seconds /= pace;
+    above *= pace * pace * pace;
+    *limited = above > allowed;
+    if (*limited) {
+        seconds *= pow(above / allowed, GET(slowing));
+        above = allowed;
+    }
+    *watts = GET(idle_w) + above;
+    return seconds;
+}
+
+/* Lets the work that another process keeps up follow the limit that is set now. */
+static void follow_point(void) {
+    double watts = GET(always_w);
+    int limited = 0;
+    if (watts <= 0) return;
+    at_point(1, &watts, &limited);
+    append(now(), watts, 1, limited);
 }
 
 /* --- what tests call ---------------------------------------------------------------------- */
@@ -185,6 +250,7 @@ void simulated_reset(void) {
     last_counter_read = -1e18;
     segments = 1;
     steps = readings = 0;
+    own_point = (point){0};
     double hot = GET(ambient_c) + GET(kelvin_per_w) * GET(idle_w);
     history[0] = (segment){.target = GET(idle_w), .watts = GET(idle_w), .hot = hot, .celsius = hot};
 }
@@ -209,16 +275,18 @@ double simulated_steady_energy_j(double t) { return energy(t) - fluctuation(t); 
 
 double simulated_run(double seconds, double watts) {
     double start = fmax(now(), busy_until);
-    append(start, watts, 1);
+    int limited = 0;
+    seconds = at_point(seconds, &watts, &limited);
+    append(start, watts, 1, limited);
     busy_until = start + seconds;
-    append(busy_until, GET(idle_w), 0);
+    append(busy_until, GET(idle_w), 0, 0);
     return busy_until;
 }
 
 /* It draws so much when idle from now on. */
 void simulated_idle(double watts) {
     settings[K_idle_w].value = watts;
-    append(fmax(now(), busy_until), watts, 0);
+    append(fmax(now(), busy_until), watts, 0, 0);
 }
 
 __attribute__((constructor)) static void begin(void) {
@@ -235,6 +303,7 @@ __attribute__((constructor)) static void begin(void) {
 
 static int refusal(double specific) {
     if (now() >= GET(lost_at_s)) return LOST;
+    if (point_set().refused) return (int)point_set().refused;
     return (int)(GET(fail_all) ? GET(fail_all) : specific);
 }
 
@@ -247,6 +316,7 @@ static double boxcar(double end, double width) { return (energy(end) - energy(en
 
 static unsigned reading(uint64_t stream, double width) {
     fault(++readings);
+    follow_point();
     double t = fmin(now(), GET(stuck_at_s));
     int64_t index = (int64_t)floor((t - GET(phase_s)) / GET(refresh_s) + 1e-9);
     while (GET(skip) > 0 && uniform(stream + 50, (uint64_t)index) < GET(skip)) index--;
@@ -324,14 +394,16 @@ int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) {
 
 int nvmlDeviceGetClockInfo(void *device, unsigned type, unsigned *mhz) {
     (void)device;
-    *mhz = (unsigned)(type == 1 ? GET(sm_clock_mhz) : GET(memory_clock_mhz));
+    point set = point_set();
+    double sm = set.sm_mhz ? set.sm_mhz : GET(sm_clock_mhz);
+    *mhz = (unsigned)(type == SM ? sm : set.memory_mhz ? set.memory_mhz : GET(memory_clock_mhz));
     return refusal(GET(fail_clocks));
 }
 
 int nvmlDeviceGetClock(void *device, unsigned type, unsigned id, unsigned *mhz) {
     (void)device;
     if (id != 1) return NOT_SUPPORTED; /* NVML_CLOCK_ID_APP_CLOCK_TARGET */
-    *mhz = (unsigned)(type == 1 ? GET(sm_clock_target_mhz) : GET(memory_clock_target_mhz));
+    *mhz = (unsigned)(type == SM ? GET(sm_clock_target_mhz) : GET(memory_clock_target_mhz));
     return refusal(GET(fail_targets));
 }
 
@@ -375,8 +447,87 @@ int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) {
 
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *milliwatts) {
     (void)device;
-    *milliwatts = (unsigned)(fmin(GET(power_limit_w), GET(power_cap_w)) * 1e3);
+    *milliwatts = (unsigned)(fmin(limit_w(point_set()), GET(power_cap_w)) * 1e3);
     return refusal(0);
+}
+
+int nvmlDeviceGetPowerManagementLimit(void *device, unsigned *milliwatts) {
+    (void)device;
+    *milliwatts = (unsigned)round(limit_w(point_set()) * 1e3);
+    return refusal(GET(fail_limits));
+}
+
+int nvmlDeviceGetPowerManagementDefaultLimit(void *device, unsigned *milliwatts) {
+    (void)device;
+    *milliwatts = (unsigned)(GET(power_limit_w) * 1e3);
+    return refusal(GET(fail_limits));
+}
+
+int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *least, unsigned *most) {
+    (void)device;
+    *least = (unsigned)(GET(least_limit_w) * 1e3);
+    *most = (unsigned)(GET(most_limit_w) * 1e3);
+    return refusal(GET(fail_limits));
+}
+
+int nvmlDeviceSetPowerManagementLimit(void *device, unsigned milliwatts) {
+    (void)device;
+    int status = refusal(GET(fail_setting));
+    if (status != SUCCESS) return status;
+    if (milliwatts < GET(least_limit_w) * 1e3 || milliwatts > GET(most_limit_w) * 1e3) return INVALID;
+    point set = point_set();
+    set.limit_w = milliwatts / 1e3;
+    return keep_point(set);
+}
+
+/* The highest first: of the memory its clock and half of it, of the multiprocessors steps of 15 MHz. */
+static int clocks(unsigned *count, unsigned *found, unsigned most, unsigned step, unsigned length) {
+    int status = refusal(GET(fail_clocks));
+    if (status != SUCCESS) return status;
+    if (*count < length || !found) { *count = length; return SMALL; }
+    for (unsigned i = 0; i < length; i++) found[i] = most - i * step;
+    *count = length;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetSupportedMemoryClocks(void *device, unsigned *count, unsigned *found) {
+    (void)device;
+    unsigned most = (unsigned)GET(memory_clock_mhz);
+    return clocks(count, found, most, most / 2, 2);
+}
+
+int nvmlDeviceGetSupportedGraphicsClocks(void *device, unsigned memory, unsigned *count, unsigned *found) {
+    (void)device; (void)memory;
+    return clocks(count, found, (unsigned)GET(sm_clock_mhz), 15, 100);
+}
+
+/* Locks a clock; 0 releases it. */
+static int lock_clock(int type, unsigned mhz) {
+    int status = refusal(GET(fail_setting));
+    if (status != SUCCESS) return status;
+    point set = point_set();
+    if (type == SM) set.sm_mhz = mhz; else set.memory_mhz = mhz;
+    return keep_point(set);
+}
+
+int nvmlDeviceSetGpuLockedClocks(void *device, unsigned least, unsigned most) {
+    (void)device;
+    return least <= most ? lock_clock(SM, most) : INVALID;
+}
+
+int nvmlDeviceResetGpuLockedClocks(void *device) {
+    (void)device;
+    return lock_clock(SM, 0);
+}
+
+int nvmlDeviceSetMemoryLockedClocks(void *device, unsigned least, unsigned most) {
+    (void)device;
+    return least <= most ? lock_clock(MEMORY, most) : INVALID;
+}
+
+int nvmlDeviceResetMemoryLockedClocks(void *device) {
+    (void)device;
+    return lock_clock(MEMORY, 0);
 }
 
 typedef struct { unsigned pid; unsigned long long bytes; unsigned gpu, compute; } process;
@@ -446,6 +597,7 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *millij
     (void)device;
     int status = refusal(GET(fail_counter));
     if (status != SUCCESS) return status;
+    follow_point();
     double t = now(), since = t - last_counter_read;
     if (since < GET(counter_loss_below_s)) lost_joules += GET(counter_loss) * (energy(t) - energy(t - since));
     last_counter_read = t;

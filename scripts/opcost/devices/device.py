@@ -1,6 +1,5 @@
 """The interface of devices: timing work, allocating memory, and describing the hardware."""
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,6 +10,7 @@ import torch
 
 from opcost.devices.disturbance import Watch
 from opcost.devices.kinds import Kind
+from opcost.devices.machine_id import hashed_uuid
 
 
 def nothing() -> None:
@@ -87,7 +87,7 @@ class Device(ABC):
     @property
     def uuid_hash(self) -> str | None:
         """A hash of the identifier: rows distinguish devices without naming them."""
-        return hashlib.sha256(self.uuid.encode()).hexdigest()[:16] if self.uuid else None
+        return hashed_uuid(self.uuid) if self.uuid else None
 
     def software(self) -> dict[str, str | None]:
         """Columns for the versions of driver and libraries, if the device has any."""

@@ -19,8 +19,10 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from opcost.devices.operating_point import restore_left
 from opcost.errors import OpcostError
 from opcost.terminal import announce
 
@@ -34,23 +36,43 @@ _SHOWN = 200
 _POLL_S = 0.2
 
 
+@dataclass(frozen=True)
+class Held:
+    """The lock of a device that this process holds: the device's key, and the locked file with its
+    descriptor.
+    """
+
+    key: str
+    descriptor: int
+    path: Path
+
+    @property
+    def record(self) -> Path:
+        """The file that says what is to be restored of the device (point_record.py)."""
+        return self.path.with_suffix(".point")
+
+
 @contextmanager
-def exclusive(device_key: str, purpose: str, timeout_s: float = 3600) -> Iterator[None]:
+def exclusive(device_key: str, purpose: str, timeout_s: float = 3600) -> Iterator[Held]:
     """Hold the host-wide lock of a device, which the kernel releases when the process ends.
 
-    Announces the holder while waiting. Raises OpcostError after `timeout_s`, and if the lock file
-    cannot be used.
+    Announces the holder while waiting. If a process that was killed has left the device at another
+    operating point, restores it first. Raises OpcostError if that fails, after `timeout_s`, and if
+    the lock file cannot be used.
     """
     if not _KEY.fullmatch(device_key):
         raise OpcostError(
             f"the device file names the lock {device_key!r}, but only letters, digits and _:.- are "
             "allowed; delete the device file and run again"
         )
-    descriptor = _locked(FOLDER / f"opcost-{device_key}.lock", timeout_s)
+    path = FOLDER / f"opcost-{device_key}.lock"
+    descriptor = _locked(path, timeout_s)
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()}, {purpose}".encode(), 0)
-        yield
+        held = Held(device_key, descriptor, path)
+        restore_left(held)
+        yield held
     finally:
         os.close(descriptor)
 

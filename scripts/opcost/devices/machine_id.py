@@ -1,4 +1,4 @@
-"""A hash that identifies this machine: rows distinguish machines without naming them."""
+"""Hashes that identify this machine and its devices: rows distinguish them without naming them."""
 
 import hashlib
 from pathlib import Path
@@ -20,6 +20,11 @@ def machine_id_hash() -> str | None:
     if not identity or identity == "uninitialized":
         return None
     return hashlib.sha256(identity.lower().encode()).hexdigest()[:_LENGTH]
+
+
+def hashed_uuid(uuid: str) -> str:
+    """A hash of a device's UUID."""
+    return hashlib.sha256(uuid.encode()).hexdigest()[:_LENGTH]
 
 
 def _in_container() -> bool:

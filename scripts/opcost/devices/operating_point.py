@@ -1,0 +1,184 @@
+"""Operating points of a GPU, power limit and locked clocks: set while its lock is held, by a guard
+that restores what was set before, however this process ends.
+
+The guard (point_guard.py) is a process of its own. It holds the lock of the GPU as well, so nobody
+else gets the GPU before it is restored. What it has to restore is in a file beside the lock
+(point_record.py): if even the guard is killed, the next process that takes the lock restores it.
+This process asks NVML for nothing: a driver that hangs holds up the guard.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+
+import opcost
+from opcost.errors import OpcostError
+from opcost.terminal import announce, tell
+
+_ANSWER_S = 120.0
+"""Seconds until a driver counts as hanging; loading it on a machine with many GPUs takes some."""
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """What is set of a GPU, in watts and megahertz; None leaves it as it is."""
+
+    power_limit_w: float | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is set."""
+        return any(value is not None for value in asdict(self).values())
+
+    def __str__(self) -> str:
+        named = {
+            "power limit": (self.power_limit_w, "W"),
+            "multiprocessors at": (self.sm_clock_mhz, "MHz"),
+            "memory at": (self.memory_clock_mhz, "MHz"),
+        }
+        return ", ".join(
+            f"{name} {value:g} {unit}" for name, (value, unit) in named.items() if value is not None
+        )
+
+
+class HeldLock(Protocol):
+    """The lock of a GPU that this process holds: `devices.lock.exclusive` yields one."""
+
+    @property
+    def key(self) -> str:
+        """The hash of the GPU's UUID."""
+
+    @property
+    def descriptor(self) -> int:
+        """That of the locked file."""
+
+    @property
+    def record(self) -> Path:
+        """The file that says what is to be restored."""
+
+
+@contextmanager
+def applied(held: HeldLock, point: OperatingPoint) -> Iterator[None]:
+    """Set an operating point in this block; afterwards, restore what was set before.
+
+    The power limit becomes what it was. Clocks that were locked before cannot be read: they are
+    released. If restoring fails, this tells so, and the next that takes the lock tries again.
+
+    Raises OpcostError, with nothing changed, if the GPU does not allow a value, if this user may
+    not set it, and if the GPU then says that another one is set.
+    """
+    if not point:
+        yield
+        return
+    guard = _Guard(held, {"point": asdict(point)})
+    try:
+        guard.answer(f"setting the operating point ({point})")
+        yield
+    finally:
+        guard.end()
+
+
+def check(held: HeldLock, point: OperatingPoint) -> None:
+    """Raise OpcostError if the GPU does not allow an operating point. Changes nothing."""
+    if point:
+        _Guard(held, {"check": asdict(point)}).ask(f"checking the operating point ({point})")
+
+
+def restore_left(held: HeldLock) -> None:
+    """Restore what a process has left set that was killed with its guard, and announce that.
+
+    Raises OpcostError if it cannot be restored: what is measured would be at that point.
+    """
+    if not os.path.lexists(held.record):
+        return
+    found = _Guard(held, {}).ask("restoring the operating point that was left behind")
+    announce(found["restored"])
+
+
+class _Guard:
+    """A guard, as seen by the process that starts it. Forks of that process leave it alone."""
+
+    def __init__(self, held: HeldLock, task: dict[str, Any]) -> None:
+        self._held, self._owner = held, os.getpid()
+        known = {"key": held.key, "record": str(held.record), "parent": self._owner}
+        # -P: a file in this folder may have the name of a standard module.
+        command = [sys.executable, "-P", "-m", "opcost.devices.point_guard"]
+        self._process = subprocess.Popen(
+            [*command, json.dumps({**known, **task})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # it may outlive what reads those of this process
+            pass_fds=[held.descriptor],  # it holds the lock until it has restored the GPU
+            env={**os.environ, "PYTHONPATH": _python_path()},
+            start_new_session=True,  # signals of the terminal are not for it
+        )
+
+    def ask(self, task: str) -> dict[str, Any]:
+        """Its only answer. Raises as `answer`."""
+        try:
+            return self.answer(task)
+        finally:
+            self._process.communicate()
+
+    def answer(self, task: str) -> dict[str, Any]:
+        """What it says next. Raises OpcostError with its complaint, or if it says nothing."""
+        said = self._line()
+        if not said.endswith(b"\n"):
+            self._process.kill()
+            code = self._process.wait()
+            raise _NoAnswer(
+                f"{task}: the process that does it has ended (exit code {code}), or the driver "
+                f"has not answered for {_ANSWER_S:g} s. Check that `nvidia-smi` responds, else "
+                "reload the driver or restart the machine"
+            )
+        document: dict[str, Any] = json.loads(said)
+        if "error" in document:
+            raise OpcostError(document["error"])
+        return document
+
+    def end(self) -> None:
+        """Have it restore the GPU. If it was killed, another one does that."""
+        if os.getpid() != self._owner:
+            return
+        with suppress(BrokenPipeError):
+            cast(IO[bytes], self._process.stdin).close()
+        try:
+            try:
+                self.answer("restoring the operating point")
+            except _NoAnswer:
+                restore_left(self._held)
+        except OpcostError as error:
+            tell(f"opcost: {error}")  # what was measured before is right
+        self._process.wait()
+        cast(IO[bytes], self._process.stdout).close()
+
+    def _line(self) -> bytes:
+        """Its next line; less than a line if it has ended, or takes too long."""
+        answers = cast(IO[bytes], self._process.stdout).fileno()
+        said, end_s = b"", time.monotonic() + _ANSWER_S
+        while not said.endswith(b"\n") and (left_s := end_s - time.monotonic()) > 0:
+            if select.select([answers], [], [], left_s)[0]:
+                if not (some := os.read(answers, 65536)):
+                    break
+                said += some
+        return said
+
+
+class _NoAnswer(OpcostError):
+    """A guard has ended, or does not answer."""
+
+
+def _python_path() -> str:
+    """Where the guard finds this opcost."""
+    here = str(Path(opcost.__file__).parent.parent)
+    others = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([here, *([others] if others else [])])

@@ -1,0 +1,128 @@
+"""The guard: a process that sets the operating point of a GPU, and restores what was set before.
+
+    python -m opcost.devices.point_guard TASK
+
+It holds the lock of the GPU, which it has from its parent. It answers on standard output, a line of
+JSON for each step: that the point is set, and later that it is restored, or an `error`. It restores
+when its input ends, or its parent: forks of that may keep the input open. Signals that end a whole
+group of processes leave it to its parent's end.
+"""
+
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from opcost.devices.operating_point import OperatingPoint
+from opcost.devices.point_record import ForeignRecord, PointRecord, read_record, write_record
+from opcost.devices.point_settings import Gpu
+from opcost.errors import OpcostError
+
+
+def main() -> None:
+    """Do the task that the first argument describes."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    task = json.loads(sys.argv[1])
+    key, path = task["key"], Path(task["record"])
+    try:
+        if "check" in task:
+            Gpu(key).check(OperatingPoint(**task["check"]))
+            _say({})
+        elif "point" in task:
+            _keep(key, path, OperatingPoint(**task["point"]), task["parent"])
+        else:
+            _say({"restored": _restore_left(key, path)})
+    except OpcostError as error:
+        _say({"error": str(error)})
+
+
+def _keep(key: str, path: Path, point: OperatingPoint, parent: int) -> None:
+    """Set a point until the parent ends."""
+    gpu = Gpu(key)
+    gpu.check(point)
+    record = gpu.record(point, parent)
+    write_record(path, record)
+    undo = replace(record, sm_clock_locked=False, memory_clock_locked=False)
+    try:
+        if point.sm_clock_mhz is not None:
+            gpu.lock_sm_clock(point.sm_clock_mhz)
+            undo = replace(undo, sm_clock_locked=True)
+        if point.memory_clock_mhz is not None:
+            gpu.lock_memory_clock(point.memory_clock_mhz)
+            undo = replace(undo, memory_clock_locked=True)
+        if point.power_limit_w is not None:
+            gpu.set_power_limit(point.power_limit_w)
+    except OpcostError:  # a clock that cannot be locked cannot be released either
+        _restore(gpu, path, undo)
+        raise
+    _say({})
+    _wait_for_end(parent)
+    _restore(gpu, path, record)
+    _say({})
+
+
+def _restore(gpu: Gpu, path: Path, record: PointRecord) -> None:
+    try:
+        gpu.restore(record)
+    except OpcostError as error:
+        raise OpcostError(
+            f"the operating point of the GPU ({record.point}) could not be restored: {error}. The "
+            f"next run tries again, because {path} says what is to be restored; until then, the "
+            f"GPU is not as it was{_before(record)}"
+        ) from error
+    path.unlink(missing_ok=True)
+
+
+def _restore_left(key: str, path: Path) -> str:
+    """Restore what a record says that was left behind. Returns a line about it."""
+    try:
+        record = read_record(path)
+    except ForeignRecord as reason:
+        return (
+            f"{path} is not used: {reason}. If it is another user's, a study of theirs may have "
+            "left the GPU at another power limit or clock: have them run opcost power-limit show"
+        )
+    if record is None:
+        path.unlink(missing_ok=True)
+        return "an earlier process was killed before it had set an operating point of the GPU"
+    _restore(Gpu(key), path, record)
+    return (
+        f"process {record.process} was killed, or its guard, and had left the GPU at another "
+        f"operating point ({record.point}): restored{_before(record)}"
+    )
+
+
+def _before(record: PointRecord) -> str:
+    limit = record.power_limit_w
+    return "" if limit is None else f" (power limit {limit:g} W)"
+
+
+def _wait_for_end(parent: int) -> None:
+    """Wait until the input or the parent ends."""
+    try:
+        ended = os.pidfd_open(parent)
+    except ProcessLookupError:
+        return
+    try:
+        while os.getppid() == parent:
+            ready, _, _ = select.select([0, ended], [], [])
+            if ended in ready or not os.read(0, 4096):
+                return
+    finally:
+        os.close(ended)
+
+
+def _say(document: Mapping[str, Any]) -> None:
+    with suppress(OSError):  # the parent may have ended
+        os.write(1, json.dumps(document).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

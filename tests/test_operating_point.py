@@ -1,0 +1,359 @@
+"""Operating points of a GPU, on the simulated NVML: what may be set, and that it is restored.
+
+The power limit of the simulated card is 700 W by itself, and may be 200 to 700 W.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from opcost.devices import lock
+from opcost.devices.lock import exclusive
+from opcost.devices.machine_id import hashed_uuid
+from opcost.devices.operating_point import OperatingPoint, applied, check
+from opcost.errors import OpcostError
+
+from tests.simulated_nvml.card import UUID
+from tests.simulated_nvml.points import CardPoint
+
+KEY = hashed_uuid(UUID)
+NO_PERMISSION, LOST = 4, 15
+BEFORE_W, LIMIT_W = 650.0, 300.0
+POINT = OperatingPoint(LIMIT_W)
+READY = "the point is set"
+
+
+@pytest.fixture
+def gpu(library_of_sampler, tmp_path, monkeypatch):
+    """The card for all processes, with locks of its own. Its administrator has set 650 W."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library_of_sampler))
+    monkeypatch.setenv("SIMULATED_POINT", str(tmp_path / "card"))
+    monkeypatch.setenv("OPCOST_LOCKS", str(tmp_path))
+    monkeypatch.setattr(lock, "FOLDER", tmp_path)
+    card = CardPoint(tmp_path / "card")
+    card.set(BEFORE_W)
+    return card
+
+
+@pytest.fixture
+def record(tmp_path):
+    return tmp_path / f"opcost-{KEY}.point"
+
+
+def set_in_job(point=POINT):
+    with exclusive(KEY, "a job") as held, applied(held, point):
+        pass
+
+
+@pytest.fixture
+def job(gpu):
+    """Starts a process that measures at the point until it is told to go on, or killed."""
+    started = []
+
+    def start(**environment):
+        body = f"""
+        import os, sys
+        from opcost.devices.lock import exclusive
+        from opcost.devices.operating_point import OperatingPoint, applied
+
+        with exclusive({KEY!r}, "a job") as held, applied(held, OperatingPoint({LIMIT_W})):
+            print({READY!r}, flush=True)
+            if sys.stdin.readline() != "go on\\n":
+                raise RuntimeError("the measurement failed")
+        """
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(body)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env={**os.environ, **environment},
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout.readline().strip() == READY
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def guard_of(process):
+    """The process id of a job's guard."""
+    [found] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(found)
+
+
+def ended(pid):
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text():
+        time.sleep(0.01)
+
+
+def next_job():
+    """Takes the lock of the GPU, as every job does."""
+    with exclusive(KEY, "the next job", timeout_s=20):
+        pass
+
+
+def test_a_point_is_set_in_the_block_and_the_previous_one_is_restored(gpu, record):
+    point = OperatingPoint(LIMIT_W, 1500, 1310)
+    with exclusive(KEY, "a job") as held, applied(held, point):
+        assert gpu.now == (LIMIT_W, 1500, 1310)
+        assert json.loads(record.read_text())["power_limit_w"] == BEFORE_W
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert not record.exists()
+
+
+def test_what_a_point_leaves_out_stays_as_it_is(gpu):
+    gpu.set(BEFORE_W, 1200)
+    with exclusive(KEY, "a job") as held, applied(held, POINT):
+        assert gpu.now == (LIMIT_W, 1200, 0)
+    assert gpu.now == (BEFORE_W, 1200, 0)
+    with exclusive(KEY, "a job") as held, applied(held, OperatingPoint()):
+        assert gpu.now == (BEFORE_W, 1200, 0)
+
+
+def finish(process):
+    process.stdin.write("go on\n")
+    process.stdin.flush()
+    process.wait()
+
+
+def fail(process):
+    process.communicate("stop\n")
+
+
+def kill_guard_first(process):
+    guard = guard_of(process)
+    os.kill(guard, signal.SIGKILL)
+    ended(guard)
+    finish(process)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        finish,
+        fail,
+        lambda process: process.send_signal(signal.SIGINT),
+        lambda process: process.terminate(),
+        lambda process: process.send_signal(signal.SIGHUP),
+        lambda process: process.kill(),
+        kill_guard_first,
+        lambda process: os.kill(guard_of(process), signal.SIGTERM) or process.kill(),
+    ],
+    ids=[
+        "it ends",
+        "an exception",
+        "Ctrl-C",
+        "SIGTERM",
+        "SIGHUP",
+        "SIGKILL",
+        "SIGKILL of the guard",
+        "SIGTERM of the guard, SIGKILL",
+    ],
+)
+def test_however_a_job_ends_the_gpu_is_as_before(end, gpu, record, job):
+    process = job()
+    assert gpu.now == (LIMIT_W, 0, 0)
+    end(process)
+    assert gpu.becomes(BEFORE_W)
+    next_job()  # has the lock after the guard
+    assert not record.exists()
+
+
+def test_if_job_and_guard_are_killed_the_next_that_takes_the_lock_restores(gpu, job, capfd):
+    process = job()
+    guard = guard_of(process)
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(guard, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    assert gpu.now == (LIMIT_W, 0, 0)
+    next_job()
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert re.search(
+        rf"process {process.pid} was killed, or its guard, .*\(power limit 300 W\): restored "
+        r"\(power limit 650 W\)",
+        capfd.readouterr().out,
+    )
+    next_job()
+    assert capfd.readouterr().out == ""
+
+
+def test_nobody_gets_the_gpu_before_it_is_restored(gpu, job):
+    process = job()
+    guard = guard_of(process)
+    os.kill(guard, signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    with (
+        pytest.raises(OpcostError, match="has been held"),
+        exclusive(KEY, "another", timeout_s=0.3),
+    ):
+        pass
+    os.kill(guard, signal.SIGCONT)
+    next_job()
+    assert gpu.now == (BEFORE_W, 0, 0)
+
+
+def test_of_a_lost_gpu_the_record_stays_and_the_message_says_what_to_do(gpu, record, job):
+    process = job()
+    gpu.refuse(LOST)
+    _, said = process.communicate("go on\n")
+    assert process.returncode == 0  # what was measured is right
+    assert "could not be restored" in said
+    assert "GPU is lost" in said
+    assert str(record) in said
+    with pytest.raises(OpcostError, match="GPU is lost"):
+        next_job()
+    gpu.refuse(0)
+    next_job()
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert not record.exists()
+
+
+def test_without_the_permission_to_restore_nothing_is_measured_at_that_point(gpu, job, monkeypatch):
+    process = job()
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(guard_of(process), signal.SIGKILL)
+    process.kill()
+    process.wait()
+    monkeypatch.setenv("SIMULATED_FAIL_SETTING", str(NO_PERMISSION))
+    with pytest.raises(OpcostError, match=r"could not be restored: .*run as root"):
+        next_job()
+    monkeypatch.delenv("SIMULATED_FAIL_SETTING")
+    next_job()
+    assert gpu.now == (BEFORE_W, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("point", "settings", "message"),
+    [
+        (OperatingPoint(150), {}, r"power_limit_w is 150; this GPU allows 200 to 700 \(by default"),
+        (OperatingPoint(701), {}, "power_limit_w is 701; this GPU allows 200 to 700"),
+        (OperatingPoint(None, 1501), {}, "sm_clock_mhz is 1501; .* 495 to 1980, .* 1500, 1515"),
+        (OperatingPoint(None, None, 7), {}, "memory_clock_mhz is 7; .* from 1310 to 2619"),
+        (POINT, {"mig": 1}, "MIG mode"),
+        (POINT, {"fail_limits": 3}, "cannot be read .NVML: Not Supported"),
+        (POINT, {"fail_all": LOST}, "GPU is lost"),
+        (POINT, {"fail_setting": NO_PERMISSION}, "Insufficient Permissions.* run as root"),
+        (OperatingPoint(None, 1500), {"fail_setting": NO_PERMISSION}, "CAP_SYS_ADMIN"),
+        (OperatingPoint(None, 1500, 1310), {"fail_setting": 3}, "1500 MHz failed: .*Not Supported"),
+    ],
+)
+def test_what_the_gpu_does_not_allow_is_refused_and_nothing_is_changed(
+    point, settings, message, gpu, record, monkeypatch
+):
+    for name, value in settings.items():
+        monkeypatch.setenv(f"SIMULATED_{name.upper()}", str(value))
+    with pytest.raises(OpcostError, match=message):
+        set_in_job(point)
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert not record.exists()
+
+
+def test_a_check_changes_nothing(gpu, record):
+    with exclusive(KEY, "a check") as held:
+        check(held, POINT)
+        assert (gpu.now, record.exists()) == ((BEFORE_W, 0, 0), False)
+        with pytest.raises(OpcostError, match="allows 200 to 700"):
+            check(held, OperatingPoint(100))
+
+
+def test_another_gpu_or_none_is_refused(gpu, monkeypatch):
+    with (
+        pytest.raises(OpcostError, match="no GPU whose UUID has the hash 0123"),
+        exclusive("0123", "a job") as held,
+        applied(held, POINT),
+    ):
+        pass
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    with pytest.raises(OpcostError, match="NVML: NVML Shared Library Not Found"):
+        set_in_job()
+
+
+def hostile(record, tmp_path, form):
+    other = tmp_path / "other"
+    content = json.dumps(
+        {"process": 1, "point": "power limit 300 W", "power_limit_w": 200.0}
+        | {"sm_clock_locked": False, "memory_clock_locked": False}
+    )
+    other.write_text(content)
+    if form == "a link":
+        record.symlink_to(other)
+    elif form == "a hard link":
+        record.hardlink_to(other)
+    elif form == "a pipe":
+        os.mkfifo(record)
+    elif form == "others may write it":
+        other.rename(record)
+        record.chmod(0o666)
+    else:
+        other.rename(record)
+        if os.geteuid() != 0:
+            pytest.skip("needs root to give a file away")
+        os.chown(record, 12345, 12345)
+
+
+@pytest.mark.parametrize(
+    "form", ["a link", "a hard link", "a pipe", "others may write it", "another user's"]
+)
+def test_a_record_that_anybody_may_have_made_sets_nothing(form, gpu, record, tmp_path, capfd):
+    hostile(record, tmp_path, form)
+    next_job()
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert f"{record} is not used: " in capfd.readouterr().out
+    with pytest.raises(OpcostError, match="cannot be created"):
+        set_in_job()  # what it would have to restore could not be noted
+    assert gpu.now == (BEFORE_W, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"power_limit_w": 5000}, "power_limit_w is 5000; this GPU allows 200 to 700"),
+        ({"power_limit_w": "much"}, "power_limit_w is 'much'"),
+        ({"process": -1}, "process is -1"),
+        ({"sm_clock_locked": 3}, "sm_clock_locked is 3"),
+    ],
+)
+def test_impossible_values_of_a_record_are_not_set(change, message, gpu, record):
+    known = {"process": 1, "point": "a point", "power_limit_w": 400.0}
+    known |= {"sm_clock_locked": False, "memory_clock_locked": False}
+    record.write_text(json.dumps(known | change))
+    with pytest.raises(OpcostError, match=message):
+        next_job()
+    assert gpu.now == (BEFORE_W, 0, 0)
+
+
+def test_an_empty_record_is_of_a_process_that_had_set_nothing(gpu, record, capfd):
+    record.touch()
+    next_job()
+    assert not record.exists()
+    assert "before it had set" in capfd.readouterr().out
+
+
+def test_a_fork_of_a_job_leaves_the_point_to_it(gpu):
+    with exclusive(KEY, "a job") as held, applied(held, POINT):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert gpu.now == (LIMIT_W, 0, 0)
+    assert gpu.now == (BEFORE_W, 0, 0)
+
+
+def test_work_above_the_limit_draws_the_limit_and_takes_longer(card):
+    """With dynamic power that falls as the cube of the pace."""
+    card.reset(idle_w=60)
+    assert card.run(1.0, 500) == pytest.approx(1.0)
+    card.reset(idle_w=60, power_limit_w=260)
+    assert card.run(1.0, 500) == pytest.approx((440 / 200) ** (1 / 3))
+    card.sleep(1.0)
+    assert card.steady_power_w(0, 1) == pytest.approx(260)
