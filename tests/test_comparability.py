@@ -1,5 +1,6 @@
 """Which rows may be added up, merged and compared follows from the roles of their columns."""
 
+import itertools
 import json
 
 import pyarrow as pa
@@ -94,6 +95,28 @@ def test_rows_under_two_settings_or_conditions_are_not_added_up(name):
     shown = "threads" if name == "conditions_json" else name
     assert shown in reason
     assert "opcost set-aside gpu" in reason
+
+
+POINTS = [{}, {"power_limit_w": 300}, {"power_limit_w": 300, "sm_clock_mhz": 1500}]
+
+
+@pytest.mark.parametrize(("first", "second"), [*itertools.combinations(POINTS, 2)])
+def test_what_is_measured_at_two_operating_points_stays_apart(first, second, tmp_path):
+    """Also where the GPU does not tell its limit."""
+    targets = [{**CONDITIONS["target"], **point} for point in (first, second)]
+    rows = [
+        _complete(ROW | {"power_limit_w": None, "conditions_json": json.dumps({"target": target})})
+        for target in targets
+    ]
+    differing = (second.keys() - first.keys()).pop()
+    assert f"target.{differing} " in comparability.conflict(rows)
+    assert len({*map(comparability.conditions_id, rows)}) == 2
+    paths = [database(tmp_path / f"{n}.parquet", (0, row)) for n, row in enumerate(rows)]
+    merge(paths, tmp_path / "merged.parquet")
+    assert len(records.read(tmp_path / "merged.parquet", schemas.MERGED)) == 2
+    refused = _diff(*paths)
+    assert refused.exit_code == 1
+    assert f"target.{differing} is " in refused.stderr
 
 
 @pytest.mark.parametrize("name", comparability.COLUMNS)

@@ -126,6 +126,7 @@ def test_what_a_gpu_does_not_tell_is_none_with_the_reason(card):
 def test_how_a_gpu_is_set_up_is_read_before_it_is_measured(card):
     card.reset(ecc=1, persistence=0, memory_used_bytes=5e8, sm_clock_target_mhz=1755)
     assert gpu_state(UUID) == {
+        "power_limit_w": 700,
         "ecc_enabled": True,
         "persistence_mode": False,
         "memory_used_bytes": 500_000_000,
@@ -136,6 +137,7 @@ def test_how_a_gpu_is_set_up_is_read_before_it_is_measured(card):
 
 def test_of_its_setup_what_a_gpu_does_not_tell_is_none(card):
     card.reset(fail_modes=NOT_SUPPORTED, fail_memory=NO_PERMISSION, fail_targets=NOT_SUPPORTED)
+    card.set(fail_limits=NOT_SUPPORTED)
     assert set(gpu_state(UUID).values()) == {None}
     assert gpu_state("GPU-another") == {}
 

@@ -11,14 +11,24 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from opcost.devices import lock
+from opcost.devices.device_file import DeviceFile, write_device
 from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
-from opcost.devices.operating_point import OperatingPoint, applied, check
+from opcost.devices.operating_point import OperatingPoint, applied
 from opcost.errors import OpcostError
+from opcost.measuring import benchmark, station, target_identity
+from opcost.measuring.job import subject_job
+from opcost.measuring.subjects import OperatorSubject
+from opcost.measuring.target_files import TargetFiles
+from opcost.rows import records, schemas
+from opcost.study import Target
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.tuple_record import TupleRecord
 
 from tests.simulated_nvml.card import UUID
 from tests.simulated_nvml.points import CardPoint
@@ -28,6 +38,7 @@ NO_PERMISSION, LOST = 4, 15
 BEFORE_W, LIMIT_W = 650.0, 300.0
 POINT = OperatingPoint(LIMIT_W)
 READY = "the point is set"
+RELU = OperatorTuple("aten.relu.default", (("self", TensorSpec((1,), "float32")),))
 
 
 @pytest.fixture
@@ -258,12 +269,68 @@ def test_what_the_gpu_does_not_allow_is_refused_and_nothing_is_changed(
     assert not record.exists()
 
 
-def test_a_check_changes_nothing(gpu, record):
-    with exclusive(KEY, "a check") as held:
-        check(held, POINT)
-        assert (gpu.now, record.exists()) == ((BEFORE_W, 0, 0), False)
-        with pytest.raises(OpcostError, match="allows 200 to 700"):
-            check(held, OperatingPoint(100))
+@pytest.fixture
+def target(tmp_path, conditions):
+    """The files of a target at the point, whose device is the GPU."""
+    write_device(tmp_path / "device.json", DeviceFile("cuda:0", "Simulated", KEY, KEY))
+    at_point = replace(conditions, target=Target("cuda", 1, False, power_limit_w=300))
+    return TargetFiles("gpu", at_point, tmp_path / "device.json")
+
+
+def noting(gpu, path, value=None):
+    def note(*_, **__):
+        path.write_text(str(gpu.now[0]))
+        return value
+
+    return note
+
+
+def test_a_job_measures_at_the_point_of_its_target(gpu, target, tmp_path, monkeypatch):
+    monkeypatch.setattr(station, "open_station", noting(gpu, tmp_path / "limit"))
+    monkeypatch.setattr(benchmark, "measure", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    subject = OperatorSubject(TupleRecord(RELU, (TensorSpec((1,), "float32"),), True, 1, 8))
+    subject_job(subject, target, 1, tmp_path / "row.parquet")
+    assert float((tmp_path / "limit").read_text()) == LIMIT_W
+    assert gpu.now == (BEFORE_W, 0, 0)
+    [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
+    assert json.loads(row["conditions_json"])["target"]["power_limit_w"] == 300
+
+
+@pytest.fixture
+def identified(gpu, tmp_path, monkeypatch):
+    """Identifies the GPU as the device of a target, and notes the limit meanwhile."""
+    found = DeviceFile("cuda:0", "Simulated", KEY, KEY)
+    noted = tmp_path / "limit"
+    monkeypatch.setattr(target_identity, "_identified", lambda _: found)
+    monkeypatch.setattr(target_identity, "_with_overhead", noting(gpu, noted, found))
+
+    def identify(**point):
+        target_identity.identify_target(
+            Target("auto", 1, False, **point), tmp_path / "gpu/device.json"
+        )
+        return float(noted.read_text())
+
+    return identify
+
+
+def test_a_target_is_identified_at_its_point(identified, gpu):
+    assert identified() == BEFORE_W
+    assert identified(power_limit_w=300) == LIMIT_W
+    assert gpu.now == (BEFORE_W, 0, 0)
+
+
+def test_before_anything_is_measured_a_point_that_cannot_be_is_refused(
+    identified, tmp_path, monkeypatch
+):
+    with pytest.raises(OpcostError, match="this GPU allows 200 to 700"):
+        identified(power_limit_w=100)
+    monkeypatch.setenv("SIMULATED_FAIL_SETTING", str(NO_PERMISSION))
+    with pytest.raises(OpcostError, match="run as root"):
+        identified(power_limit_w=300)
+    monkeypatch.setattr(target_identity, "_identified", lambda _: DeviceFile("cpu", "Simulated"))
+    with pytest.raises(OpcostError, match="device auto is the processor here"):
+        identified(power_limit_w=300)
+    assert not (tmp_path / "gpu/device.json").exists()
 
 
 def test_another_gpu_or_none_is_refused(gpu, monkeypatch):

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opcost.configuration import read_schema, targets_named_last
+from opcost.devices.operating_point import OperatingPoint
 from opcost.errors import OpcostError
 from opcost.study import Conditions, ModelDefinition, default_measurement, load_study
 
@@ -101,6 +102,21 @@ def test_the_shipped_configuration_is_valid():
         ({**CONFIG, "operators": "none"}, "operators: 'none' is not allowed ("),
         ({**CONFIG, "max_device_time_s": 0}, "max_device_time_s: 0 is not greater than 0 ("),
         ({**CONFIG, "targets": {"tuples": {"device": "cpu"}}}, "give the target another name"),
+        (
+            {**CONFIG, "targets": {"local": {"device": "cpu", "power_limit_w": 300}}},
+            "targets.local.power_limit_w is 300, and its device cpu: it is set on GPUs only",
+        ),
+        (
+            {
+                **CONFIG,
+                "targets": {"x": {"device": "cuda", "sm_clock_mhz": 9, "any_of_kind": True}},
+            },
+            "targets.x.sm_clock_mhz is 9, and any_of_kind true: it is set on one GPU",
+        ),
+        (
+            {**CONFIG, "targets": {"x": {"device": "cuda", "power_limit_w": 0}}},
+            "power_limit_w: 0 is less than the minimum of 1",
+        ),
         (
             {**CONFIG, "targets": {"local": {"device": "cuda", "cluster": {"gpu_model": "3090"}}}},
             "targets.local.cluster.gpu_model: '3090' does not match",
@@ -246,6 +262,21 @@ def test_what_a_cluster_is_asked_for_is_no_condition(load):
     study = load({**CONFIG, "targets": {"local": {"device": "cpu", "cluster": asked}}})
     assert dataclasses.asdict(study.cluster_requests["local"]) == asked
     assert study.conditions == load(CONFIG).conditions
+
+
+POINTS = {"device": "cuda:0", "axes": {"power_limit_w": [None, 300, 200]}}
+
+
+def test_operating_points_are_axes_of_a_target_and_other_conditions(load):
+    found = load({**CONFIG, "targets": {"gpu": POINTS}}).conditions
+    assert [*found] == [f"gpu[power_limit_w={limit}]" for limit in ("none", 300, 200)]
+    points = [each.target.operating_point for each in found.values()]
+    assert points == [OperatingPoint(limit) for limit in (None, 300, 200)]
+    assert len({each.to_json() for each in found.values()}) == 3
+    for each in found.values():
+        assert Conditions.from_json(each.to_json()) == each
+    # Conditions from before there were points stay equal.
+    assert "power_limit_w" not in found["gpu[power_limit_w=none]"].to_json()
 
 
 def test_any_device_of_a_kind_is_another_condition(load):

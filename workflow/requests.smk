@@ -241,17 +241,36 @@ def plan(target):
     return planned
 
 
+MOST_OF_A_TARGET = 2
+
+
 def operator_priority(wildcards):
     """Without a budget, the order is random, so that no drift looks like an effect of size; with
     one, tuples that explain most come first."""
+    first = priority_of_point(wildcards.target)
     if STUDY.max_device_time_s is None or series_named(wildcards.series).round > 1:
-        return 1
-    return 1 + plan(wildcards.target).explained[wildcards.tuple_id]
+        return first + 1
+    return first + 1 + plan(wildcards.target).explained[wildcards.tuple_id]
 
 
 def model_priority(wildcards):
     """With a budget, as what explains most."""
-    return 1 if STUDY.max_device_time_s is None else 2
+    first = priority_of_point(wildcards.target)
+    return first + (1 if STUDY.max_device_time_s is None else MOST_OF_A_TARGET)
+
+
+def priority_of_point(target):
+    """Points of one GPU are visited one after the other: each switch takes time, and heat. Targets
+    without operating points are measured in turns."""
+    device = STUDY.conditions[target].target.device
+    beside = [
+        name
+        for name, each in STUDY.conditions.items()
+        if each.target.device == device and name in MEASURED
+    ]
+    if not any(STUDY.conditions[name].target.operating_point for name in beside):
+        return 0
+    return MOST_OF_A_TARGET * beside[::-1].index(target)
 
 
 def extracted_models():

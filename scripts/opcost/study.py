@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from opcost.configuration import checked, read_schema
-from opcost.devices.kinds import protocol_version
+from opcost.devices.kinds import kind_of, protocol_version
+from opcost.devices.operating_point import OperatingPoint
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.axes import Sweep, expand
@@ -32,6 +33,14 @@ class Target:
     threads: int
     tf32: bool
     any_of_kind: bool = False
+    power_limit_w: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+
+    @property
+    def operating_point(self) -> OperatingPoint:
+        """What is set of a GPU while it is measured."""
+        return OperatingPoint(self.power_limit_w, self.sm_clock_mhz, self.memory_clock_mhz)
 
     def to_json(self) -> str:
         """The settings as one line of JSON, without those at a default."""
@@ -182,6 +191,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
     operators = document["operators"]
     targets = document["targets"]
     _check_names(targets)
+    _check_operating_points(targets)
     target_sweeps = _target_sweeps(targets)
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
     models, generations, sweeps, configs = _models(document)
@@ -262,6 +272,25 @@ def _check_names(targets: Iterable[str]) -> None:
             f"targets.{name}: {target_folder(name)} holds what opcost extracts from models: give "
             "the target another name"
         )
+
+
+def _check_operating_points(targets: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, target in targets.items():
+        asked = [each.name for each in fields(OperatingPoint) if target[each.name] is not None]
+        if not asked:
+            continue
+        found = f"targets.{name}.{asked[0]} is {target[asked[0]]}"
+        kind = kind_of(target["device"])
+        if kind is not None and kind.is_processor:
+            raise OpcostError(
+                f"{found}, and its device {target['device']}: it is set on GPUs only. Leave it "
+                "out, or name a GPU, such as device: cuda"
+            )
+        if target["any_of_kind"]:
+            raise OpcostError(
+                f"{found}, and any_of_kind true: it is set on one GPU, which the target must name. "
+                "Leave one of the two out"
+            )
 
 
 def _check_only(

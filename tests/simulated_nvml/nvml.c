@@ -448,7 +448,7 @@ int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) {
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *milliwatts) {
     (void)device;
     *milliwatts = (unsigned)(fmin(limit_w(point_set()), GET(power_cap_w)) * 1e3);
-    return refusal(0);
+    return refusal(GET(fail_limits));
 }
 
 int nvmlDeviceGetPowerManagementLimit(void *device, unsigned *milliwatts) {

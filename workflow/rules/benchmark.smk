@@ -26,6 +26,8 @@ checkpoint identify_target:
         update(device_file(EACH_TARGET)),
     log:
         "logs/{target}/identify_target.log",
+    # Before anything is measured: it refuses what a target cannot be.
+    priority: 1000
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads

@@ -1,4 +1,4 @@
-"""Modes and clocks of an NVIDIA GPU, from NVML."""
+"""Power limit, modes and clocks of an NVIDIA GPU, from NVML."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def count_gpus() -> int:
 
 
 def gpu_state(uuid: str) -> dict[str, Any]:
-    """Columns for modes, requested clocks, and memory in use; None where NVML refuses."""
+    """Columns for power limit, modes, requested clocks, memory in use; None where NVML refuses."""
     try:
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
@@ -38,11 +38,13 @@ def gpu_state(uuid: str) -> dict[str, Any]:
         except pynvml.NVMLError:
             return None
 
+    limit_mw = query(pynvml.nvmlDeviceGetEnforcedPowerLimit)
     ecc = query(pynvml.nvmlDeviceGetEccMode)
     persistence = query(pynvml.nvmlDeviceGetPersistenceMode)
     memory = query(pynvml.nvmlDeviceGetMemoryInfo)
     target = pynvml.NVML_CLOCK_ID_APP_CLOCK_TARGET
     return {
+        "power_limit_w": None if limit_mw is None else limit_mw / 1e3,
         "ecc_enabled": None if ecc is None else bool(ecc[0]),
         "persistence_mode": None if persistence is None else bool(persistence),
         "memory_used_bytes": None if memory is None else memory.used,

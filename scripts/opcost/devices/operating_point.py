@@ -87,12 +87,6 @@ def applied(held: HeldLock, point: OperatingPoint) -> Iterator[None]:
         guard.end()
 
 
-def check(held: HeldLock, point: OperatingPoint) -> None:
-    """Raise OpcostError if the GPU does not allow an operating point. Changes nothing."""
-    if point:
-        _Guard(held, {"check": asdict(point)}).ask(f"checking the operating point ({point})")
-
-
 def restore_left(held: HeldLock) -> None:
     """Restore what a process has left set that was killed with its guard, and announce that.
 

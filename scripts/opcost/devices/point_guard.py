@@ -32,10 +32,7 @@ def main() -> None:
     task = json.loads(sys.argv[1])
     key, path = task["key"], Path(task["record"])
     try:
-        if "check" in task:
-            Gpu(key).check(OperatingPoint(**task["check"]))
-            _say({})
-        elif "point" in task:
+        if "point" in task:
             _keep(key, path, OperatingPoint(**task["point"]), task["parent"])
         else:
             _say({"restored": _restore_left(key, path)})

@@ -1,4 +1,5 @@
-"""One job: hold the device's lock, measure in a child process, and write a row whatever happens.
+"""One job: hold the device's lock, at the target's operating point, measure in a child process, and
+write a row whatever happens.
 
 The parent never touches the device, so it survives a crash of the child and records it. It stays
 light unless it is a warm worker: heavy modules are imported inside functions.
@@ -6,13 +7,14 @@ light unless it is a warm worker: heavy modules are imported inside functions.
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
+from opcost.devices.operating_point import OperatingPoint, applied
 from opcost.energy.sensor import write_killing_meter
 from opcost.errors import OpcostError, reported
 from opcost.measuring.checkpoint import Checkpoint
@@ -26,6 +28,7 @@ from opcost.tuples.model_tuples import read_tuples_of, write_model_tuples
 from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
+_AS_IT_IS = OperatingPoint()
 
 HeldSeconds = Callable[[], float]
 """Returns for how many seconds the job has held its device."""
@@ -55,7 +58,8 @@ def subject_job(subject: Subject, files: TargetFiles, number: int, output: Path)
         records.write(output, subject.schema, [row | {"device_time_s": held_s()}])
 
     timeout_s = files.conditions.measurement.timeout_s
-    _run(subject.name, measure, record_death, files.device_file, timeout_s, checkpoint)
+    point = files.conditions.target.operating_point
+    _run(subject.name, measure, record_death, files.device_file, timeout_s, checkpoint, point)
 
 
 def sensor_job(device: str, target: str, device_file: Path, output: Path) -> None:
@@ -113,11 +117,15 @@ def _run(
     device_file: Path,
     timeout_s: float,
     checkpoint: Checkpoint | None = None,
+    point: OperatingPoint = _AS_IT_IS,
 ) -> None:
     key = read_device(device_file).lock_key
-    # With several devices of a kind, only the child knows which one it has.
-    with exclusive(key, purpose) if key else nullcontext():
+    with ExitStack() as holding:
         start = time.monotonic()
+        if key:  # with several devices of a kind, only the child knows which one it has
+            held = holding.enter_context(exclusive(key, purpose))
+            start = time.monotonic()
+            holding.enter_context(applied(held, point))
 
         def held_s() -> float:
             return time.monotonic() - start

@@ -11,6 +11,7 @@ from typing import Any
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
 from opcost.devices.kinds import kind_of
 from opcost.devices.lock import exclusive
+from opcost.devices.operating_point import applied
 from opcost.environments.noticed import refuse_and_note_changes
 from opcost.errors import OpcostError
 from opcost.study import Target
@@ -30,14 +31,19 @@ _UNTIL_THE_END = ExitStack()
 def identify_target(target: Target, output: Path) -> None:
     """Write the file of a target's device, with the baseline and the call overhead.
 
-    Raises OpcostError if there is no such device, or if existing rows are of another device.
+    Raises OpcostError if there is no such device, if existing rows are of another device, and if
+    the target's operating point cannot be set on it.
     """
     _refuse_more_threads_than_cores(target)
     # Import once, which takes seconds, instead of in each process forked below.
     importlib.import_module("opcost.measuring.overhead")
     found = _identified(target)
+    _refuse_point_of_processor(target, found)
     refuse_and_note_changes(output.parent, asdict(found), target.any_of_kind)
-    with exclusive(found.own_key, f"the identity of {found.device}"):
+    with (
+        exclusive(found.own_key, f"the identity of {found.device}") as held,
+        applied(held, target.operating_point),
+    ):
         baseline_s = None
         if (kind := kind_of(found.device)) and kind.is_processor:
             baseline_s = answer_of(partial(_baseline_s, target), _TIMEOUT_S)
@@ -57,6 +63,17 @@ def _refuse_more_threads_than_cores(target: Target) -> None:
         )
 
 
+def _refuse_point_of_processor(target: Target, found: DeviceFile) -> None:
+    """`auto` may be a processor."""
+    kind = kind_of(found.device)
+    if target.operating_point and kind is not None and kind.is_processor:
+        raise OpcostError(
+            f"the target requests an operating point ({target.operating_point}), and its device "
+            f"{target.device} is the processor here: it is set on GPUs only. Leave it out, or "
+            "measure on a machine with a GPU"
+        )
+
+
 def measure_overhead(settings: Target, target: str, device_file: Path, output: Path) -> None:
     """Write the call overhead of a later round. Raises OpcostError if the device has changed."""
     from opcost.measuring import overhead  # noqa: F401  as above
@@ -64,7 +81,12 @@ def measure_overhead(settings: Target, target: str, device_file: Path, output: P
     from opcost.rows.overhead_samples import overhead_columns
 
     known = read_device(device_file)
-    with exclusive(known.lock_key or known.own_key, f"the overhead of calls on target {target}"):
+    with (
+        exclusive(
+            known.lock_key or known.own_key, f"the overhead of calls on target {target}"
+        ) as held,
+        applied(held, settings.operating_point),
+    ):
         baseline_s = answer_of(
             lambda: expected_device(settings, target, device_file)[1].baseline_s, _TIMEOUT_S
         )

@@ -55,5 +55,8 @@ def _stated(settings: Settings) -> dict[str, Any]:
         "threads": 1,
         "tf32": False,
         "any_of_kind": False,
+        "power_limit_w": None,
+        "sm_clock_mhz": None,
+        "memory_clock_mhz": None,
         **{key: value for key, value in settings.items() if key != "cluster"},
     }
