@@ -98,6 +98,22 @@ def library_of_sampler(tmp_path_factory):
 
 
 @pytest.fixture
+def gpu(library_of_sampler, tmp_path, monkeypatch):
+    """What is set of the simulated card, as all processes see it, with locks of its own. Its
+    administrator has set 650 W.
+    """
+    from tests.simulated_nvml.points import CardPoint
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library_of_sampler))
+    monkeypatch.setenv("SIMULATED_POINT", str(tmp_path / "card"))
+    monkeypatch.setenv("OPCOST_LOCKS", str(tmp_path))
+    monkeypatch.setattr(lock, "FOLDER", tmp_path)
+    point = CardPoint(tmp_path / "card")
+    point.set(650)
+    return point
+
+
+@pytest.fixture
 def card_of_sampler(library_of_sampler, monkeypatch):
     """Samplers, which are other processes, read the simulated card; none is shared by tests."""
     from opcost.power import windows

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from opcost.devices import lock
 from opcost.devices.device_file import DeviceFile, write_device
 from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
@@ -31,7 +30,6 @@ from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
 from tests.simulated_nvml.card import UUID
-from tests.simulated_nvml.points import CardPoint
 
 KEY = hashed_uuid(UUID)
 NO_PERMISSION, LOST = 4, 15
@@ -39,18 +37,6 @@ BEFORE_W, LIMIT_W = 650.0, 300.0
 POINT = OperatingPoint(LIMIT_W)
 READY = "the point is set"
 RELU = OperatorTuple("aten.relu.default", (("self", TensorSpec((1,), "float32")),))
-
-
-@pytest.fixture
-def gpu(library_of_sampler, tmp_path, monkeypatch):
-    """The card for all processes, with locks of its own. Its administrator has set 650 W."""
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(library_of_sampler))
-    monkeypatch.setenv("SIMULATED_POINT", str(tmp_path / "card"))
-    monkeypatch.setenv("OPCOST_LOCKS", str(tmp_path))
-    monkeypatch.setattr(lock, "FOLDER", tmp_path)
-    card = CardPoint(tmp_path / "card")
-    card.set(BEFORE_W)
-    return card
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def _restore_left(key: str, path: Path) -> str:
     except ForeignRecord as reason:
         return (
             f"{path} is not used: {reason}. If it is another user's, a study of theirs may have "
-            "left the GPU at another power limit or clock: have them run opcost power-limit show"
+            "left the GPU at another power limit or clock: have them run opcost power-limit"
         )
     if record is None:
         path.unlink(missing_ok=True)

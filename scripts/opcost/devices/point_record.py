@@ -80,7 +80,7 @@ def read_record(path: Path) -> PointRecord | None:
     if not content:
         return None
     remedy = (
-        "check the power limit and the clocks of the GPU (opcost power-limit show, nvidia-smi -q "
+        "check the power limit and the clocks of the GPU (opcost power-limit, nvidia-smi -q "
         "-d CLOCK,POWER), delete this file, and run again"
     )
     document = parse_json(content.decode(errors="replace"), path, remedy)

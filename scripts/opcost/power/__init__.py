@@ -11,10 +11,24 @@
 Windows nest and overlap. A process of its own reads the sensors, from the first window on; it ends
 with this one, however this one ends. PyTorch is not needed; if it is loaded and uses a GPU, the
 edges of a window wait for the GPU.
+
+`set_power_limit` and `reset_power_limit` set the power limit of an NVIDIA GPU; `sweep_limits` finds
+the one at which a step of yours takes the least energy x time squared.
 """
 
+from opcost.power.limit_sweep import sweep_limits
 from opcost.power.log import log
 from opcost.power.monitor import Monitor
+from opcost.power.power_limit import reset_power_limit, set_power_limit
 from opcost.power.windows import Window, measure, start
 
-__all__ = ["Monitor", "Window", "log", "measure", "start"]
+__all__ = [
+    "Monitor",
+    "Window",
+    "log",
+    "measure",
+    "reset_power_limit",
+    "set_power_limit",
+    "start",
+    "sweep_limits",
+]

@@ -34,7 +34,7 @@ class Window:
     def __init__(self, name: str, monitor: Monitor) -> None:
         self.name = name
         self._monitor = monitor
-        _wait_for_gpu()
+        wait_for_gpu()
         self._start_s = monitor.mark()
         self._end_s: float | None = None
 
@@ -42,7 +42,7 @@ class Window:
         """End the window. Raises OpcostError if it is over already."""
         if self._end_s is not None:
             raise OpcostError(f"the window {self.name!r} is over already: start another")
-        _wait_for_gpu()
+        wait_for_gpu()
         self._end_s = self._monitor.mark()
         event = {"window": self.name, "start_s": self._start_s, "end_s": self._end_s}
         if self._monitor.is_own:  # and not that of the parent of this fork
@@ -124,7 +124,7 @@ def _of_this_process(devices: Sequence[str] | None) -> Monitor:
         return _shared
 
 
-def _wait_for_gpu() -> None:
+def wait_for_gpu() -> None:
     """Wait until a GPU has done what PyTorch has given it, if it is used."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():

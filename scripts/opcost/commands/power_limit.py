@@ -1,0 +1,53 @@
+"""`opcost power-limit`."""
+
+import json
+
+import click
+
+
+@click.command()
+@click.argument("watts", type=float, required=False)
+@click.option("--reset", is_flag=True, help="Set the default of the GPU.")
+@click.option(
+    "--gpu", default="0", show_default=True, help="Its number, or the beginning of its UUID."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the limits of all GPUs as JSON.")
+def command(watts: float | None, reset: bool, gpu: str, as_json: bool) -> None:
+    """Show the power limit of each GPU, or set that of one to WATTS.
+
+    It stays set until it is set again, or the driver is unloaded, as when the machine restarts. To
+    set it needs root, or the capability CAP_SYS_ADMIN. While a study measures on the GPU, this
+    waits. A target of a study may have a power_limit_w instead, which is restored afterwards.
+
+    \b
+    opcost power-limit
+    opcost power-limit 300 --gpu 0
+    opcost power-limit --reset
+    """
+    from dataclasses import asdict
+
+    from opcost.power.power_limit import power_limits, reset_power_limit, set_power_limit
+
+    if reset and watts is not None:
+        raise click.UsageError("give WATTS or --reset, not both")
+    if as_json and (reset or watts is not None):
+        raise click.UsageError("--json shows the limits, and sets none")
+    if reset or watts is not None:
+        before_w = reset_power_limit(gpu) if watts is None else set_power_limit(watts, gpu)
+        now = "its default" if watts is None else f"{watts:g} W"
+        click.echo(f"GPU {gpu}: the power limit is {now}; before, it was {before_w:g} W.")
+        click.echo(f"To set that again: opcost power-limit {before_w:g} --gpu {gpu}")
+        return
+    known = power_limits()
+    if as_json:
+        shown = {n: {"reason": x} if isinstance(x, str) else asdict(x) for n, x in known.items()}
+        click.echo(json.dumps(shown, indent=2))
+        return
+    for name, found in known.items():
+        if isinstance(found, str):
+            click.echo(f"{name}: {found}")
+            continue
+        click.echo(
+            f"{name}: {found.present_w:g} W (default {found.default_w:g} W, allowed "
+            f"{found.least_w:g} to {found.most_w:g} W)"
+        )

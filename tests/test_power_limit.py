@@ -1,0 +1,165 @@
+"""The power limit of a GPU, as commands and functions set it, and sweeps over it.
+
+The simulated card has 700 W by default, and its administrator has set 650 W.
+"""
+
+import json
+import time
+
+import pytest
+from click.testing import CliRunner
+from opcost import power
+from opcost.commands import main
+from opcost.devices.lock import exclusive
+from opcost.devices.machine_id import hashed_uuid
+from opcost.errors import OpcostError
+from opcost.power.limit_sweep import AtLimit, LimitSweep
+from opcost.statistics import Estimate
+
+from tests.simulated_nvml.card import UUID
+
+NO_PERMISSION = 4
+LOAD_W, IDLE_W, STEP_S = 400, 60, 0.02
+
+
+@pytest.fixture
+def gpu(gpu, card, monkeypatch):
+    """In this process as well."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    card.reset(virtual=0)
+    return gpu
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["power-limit", *map(str, arguments)])
+
+
+def test_a_limit_stays_set_and_the_one_before_is_returned(gpu):
+    assert power.set_power_limit(300) == 650
+    assert gpu.now[0] == 300
+    assert power.set_power_limit(299.5, "GPU-sim") == 300
+    assert power.reset_power_limit() == 299.5
+    assert gpu.now[0] == 700
+
+
+def test_the_command_shows_sets_and_resets(gpu):
+    shown = "cuda:0: 650 W (default 700 W, allowed 200 to 700 W)\n"
+    assert run().output == shown
+    assert json.loads(run("--json").stdout)["cuda:0"]["present_w"] == 650
+    assert run("300").output == (
+        "GPU 0: the power limit is 300 W; before, it was 650 W.\n"
+        "To set that again: opcost power-limit 650 --gpu 0\n"
+    )
+    assert gpu.now[0] == 300
+    assert "before, it was 300 W" in run("--reset").output
+    assert gpu.now[0] == 700
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["150"], 1, "power_limit_w is 150; this GPU allows 200 to 700"),
+        (["300", "--gpu", "1"], 1, "no GPU '1'; there are GPU-simulated"),
+        (["300", "--reset"], 2, "not both"),
+        (["300", "--json"], 2, "sets none"),
+        (["much"], 2, "'much' is not a valid float"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(arguments, code, message, gpu):
+    refused = run(*arguments)
+    assert (refused.exit_code, message in refused.stderr) == (code, True), refused.stderr
+    assert gpu.now[0] == 650
+
+
+def test_without_permission_the_remedies_are_named(gpu, card):
+    card.set(fail_setting=NO_PERMISSION)
+    for attempt in (lambda: power.set_power_limit(300), power.reset_power_limit):
+        with pytest.raises(OpcostError, match=r"run as root \(sudo\), or with the capability"):
+            attempt()
+
+
+def test_a_limit_is_not_set_while_a_study_measures(gpu, monkeypatch):
+    monkeypatch.setattr(exclusive.__wrapped__, "__defaults__", (0.1,))
+    with exclusive(hashed_uuid(UUID), "a study"), pytest.raises(OpcostError, match="a study"):
+        power.set_power_limit(300)
+    assert gpu.now[0] == 650
+
+
+@pytest.fixture
+def sweep(gpu, card, card_of_sampler, monkeypatch):
+    """Sweeps a step of 20 ms that would draw 400 W; time grows as power falls, to 1/slowing."""
+
+    def sweep(limits, slowing=1 / 3, step=None, seconds=1.0):
+        monkeypatch.setenv("SIMULATED_ALWAYS_W", str(LOAD_W))
+        card.set(slowing=slowing, idle_w=IDLE_W)
+
+        def load():
+            time.sleep(max(0.0, card.run(STEP_S, LOAD_W) - card.now_s()))
+
+        return power.sweep_limits(step or load, limits, seconds=seconds)
+
+    return sweep
+
+
+@pytest.mark.parametrize(("slowing", "best_w"), [(1 / 3, 500), (0.05, 200)])
+def test_a_sweep_measures_a_step_at_each_limit_and_finds_the_best(slowing, best_w, sweep, gpu):
+    found = sweep([200, 500, 300], slowing)
+    assert [point.limit_w for point in found.points] == [500, 300, 200]
+    for point in found.points:
+        drawn_w = min(point.limit_w, LOAD_W)
+        expected_s = STEP_S * ((LOAD_W - IDLE_W) / (drawn_w - IDLE_W)) ** slowing
+        assert point.time.value == pytest.approx(expected_s, rel=0.15)
+        assert point.mean_power_w == pytest.approx(drawn_w, rel=0.05)
+        assert point.energy.value == pytest.approx(drawn_w * point.time.value, rel=0.05)
+        assert point.energy.low < point.energy.value < point.energy.high
+    assert found.best.limit_w == best_w
+    assert f"Least energy x time² among these: {best_w} W." in str(found)
+    frame = found.to_pandas()
+    assert frame.limit_w.tolist() == [500, 300, 200]
+    assert frame.ed2p_js2.tolist() == [point.ed2p for point in found.points]
+    assert gpu.now[0] == 650
+
+
+def test_by_default_eight_limits_that_the_gpu_allows(sweep):
+    found = sweep(None, step=lambda: time.sleep(0.01), seconds=0.1)
+    limits = [point.limit_w for point in found.points]
+    assert (len(limits), limits[0], limits[-1]) == (8, 700, 200)
+    assert limits == sorted(limits, reverse=True)
+
+
+def test_a_step_that_fails_leaves_the_limit_as_it_was(sweep, gpu):
+    def fail():
+        assert gpu.now[0] == 300
+        raise ArithmeticError("a loss that is no number")
+
+    with pytest.raises(ArithmeticError):
+        sweep([300], step=fail)
+    assert gpu.now[0] == 650
+
+
+def never():
+    raise AssertionError("measured")
+
+
+@pytest.mark.parametrize(
+    ("limits", "options", "message"),
+    [
+        ([300, 100], {}, "power_limit_w is 100; this GPU allows 200 to 700"),
+        ([], {}, "limits is empty"),
+        (["300"], {}, "limits has '300'"),
+        (None, {"seconds": 0}, "seconds is 0"),
+        (None, {"gpu": 3}, "no GPU '3'"),
+        (None, {"gpu": None}, "gpu is None"),
+    ],
+)
+def test_what_a_sweep_cannot_do_it_refuses_before_it_measures(limits, options, message, gpu):
+    with pytest.raises(OpcostError, match=message):
+        power.sweep_limits(never, limits, **options)
+    assert gpu.now[0] == 650
+
+
+def test_without_an_energy_no_limit_is_the_best():
+    point = AtLimit(300, Estimate(1.0, None, None), None, "the meter was lost", None, 3)
+    found = LimitSweep("cuda:0", (point,))
+    assert (found.best, point.ed2p) == (None, None)
+    assert "no energy: the meter was lost" in str(found)
