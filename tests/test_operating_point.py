@@ -19,9 +19,11 @@ from opcost.devices.device_file import DeviceFile, write_device
 from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
 from opcost.devices.operating_point import OperatingPoint, applied
+from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.errors import OpcostError
-from opcost.measuring import benchmark, station, target_identity
-from opcost.measuring.job import subject_job
+from opcost.files import write_json
+from opcost.measuring import benchmark, station, target_identity, target_sensor
+from opcost.measuring.job import sensor_job, subject_job
 from opcost.measuring.subjects import OperatorSubject
 from opcost.measuring.target_files import TargetFiles
 from opcost.rows import records, schemas
@@ -317,6 +319,64 @@ def test_before_anything_is_measured_a_point_that_cannot_be_is_refused(
     with pytest.raises(OpcostError, match="device auto is the processor here"):
         identified(power_limit_w=300)
     assert not (tmp_path / "gpu/device.json").exists()
+
+
+SENSOR = {
+    "schema_version": SCHEMA_VERSION,
+    "device_uuid_hash": KEY,
+    "driver_version": "580",
+    "torch_version": "2.15.0",
+    "meter": "nvml_power_instant",
+    "readings": {"nvml_power_instant": dict.fromkeys(("refresh_s", "averaging_s", "lag_s"))},
+    "counter": {"refresh_s": 0.1},
+    "idle_power_w": 60.0,
+}
+SENSOR["readings"]["nvml_power_instant"] |= {"rise_s": 0.2, "correlated_share": 1.0}
+
+
+@pytest.fixture
+def characterised(gpu, tmp_path, monkeypatch):
+    """Makes the sensor file of a second target of the GPU, beside that of a first."""
+    for name in ("first", "second"):
+        known = {"driver_version": "580", "torch_version": "2.15.0"}
+        device = DeviceFile("cuda:0", "Simulated", KEY, KEY, **known)
+        write_device(tmp_path / f"results/{name}/device.json", device)
+
+    def fresh(_name, _open, output):
+        assert gpu.now[0] == BEFORE_W
+        write_json(output, SENSOR)
+
+    monkeypatch.setattr(target_sensor, "characterise_target", fresh)
+
+    def characterised(first):
+        write_json(tmp_path / "results/first/sensor.json", first)
+        folder = tmp_path / "results/second"
+        sensor_job("cuda:0", "second", folder / "device.json", folder / "sensor.json")
+        return json.loads((folder / "sensor.json").read_text())
+
+    return characterised
+
+
+def test_the_sensor_of_a_gpu_is_characterised_once_for_all_its_points(characterised, capfd):
+    assert characterised(SENSOR) == SENSOR | {"characterised_on_target": "first"}
+    assert "as characterised on target first" in capfd.readouterr().out
+    origin = {"characterised_on_target": "before"}
+    assert characterised(SENSOR | origin) == SENSOR | origin
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"device_uuid_hash": "0" * 16},
+        {"driver_version": "590"},
+        {"torch_version": "2.16.0"},
+        {"meter": None, "meter_reason": "it was lost"},
+        {"schema_version": 0},
+    ],
+    ids=["another GPU", "another driver", "another PyTorch", "no meter", "unreadable"],
+)
+def test_that_of_another_gpu_or_environment_is_not_taken_over(change, characterised):
+    assert characterised(SENSOR | change) == SENSOR
 
 
 def test_another_gpu_or_none_is_refused(gpu, monkeypatch):

@@ -4,7 +4,8 @@
 #   out: results/{target}/sensor.json   refresh, averaging, lag, noise of its readings; idle power
 #
 # Benchmarks read it. It describes hardware, so only another device of the target makes it again:
-# delete it to characterise again, after a new driver for instance.
+# delete it to characterise again, after a new driver for instance. Targets of one GPU, such as its
+# operating points, share it: delete the file of each.
 
 
 rule characterize_sensor:

@@ -63,11 +63,18 @@ def subject_job(subject: Subject, files: TargetFiles, number: int, output: Path)
 
 
 def sensor_job(device: str, target: str, device_file: Path, output: Path) -> None:
-    """Characterise the power sensor of a target's device, and write its file."""
+    """Characterise the power sensor of a target's device, and write its file.
+
+    If it has been characterised for another target of the study, that is taken over.
+    """
     settings = Target(device, threads=1, tf32=False)
 
     def measure(_: HeldSeconds) -> None:
-        from opcost.measuring.target_sensor import characterise_target
+        from opcost.measuring.target_sensor import characterise_target, take_over
+
+        if other := take_over(read_device(device_file), output):
+            announce(f"[sensor] {target}: as characterised on target {other}, of the same device")
+            return
 
         def device_again() -> Any:
             return expected_device(settings, target, device_file)[0]
