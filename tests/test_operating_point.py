@@ -15,10 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from opcost.devices import operating_point
 from opcost.devices.device_file import DeviceFile, write_device
 from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
-from opcost.devices.operating_point import OperatingPoint, applied
+from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, applied, settle
 from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.errors import OpcostError
 from opcost.files import write_json
@@ -58,12 +59,14 @@ def job(gpu):
 
     def start(**environment):
         body = f"""
-        import os, sys
+        import select, sys
         from opcost.devices.lock import exclusive
         from opcost.devices.operating_point import OperatingPoint, applied
 
         with exclusive({KEY!r}, "a job") as held, applied(held, OperatingPoint({LIMIT_W})):
             print({READY!r}, flush=True)
+            while not select.select([sys.stdin], [], [], 0.1)[0]:
+                pass  # a signal that comes just before would not wake a longer wait
             if sys.stdin.readline() != "go on\\n":
                 raise RuntimeError("the measurement failed")
         """
@@ -276,6 +279,7 @@ def noting(gpu, path, value=None):
 def test_a_job_measures_at_the_point_of_its_target(gpu, target, tmp_path, monkeypatch):
     monkeypatch.setattr(station, "open_station", noting(gpu, tmp_path / "limit"))
     monkeypatch.setattr(benchmark, "measure", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(operating_point, "_STEADY_S", 0.1)
     subject = OperatorSubject(TupleRecord(RELU, (TensorSpec((1,), "float32"),), True, 1, 8))
     subject_job(subject, target, 1, tmp_path / "row.parquet")
     assert float((tmp_path / "limit").read_text()) == LIMIT_W
@@ -377,6 +381,36 @@ def test_the_sensor_of_a_gpu_is_characterised_once_for_all_its_points(characteri
 )
 def test_that_of_another_gpu_or_environment_is_not_taken_over(change, characterised):
     assert characterised(SENSOR | change) == SENSOR
+
+
+@pytest.fixture
+def switch(gpu, monkeypatch, capfd):
+    """Measures at a point, and returns the seconds for which the GPU settled, None without."""
+    monkeypatch.setattr(operating_point, "_STEADY_S", 0.5)
+
+    def switch(point, most_s=60):
+        monkeypatch.setattr(operating_point, "_SETTLE_S", most_s)
+        with exclusive(KEY, "a job", point=point) as held, applied(held, point):
+            start_s = time.monotonic()
+            settle(held, point)
+            settled_s = time.monotonic() - start_s
+        return settled_s if "waiting until the temperature" in capfd.readouterr().out else None
+
+    return switch
+
+
+def test_the_gpu_settles_after_a_switch_only(switch):
+    found = [switch(point) for point in (AS_IT_IS, POINT, POINT, AS_IT_IS, AS_IT_IS)]
+    assert [each is None for each in found] == [True, False, True, False, True]
+    assert found[1] > 0.5 < found[3]
+
+
+def test_a_temperature_that_moves_is_waited_for_within_a_limit(switch, monkeypatch):
+    monkeypatch.setenv("SIMULATED_ALWAYS_W", "400")
+    monkeypatch.setenv("SIMULATED_THERMAL_S", "1")
+    # From 36 to 70 degrees: it moves by less than one in half a second after some.
+    assert switch(OperatingPoint(400)) > 2.0
+    assert switch(OperatingPoint(399), most_s=0.6) < switch(OperatingPoint(400))
 
 
 def test_another_gpu_or_none_is_refused(gpu, monkeypatch):

@@ -435,6 +435,7 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
 
 int nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *celsius) {
     (void)device; (void)sensor;
+    follow_point();
     *celsius = (unsigned)state_at(segment_at(now()), now()).celsius;
     return refusal(0);
 }

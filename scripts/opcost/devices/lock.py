@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from opcost.devices.operating_point import restore_left
+from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, restore_left
 from opcost.errors import OpcostError
 from opcost.terminal import announce
 
@@ -33,6 +33,8 @@ _MODE = 0o666
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _KEY = re.compile(r"[\w:.-]{1,100}", re.ASCII)
 _SHOWN = 200
+_READ = 4096
+_AT = ", at the operating point "
 _POLL_S = 0.2
 
 
@@ -45,6 +47,8 @@ class Held:
     key: str
     descriptor: int
     path: Path
+    point_before: str
+    """The operating point of the holder before, as it said; empty if it had none."""
 
     @property
     def record(self) -> Path:
@@ -53,12 +57,15 @@ class Held:
 
 
 @contextmanager
-def exclusive(device_key: str, purpose: str, timeout_s: float = 3600) -> Iterator[Held]:
+def exclusive(
+    device_key: str, purpose: str, timeout_s: float = 3600, point: OperatingPoint = AS_IT_IS
+) -> Iterator[Held]:
     """Hold the host-wide lock of a device, which the kernel releases when the process ends.
 
     Announces the holder while waiting. If a process that was killed has left the device at another
-    operating point, restores it first. Raises OpcostError if that fails, after `timeout_s`, and if
-    the lock file cannot be used.
+    operating point, restores it first. `point` is the one at which the caller measures: the file
+    says so to the next holder. Raises OpcostError if it cannot be restored, after `timeout_s`, and
+    if the lock file cannot be used.
     """
     if not _KEY.fullmatch(device_key):
         raise OpcostError(
@@ -68,9 +75,11 @@ def exclusive(device_key: str, purpose: str, timeout_s: float = 3600) -> Iterato
     path = FOLDER / f"opcost-{device_key}.lock"
     descriptor = _locked(path, timeout_s)
     try:
+        before = os.pread(descriptor, _READ, 0).decode(errors="replace")
+        where = f"{_AT}{point}" if point else ""
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()}, {purpose}".encode(), 0)
-        held = Held(device_key, descriptor, path)
+        os.pwrite(descriptor, f"process {os.getpid()}, {purpose}{where}".encode(), 0)
+        held = Held(device_key, descriptor, path, before.partition(_AT)[2])
         restore_left(held)
         yield held
     finally:

@@ -23,8 +23,12 @@ import opcost
 from opcost.errors import OpcostError
 from opcost.terminal import announce, tell
 
-_ANSWER_S = 120.0
-"""Seconds until a driver counts as hanging; loading it on a machine with many GPUs takes some."""
+_ANSWER_S = 180.0
+"""Seconds until a driver counts as hanging: loading it takes some, settling up to `_SETTLE_S`."""
+
+_STEADY_S, _SETTLE_S = 10.0, 60.0
+"""After a switch, the temperature of the GPU must not have moved for so long; ASSUME that waiting
+longer than `_SETTLE_S` changes little."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,9 @@ class OperatingPoint:
         )
 
 
+AS_IT_IS = OperatingPoint()
+
+
 class HeldLock(Protocol):
     """The lock of a GPU that this process holds: `devices.lock.exclusive` yields one."""
 
@@ -60,6 +67,10 @@ class HeldLock(Protocol):
     @property
     def descriptor(self) -> int:
         """That of the locked file."""
+
+    @property
+    def point_before(self) -> str:
+        """The operating point at which the holder before measured; empty if it set none."""
 
     @property
     def record(self) -> Path:
@@ -85,6 +96,17 @@ def applied(held: HeldLock, point: OperatingPoint) -> Iterator[None]:
         yield
     finally:
         guard.end()
+
+
+def settle(held: HeldLock, point: OperatingPoint) -> None:
+    """If the holder of the lock before measured at another point, wait until the temperature of the
+    GPU is steady: the heat of that point is then not in what is measured at this one.
+    """
+    if held.point_before != str(point):
+        to = str(point) or "as it is without one"
+        announce(f"[operating point] {to}: waiting until the temperature of the GPU is steady")
+        with suppress(OpcostError):  # anybody may have written that; there may be no GPU
+            _Guard(held, {"settle": [_STEADY_S, _SETTLE_S]}).ask("waiting for its temperature")
 
 
 def restore_left(held: HeldLock) -> None:

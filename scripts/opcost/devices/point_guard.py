@@ -2,13 +2,15 @@
 
     python -m opcost.devices.point_guard TASK
 
-It holds the lock of the GPU, which it has from its parent. It answers on standard output, a line of
+It holds the lock of the GPU, which it has from its parent. Other tasks are to restore what was left
+behind, and to wait until the temperature is steady. It answers on standard output, a line of
 JSON for each step: that the point is set, and later that it is restored, or an `error`. It restores
 when its input ends, or its parent: forks of that may keep the input open. Signals that end a whole
 group of processes leave it to its parent's end.
 """
 
 import json
+import math
 import os
 import select
 import signal
@@ -24,6 +26,9 @@ from opcost.devices.point_record import ForeignRecord, PointRecord, read_record,
 from opcost.devices.point_settings import Gpu
 from opcost.errors import OpcostError
 
+_LOOKS, _STEADY_C = 10, 1.0
+"""The temperature is looked at so often, and is steady if it moves by no more degrees."""
+
 
 def main() -> None:
     """Do the task that the first argument describes."""
@@ -34,6 +39,9 @@ def main() -> None:
     try:
         if "point" in task:
             _keep(key, path, OperatingPoint(**task["point"]), task["parent"])
+        elif "settle" in task:
+            _settle(Gpu(key), task["parent"], *task["settle"])
+            _say({})
         else:
             _say({"restored": _restore_left(key, path)})
     except OpcostError as error:
@@ -60,7 +68,7 @@ def _keep(key: str, path: Path, point: OperatingPoint, parent: int) -> None:
         _restore(gpu, path, undo)
         raise
     _say({})
-    _wait_for_end(parent)
+    _ended(parent)
     _restore(gpu, path, record)
     _say({})
 
@@ -101,19 +109,33 @@ def _before(record: PointRecord) -> str:
     return "" if limit is None else f" (power limit {limit:g} W)"
 
 
-def _wait_for_end(parent: int) -> None:
-    """Wait until the input or the parent ends."""
+def _settle(gpu: Gpu, parent: int, steady_s: float, most_s: float) -> None:
+    """Wait until the temperature has stayed the same for so long; not longer than `most_s`, not for
+    a GPU that tells none, and not without the parent.
+    """
+    seen_c: list[float] = []
+    for _ in range(math.ceil(most_s / steady_s * _LOOKS)):
+        if (now_c := gpu.temperature_c()) is None:
+            return
+        seen_c.append(now_c)
+        lately = seen_c[-_LOOKS - 1 :]
+        if len(lately) > _LOOKS and max(lately) - min(lately) <= _STEADY_C:
+            return
+        if _ended(parent, steady_s / _LOOKS):
+            return
+
+
+def _ended(parent: int, within_s: float | None = None) -> bool:
+    """Wait until the input or the parent ends. Returns whether that was within the time."""
     try:
-        ended = os.pidfd_open(parent)
+        end = os.pidfd_open(parent)
     except ProcessLookupError:
-        return
+        return True
     try:
-        while os.getppid() == parent:
-            ready, _, _ = select.select([0, ended], [], [])
-            if ended in ready or not os.read(0, 4096):
-                return
+        # Nothing is ever written to the input: it is ready when it ends.
+        return os.getppid() != parent or bool(select.select([0, end], [], [], within_s)[0])
     finally:
-        os.close(ended)
+        os.close(end)
 
 
 def _say(document: Mapping[str, Any]) -> None:

@@ -65,6 +65,14 @@ class Gpu:
         what = "the power limit of this GPU"
         return float(self._read(what, pynvml.nvmlDeviceGetPowerManagementLimit) / 1e3)
 
+    def temperature_c(self) -> float | None:
+        """Degrees Celsius; None if the GPU does not tell."""
+        try:
+            sensor = pynvml.NVML_TEMPERATURE_GPU
+            return float(pynvml.nvmlDeviceGetTemperature(self._handle, sensor))
+        except pynvml.NVMLError:
+            return None
+
     def check(self, point: OperatingPoint) -> None:
         """Raise OpcostError if the GPU does not allow a point."""
         self._refuse_mig()

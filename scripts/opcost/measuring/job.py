@@ -14,7 +14,7 @@ from typing import Any
 
 from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
-from opcost.devices.operating_point import OperatingPoint, applied
+from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, applied, settle
 from opcost.energy.sensor import write_killing_meter
 from opcost.errors import OpcostError, reported
 from opcost.measuring.checkpoint import Checkpoint
@@ -28,7 +28,6 @@ from opcost.tuples.model_tuples import read_tuples_of, write_model_tuples
 from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
-_AS_IT_IS = OperatingPoint()
 
 HeldSeconds = Callable[[], float]
 """Returns for how many seconds the job has held its device."""
@@ -124,15 +123,16 @@ def _run(
     device_file: Path,
     timeout_s: float,
     checkpoint: Checkpoint | None = None,
-    point: OperatingPoint = _AS_IT_IS,
+    point: OperatingPoint = AS_IT_IS,
 ) -> None:
     key = read_device(device_file).lock_key
     with ExitStack() as holding:
         start = time.monotonic()
         if key:  # with several devices of a kind, only the child knows which one it has
-            held = holding.enter_context(exclusive(key, purpose))
+            held = holding.enter_context(exclusive(key, purpose, point=point))
             start = time.monotonic()
             holding.enter_context(applied(held, point))
+            settle(held, point)
 
         def held_s() -> float:
             return time.monotonic() - start
