@@ -116,7 +116,7 @@ def test_a_sweep_measures_a_step_at_each_limit_and_finds_the_best(slowing, best_
     assert f"Least energy x time² among these: {best_w} W." in str(found)
     frame = found.to_pandas()
     assert frame.limit_w.tolist() == [500, 300, 200]
-    assert frame.ed2p_js2.tolist() == [point.ed2p for point in found.points]
+    assert frame.ed2p_js2.tolist() == [point.ed2p.value for point in found.points]
     assert gpu.now[0] == 650
 
 

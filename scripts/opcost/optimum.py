@@ -1,4 +1,5 @@
-"""Where a cost is least along an axis: a smooth curve through measured points, and its minimum.
+"""Where a cost is least along an axis: a smooth curve through measured points, and its minimum;
+and products of energy and time as costs.
 
 The curve is a smoothing spline of the logarithms of cost and axis, as rough as the intervals of the
 points ask for: its weighted sum of squares is n - sqrt(2 n), the lower end of the range that
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opcost.statistics import Estimate
+from opcost.statistics import NORMAL_97_5, Estimate
 
 LEAST_POINTS = 4
 _DRAWS = 400
@@ -37,6 +38,26 @@ class Optimum:
     high: float
     cost: Estimate
     is_bounded: bool
+
+
+def energy_delay(time: Estimate | None, energy: Estimate | None, exponent: int) -> Estimate | None:
+    """Energy times a power of the time, in joules and seconds: with 1 the energy-delay product
+    (Gonzalez and Horowitz, Energy dissipation in general purpose microprocessors, IEEE Journal of
+    Solid-State Circuits 31, 1996), with 2 ED2P (Martin, Nystroem and Penzes, ET2, in Power Aware
+    Computing, 2002). None if one of the two is unknown or zero.
+
+    An energy is a power times the time: the time's relative error counts once for each power of it,
+    and that of the power, which is what the energy's has beyond the time's, once.
+    """
+    if time is None or energy is None or not time.value or not energy.value:
+        return None
+    value = energy.value * time.value**exponent
+    if time.sd is None or energy.sd is None:
+        return Estimate(value, None, None)
+    of_time, of_energy = time.sd / time.value, energy.sd / energy.value
+    of_power = math.sqrt(max(of_energy**2 - of_time**2, 0.0))
+    margin = NORMAL_97_5 * math.hypot(of_power, (exponent + 1) * of_time) * value
+    return Estimate(value, value - margin, value + margin)
 
 
 def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:

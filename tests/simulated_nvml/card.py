@@ -98,11 +98,11 @@ class Until:
     """Work that is done at a known time of the card's clock."""
 
     def __init__(self, card: Card, end_s: float) -> None:
-        self._card, self._end_s = card, end_s
+        self._card, self.end_s = card, end_s
 
     def __call__(self) -> bool:
         """Whether that time has come."""
-        return self._card.now_s() >= self._end_s - 1e-9
+        return self._card.now_s() >= self.end_s - 1e-9
 
 
 class CardDevice:

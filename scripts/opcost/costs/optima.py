@@ -1,21 +1,14 @@
-"""What is least along the axes of a sweep: time, energy, and their products.
-
-The energy-delay product of a sample is its energy times its time, and ED2P its energy times the
-square of its time (Gonzalez and Horowitz, Energy dissipation in general purpose microprocessors,
-IEEE Journal of Solid-State Circuits 31, 1996; Martin, Nystroem and Penzes, ET2: a metric for time
-and energy efficiency of computation, in Power Aware Computing, 2002).
-"""
+"""What is least along the axes of a sweep: time, energy, and their products."""
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opcost.models.axes import Value
-from opcost.optimum import Optimum, optimum
+from opcost.optimum import Optimum, energy_delay, optimum
 from opcost.rows.quantities import ED2P, EDP, ENERGY, TIME, Quantity
-from opcost.statistics import NORMAL_97_5, Estimate
+from opcost.statistics import Estimate
 
 OBJECTIVES = (TIME, ENERGY, EDP, ED2P)
 
@@ -25,23 +18,10 @@ _EXPONENTS = {EDP: 1, ED2P: 2}
 def objective(
     quantity: Quantity, time: Estimate | None, energy: Estimate | None
 ) -> Estimate | None:
-    """One of OBJECTIVES, from a time and the energy in it.
-
-    An energy is a power times the time: in a product, the time's relative error counts once for
-    each power of it, and that of the power, which is what the energy's has beyond the time's, once.
-    """
+    """One of OBJECTIVES, from a time and the energy in it."""
     if quantity not in _EXPONENTS:
         return time if quantity == TIME else energy
-    if time is None or energy is None or not time.value or not energy.value:
-        return None
-    exponent = _EXPONENTS[quantity]
-    value = energy.value * time.value**exponent
-    if time.sd is None or energy.sd is None:
-        return Estimate(value, None, None)
-    of_time, of_energy = time.sd / time.value, energy.sd / energy.value
-    of_power = math.sqrt(max(of_energy**2 - of_time**2, 0.0))
-    margin = NORMAL_97_5 * math.hypot(of_power, (exponent + 1) * of_time) * value
-    return Estimate(value, value - margin, value + margin)
+    return energy_delay(time, energy, _EXPONENTS[quantity])
 
 
 def on_front(costs: Sequence[tuple[Estimate | None, Estimate | None]]) -> list[bool | None]:

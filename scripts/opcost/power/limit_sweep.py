@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from opcost.devices.operating_point import OperatingPoint, applied
 from opcost.devices.point_settings import Gpu
 from opcost.errors import OpcostError
+from opcost.optimum import Optimum, energy_delay, optimum
 from opcost.power.monitor import Monitor
 from opcost.power.power_limit import held, name_of
 from opcost.power.windows import start, wait_for_gpu
+from opcost.rows.quantities import ED2P
 from opcost.statistics import Estimate, mean
 from opcost.text import joules, table, with_interval
 from opcost.text import seconds as seconds_text
@@ -42,9 +44,9 @@ class AtLimit:
     flags: tuple[str, ...] = ()
 
     @property
-    def ed2p(self) -> float | None:
+    def ed2p(self) -> Estimate | None:
         """Energy x time squared, in J s²."""
-        return None if self.energy is None else self.energy.value * self.time.value**2
+        return energy_delay(self.time, self.energy, 2)
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,15 @@ class LimitSweep:
         """The one among the measured limits with the least energy x time squared; None if no limit
         has an energy. Limits between them are not considered, nor whether intervals overlap.
         """
-        known = [(point.ed2p, point) for point in self.points if point.ed2p is not None]
+        known = [(ed2p.value, point) for point in self.points if (ed2p := point.ed2p)]
         return min(known, key=lambda each: each[0])[1] if known else None
+
+    @property
+    def optimum(self) -> Optimum | None:
+        """The limit with the least energy x time squared on a curve through the points, with an
+        interval; None for fewer than four limits that have an energy with an interval.
+        """
+        return optimum([(point.limit_w, ed2p) for point in self.points if (ed2p := point.ed2p)])
 
     def to_pandas(self) -> "pd.DataFrame":
         """A row for each limit: watts, seconds, joules and J s², with the ends of intervals."""
@@ -75,6 +84,12 @@ class LimitSweep:
         lines += [f"no energy: {reason}" for reason in sorted(reasons)]
         if self.best is not None:
             lines.append(f"Least energy x time² among these: {self.best.limit_w:g} W.")
+        if found := self.optimum:
+            beyond = "" if found.is_bounded else ", where the measured limits end"
+            lines.append(
+                f"On a curve through them: {found.at:.0f} W "
+                f"[{found.low:.0f}, {found.high:.0f}]{beyond}."
+            )
         return "\n".join(lines)
 
 
@@ -178,7 +193,7 @@ def _row(point: AtLimit) -> dict[str, Any]:
         "energy_ci_low_j": energy.low,
         "energy_ci_high_j": energy.high,
         "mean_power_w": point.mean_power_w,
-        "ed2p_js2": point.ed2p,
+        **ED2P.columns(point.ed2p),
         "steps": point.steps,
         "flags": list(point.flags),
         "reason": point.reason,
@@ -192,5 +207,5 @@ def _cells(point: AtLimit) -> Sequence[str]:
         with_interval(point.time, seconds_text),
         with_interval(point.energy, joules),
         "-" if power_w is None else f"{power_w:.4g} W",
-        "-" if ed2p is None else f"{ed2p:.4g} J s²",
+        with_interval(ed2p, ED2P.show),
     )
