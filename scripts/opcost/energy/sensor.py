@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.devices.device_file import DeviceFile
 from opcost.errors import OpcostError
 from opcost.files import read_json, write_json
+from opcost.results_folder import sensor_file, target_folders
 from opcost.values import OBJECT, OBJECTS, PRINTABLE, TEXT, check_values, number, optional, shown
 
 if TYPE_CHECKING:
@@ -103,6 +104,34 @@ def write_killing_meter(path: Path, device: DeviceFile, death: str) -> None:
     known = {"device": device.device, "device_name": device.device_name}
     document = {"schema_version": SCHEMA_VERSION, **known, "meter": None, "meter_reason": reason}
     write_json(path, {**document, "meter_kills": True})
+
+
+def take_over(device: DeviceFile, output: Path) -> str | None:
+    """Write the sensor file of another target of the same GPU, such as one at another operating
+    point, if there is one. Returns the name of that target.
+
+    Driver and PyTorch are the same; `characterised_on_target` in the file says where it is from.
+    """
+    known = {
+        "device_uuid_hash": device.device_uuid_hash,
+        "driver_version": device.driver_version,
+        "torch_version": device.torch_version,
+    }
+    if None in known.values():
+        return None  # a processor, or any device of a kind
+    for folder in target_folders(output.parent.parent):
+        path = sensor_file(folder)
+        if path == output or not path.is_file():
+            continue
+        try:
+            found = read_document(path)
+        except OpcostError:
+            continue  # its own target will be told
+        if found["meter"] is not None and found.items() >= known.items():
+            name = found.get("characterised_on_target", folder.name)
+            write_json(output, {**found, "characterised_on_target": name})
+            return str(name)
+    return None
 
 
 def read_document(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
 from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, applied, settle
-from opcost.energy.sensor import write_killing_meter
+from opcost.energy.sensor import take_over, write_killing_meter
 from opcost.errors import OpcostError, reported
 from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.subjects import Subject
@@ -66,14 +66,13 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
 
     If it has been characterised for another target of the study, that is taken over.
     """
+    if other := take_over(read_device(device_file), output):
+        announce(f"[sensor] {target}: as characterised on target {other}, of the same device")
+        return
     settings = Target(device, threads=1, tf32=False)
 
     def measure(_: HeldSeconds) -> None:
-        from opcost.measuring.target_sensor import characterise_target, take_over
-
-        if other := take_over(read_device(device_file), output):
-            announce(f"[sensor] {target}: as characterised on target {other}, of the same device")
-            return
+        from opcost.measuring.target_sensor import characterise_target
 
         def device_again() -> Any:
             return expected_device(settings, target, device_file)[0]

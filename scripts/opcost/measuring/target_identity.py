@@ -83,7 +83,9 @@ def measure_overhead(settings: Target, target: str, device_file: Path, output: P
     known = read_device(device_file)
     with (
         exclusive(
-            known.lock_key or known.own_key, f"the overhead of calls on target {target}"
+            known.lock_key or known.own_key,
+            f"the overhead of calls on target {target}",
+            point=settings.operating_point,
         ) as held,
         applied(held, settings.operating_point),
     ):

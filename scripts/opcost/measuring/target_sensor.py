@@ -1,4 +1,4 @@
-"""Characterise the power sensor of a target's device, once for all targets of that device."""
+"""Characterise the power sensor of a target's device."""
 
 import json
 from collections.abc import Callable
@@ -11,18 +11,16 @@ import torch
 
 import opcost
 from opcost.devices.device import Device
-from opcost.devices.device_file import DeviceFile
 from opcost.devices.environment import describe_environment
 from opcost.energy.characterization import characterise, idle_power_w
 from opcost.energy.limited_meter import open_limited
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import open_meter, untouched_uuid
-from opcost.energy.sensor import SCHEMA_VERSION, check_document, read_document
+from opcost.energy.sensor import SCHEMA_VERSION, check_document
 from opcost.errors import OpcostError
 from opcost.files import parse_json, write_json
 from opcost.measuring.power_load import WorkloadLoad
 from opcost.measuring.timing import calibrate, timer_of
-from opcost.results_folder import sensor_file, target_folders
 
 _BATCH_S = 0.1
 
@@ -61,34 +59,6 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
             "meter_reason": f"the power meter's readings make no sense: {error}",
         }
     write_json(output, {**head, **body})
-
-
-def take_over(device: DeviceFile, output: Path) -> str | None:
-    """Write the sensor file of another target of the same GPU, such as one at another operating
-    point, if there is one. Returns the name of that target.
-
-    Driver and PyTorch are the same; `characterised_on_target` in the file says where it is from.
-    """
-    known = {
-        "device_uuid_hash": device.device_uuid_hash,
-        "driver_version": device.driver_version,
-        "torch_version": device.torch_version,
-    }
-    if None in known.values():
-        return None  # a processor, or any device of a kind
-    for folder in target_folders(output.parent.parent):
-        path = sensor_file(folder)
-        if path == output or not path.is_file():
-            continue
-        try:
-            found = read_document(path)
-        except OpcostError:
-            continue  # its own target will be told
-        if found["meter"] is not None and found.items() >= known.items():
-            name = found.get("characterised_on_target", folder.name)
-            write_json(output, {**found, "characterised_on_target": name})
-            return str(name)
-    return None
 
 
 def _matrix_product(device: Device) -> WorkloadLoad:
