@@ -11,6 +11,7 @@ from tests.benchmarks.simulated_gpu import true_costs
 from tests.checkout import configure
 from tests.simulated_cuda import gpu
 from tests.simulated_cuda.symbols import undefined
+from tests.simulated_nvml.points import CardPoint
 
 MISSING = gpu.missing()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -271,3 +272,32 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkou
     recordings = len(comparison)
     jobs = len(database) + len(launches) + recordings + len(("identify", "characterise"))
     assert len(contexts) == jobs + len(overhead)
+
+
+@pytest.mark.slow
+def test_a_study_measures_at_operating_points_and_restores_the_gpu(tmp_path, checkout):
+    simulated = gpu.SimulatedGpu(tmp_path / "gpu")
+    targets = {"gpu": {"device": "cuda:0", "axes": {"power_limit_w": [650, 600]}}}
+    configure(checkout, models=["tiny_mlp"], targets=targets, rounds=1)
+    point = CardPoint(tmp_path / "card")
+    point.set(690)
+    ran = subprocess.run(
+        checkout.command(),
+        cwd=checkout.root,
+        env=simulated.environment(point=tmp_path / "card"),
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert point.now == (690, 0, 0)
+    results = checkout.root / "results"
+    database = pq.read_table(results / "database.parquet").to_pandas()
+    limits = database.groupby("target").power_limit_w.unique()
+    assert {name: [*each] for name, each in limits.items()} == {
+        "gpu[power_limit_w=650]": [650],
+        "gpu[power_limit_w=600]": [600],
+    }
+    said = ran.stdout + ran.stderr
+    # Each point is visited once, and the sensor is characterised at none.
+    assert said.count("waiting until the temperature of the GPU is steady") == 2
+    assert said.count("[sensor] gpu[power_limit_w=") == 1
