@@ -10,6 +10,7 @@ from opcost.devices.processor import CpuDevice
 from opcost.measuring.operands import Rotation, degenerate, operand_sets
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.parsing import parse
 from opcost.tuples.replay import tensors_in_tree
 
 aten, vision = torch.ops.aten, torch.ops.torchvision
@@ -40,6 +41,31 @@ def test_every_floating_type_is_filled(cpu, dtype):
     [tensor] = first_tensors(tuple_of(aten.neg.default, torch.empty(50, dtype=dtype)), cpu)
     assert tensor.dtype == dtype
     assert (tensor != tensor[0]).sum() > 20
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("operator", ["relu", "max_pool2d"])
+@pytest.mark.parametrize("tensor", ["2x5x20x5", "2x5x20x5:bfloat16@channels_last"])
+def test_a_share_of_the_elements_is_zero(cpu, share, operator, tensor):
+    rest = ", kernel_size=2" if operator == "max_pool2d" else ""
+    asked = parse(f"{operator}({tensor}[zeros={share}]{rest})")
+    [found], [again] = first_tensors(asked, cpu), first_tensors(asked, cpu)
+    assert (found == 0).sum() == round(share * found.numel())
+    assert torch.equal(found, again)
+
+
+@pytest.mark.parametrize("layout", ["(1,10)", "(10,0)", "(40,3)"])
+def test_of_a_strided_tensor_a_share_of_what_is_in_memory_is_zero(cpu, layout):
+    [found] = first_tensors(parse(f"relu(10x10@{layout}[zeros=0.3])"), cpu)
+    assert (found == 0).sum() == 30
+
+
+def test_zeros_are_in_other_places_with_another_seed_and_in_each_operand(cpu):
+    asked = parse("mul(30x30[zeros=0.5], 30x30[zeros=0.5])")
+    first, second = first_tensors(asked, cpu)
+    assert not torch.equal(first == 0, second == 0)
+    other = operand_sets(asked, cpu, STILL, seed=1).calls[0].args[0]
+    assert not torch.equal(first == 0, other == 0)
 
 
 def test_variances_are_positive(cpu):

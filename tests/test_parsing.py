@@ -5,10 +5,12 @@ import json
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from opcost.commands import main
 from opcost.errors import OpcostError
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
-from opcost.tuples.parsing import parse
+from opcost.tuples.parsing import Unstated, parse, with_argument
 
 from tests.documents import ROOT
 
@@ -54,6 +56,70 @@ def test_a_call_is_read_back(operator, arguments):
     assert parse(str(described)).canonical_json == described.canonical_json
 
 
+shares = st.floats(0, 1, exclude_min=True)
+tensors = st.builds(
+    TensorSpec,
+    st.lists(st.integers(0, 99), max_size=4).map(tuple),
+    st.sampled_from(["float32", "float16", "bfloat16", "float64", "complex64"]),
+    zeros=st.just(0.0) | shares,
+)
+
+
+@given(tensors, tensors)
+def test_shares_of_zeros_are_read_back(first, second):
+    described = OperatorTuple("aten.add.Tensor", (("other", second), ("self", first)))
+    assert parse(str(described)).canonical_json == described.canonical_json
+    assert OperatorTuple.from_json(described.canonical_json) == described
+
+
+def test_a_share_of_zeros_is_part_of_the_identity_and_none_leaves_it_as_it_was():
+    plain, half = parse("relu(2x3)"), parse("relu(2x3:float32[zeros=0.5])")
+    assert parse("relu(2x3[zeros=0])") == parse("relu(2x3[zeros=-0.0])") == plain
+    assert "zeros" not in plain.canonical_json
+    assert half != plain
+    assert str(half) == "relu(2x3[zeros=0.5])"
+    assert parse("relu(2x3[zeros=.50])") == half
+    listed = parse("cat([2x3[zeros=0.25],2x3])")
+    assert [spec.zeros for _, spec in listed.tensors] == [0.25, 0]
+
+
+@pytest.mark.parametrize("share", ["0", "0.0", "1", "-0.5", "1.5", "true", '"0.5"', "null", "NaN"])
+def test_a_share_in_json_is_a_number_above_zero_up_to_one(share):
+    spec = f'{{"dtype":"float32","shape":[2],"zeros":{share}}}'
+    with pytest.raises(OpcostError, match="describes no operator tuple"):
+        OperatorTuple.from_json(f'{{"arguments":{{"self":{spec}}},"operator":"aten.relu.default"}}')
+
+
+def test_what_tensors_do_not_state_may_be_said_for_all():
+    every = Unstated("bfloat16", "channels_last", 0.5)
+    found = parse("conv2d(1x3x8x8, 4x3x3x3:float32[zeros=0], bias=4:float16)", every)
+    assert str(found) == (
+        "conv2d(1x3x8x8:bfloat16@channels_last[zeros=0.5], 4x3x3x3@channels_last, "
+        "4:float16[zeros=0.5])"
+    )
+    assert str(parse("embedding(9x4, 8:int64)", every)) == (
+        "embedding(9x4:bfloat16[zeros=0.5], 8:int64)"
+    )
+
+
+def test_a_number_stands_for_all_elements_of_a_list_of_known_length():
+    whole = parse("conv2d(1x3x8x8, 4x3x3x3, padding=[1,1])")
+    assert parse("conv2d(1x3x8x8, 4x3x3x3, padding=1)") == whole
+    assert parse("sum(2x3, dim=-1)") == parse("sum(2x3, dim=[-1])")
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("conv2d(1x3x8x8, 4x3x3x3, padding=[1,1])", "conv2d(1x3x8x8, 4x3x3x3, padding=2)"),
+        ("conv2d(1x3x8x8,4x3x3x3)", "conv2d(1x3x8x8, 4x3x3x3, padding=2)"),
+        ("f(padding = [1,1], groups=2)", "f(padding=2, groups=2)"),
+    ],
+)
+def test_an_argument_is_replaced_or_added(text, changed):
+    assert with_argument(text, "padding", "2") == changed
+
+
 def test_a_row_is_found_by_its_description():
     [path] = (ROOT / "data/reference").glob("*.parquet")
     description = pq.read_table(path, columns=["description"])["description"][0].as_py()
@@ -84,6 +150,12 @@ def test_names_decide_between_arguments_and_overloads():
         ("conv2d(1x3x8x8:float31, 4x3x3x3)", "float31 is no dtype. Did you mean 'float32'"),
         ("conv2d(1x3x8x8@(1,2), 4x3x3x3)", "has 4 sizes and 2 strides"),
         ("conv2d(image, 4x3x3x3)", "'image' is no tensor: write 1x64x56x56"),
+        ("relu(2x3[zeros=1.5])", "zeros=1.5 is no share: give a number from 0 to 1"),
+        ("relu(2x3[zeros=-0.1])", "zeros=-0.1 is no share: give a number from 0 to 1"),
+        ("relu(2x3[zeros=nan])", "zeros=nan is no share: give a number from 0 to 1"),
+        ("relu(2x3[zeros=half])", "zeros=half is no share: give a number from 0 to 1"),
+        ("relu(2x3[zero=0.5])", "'2x3[zero=0.5]' is no tensor: write 1x64x56x56"),
+        ("relu(2x3:int64[zeros=0.5])", "a tensor of int64 has no share of zeros: only tensors of"),
         ("relu(2x3, self=2x3)", "do not fit its tensors"),
         ("gelu(2x3, approximate=tanh, approximate=none)", "gives approximate twice"),
         ("softmax(2x3, dim=one)", "dim is 'one', which is no int"),

@@ -1,8 +1,8 @@
 """Values for the tensors of a replayed operator.
 
 Power depends on data (arXiv 2409.18324), and time may: values are pseudo-random, normal if the
-operator allows it, never zeros or uninitialised memory. If the size of a result depends on values,
-they are chosen to give the recorded size.
+operator allows it, never uninitialised memory, and zeros only if a tuple asks for them. If the
+size of a result depends on values, they are chosen to give the recorded size.
 """
 
 import math
@@ -25,6 +25,13 @@ def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Itera
 
     `outputs` are the recorded results; without them, their sizes are not reproduced.
     """
+    specs = (spec for _, spec in operator_tuple.tensors)
+    for spec, draw in zip(specs, _full_draws(operator_tuple, outputs), strict=True):
+        yield _with_zeros(spec, draw) if spec.zeros else draw
+
+
+def _full_draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Iterator[Draw]:
+    """The same without the zeros that the tuple asks for."""
     arguments = dict(operator_tuple.arguments)
     base = operator_tuple.name.removesuffix("_").removeprefix("_foreach_")
     in_place = operator_tuple.name.endswith("_")
@@ -43,7 +50,7 @@ def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Itera
             elif base.startswith("binary_cross_entropy") and "logits" not in base:
                 yield _probability if name in ("self", "target") else _normal
             elif base in _BRANCHING:
-                yield _rectified
+                yield _magnitude if spec.zeros else _rectified
             elif base == "grid_sampler" and name == "grid":
                 yield _unit_interval
             elif in_place and base in _SHRINKING and name == "self":
@@ -70,6 +77,19 @@ _BRANCHING = {"max_pool1d", "max_pool2d", "max_pool3d"}
 
 _SHRINKING = {"silu", "hardswish", "mish", "gelu", "elu", "celu"}
 """Repeated in place, these drive small values to zero, but preserve values far from zero."""
+
+
+def _with_zeros(spec: TensorSpec, draw: Draw) -> Draw:
+    """Sets the tensor's share of its elements, at random places, to zero."""
+
+    def partly(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+        values = draw(count, dtype, generator)
+        places = torch.arange(count, device=values.device).as_strided(spec.shape, strides(spec))
+        distinct = places.unique() if isinstance(spec.layout, tuple) else places.flatten()
+        order = torch.randperm(len(distinct), device=values.device, generator=generator)
+        return values.index_fill(0, distinct[order[: round(spec.zeros * len(distinct))]], 0)
+
+    return partly
 
 
 def steady(operator_tuple: OperatorTuple) -> OperatorTuple:
@@ -136,6 +156,10 @@ def _positive(count: int, dtype: torch.dtype, generator: torch.Generator) -> tor
 
 def _rectified(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     return _normal(count, dtype, generator).relu()
+
+
+def _magnitude(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return _normal(count, dtype, generator).abs()
 
 
 def _unit_interval(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:

@@ -1,8 +1,9 @@
 """The identity of an operator tuple: operator, parameters, and tensors by shape, dtype and layout.
 
 Two calls are the same tuple if and only if their canonical JSON is equal. It excludes device,
-versions, model and values of tensors. This module handles only JSON: `description` makes
-tuples from live calls, `replay` makes calls from tuples.
+versions, model and values of tensors, but for the share of zeros where one is asked for. This
+module handles only JSON: `description` makes tuples from live calls, `replay` makes calls from
+tuples.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn, Self, TypeAlias, TypeGuard
 
@@ -39,6 +40,9 @@ Other overloads follow from the arguments."""
 _SIZE_LIMIT = 2**63
 """Exclusive upper bound of sizes, which are 64-bit integers."""
 
+_WITH_ZEROS = ("float", "bfloat", "complex")
+"""What dtypes begin with whose tensors may have a share of zeros."""
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -46,12 +50,14 @@ class TensorSpec:
 
     `layout` is None for a contiguous tensor, the memory format if it is "channels_last" or
     "channels_last_3d", and otherwise the strides in elements. Strides of dimensions of size 1 are
-    zero because no element depends on them.
+    zero because no element depends on them. `zeros` is the share of elements that are set to zero,
+    0 for values as they are drawn.
     """
 
     shape: tuple[int, ...]
     dtype: str
     layout: str | tuple[int, ...] | None = None
+    zeros: float = 0.0
 
     @property
     def elements(self) -> int:
@@ -68,13 +74,34 @@ class TensorSpec:
         """Bytes of the distinct elements."""
         return self.elements * ELEMENT_BYTES[self.dtype]
 
+    @property
+    def may_have_zeros(self) -> bool:
+        """Whether a share of zeros means anything: integers count or select, floats compute."""
+        return self.dtype.startswith(_WITH_ZEROS)
+
+    def with_zeros(self, share: float) -> Self:
+        """The spec with a share of zeros; that of 0 is the spec without one.
+
+        Raises ValueError for a number that is no share, and for a tensor of integers.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"zeros={share:g} is no share: give a number from 0 to 1")
+        if share and not self.may_have_zeros:
+            raise ValueError(
+                f"a tensor of {self.dtype} has no share of zeros: only tensors of floating-point "
+                "numbers have one"
+            )
+        return replace(self, zeros=abs(float(share)))
+
     def to_document(self) -> dict[str, Any]:
-        """The spec as JSON data."""
+        """The spec as JSON data, without a key for what is at its default."""
         document: dict[str, Any] = {"dtype": self.dtype, "shape": list(self.shape)}
         if self.layout is not None:
             document["layout"] = (
                 list(self.layout) if isinstance(self.layout, tuple) else self.layout
             )
+        if self.zeros:
+            document["zeros"] = self.zeros
         return document
 
     @classmethod
@@ -86,12 +113,19 @@ class TensorSpec:
             raise ValueError(f"no tensor is of shape {shown(shape)} and dtype {shown(dtype)}")
         if strides is None and layout not in (None, "channels_last", "channels_last_3d"):
             raise ValueError(f"no tensor of shape {shown(shape)} has the layout {shown(layout)}")
-        return cls(tuple(shape), dtype, layout if strides is None else strides)
+        spec = cls(tuple(shape), dtype, layout if strides is None else strides)
+        if "zeros" not in document:
+            return spec
+        share = document["zeros"]
+        if type(share) is not float or not share:
+            raise ValueError(f"no tensor of shape {shown(shape)} has {shown(share)} as its zeros")
+        return spec.with_zeros(share)
 
     def __str__(self) -> str:
         layout = "" if self.layout is None else f"@{self.layout}".replace(" ", "")
         dtype = "" if self.dtype == "float32" else f":{self.dtype}"
-        return "x".join(map(str, self.shape)) + dtype + layout if self.shape else f"scalar{dtype}"
+        zeros = f"[zeros={self.zeros}]" if self.zeros else ""
+        return ("x".join(map(str, self.shape)) or "scalar") + dtype + layout + zeros
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,21 @@
 
 Tensors stand first, without the names of their arguments, and the overload is not said: both follow
 from the operator's schemas. Where these leave a choice, names decide: `conv2d.padding(...)`,
-`bias=64:float32`.
+`bias=64:float32`. A number in the place of a list of known length stands for all its elements:
+`padding=1`.
+
+A tensor is its sizes, or `scalar`; then, in this order and as far as they are not the usual ones,
+its dtype, its layout, and the share of its elements that are zero:
+
+    1x64x56x56:bfloat16@channels_last[zeros=0.5]
+
+A share of 0 is none: the tensor is the one without it.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,7 +38,9 @@ _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=(.*)", re.DOTALL)
 _TENSOR = re.compile(
     r"(?P<shape>\d+(?:x\d+)*|scalar)(?::(?P<dtype>\w+))?"
     r"(?:@(?P<layout>channels_last(?:_3d)?|\(\d*(?:,\d+)*,?\)))?"
+    r"(?:\[zeros=(?P<zeros>[^][]*)\])?"
 )
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _TIMES = re.compile(r"(\d+) times (.*)", re.DOTALL)
 _CONSTANTS = {"ScalarType": "dtype", "MemoryFormat": "memory_format", "Layout": "layout"}
 _USUAL = ("default", "Tensor", "dtype")
@@ -39,21 +49,31 @@ _USUAL = ("default", "Tensor", "dtype")
 _FORM = "conv2d(1x64x56x56, 64x64x3x3, padding=[1,1])"
 
 
-def parse(text: str) -> OperatorTuple:
+class Unstated(NamedTuple):
+    """What tensors are of which a description does not say it: their dtype, the layout of those of
+    four dimensions, and the share of zeros in those of floating-point numbers.
+    """
+
+    dtype: str = "float32"
+    memory_format: str | None = None
+    zeros: float = 0.0
+
+
+_AS_USUAL = Unstated()
+
+
+def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
     """The operator tuple that a description names.
 
     Raises OpcostError for a text of another form, an unknown operator, arguments that none of its
     overloads has, and a description that several tuples have.
     """
-    match = _CALL.fullmatch(text)
-    if match is None:
-        raise OpcostError(f"{shown(text)} is no call of an operator: write it like {_FORM}")
-    name, inside = match.groups()
+    name, parts = _called(text)
     tensors: list[str] = []
     named: dict[str, str] = {}
-    for part in _split(inside):
+    for part in parts:
         found = _NAMED.fullmatch(part)
-        if found is None and named and _tensors(part.strip()) is None:
+        if found is None and named and not _begins_tensor(part.strip()):
             # A comma in a text, as in that of einsum.
             named[next(reversed(named))] += f",{part}"
         elif found is None:
@@ -66,7 +86,7 @@ def parse(text: str) -> OperatorTuple:
     fitting: dict[str, OperatorTuple] = {}
     for operator in _overloads(name):
         try:
-            for each in _calls(operator, tensors, named):
+            for each in _calls(operator, tensors, named, unstated):
                 fitting.setdefault(each.tuple_id, each)
         except ValueError as error:
             reasons.append(f"{operator}: {error}")
@@ -81,6 +101,29 @@ def parse(text: str) -> OperatorTuple:
         raise OpcostError("\n  ".join([f"{shown(text)} fits no overload of {name}:", *reasons]))
     choices = sorted(_with_names(each) for each in fitting.values())
     raise OpcostError("\n  ".join([f"{shown(text)} may be any of these: name one of", *choices]))
+
+
+def has_argument(text: str, name: str) -> bool:
+    """Whether the operator of a description has an argument of that name, in any overload."""
+    operators = _overloads(_called(text)[0])
+    return any(each.name == name for found in operators for each in found._schema.arguments)
+
+
+def with_argument(text: str, name: str, value: str) -> str:
+    """A description with another value of an argument, or else with that argument."""
+    called, parts = _called(text)
+    given = {found[1]: part for part in parts if (found := _NAMED.fullmatch(part))}
+    present = given.get(name)
+    kept = [f"{name}={value}" if part is present else part.strip() for part in parts]
+    return f"{called}({', '.join(kept if present else [*kept, f'{name}={value}'])})"
+
+
+def _called(text: str) -> tuple[str, list[str]]:
+    """The name of the operator, and what is between the commas of its arguments."""
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise OpcostError(f"{shown(text)} is no call of an operator: write it like {_FORM}")
+    return match[1], [*_split(match[2])]
 
 
 def _with_names(found: OperatorTuple) -> str:
@@ -122,15 +165,18 @@ def _writes_elsewhere(operator: torch._ops.OpOverload) -> bool:
 
 
 def _calls(
-    operator: torch._ops.OpOverload, tensors: Sequence[str], named: Mapping[str, str]
+    operator: torch._ops.OpOverload,
+    tensors: Sequence[str],
+    named: Mapping[str, str],
+    unstated: Unstated,
 ) -> Iterator[OperatorTuple]:
     """The calls of an overload with these arguments. Raises ValueError if there can be none."""
     arguments = {each.name: each for each in operator._schema.arguments}
     if unknown := named.keys() - arguments.keys():
         raise ValueError(f"it has no argument {', '.join(sorted(unknown))}")
-    values = {each: _value(text, arguments[each]) for each, text in named.items()}
+    values = {each: _value(text, arguments[each], unstated) for each, text in named.items()}
     free = [each for each in arguments.values() if each.name not in named and _may_hold(each)]
-    specs = [_tensor_value(text) for text in tensors]
+    specs = [_tensor_value(text, unstated) for text in tensors]
     order = sorted(free, key=lambda each: reading_order((each.name, TensorSpec((), "float32"))))
     found = False
     for chosen in combinations(order, len(specs)):
@@ -168,23 +214,28 @@ def _is_list(argument: Any) -> bool:
     return "List[" in _declared(argument)
 
 
-def _tensor_value(text: str) -> Value:
-    value = _tensors(text)
+def _tensor_value(text: str, unstated: Unstated) -> Value:
+    value = _tensors(text, unstated)
     if value is None:
         raise ValueError(f"{shown(text)} is no tensor: write 1x64x56x56, or 1x8:int64")
     return value
 
 
-def _tensors(text: str) -> Value:
+def _begins_tensor(text: str) -> bool:
+    """Whether it is a tensor or a list of them, rather than the rest of a text."""
+    return text.startswith("[") or _TENSOR.fullmatch(text) is not None
+
+
+def _tensors(text: str, unstated: Unstated) -> Value:
     """A tensor, a list of them, or None for another value."""
     if text.startswith("[") and text.endswith("]"):
-        parts = [_tensors(each) for each in _elements(text)]
+        parts = [_tensors(each, unstated) for each in _elements(text)]
         return None if None in parts[: len(parts)] and not any(parts) else tuple(parts)
     match = _TENSOR.fullmatch(text)
     if match is None:
         return None
     shape = () if match["shape"] == "scalar" else tuple(map(int, match["shape"].split("x")))
-    dtype, layout = match["dtype"] or "float32", match["layout"]
+    dtype, layout = match["dtype"] or unstated.dtype, match["layout"]
     if dtype not in ELEMENT_BYTES:
         raise ValueError(f"{dtype} is no dtype. {closest(dtype, ELEMENT_BYTES)}")
     strides = None
@@ -192,17 +243,30 @@ def _tensors(text: str) -> Value:
         strides = tuple(int(each) for each in layout.strip("()").split(",") if each)
         if len(strides) != len(shape):
             raise ValueError(f"{shown(text)} has {len(shape)} sizes and {len(strides)} strides")
-    return TensorSpec(shape, dtype, strides or layout)
+    usual = unstated.memory_format if len(shape) == 4 else None
+    spec = TensorSpec(shape, dtype, strides or layout or usual)
+    if match["zeros"] is not None:
+        return spec.with_zeros(_share(match["zeros"]))
+    return spec.with_zeros(unstated.zeros) if spec.may_have_zeros else spec
 
 
-def _value(text: str, argument: Any) -> Value:
+def _share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"zeros={text} is no share: give a number from 0 to 1") from None
+
+
+def _value(text: str, argument: Any, unstated: Unstated) -> Value:
     """A value as the argument's declared type has it. Raises ValueError."""
     declared = _declared(argument)
     if _may_hold(argument):
         number = re.fullmatch(r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|inf|nan)", text)
         declared = "number" if number else declared
-        if not number and (tensor := _tensors(text)) is not None:
+        if not number and (tensor := _tensors(text, unstated)) is not None:
             return tensor
+    elif argument.N and _is_list(argument) and _NUMBER.fullmatch(text):
+        text = f"[{','.join([text] * argument.N)}]"
     return _of_type(text, declared.removeprefix("Optional[").removesuffix("]"), argument.name)
 
 
