@@ -12,6 +12,7 @@ from opcost.costs.launches import launch_lines
 from opcost.costs.published_text import published_lines
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
+from opcost.costs.single_operators import single_operators
 from opcost.costs.summary import summarise
 from opcost.costs.sweep_text import sweep_lines
 from opcost.costs.sweeps import sweep_rows
@@ -55,7 +56,8 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     tables = compare_study(on_targets, rows, wholes, manifest, params.precision)
     axes = [Sweep(**each) for each in params.sweeps]
     of_targets = [Sweep(**each) for each in params.target_sweeps]
-    sweeps = sweep_rows(axes, of_targets, tables.comparison, models)
+    alone = single_operators(on_targets, operators.to_pylist())
+    sweeps = sweep_rows(axes, of_targets, [*tables.comparison, *alone], models)
     for output, schema, rows in (
         (outputs.comparison, schemas.COMPARISON, tables.comparison),
         (outputs.shares, schemas.SHARES, tables.shares),
@@ -85,7 +87,8 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         published_lines(study.published, comparison),
         left_out(study),
     ]
-    summary = "\n".join([page, *("\n" + "\n".join(lines) for lines in further if lines)])
+    parts = [page, *("\n".join(lines) for lines in further)]
+    summary = "\n\n".join(part for part in parts if part)
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")
     draw(Path(outputs.figure), comparison, shares)

@@ -21,10 +21,12 @@ skip_pandas_import()
 gc.disable()  # what this makes is of use until it ends
 files, outputs, params = snakemake.input, snakemake.output, snakemake.params
 with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
-    models = read_extractions(map(Path, files.tuples))
+    every = read_extractions(map(Path, files.tuples))
+    models = [model for model in every if not model.is_operator]
     rows = rows_of(models)
     records.write_with_csv(Path(outputs.table), schemas.EXTRACTION, rows)
     text = as_text(rows, len(to_benchmark(collect(models, None))))
     with replacing(Path(outputs.text)) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-    announce(text.partition("\n")[0])
+    if rows:
+        announce(text.partition("\n")[0])

@@ -92,6 +92,14 @@ def test_an_axis_is_a_key_or_a_place_in_the_config(config, read, expected):
     assert [read(each) for each in defined(**IMAGES | config).models.values()] == expected
 
 
+def test_braces_end_the_name_of_an_axis_before_more_letters():
+    for depth in ("{depth}", "${depth}"):
+        config = IMAGES | {"model": f"resnet{depth}", "axes": {"depth": [18]}}
+        assert defined(**config).models["net[depth=18]"].model == "resnet18"
+    whole = IMAGES | {"arguments": {"num_classes": "{n}"}, "axes": {"n": [10]}}
+    assert defined(**whole).models["net[n=10]"].arguments == {"num_classes": 10}
+
+
 def test_names_have_the_last_part_of_a_key_and_values_as_yaml_writes_them():
     axes = {"arguments.zero_init_residual": [True], "autocast": [None]}
     assert [*defined(**IMAGES, axes=axes).models] == ["net[zero_init_residual=true,autocast=none]"]
@@ -147,6 +155,11 @@ def test_a_point_is_loaded_by_its_name(tmp_path):
         ({"axes": {"batch": [1, 1], "size": [32]}}, "axes.batch: 1 stands there twice"),
         ({"axes": {"batch": [1, "1"], "size": [32]}}, "axes.batch: 1 stands there twice"),
         ({"axes": {"batch": [1]}}, r"\$size is no axis: list its values under axes. Axes: \$batch"),
+        (
+            {"model": "resnet$sizes", "axes": {"batch": [1], "size": [32]}},
+            r"\$sizes is no axis: .*write {size} for \$size",
+        ),
+        ({"model": "resnet{n}"}, r"\$n is no axis: list its values"),
         ({"axes": {"batch": [1], "sise": [32]}}, "axes.sise: no value of the config is .*'size'"),
         ({"axes": {"batch": [1], "size": [32], "dtipe": ["float32"]}}, "axes.dtipe: .*'dtype'"),
         (

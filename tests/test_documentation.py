@@ -74,6 +74,7 @@ def test_commands_with_what_they_print_exist_with_their_options(block):
 def test_yaml_on_a_page_is_part_of_a_study_or_a_model(block):
     document = yaml.safe_load(block.text)
     name = "model" if {"model", "factory"} & document.keys() else "config"
+    name = "operator" if "operator" in document else name
     schema = dict(read_schema(name))
     if name == "config":
         del schema["required"]  # a page shows the part that it speaks of

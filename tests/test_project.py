@@ -46,7 +46,7 @@ def schema_properties(schema, path=""):
             yield from schema_properties(schema[key], path)
 
 
-@pytest.mark.parametrize("name", ["config", "model"])
+@pytest.mark.parametrize("name", ["config", "model", "operator"])
 def test_every_key_is_described_and_documented(name):
     schema = read_schema(name)
     guide = (ROOT / "config/README.md").read_text()

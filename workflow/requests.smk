@@ -168,6 +168,7 @@ def recorded(wildcards):
         for target, folder in MEASURED.items()
         if is_recorded(target)
         for model in REQUESTED.measured[target]
+        if model in WHOLES
     )
     return with_kept(
         paths,
@@ -280,8 +281,9 @@ def extracted_models():
 
 
 def models_to_measure(target):
-    """The models of this run that could be extracted."""
-    return [model for model in extracted_models() if model in REQUESTED.measured[target]]
+    """The models of this run that could be extracted and are measured as a whole."""
+    measured = WHOLES.intersection(REQUESTED.measured[target])
+    return [model for model in extracted_models() if model in measured]
 
 
 def model_measurements(wildcards):

@@ -32,6 +32,7 @@ STUDY = REQUESTED.study
 CONDITIONS = {target: each.to_json() for target, each in STUDY.conditions.items()}
 SETTINGS = {target: each.target.to_json() for target, each in STUDY.conditions.items()}
 MODELS_ON = {target: REQUESTED.models_on(target) for target in STUDY.conditions}
+WHOLES = {*STUDY.wholes}
 GENERATIONS = [asdict(each) for each in STUDY.generations]
 SWEEPS_OF_STUDY = [asdict(each) for each in STUDY.sweeps]
 TARGET_SWEEPS = [asdict(each) for each in STUDY.target_sweeps]

@@ -174,6 +174,11 @@ class Study:
     only: Mapping[str, tuple[str, ...]] | None = None
     published: tuple[Published, ...] = ()
 
+    @property
+    def wholes(self) -> list[str]:
+        """The models that are measured as a whole: all but operators without a model."""
+        return [name for name, each in self.models.items() if each.operator is None]
+
     def models_of(self, name: str) -> list[str]:
         """The models that the name of a config stands for: several for one of steps or layers."""
         return list(self.configs.get(name, (name,)))

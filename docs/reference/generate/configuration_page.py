@@ -18,9 +18,10 @@ Schema = Mapping[str, Any]
 
 
 def configuration_page() -> str:
-    """Every key of a study and of a model."""
+    """Every key of a study, of a model and of an operator."""
     parts = [INTRODUCTION]
-    for title, name in (("A study", "config"), ("A model", "model")):
+    titles = {"A study": "config", "A model": "model", "An operator": "operator"}
+    for title, name in titles.items():
         parts += [f"## {title}", *_tables("", read_schema(name))]
     return page("Configuration keys", *parts)
 

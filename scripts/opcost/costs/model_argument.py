@@ -57,7 +57,13 @@ def find_model(
     if (config := config_path(name)) is not None:
         _check_alone(config, given | {"inputs": [*inputs], "batch_size": batch_size})
         _, bracket, step = name.partition(_STEP)
-        return load_model(f"{config.stem}{bracket}{step}", config.parent), config.parent
+        found = load_model(f"{config.stem}{bracket}{step}", config.parent)
+        if found.operator is not None:
+            raise OpcostError(
+                f"{name} is an operator without a model, which has no parts. Its row: opcost query "
+                f"--tuple {shlex.quote(found.operator.call)}"
+            )
+        return found, config.parent
     if batch_size != 1 and (inputs or ":" in name):
         raise OpcostError(
             f"batch size {batch_size} is for torchvision's official inputs: give complete inputs "

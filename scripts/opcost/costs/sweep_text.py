@@ -20,7 +20,7 @@ from opcost.costs.sweeps import (
 from opcost.costs.terms import Row
 from opcost.models.axes import Point, label, text
 from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
-from opcost.text import counted, difference, table, with_interval, wrapped
+from opcost.text import counted, difference, scaled, table, with_interval, wrapped
 
 _NOTHING = "-"
 
@@ -46,10 +46,11 @@ def _tuples(points: Sequence[Row]) -> str:
     distinct = sum(row["new_tuples"] for row in points if row["target"] == first)
     every = sum(models.values())
     on = {row["target"] for row in points}
-    return (
-        f"{counted(len(models), 'model')} of {every:,} operator tuples, {distinct:,} of them "
-        f"distinct{f', on {len(on)} targets' if len(on) > 1 else ''}"
-    )
+    told_apart = f", {distinct:,} of them distinct"
+    what = f"{counted(len(models), 'model')} of {every:,} operator tuples{told_apart}"
+    if points[0]["tuple_id"] is not None:
+        what = counted(len(models), "operator") + (told_apart if distinct < every else "")
+    return f"{what}{f', on {len(on)} targets' if len(on) > 1 else ''}"
 
 
 def _table(points: Sequence[Row]) -> list[str]:
@@ -57,6 +58,8 @@ def _table(points: Sequence[Row]) -> list[str]:
         {
             **{label(axis): text(value) for axis, value in axes_of(row).items()},
             "time": _cost(row, TIME),
+            "FLOP/s": _rate(row, "flops", "FLOP/s"),
+            "bandwidth": _rate(row, "bytes", "B/s"),
             "time/sample": with_interval(sample(TIME).read(row), TIME.show),
             "above least": _above(row, TIME),
             "energy": _cost(row, ENERGY),
@@ -64,7 +67,7 @@ def _table(points: Sequence[Row]) -> list[str]:
             "energy above least": _above(row, ENERGY),
             "EDP/sample": with_interval(sample(EDP).read(row), EDP.show),
             "front": {True: "*", False: ""}.get(row["is_on_front"], _NOTHING),
-            "new tuples": str(row["new_tuples"]),
+            "new tuples": str(row["new_tuples"]) if row["tuple_id"] is None else _NOTHING,
         }
         for row in points
     ]
@@ -76,6 +79,12 @@ def _table(points: Sequence[Row]) -> list[str]:
 def _cost(row: Row, quantity: Quantity) -> str:
     shown = with_interval(quantity.read(row), quantity.show)
     return shown + (ESTIMATED if row[f"{quantity}_is_estimate"] else "")
+
+
+def _rate(row: Row, work: str, unit: str) -> str:
+    """The work of an operator without a model for each second, where it is known."""
+    time_s = row[TIME.value]
+    return scaled(row[work] / time_s, unit) if row[work] and time_s else _NOTHING
 
 
 def _above(row: Row, quantity: Quantity) -> str:

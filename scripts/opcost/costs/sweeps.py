@@ -1,4 +1,5 @@
 """What a sweep found: the cost of each point of axes of models and targets, and the most frugal.
+A point of an operator's axes is an operator without a model.
 
 Points of a series differ in the batch size and in the axes of their targets alone. In each series,
 the cost of a sample is compared with the least one.
@@ -96,6 +97,7 @@ def _rows(
                 "batch_size": found.batch_size,
                 "tuples": len(tuples),
                 "new_tuples": len(tuples - known[target]),
+                **_of_operator(on_targets[target][name]),
             }
             known[target] |= tuples
             for quantity, estimated in (
@@ -123,6 +125,12 @@ def _rows(
                 row |= fixed(quantity).columns(line.fixed if line else None)
                 row |= marginal(quantity).columns(line.each if line else None)
     return rows
+
+
+def _of_operator(compared: Row) -> dict[str, Any]:
+    """The tuple of an operator without a model, and its work; null for a model."""
+    names = ("tuple_id", "flops", "bytes")
+    return {name: compared[name] if "tuple_id" in compared else None for name in names}
 
 
 def _each(cost: Estimate | None, samples: int | None) -> Estimate | None:

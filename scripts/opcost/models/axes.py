@@ -1,8 +1,9 @@
 """Axes of a config of a model or a target: lists of values, each combination of which is a model or
 a target of its own.
 
-An axis is `$NAME` wherever the config has that, as in `shape: [$batch, 3, $size, $size]`; one that
-is nowhere is the path of a key, as dtype or arguments.width, and null leaves the key out.
+An axis is `$NAME` wherever the config has that, as in `shape: [$batch, 3, $size, $size]`, or
+`{NAME}` where more letters follow, as in `1x{channels}x56x56`; one that is nowhere is the path of a
+key, as dtype or arguments.width, and null leaves the key out.
 """
 
 import re
@@ -33,7 +34,7 @@ class Sweep:
 
 KEYS = ("axes", "skip")
 _MOST = 1000
-_PLACE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_PLACE = re.compile(r"\$?\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)", re.ASCII)
 
 
 class Expanded(NamedTuple):
@@ -81,7 +82,7 @@ def _of_axes(
     axes: Mapping[str, Sequence[Value]], config: Mapping[str, Any], keys: Collection[str]
 ) -> Iterator[str]:
     """What is wrong with axes of the right form, and what lacks one."""
-    places = set(_places(config))
+    found = set(places(config))
     for axis, values in axes.items():
         if len(texts := [text(value) for value in values]) != len(set(texts)):
             twice = next(each for each in texts if texts.count(each) > 1)
@@ -89,24 +90,26 @@ def _of_axes(
         alike = [other for other in axes if label(other) == label(axis)]
         if len(alike) > 1:
             yield f"axes: {' and '.join(alike)} would both be called {label(axis)}: use $NAME"
-        if axis in places:
+        if axis in found:
             continue
         if axis.partition(".")[0] not in keys:
             yield (
                 f"axes.{axis}: no value of the config is ${axis}, and no key that can have an axis "
                 f"is called {axis.partition('.')[0]}: write ${axis} where its values belong, as in "
-                f"shape: [${axis}, 3, 224, 224] of a model, or name a key, such as dtype, "
-                "arguments.width, or threads of a target. "
-                f"{closest(axis, sorted({*places, *keys}))}"
+                f"shape: [${axis}, 3, 224, 224] of a model or 1x{{{axis}}}x56x56 of an "
+                "operator, or name a key, such as dtype, arguments.width, or threads of a target. "
+                f"{closest(axis, sorted({*found, *keys}))}"
             ).rstrip()
         elif broken := _without_keys(config, axis):
             yield (
                 f"axes.{axis}: {broken}, which has no keys: write it as a mapping, as in "
                 "optimizer: {name: SGD}"
             )
-    for place in sorted(places - axes.keys()):
+    for place in sorted(found - axes.keys()):
         known = ", ".join(f"${axis}" for axis in axes) or "none"
-        yield f"${place} is no axis: list its values under axes. Axes: {known}"
+        begun = [axis for axis in axes if place.startswith(axis)]
+        braces = f". Before more letters, write {{{begun[0]}}} for ${begun[0]}" if begun else ""
+        yield f"${place} is no axis: list its values under axes. Axes: {known}{braces}"
     if (combinations := prod(map(len, axes.values()))) > _MOST:
         yield f"axes: {combinations} combinations, at most {_MOST} are allowed: use fewer values"
 
@@ -133,13 +136,17 @@ def _listed(values: Any) -> list[Any]:
     return values if isinstance(values, list) else [values]
 
 
-def _places(config: Any) -> Iterator[str]:
-    """The names behind `$` in a config's values."""
+def places(config: Any) -> Iterator[str]:
+    """The names behind `$` or in braces in a config's values."""
     if isinstance(config, str):
-        yield from _PLACE.findall(config)
+        yield from map(_axis, _PLACE.finditer(config))
     elif isinstance(config, Mapping | list):
         for each in config.values() if isinstance(config, Mapping) else config:
-            yield from _places(each)
+            yield from places(each)
+
+
+def _axis(place: re.Match[str]) -> str:
+    return place[1] or place[2]
 
 
 def _without_keys(config: Mapping[str, Any], axis: str) -> str | None:
@@ -155,10 +162,10 @@ def _without_keys(config: Mapping[str, Any], axis: str) -> str | None:
 
 def _placed(config: Mapping[str, Any], point: Point) -> dict[str, Any]:
     """The config with values in the places of axes and at their keys."""
-    places = set(_places(config))
+    named = set(places(config))
     found: dict[str, Any] = _filled(config, point)
     for axis, value in point.items():
-        if axis in places:
+        if axis in named:
             continue
         *path, key = axis.split(".")
         inside = found
@@ -179,7 +186,7 @@ def _filled(value: Any, point: Point) -> Any:
     if not isinstance(value, str):
         return deepcopy(value)
     whole = _PLACE.fullmatch(value)
-    return point[whole[1]] if whole else _PLACE.sub(lambda match: text(point[match[1]]), value)
+    return point[_axis(whole)] if whole else _PLACE.sub(lambda at: text(point[_axis(at)]), value)
 
 
 def _named(name: str, point: Point) -> str:

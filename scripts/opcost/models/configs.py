@@ -1,4 +1,4 @@
-"""Model configs: their files, and the models that they define.
+"""Model configs: their files, and the models that they define, or the operators in their place.
 
 Imports no torch: Snakemake reads the study each time it starts.
 """
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from opcost.configuration import checked, invalid, read_schema
 from opcost.errors import OpcostError, closest
-from opcost.models.axes import KEYS, Point, expand
-from opcost.models.definition import ModelDefinition, named_part
+from opcost.models.axes import KEYS, Point, expand, places
+from opcost.models.definition import ModelDefinition, SingleOperator, named_part
 from opcost.models.generation import Generation, check_step, read_generation
 from opcost.models.inputs import read_arguments, read_training
 from opcost.models.source import source_digest
@@ -22,7 +22,8 @@ class Defined(NamedTuple):
     """The models of a config by name: one of the config's name, or one of each point of its axes;
     instead of one, the steps of its generation; and with each, the layers that it lists.
 
-    `points` has the values of the axes for each model that is a point of them.
+    `points` has the values of the axes for each model that is a point of them, and each operator
+    without a model.
     """
 
     models: dict[str, ModelDefinition]
@@ -57,6 +58,8 @@ def load_model(name: str, directory: Path) -> ModelDefinition:
 
 def define_models(name: str, config: Any, directory: Path, source: str) -> Defined:
     """The models of a config in `directory`; `source` names it in errors. Raises OpcostError."""
+    if isinstance(config, Mapping) and "operator" in config:
+        return _operators(name, config, source)
     models: dict[str, ModelDefinition] = {}
     generations: list[Generation] = []
     points: dict[str, Point] = {}
@@ -70,6 +73,27 @@ def define_models(name: str, config: Any, directory: Path, source: str) -> Defin
             models |= found
             points |= {variant: point} if point and variant in found else {}
     return Defined(models, tuple(generations), points)
+
+
+def _operators(name: str, config: Mapping[str, Any], source: str) -> Defined:
+    """The operators of a config, each a point of its axes, of which there may be none."""
+    models, points = {}, {}
+    keys = read_schema("operator")["properties"].keys() - {*KEYS, "operator", "parameters"}
+    for variant, written, point in expand(name, config, source, keys):
+        where = f"{source}, {variant}" if point else source
+        document = checked(written, "operator", where)
+        if lacking := [*places(document["operator"])]:
+            raise invalid(where, f"${lacking[0]} is no axis: list its values under axes")
+        parameters = document.get("parameters")
+        operator = SingleOperator(
+            document["operator"],
+            None if parameters is None else tuple(parameters),
+            float(document["zeros"]),
+        )
+        settings = {key: document[key] for key in ("dtype", "memory_format")}
+        models[variant] = ModelDefinition(variant, (), operator=operator, **settings)
+        points[variant] = point
+    return Defined(models, points=points)
 
 
 def define_model(name: str, config: Any, directory: Path, source: str) -> ModelDefinition:

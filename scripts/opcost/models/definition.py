@@ -54,6 +54,26 @@ class Training:
 
 
 @dataclass(frozen=True)
+class SingleOperator:
+    """An operator without a model around it, in the place of a model.
+
+    `call` is its description. `parameters` names the arguments that are weights; None are those
+    that are usually called so. `zeros` is the share of zeros in floating-point tensors for which
+    the call states none.
+    """
+
+    call: str
+    parameters: tuple[str, ...] | None = None
+    zeros: float = 0.0
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The operator of a definition's JSON."""
+        names = document["parameters"]
+        return cls(**{**document, "parameters": None if names is None else tuple(names)})
+
+
+@dataclass(frozen=True)
 class ModelDefinition:
     """Everything that determines which operators a model executes.
 
@@ -66,7 +86,8 @@ class ModelDefinition:
     torch.autocast, None without it. `cached_tokens` is None unless an iteration is a step of
     generating text: the tokens before those of the inputs, whose keys and values are in a cache.
     `layer` is the path of a module that is run alone, on the arguments that it gets in the model
-    (layers.py); None for the model itself.
+    (layers.py); None for the model itself. `operator` is one that stands in the place of a model,
+    whose `dtype` and `memory_format` are those of tensors for which its call states none.
     """
 
     name: str
@@ -86,6 +107,7 @@ class ModelDefinition:
     autocast: str | None = None
     cached_tokens: int | None = None
     layer: str | None = None
+    operator: SingleOperator | None = None
 
     @property
     def batch_size(self) -> int | None:
@@ -130,6 +152,7 @@ class ModelDefinition:
             (document, "autocast"),
             (document, "cached_tokens"),
             (document, "layer"),
+            (document, "operator"),
             *((each, "low") for each in tensors),
         ]:
             if part[key] is None:
@@ -142,6 +165,8 @@ class ModelDefinition:
         document = json.loads(text)
         if "training" in document:
             document["training"] = Training.from_document(document["training"])
+        if "operator" in document:
+            document["operator"] = SingleOperator.from_document(document["operator"])
         return cls(**{**document, "inputs": _specs(document["inputs"])})
 
 

@@ -59,13 +59,14 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
         device = _device(conditions.target, target_folder(target, results), open_device)
         planned = _plan(study, target, results, models, tuples, device)
         measured = {row["model"] for row in _measured_models(study, target, results, models)}
-        new_models = [model.model for model in models if model.model not in measured]
+        wholes = [model for model in models if not model.is_operator]
+        new_models = [model.model for model in wholes if model.model not in measured]
         lines = [
             f"Target {target}",
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
             f"{len(planned.chosen)} to measure{_beyond(planned)}",
-            f"  models: {len(models)}, {len(measured)} measured, {len(new_models)} to measure",
-            *_to_record(models, device),
+            f"  models: {len(wholes)}, {len(measured)} measured, {len(new_models)} to measure",
+            *_to_record(wholes, device),
             *_replaced(target, results, planned.chosen, new_models),
             _device_time(planned),
             *_later_rounds(study, target, results, models, tuples, planned),
@@ -165,7 +166,7 @@ def _plan(
         conditions.measurement,
         study.max_device_time_s,
         sum(row["device_time_s"] or 0.0 for row in chain(later, *whole)),
-        sum(len(models) - len(rows) for rows in whole),
+        sum(sum(not each.is_operator for each in models) - len(rows) for rows in whole),
         device,
     )
 

@@ -71,7 +71,7 @@ def expect_target_rounds(
         known.setdefault((OPERATORS, name), Known(Executions([time_s], [None]), job_s))
     for model in models:
         sum_s = sum(times_s.get(name, 0.0) * n for name, n in model.call_counts().items())
-        if sum_s:
+        if sum_s and not model.is_operator:
             known.setdefault((MODELS, model.model), Known(Executions([sum_s], [None]), model_s))
     begun = [
         Round(new=new, needed_s=sum(known[each].device_time_s for each in new))

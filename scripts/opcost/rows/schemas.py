@@ -488,13 +488,16 @@ SWEEPS = _schema(
         ("batch_size", pa.int64(), "samples of an iteration; null if unknown"),
         ("tuples", pa.int64(), "distinct operator tuples of the model"),
         ("new_tuples", pa.int64(), "those that no earlier point of the sweep has"),
+        ("tuple_id", pa.string(), "that of an operator without a model; null for a model"),
+        ("flops", pa.int64(), "FLOPs of that operator; null if unknown"),
+        ("bytes", pa.int64(), "minimum bytes moved by that operator"),
         *(
             column
             for quantity, unit in ((TIME, "seconds"), (ENERGY, "gross joules"))
             for column in (
                 *quantity.described(
                     f"{unit} of an iteration: measured on the whole model, or else the sum over "
-                    "its operators"
+                    "its operators; of an operator without a model, its own"
                 ),
                 (f"{quantity}_is_estimate", pa.bool_(), "whether it is the sum; null without one"),
                 *quantity.of("sample").described(f"{unit} of a sample"),

@@ -22,7 +22,9 @@ _GO_ON = "The same command with a larger budget, or without one, goes on from he
 
 
 def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
-    """The summary of these models on these targets, and whether each has a sum and a whole."""
+    """The summary of these models on these targets, and whether each has a sum and a whole; an
+    operator without a model has its own cost.
+    """
     study = read_studies().study(only)
     asked = {(target, model) for target, models in (study.only or {}).items() for model in models}
     models = sorted({model for _, model in asked})
@@ -39,9 +41,11 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     text = summarise(comparison, shares, refusals(read_extractions(paths)), modules)
     requests = request_lines(requests_in(study.generations, comparison), shares)
     further = [sweep_lines(sweeps), requests, left_out(study)]
-    text = "\n\n".join([text, *("\n".join(lines) for lines in further if lines)])
-    error = TIME.error.value
-    return text, {_pair(row) for row in comparison if row[error] is not None} == asked
+    parts = [text, *("\n".join(lines) for lines in further)]
+    compared = (row for row in comparison if row[TIME.error.value] is not None)
+    alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
+    known = {_pair(row) for row in (*compared, *alone)}
+    return "\n\n".join(part for part in parts if part), known == asked
 
 
 def ended_by_budget(

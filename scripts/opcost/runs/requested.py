@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opcost.errors import OpcostError
+from opcost.models.definition import ModelDefinition
 from opcost.results_folder import (
+    DATABASE,
     EAGER,
     MODELS,
+    OPERATORS,
     RESULTS,
     executions_of,
+    extraction,
     measurement,
     target_folder,
 )
@@ -52,7 +56,8 @@ def requested(study: Study, results: Path = RESULTS) -> Requested:
     for target in study.conditions:
         others = [model for model in study.models if model not in study.only.get(target, ())]
         found = measured_already(study, target, others, 1, EAGER, results)
-        kept[target] = tuple(dict.fromkeys(path.stem for path in found))
+        operators = operators_measured(study, target, others, results)
+        kept[target] = tuple(dict.fromkeys([*(path.stem for path in found), *operators]))
     both = Requested(study, {name: each for name, each in study.only.items() if each}, kept)
     on_targets = {target: both.models_on(target) for target in study.conditions}
     names = {name for models in on_targets.values() for name in models}
@@ -97,3 +102,36 @@ def measured_already(
     conditions = {target: study.conditions[target].to_json()}
     outdated = set(models_measured_otherwise(found, conditions, definitions))
     return [path for path in found if path not in outdated]
+
+
+def operators_measured(
+    study: Study, target: str, names: Iterable[str], results: Path = RESULTS
+) -> list[str]:
+    """Those of these names that are operators without a model, and were measured on a target with
+    the study's settings.
+    """
+    from opcost.databases.outdated import operators_measured_otherwise  # as above
+
+    folder = target_folder(target, results)
+    measured = {
+        name: path
+        for name in names
+        if study.models[name].operator is not None
+        for tuple_id in _extracted(study.models[name], results)
+        if (path := measurement(folder, OPERATORS, tuple_id)).exists()
+    }
+    conditions = {target: study.conditions[target].to_json()}
+    outdated = operators_measured_otherwise(
+        [*measured.values()], conditions, results / DATABASE.name
+    )
+    return [name for name, path in measured.items() if path not in outdated]
+
+
+def _extracted(definition: ModelDefinition, results: Path) -> list[str]:
+    """The tuple ids of a model whose extraction is of this definition."""
+    from opcost.tuples.model_tuples import read_tuples_of
+
+    try:
+        return [*read_tuples_of(definition, extraction(definition.name, results)).by_id]
+    except OpcostError:
+        return []

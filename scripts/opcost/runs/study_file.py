@@ -15,6 +15,7 @@ from opcost.files import replacing
 from opcost.models.configs import load_models
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import MODELS, measurement, target_folder
+from opcost.runs.requested import operators_measured
 from opcost.runs.targets import AUTO, Settings
 from opcost.study import Study, load_study, without_axes
 
@@ -66,13 +67,18 @@ class Studies(NamedTuple):
         return {target: list(study.models) for target in study.conditions}
 
     def measured(self) -> dict[str, list[str]] | None:
-        """The models that were measured on each target; None without runs: all of the study."""
+        """The models and operators that were measured on each target; None without runs: all of
+        the study.
+        """
         if not self.runs:
             return None
         study = self.study()
         folders = {target: target_folder(target) for target in study.conditions}
         return {
-            target: [name for name in study.models if measurement(folder, MODELS, name).exists()]
+            target: [
+                *(name for name in study.models if measurement(folder, MODELS, name).exists()),
+                *operators_measured(study, target, study.models),
+            ]
             for target, folder in folders.items()
         }
 

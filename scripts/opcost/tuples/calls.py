@@ -163,7 +163,7 @@ def _built(
     Models of libraries may be larger than the memory, and may initialise their weights themselves.
     """
     if library_of(definition.model) is not None:
-        with suppress(OpcostError), fake_mode, _errors_said_once():
+        with suppress(OpcostError), fake_mode, errors_said_once():
             return build(definition, search_path)
     with without_initialisation():
         return build(definition, search_path)
@@ -263,7 +263,7 @@ def recorded_calls(
         operators_of_threads() as elsewhere,
     ):
         try:
-            with conditions(trained), _errors_said_once(), user_code():
+            with conditions(trained), errors_said_once(), user_code():
                 prepare(run, Arguments(inputs, kwargs))
                 with Recorder(where, held_tensors(run), device) as recorder:
                     state = ProcessState()
@@ -285,7 +285,7 @@ def recorded_calls(
 
 
 @contextmanager
-def _errors_said_once() -> Iterator[None]:
+def errors_said_once() -> Iterator[None]:
     """Silence PyTorch's log of tracebacks, which would hide opcost's message."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     disabled, log.disabled = log.disabled, True

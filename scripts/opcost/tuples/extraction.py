@@ -19,6 +19,7 @@ from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import Call
 from opcost.tuples.replay import OpaqueOperator, UnsupportedOperator, tensors_in_tree
+from opcost.tuples.single_operator import operator_calls
 from opcost.tuples.tuple_record import TupleRecord
 
 _MAX_WORK = 2**63
@@ -27,10 +28,11 @@ _MAX_WORK = 2**63
 def extract_model_tuples(
     definition: ModelDefinition, search_path: Path | None = None
 ) -> ModelTuples:
-    """The calls of a model and its distinct tuples, with FLOPs and bytes.
+    """The calls of a model and its distinct tuples, with FLOPs and bytes; or of an operator in its
+    place.
 
-    Raises OpcostError like `model_calls`; for a model selected by `torchvision`, the result holds
-    the reason instead.
+    Raises OpcostError like `model_calls` and `operator_calls`; for a model selected by
+    `torchvision`, the result holds the reason instead.
     """
     if not isinstance(definition, ModelDefinition):
         raise OpcostError(
@@ -42,7 +44,7 @@ def extract_model_tuples(
     started = time.perf_counter()
     refusal = None
     try:
-        executed = model_calls(definition, search_path)
+        executed = _executed(definition, search_path)
     except OpcostError as error:
         if not definition.zoo:
             raise
@@ -66,6 +68,12 @@ def extract_model_tuples(
         refusal,
         activation_peak_bytes=executed.activation_peak_bytes,
     )
+
+
+def _executed(definition: ModelDefinition, search_path: Path | None) -> ModelCalls:
+    if definition.operator is not None:
+        return operator_calls(definition, definition.operator)
+    return model_calls(definition, search_path)
 
 
 def extract_module_tuples(

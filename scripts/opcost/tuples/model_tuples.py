@@ -89,6 +89,11 @@ class ModelTuples:
     activation_peak_bytes: int | None = None
 
     @property
+    def is_operator(self) -> bool:
+        """Whether it is an operator without a model, which is not measured as a whole."""
+        return self.definition is not None and self.definition.operator is not None
+
+    @property
     def trains(self) -> bool:
         """Whether an iteration is a training step."""
         return self.definition is not None and self.definition.training is not None

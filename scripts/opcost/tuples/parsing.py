@@ -112,10 +112,15 @@ def has_argument(text: str, name: str) -> bool:
 def with_argument(text: str, name: str, value: str) -> str:
     """A description with another value of an argument, or else with that argument."""
     called, parts = _called(text)
-    given = {found[1]: part for part in parts if (found := _NAMED.fullmatch(part))}
-    present = given.get(name)
-    kept = [f"{name}={value}" if part is present else part.strip() for part in parts]
-    return f"{called}({', '.join(kept if present else [*kept, f'{name}={value}'])})"
+    changed, present = f"{name}={value}", arguments_of(text).get(name)
+    kept = [changed if part == present else part.strip() for part in parts]
+    return f"{called}({', '.join(kept if present else [*kept, changed])})"
+
+
+def arguments_of(text: str) -> dict[str, str]:
+    """The arguments that a description names, each as it is written there."""
+    _, parts = _called(text)
+    return {found[1]: part for part in parts if (found := _NAMED.fullmatch(part))}
 
 
 def _called(text: str) -> tuple[str, list[str]]:
@@ -271,7 +276,7 @@ def _value(text: str, argument: Any, unstated: Unstated) -> Value:
 
 
 def _of_type(text: str, declared: str, name: str) -> Value:
-    if text == "None":
+    if text == "None" or (text == "none" and declared != "str"):
         return None
     if declared.startswith("List["):
         if not (text.startswith("[") and text.endswith("]")):
@@ -281,8 +286,8 @@ def _of_type(text: str, declared: str, name: str) -> Value:
         return tuple(_of_type(each, inner, name) for each in _elements(text))
     if declared in _CONSTANTS:
         return Constant(_CONSTANTS[declared], text)
-    if text in ("True", "False") and declared in ("bool", "number"):
-        return text == "True"
+    if text.lower() in ("true", "false") and declared in ("bool", "number"):
+        return text.lower() == "true"
     if declared == "str" and not text.startswith("["):
         return text
     try:

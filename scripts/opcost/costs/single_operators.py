@@ -1,0 +1,40 @@
+"""What operators without a model cost: those that stand in the place of one in a study."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from opcost.costs.terms import Row
+from opcost.rows.executed import measured_value
+from opcost.rows.quantities import COMPARED
+from opcost.tuples.model_tuples import ModelTuples
+
+
+def single_operators(
+    models: Mapping[str, Sequence[ModelTuples]], operator_rows: Sequence[Row]
+) -> Iterator[dict[str, Any]]:
+    """A row for each measured operator without a model on each target, with the columns of the
+    comparison that a headline and a sweep read, and with its tuple.
+
+    `models` are those of each target. Nothing stands beside a whole: an operator's cost is its own.
+    """
+    rows = {(row["target"], row["tuple_id"]): row for row in operator_rows}
+    for target, subjects in models.items():
+        for subject in subjects:
+            if not subject.is_operator:
+                continue
+            [(tuple_id, record)] = subject.by_id.items()
+            row = rows.get((target, tuple_id))
+            if row is None:
+                continue
+            columns: dict[str, Any] = {
+                "model": subject.model,
+                "target": target,
+                "tuple_id": tuple_id,
+                "flops": record.flops,
+                "bytes": record.bytes,
+                "batch_size": None,
+            }
+            for quantity in COMPARED:
+                cost = measured_value(row, quantity) if row["status"] == "ok" else None
+                columns |= quantity.of("estimate").columns(cost)
+            yield columns
