@@ -547,3 +547,14 @@ def test_requests_are_a_table_and_without_them_there_is_none(results):
     assert "<td>64 + 128</td>" in page
     assert "of its 127 steps, 2 were measured, at 64, 190 cached tokens" in page
     assert "No energy of chat: no &lt;sensor&gt;." in page
+
+
+def test_a_study_of_operators_alone_has_no_sections_on_models(results):
+    alone = Results(results.database, [], [], [], [])
+    page = render(alone)
+    assert "<h1>What these operators cost</h1>" in page
+    assert "<h1>What these models cost, and where it goes</h1>" in render(results)
+    for section in ("agreement", "costs"):
+        assert f'id="{section}"' not in page
+        assert f'id="{section}"' in render(results)
+    assert 'id="limits"' in page

@@ -32,7 +32,7 @@ const draw = (place, spec) =>
 
 const views = [];
 const shares = document.getElementById("as-shares");
-shares.addEventListener("change", () => {
+shares?.addEventListener("change", () => {
   for (const view of views) view.signal("shares", shares.checked).runAsync();
 });
 
