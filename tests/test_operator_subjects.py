@@ -4,8 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
+from click.testing import CliRunner
+from opcost.commands import main
 from opcost.costs.comparison import compare_study
 from opcost.costs.single_operators import single_operators
 from opcost.costs.sweep_text import sweep_lines
@@ -18,11 +21,13 @@ from opcost.models.definition import ModelDefinition
 from opcost.planning.target_plan import describe_plans, plan_target
 from opcost.results_folder import extraction
 from opcost.rows import schemas
+from opcost.runs.operators import operator_variant
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
 
+from tests.checkout import configure, edit, stamps
 from tests.comparisons import FAILED, row
 
 SWEEP = {
@@ -299,3 +304,127 @@ def test_it_stands_in_no_comparison_of_sums_and_wholes():
     measured = [{**row(), "tuple_id": next(iter(each.by_id))} for each in subjects]
     tables = compare_study({"local": subjects}, measured, [], collect(subjects, None))
     assert not any(tables)
+
+
+@pytest.mark.parametrize(
+    ("description", "axes", "call"),
+    [
+        (
+            "conv2d(1x2x8x8, 2x2x3x3, padding=[1,1])",
+            ["padding=[0,1]"],
+            "conv2d(1x2x8x8, 2x2x3x3, padding={padding})",
+        ),
+        (
+            "conv2d(1x2x8x8, 2x2x3x3)",
+            ["stride=[1,2]", "padding=[0,1]"],
+            "conv2d(1x2x8x8, 2x2x3x3, stride={stride}, padding={padding})",
+        ),
+        ("conv2d(1x{c}x8x8, 2x{c}x3x3)", ["c=[2, 4]"], None),
+        ("linear({x}, 4x3)", ["x=[1x3,2x3]"], None),
+        ("relu(2x3)", ["zeros=[0,0.5]", "dtype=[float32,bfloat16]"], None),
+        ("{function}(2x3)", ["function=[relu,tanh]"], None),
+        (
+            "max_pool2d(1x2x8x8, kernel_size=2)",
+            ["ceil_mode=[true,false]"],
+            "max_pool2d(1x2x8x8, kernel_size=2, ceil_mode={ceil_mode})",
+        ),
+        ("softmax(2x3, dim=1)", ["dtype=[float32,float64]"], None),
+        (
+            "softmax(2x3, dim=1, dtype=None)",
+            ["dtype=[float64]"],
+            "softmax(2x3, dim=1, dtype={dtype})",
+        ),
+    ],
+)
+def test_the_command_line_names_places_arguments_and_settings(description, axes, call):
+    variant = operator_variant(description, axes)
+    assert variant.config["operator"] == (call or description)
+    assert [*variant.config["axes"]] == [each.partition("=")[0] for each in axes]
+
+
+def test_a_config_is_called_like_its_operator():
+    assert operator_variant("conv2d.default(1x2x8x8, 2x2x3x3)", []).name == "conv2d.default"
+    assert operator_variant("{f}(2x3)", ["f=[relu]"]).name == "f"
+    assert operator_variant("relu(2x3)", []).config == {"operator": "relu(2x3)"}
+
+
+CONVOLUTION = "conv2d(1x2x8x8, 2x2x{k}x{k})"
+
+
+@pytest.mark.parametrize(
+    ("description", "axes", "message"),
+    [
+        (CONVOLUTION, ["k=[]"], r"--axis k=\[\] has no values: give NAME=\[VALUE,...\]"),
+        (CONVOLUTION, ["k=3"], r"--axis k=3 is no axis: give NAME=\[VALUE,...\], such as padding"),
+        (CONVOLUTION, ["k"], "--axis k is no axis"),
+        (CONVOLUTION, ["k=[1"], r"--axis k=\[1 is no axis"),
+        (CONVOLUTION, ["k=[1]", "k=[3]"], "--axis k is there twice"),
+        (CONVOLUTION, ["k=[[1,1]]"], r"axes.k.0: \[1, 1\] is not of type"),
+        (CONVOLUTION, [], r"\$k is no axis: list its values under axes"),
+        (
+            CONVOLUTION,
+            ["k=[1]", "pading=[1]"],
+            "has no argument pading, nor a place for its .*{pad",
+        ),
+        (
+            CONVOLUTION,
+            ["k=[1,9]"],
+            r"operator conv2d\[k=9\]: .*cannot be called: Calculated padded",
+        ),
+        (CONVOLUTION, ["k=[9,10]"], "2 of 2 cannot be measured: .*k=9.*k=10"),
+        (CONVOLUTION, [f"k={[*range(1, 20)]}"], "11 of 19 cannot be measured: .* and 6 more"),
+        (CONVOLUTION, ["k=[1]", "zeros=[0,1.1]"], "zeros: 1.1 is greater than the maximum of 1"),
+        ("conv2d(1x2x8x8, 2x2x3x3[zeros={z}])", ["z=[1.1]"], "zeros=1.1 is no share: give a"),
+        (
+            "conv2dd(1x2x8x8)",
+            ["padding=[1]"],
+            "conv2dd is no operator of PyTorch. Did you mean 'con",
+        ),
+        ("conv2d 1x2x8x8", ["padding=[1]"], "is no call of an operator: write it like conv2d"),
+    ],
+)
+def test_what_the_command_line_cannot_mean_is_refused(description, axes, message):
+    with pytest.raises(OpcostError) as raised:
+        operator_variant(description, axes)
+    assert_says(raised, message)
+
+
+def test_a_refused_operator_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(main, ["operator", CONVOLUTION, "--axis", "k=[9]"])
+    assert ended.exit_code == 1
+    assert "greater than actual input size" in ended.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_operator_has_no_parts_to_explain(tmp_path, monkeypatch):
+    study_of(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(main, ["explain", "models/conv.yaml[c=2,k=1,s=1,zeros=0]"])
+    assert ended.exit_code == 1
+    assert (
+        "is an operator without a model, which has no parts. Its row: opcost query" in ended.stderr
+    )
+
+
+def test_a_study_measures_only_tuples_of_operators_that_are_new(done):
+    """Of these, that of padding=1 is a convolution of tiny_cnn."""
+    call = "conv2d(1x3x8x8, 3x3x3x3, 3, padding={p})"
+    config = {"operator": call, "axes": {"p": [1, 2]}}
+    path = done.root / "tests/study/models/conv.yaml"
+    path.write_text(yaml.safe_dump(config))
+    configure(done, models=["tiny_mlp", "tiny_cnn", "conv"])
+    before = stamps(done)
+    tables = ["collect", "compare", "database", "models", "report"]
+    assert done.started() == sorted([*tables, "extract", "extract", "benchmark_operator"])
+    edit(path, lambda config: config["axes"].update(p=[0, 1, 2]))
+    assert done.started() == sorted([*tables, "extract", "benchmark_operator"])
+    assert before.items() <= stamps(done).items()
+    results = done.root / "results"
+    swept = pq.read_table(results / "sweeps.parquet").to_pylist()
+    assert [json.loads(each["point"]) for each in swept] == [{"p": 0}, {"p": 1}, {"p": 2}]
+    assert all(each["time_s"] > 0 and each["flops"] > 0 for each in swept)
+    for table in ("comparison", "models"):
+        names = pq.read_table(results / f"{table}.parquet")["model"].to_pylist()
+        assert names == ["tiny_mlp", "tiny_cnn"]
+    assert "Sweep conv: 3 operators\n" in (results / "summary.txt").read_text()

@@ -76,6 +76,23 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     assert list(runs["targets"]) == ["local", "cpu_2_threads"]
 
 
+def test_an_operator_is_measured_without_a_model_and_stays_in_the_tables(done, opcost):
+    before, whole = stamps(done), compared(done)
+    convolution = "conv2d(1x3x8x8, 3x3x3x3, 3, padding=[1,1])"
+    ended = opcost("operator", convolution, "--axis", "zeros=[0,0.5]", "--axis", "padding=[1,2]")
+    assert ended.returncode == 0, ended.stderr
+    assert "wrote tests/study/models/conv2d.yaml (4 operators)\n" in ended.stderr
+    assert ended.stdout.startswith("\nSweep conv2d: 4 operators\n\nzeros  padding ")
+    # One of them is the convolution of tiny_cnn.
+    assert len(stamps(done)) == len(before) + 3
+    assert before.items() <= stamps(done).items()
+
+    assert opcost("run", "tiny_mlp").returncode == 0
+    swept = pq.read_table(done.root / "results/sweeps.parquet")["sweep"].to_pylist()
+    assert swept == ["conv2d"] * 4
+    assert compared(done) == whole
+
+
 def test_models_that_have_changed_since_are_named_with_the_change_and_how_to_measure_them(done):
     results = done.root / "results"
     document = yaml.safe_load((STUDY / "config.yaml").read_text()) | {

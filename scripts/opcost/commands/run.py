@@ -10,6 +10,9 @@ from opcost.commands import INCOMPLETE
 from opcost.commands.parameters import Duration, Model, Numbers
 
 if TYPE_CHECKING:
+    from opcost.models.definition import ModelDefinition
+    from opcost.runs.models import Variant
+    from opcost.runs.study_file import Studies
     from opcost.runs.workflow import Only
 
 _DTYPE = "float32"
@@ -35,6 +38,8 @@ _OPTIONS = (
         metavar="NAME=VALUE",
         help="A keyword argument of the constructor or factory.",
     ),
+)
+_TARGET_OPTIONS = (
     click.option(
         "--device",
         help="auto, cpu, cuda or cuda:N. Default: the targets of config/config.yaml, or auto.",
@@ -52,7 +57,16 @@ _OPTIONS = (
 
 def what_to_measure(command: Callable) -> Callable:
     """Add the arguments that name models and targets."""
-    for option in reversed(_OPTIONS):
+    return _with(_OPTIONS, where_to_measure(command))
+
+
+def where_to_measure(command: Callable) -> Callable:
+    """Add the options that name targets, and the time on each."""
+    return _with(_TARGET_OPTIONS, command)
+
+
+def _with(options: Sequence[Callable], command: Callable) -> Callable:
+    for option in reversed(options):
         command = option(command)
     return command
 
@@ -137,18 +151,10 @@ def prepared(
     device: str | None,
     threads: tuple[int, ...],
 ) -> Iterator["Only"]:
-    """Write the configs and the study that the arguments stand for; the models for each target.
-
-    In the end, configs written here of which no model was built are deleted, and new targets whose
-    device was not identified are left out of the study.
-    """
-    from opcost.configuration import checked
+    """Write the configs and the study that the arguments stand for, as `provided` does."""
     from opcost.costs.model_argument import parse_argument, parse_input
-    from opcost.results_folder import device_file, extraction, target_folder
-    from opcost.runs.configs import provide
     from opcost.runs.models import Options, variants
-    from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies, withdraw
-    from opcost.runs.targets import chosen_targets
+    from opcost.runs.study_file import add_to_runs, read_studies
 
     studies = read_studies()
     if not models:
@@ -165,8 +171,30 @@ def prepared(
         channels_last,
         dict(map(parse_argument, arguments)),
     )
+    asked = [each for model in models for each in variants(model, options, studies.directory)]
+    with provided(asked, studies, device, threads) as only:
+        yield only
+
+
+@contextmanager
+def provided(
+    asked: Sequence["Variant"],
+    studies: "Studies",
+    device: str | None,
+    threads: tuple[int, ...],
+) -> Iterator["Only"]:
+    """Write these configs and the study of their models; the models for each target.
+
+    In the end, configs written here of which no model was built are deleted, and new targets whose
+    device was not identified are left out of the study.
+    """
+    from opcost.configuration import checked
+    from opcost.results_folder import device_file, extraction, target_folder
+    from opcost.runs.configs import provide
+    from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies, withdraw
+    from opcost.runs.targets import chosen_targets
+
     directory = studies.directory
-    asked = [each for model in models for each in variants(model, options, directory)]
     targets = chosen_targets(studies.targets, studies.known_targets, device, threads)
     checked({"targets": targets}, "config", "the command line")
     names, written = provide(asked, directory)
@@ -180,11 +208,13 @@ def prepared(
         # Wrong settings are an error here, before Snakemake starts.
         found = read_studies().study(only)
         steps_of |= {name: found.models_of(name) for name in written}
-        inputs_of = {
-            name: ", ".join(map(str, found.models[steps[0]].inputs))
-            for name, steps in steps_of.items()
-        }
-        _say("wrote", (f"{paths[name]} ({inputs_of[name]})" for name in written))
+        _say(
+            "wrote",
+            (
+                f"{paths[name]} ({_content([found.models[step] for step in steps])})"
+                for name, steps in steps_of.items()
+            ),
+        )
         yield only
     finally:
         unbuilt = [
@@ -199,6 +229,16 @@ def prepared(
         ]
         withdraw(directory, unbuilt, absent)
         _say("deleted, as its model was not built:", (paths[name] for name in unbuilt))
+
+
+def _content(models: Sequence["ModelDefinition"]) -> str:
+    """What a config says of its models: the inputs, or the operators in their place."""
+    from opcost.text import counted
+
+    operator = models[0].operator
+    if operator is None:
+        return ", ".join(map(str, models[0].inputs))
+    return operator.call if len(models) == 1 else counted(len(models), "operator")
 
 
 def _say(what: str, paths: Iterable[str]) -> None:

@@ -1,0 +1,85 @@
+"""An operator as the command line describes it, as a model config of its own."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from opcost.configuration import read_schema
+from opcost.errors import OpcostError
+from opcost.models.axes import KEYS, places
+from opcost.models.configs import define_models
+from opcost.runs.models import Variant
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.parsing import arguments_of, has_argument, with_argument
+
+_MOST_PROBLEMS = 5
+
+
+def operator_variant(description: str, axes: Sequence[str]) -> Variant:
+    """The config of a description with axes, each as NAME=[VALUE,...].
+
+    An axis fills its place in the description, replaces or adds an argument of its name, or is a
+    key of the config. Raises OpcostError for what cannot be measured at any point of the axes.
+    """
+    values: dict[str, Any] = {}
+    for text in axes:
+        name, listed = _axis(text)
+        if name in values:
+            raise OpcostError(f"--axis {name} is there twice: give all its values at once")
+        values[name] = listed
+    call = description
+    for name in values:
+        call = _with_place(call, name)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", description.partition("(")[0]).strip("_.-")
+    config = {"operator": call, **({"axes": values} if values else {})}
+    _check_each(name or "operator", config)
+    return Variant(name or "operator", config)
+
+
+def _axis(text: str) -> tuple[str, list[Any]]:
+    name, _, listed = text.partition("=")
+    try:
+        values = yaml.safe_load(listed)
+    except yaml.YAMLError:
+        values = None
+    if not name.isidentifier() or not isinstance(values, list) or not values:
+        lacks = "has no values" if values == [] else "is no axis"
+        raise OpcostError(f"--axis {text} {lacks}: give NAME=[VALUE,...], such as padding=[0,1,2]")
+    return name, values
+
+
+def _with_place(call: str, axis: str) -> str:
+    """The description with a place for the values of an axis, unless that is a key."""
+    settings = read_schema("operator")["properties"].keys() - {*KEYS, "operator", "parameters"}
+    if axis in places(call) or (axis in settings and axis not in arguments_of(call)):
+        return call
+    if not has_argument(call, axis):
+        raise OpcostError(
+            f"--axis {axis}: {call} has no argument {axis}, nor a place for its values: write "
+            f"{{{axis}}} where they belong, as in 1x{{{axis}}}x56x56, or name an argument, or one "
+            f"of {', '.join(sorted(settings))}"
+        )
+    return with_argument(call, axis, f"{{{axis}}}")
+
+
+def _check_each(name: str, config: dict[str, Any]) -> None:
+    """Raise OpcostError for the points that cannot be measured: in a run, one of them after the
+    other would end it.
+    """
+    problems = []
+    points = define_models(name, config, Path(), "the command line").models
+    for definition in points.values():
+        try:
+            extract_model_tuples(definition)
+        except OpcostError as error:
+            problems.append(str(error))
+    if len(problems) > 1:
+        more = len(problems) - _MOST_PROBLEMS
+        others = [f"and {more} more"] if more > 0 else []
+        listed = "\n  ".join([*problems[:_MOST_PROBLEMS], *others])
+        raise OpcostError(f"{len(problems)} of {len(points)} cannot be measured:\n  {listed}")
+    if problems:
+        raise OpcostError(problems[0])
