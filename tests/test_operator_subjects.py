@@ -403,7 +403,8 @@ def test_an_operator_has_no_parts_to_explain(tmp_path, monkeypatch):
     ended = CliRunner().invoke(main, ["explain", "models/conv.yaml[c=2,k=1,s=1,zeros=0]"])
     assert ended.exit_code == 1
     assert (
-        "is an operator without a model, which has no parts. Its row: opcost query" in ended.stderr
+        "is an operator without a model, which has no parts. Its row: opcost query --tuple "
+        "'conv2d(1x2x8x8, 2x2x1x1)'" in ended.stderr
     )
 
 

@@ -59,9 +59,12 @@ def find_model(
         _, bracket, step = name.partition(_STEP)
         found = load_model(f"{config.stem}{bracket}{step}", config.parent)
         if found.operator is not None:
+            from opcost.tuples.extraction import extract_model_tuples  # imports PyTorch
+
+            [record] = extract_model_tuples(found).tuples
             raise OpcostError(
                 f"{name} is an operator without a model, which has no parts. Its row: opcost query "
-                f"--tuple {shlex.quote(found.operator.call)}"
+                f"--tuple {shlex.quote(str(record.operator_tuple))}"
             )
         return found, config.parent
     if batch_size != 1 and (inputs or ":" in name):

@@ -56,6 +56,8 @@ def extraction_line(tuples: ModelTuples) -> str:
     """The line for an extracted or refused model."""
     if tuples.refusal is not None:
         return f"[refused] {tuples.model}: {tuples.refusal}"
+    if tuples.is_operator:
+        return f"[extracted] {tuples.model}: {tuples.tuples[0].operator_tuple}"
     kernels = sum(record.launches_kernel for record in tuples.tuples)
     return (
         f"[extracted] {tuples.model}: {len(tuples.calls)} operator calls, "
