@@ -8,12 +8,12 @@ from typing import Any
 import yaml
 
 from opcost.configuration import read_schema
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, closest
 from opcost.models.axes import KEYS, places
 from opcost.models.configs import define_models
 from opcost.runs.models import Variant
 from opcost.tuples.extraction import extract_model_tuples
-from opcost.tuples.parsing import arguments_of, has_argument, with_argument
+from opcost.tuples.parsing import arguments_of, known_arguments, with_argument
 
 _MOST_PROBLEMS = 5
 
@@ -33,6 +33,9 @@ def operator_variant(description: str, axes: Sequence[str]) -> Variant:
     call = description
     for name in values:
         call = _with_place(call, name)
+    for place in places(call):
+        if place not in values:
+            raise OpcostError(f"{{{place}}} has no values: give --axis {place}=[VALUE,...]")
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", description.partition("(")[0]).strip("_.-")
     config = {"operator": call, **({"axes": values} if values else {})}
     _check_each(name or "operator", config)
@@ -56,11 +59,11 @@ def _with_place(call: str, axis: str) -> str:
     settings = read_schema("operator")["properties"].keys() - {*KEYS, "operator", "parameters"}
     if axis in places(call) or (axis in settings and axis not in arguments_of(call)):
         return call
-    if not has_argument(call, axis):
+    if axis not in (known := known_arguments(call)):
         raise OpcostError(
             f"--axis {axis}: {call} has no argument {axis}, nor a place for its values: write "
             f"{{{axis}}} where they belong, as in 1x{{{axis}}}x56x56, or name an argument, or one "
-            f"of {', '.join(sorted(settings))}"
+            f"of {', '.join(sorted(settings))}. {closest(axis, known | settings)}".rstrip()
         )
     return with_argument(call, axis, f"{{{axis}}}")
 

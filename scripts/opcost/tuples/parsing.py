@@ -103,10 +103,10 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
     raise OpcostError("\n  ".join([f"{shown(text)} may be any of these: name one of", *choices]))
 
 
-def has_argument(text: str, name: str) -> bool:
-    """Whether the operator of a description has an argument of that name, in any overload."""
+def known_arguments(text: str) -> set[str]:
+    """The names of all arguments that overloads of a description's operator have."""
     operators = _overloads(_called(text)[0])
-    return any(each.name == name for found in operators for each in found._schema.arguments)
+    return {each.name for found in operators for each in found._schema.arguments}
 
 
 def with_argument(text: str, name: str, value: str) -> str:

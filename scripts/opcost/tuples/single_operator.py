@@ -111,7 +111,7 @@ def _why_not(asked: OperatorTuple, error: Exception) -> OpcostError:
         )
     return OpcostError(
         f"{asked} cannot be called: {message(error).splitlines()[0].rstrip('.')}. Change the call, "
-        "or leave this combination of axes out (skip)"
+        "or leave this combination of axes out (skip in a config)"
     )
 
 
