@@ -20,7 +20,7 @@ from opcost.costs.sweeps import (
 from opcost.costs.terms import Row
 from opcost.models.axes import Point, label, text
 from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
-from opcost.text import counted, difference, scaled, table, with_interval, wrapped
+from opcost.text import counted, difference, digits, scaled, table, with_interval, wrapped
 
 _NOTHING = "-"
 
@@ -82,9 +82,13 @@ def _cost(row: Row, quantity: Quantity) -> str:
 
 
 def _rate(row: Row, work: str, unit: str) -> str:
-    """The work of an operator without a model for each second, where it is known."""
-    time_s = row[TIME.value]
-    return scaled(row[work] / time_s, unit) if row[work] and time_s else _NOTHING
+    """The work of an operator without a model for each second, where it is known, with as many
+    digits as the interval of the time allows.
+    """
+    time = TIME.read(row)
+    if not row[work] or time is None:
+        return _NOTHING
+    return scaled(float(f"{row[work] / time.value:.{digits(time) - 1}e}"), unit)
 
 
 def _above(row: Row, quantity: Quantity) -> str:
