@@ -12,6 +12,7 @@ from opcost import power
 from opcost.commands import main
 from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
+from opcost.devices.operating_point import AS_IT_IS
 from opcost.errors import OpcostError
 from opcost.power.limit_sweep import AtLimit, LimitSweep
 from opcost.statistics import Estimate
@@ -79,7 +80,7 @@ def test_without_permission_the_remedies_are_named(gpu, card):
 
 
 def test_a_limit_is_not_set_while_a_study_measures(gpu, monkeypatch):
-    monkeypatch.setattr(exclusive.__wrapped__, "__defaults__", (0.1,))
+    monkeypatch.setattr(exclusive.__wrapped__, "__defaults__", (0.1, AS_IT_IS))
     with exclusive(hashed_uuid(UUID), "a study"), pytest.raises(OpcostError, match="a study"):
         power.set_power_limit(300)
     assert gpu.now[0] == 650

@@ -12,7 +12,7 @@ from opcost.optimum import Optimum, energy_delay, optimum
 from opcost.power.monitor import Monitor
 from opcost.power.power_limit import held, name_of
 from opcost.power.windows import start, wait_for_gpu
-from opcost.rows.quantities import ED2P
+from opcost.rows.quantities import ED2P, ENERGY, TIME
 from opcost.statistics import Estimate, mean
 from opcost.text import joules, table, with_interval
 from opcost.text import seconds as seconds_text
@@ -183,15 +183,10 @@ def _per(energy: Estimate, steps: int) -> Estimate:
 
 
 def _row(point: AtLimit) -> dict[str, Any]:
-    energy = point.energy or Estimate(float("nan"), None, None)
     return {
         "limit_w": point.limit_w,
-        "time_s": point.time.value,
-        "time_ci_low_s": point.time.low,
-        "time_ci_high_s": point.time.high,
-        "energy_j": energy.value,
-        "energy_ci_low_j": energy.low,
-        "energy_ci_high_j": energy.high,
+        **TIME.columns(point.time),
+        **ENERGY.columns(point.energy),
         "mean_power_w": point.mean_power_w,
         **ED2P.columns(point.ed2p),
         "steps": point.steps,
