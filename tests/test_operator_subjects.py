@@ -272,7 +272,7 @@ def test_a_sweep_has_a_row_of_each_measured_operator():
 
 def test_the_table_of_a_sweep_has_the_rates_of_its_operators():
     lines = sweep_lines(costs(row(2e-6), row(4e-6), row(5e-6, power_w=50)))
-    assert lines[0] == "Sweep conv: 3 operators"
+    assert lines[0] == "Sweep conv: 3 operators on Simulated"
     assert lines[2].split() == ["k", "time", "FLOP/s", "bandwidth", "energy"]
     assert " ".join(lines[4].split()) == "3 4.000 µs ± 1.0% 648 MFLOP/s 236 MB/s -"
 
@@ -295,7 +295,7 @@ def test_an_operator_without_axes_has_a_table_of_one_line():
     measured = [{**row(2e-6), "tuple_id": next(iter(subjects[0].by_id))}]
     alone = single_operators({"local": subjects}, measured)
     lines = sweep_lines(sweep_rows([Sweep("conv", {"conv": {}})], [], alone, subjects))
-    assert lines[0] == "Sweep conv: 1 operator"
+    assert lines[0] == "Sweep conv: 1 operator on Simulated"
     assert lines[2].split() == ["time", "FLOP/s", "bandwidth"]
 
 
@@ -428,4 +428,4 @@ def test_a_study_measures_only_tuples_of_operators_that_are_new(done):
     for table in ("comparison", "models"):
         names = pq.read_table(results / f"{table}.parquet")["model"].to_pylist()
         assert names == ["tiny_mlp", "tiny_cnn"]
-    assert "Sweep conv: 3 operators\n" in (results / "summary.txt").read_text()
+    assert "Sweep conv: 3 operators on " in (results / "summary.txt").read_text()

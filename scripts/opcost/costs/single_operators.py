@@ -33,6 +33,7 @@ def single_operators(
                 "flops": record.flops,
                 "bytes": record.bytes,
                 "batch_size": None,
+                "device_name": row["device_name"],
             }
             for quantity in COMPARED:
                 cost = measured_value(row, quantity) if row["status"] == "ok" else None

@@ -49,7 +49,9 @@ def _tuples(points: Sequence[Row]) -> str:
     told_apart = f", {distinct:,} of them distinct"
     what = f"{counted(len(models), 'model')} of {every:,} operator tuples{told_apart}"
     if points[0]["tuple_id"] is not None:
-        what = counted(len(models), "operator") + (told_apart if distinct < every else "")
+        devices = " and ".join(dict.fromkeys(row["device_name"] or "?" for row in points))
+        what = f"{counted(len(models), 'operator')} on {devices}"
+        what += told_apart if distinct < every else ""
     return f"{what}{f', on {len(on)} targets' if len(on) > 1 else ''}"
 
 

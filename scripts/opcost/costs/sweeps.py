@@ -128,8 +128,10 @@ def _rows(
 
 
 def _of_operator(compared: Row) -> dict[str, Any]:
-    """The tuple of an operator without a model, and its work; null for a model."""
-    names = ("tuple_id", "flops", "bytes")
+    """The tuple of an operator without a model, its work and device; null for a model, of which
+    the comparison has the latter two.
+    """
+    names = ("tuple_id", "flops", "bytes", "device_name")
     return {name: compared[name] if "tuple_id" in compared else None for name in names}
 
 

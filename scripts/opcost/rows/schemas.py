@@ -491,6 +491,7 @@ SWEEPS = _schema(
         ("tuple_id", pa.string(), "that of an operator without a model; null for a model"),
         ("flops", pa.int64(), "FLOPs of that operator; null if unknown"),
         ("bytes", pa.int64(), "minimum bytes moved by that operator"),
+        ("device_name", pa.string(), "product name of its device; null for a model"),
         *(
             column
             for quantity, unit in ((TIME, "seconds"), (ENERGY, "gross joules"))
