@@ -47,7 +47,7 @@ _OPERATOR: list[Column] = [
                 "canonical_json",
                 pa.string(),
                 "the operator tuple as JSON: operator, attributes, and the shape, dtype and layout "
-                "of tensors",
+                "of tensors, with their share of zeros if one is requested",
             ),
             ("description", pa.string(), "readable form of the operator tuple"),
             ("flops", pa.int64(), "floating-point operations; null if unknown"),
