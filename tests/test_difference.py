@@ -279,7 +279,7 @@ def drawn_pairs(generator, law, sound=40, doubtful=20):
 @pytest.mark.parametrize("law", LAWS)
 def test_the_probability_of_a_false_alarm_is_at_most_the_level(law):
     generator = np.random.default_rng(1)
-    studies, alarms = 700, 0
+    studies, alarms = 250, 0
     for _ in range(studies):
         quantity = changes_of(TIME, list(drawn_pairs(generator, law)))
         alarms += min(holm([change.p for change in quantity.changes])) <= 0.05
@@ -289,7 +289,7 @@ def test_the_probability_of_a_false_alarm_is_at_most_the_level(law):
 
 def test_nor_is_it_for_a_handful_of_operators_whose_studies_know_their_scatter():
     generator = np.random.default_rng(2)
-    studies, alarms = 700, 0
+    studies, alarms = 250, 0
     for _ in range(studies):
         repeated = np.exp(0.03 * generator.standard_t(5, (2, 10)))
         subjects = ([Executions([1.0, each], [0.0, 0.0]) for each in study] for study in repeated)
@@ -343,7 +343,7 @@ def test_at_the_half_width_the_p_value_is_the_level(error, degrees, sd, tail):
 @pytest.mark.parametrize("scatter", [Scatter(0.02, 4.0), Scatter(0.1, 10.0)])
 def test_nor_is_it_for_rows_that_combine_executions(scatter, number):
     generator = np.random.default_rng(3)
-    studies, alarms = 400, 0
+    studies, alarms = 150, 0
     for _ in range(studies):
         n = scatter.degrees_of_freedom
         sds = scatter.sd * np.sqrt(n / generator.chisquare(n, number))

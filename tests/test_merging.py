@@ -152,7 +152,7 @@ class Shelf:
         return sorted(map(repr, rows_of(path))), pq.read_schema(path).metadata[b"opcost.sources"]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(changes(), max_size=4), min_size=3, max_size=3))
 def test_neither_the_order_nor_the_grouping_of_merges_matters(databases):
     with tempfile.TemporaryDirectory() as folder:
