@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from opcost.commands import main
 from opcost.devices import operating_point
 from opcost.devices.device_file import DeviceFile, write_device
 from opcost.devices.lock import exclusive
@@ -186,6 +188,27 @@ def test_if_job_and_guard_are_killed_the_next_that_takes_the_lock_restores(gpu, 
     )
     next_job()
     assert capfd.readouterr().out == ""
+
+
+def test_the_command_that_sets_a_limit_restores_first(gpu, job, card):
+    process = job()
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(guard_of(process), signal.SIGKILL)
+    process.kill()
+    process.wait()
+    done = CliRunner().invoke(main, ["power-limit", "400"])
+    assert "before, it was 650 W" in done.stdout
+    assert gpu.now == (400, 0, 0)
+
+
+def test_a_driver_that_hangs_holds_up_nobody_for_long(gpu, monkeypatch):
+    monkeypatch.setenv("SIMULATED_HANG_AT_READING", "0")
+    monkeypatch.setattr(operating_point, "_ANSWER_S", 1.0)
+    with pytest.raises(OpcostError, match=r"has not answered for 1 s\. Check that `nvidia-smi`"):
+        set_in_job()
+    monkeypatch.delenv("SIMULATED_HANG_AT_READING")
+    next_job()
+    assert gpu.now == (BEFORE_W, 0, 0)
 
 
 def test_nobody_gets_the_gpu_before_it_is_restored(gpu, job):
