@@ -190,6 +190,23 @@ def test_if_job_and_guard_are_killed_the_next_that_takes_the_lock_restores(gpu, 
     assert capfd.readouterr().out == ""
 
 
+def test_ctrl_c_while_the_point_is_being_set_restores_as_well(gpu, record, monkeypatch, capfd):
+    answer = operating_point._Guard.answer
+
+    def interrupted(guard, task, *, last=False):
+        if last:
+            return answer(guard, task, last=last)
+        assert gpu.becomes(LIMIT_W)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(operating_point._Guard, "answer", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        set_in_job()
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert not record.exists()
+    assert capfd.readouterr().err == ""
+
+
 def test_the_command_that_sets_a_limit_restores_first(gpu, job, card):
     process = job()
     os.kill(process.pid, signal.SIGSTOP)

@@ -145,9 +145,11 @@ class _Guard:
         finally:
             self._process.communicate()
 
-    def answer(self, task: str) -> dict[str, Any]:
-        """What it says next. Raises OpcostError with its complaint, or if it says nothing."""
-        said = self._line()
+    def answer(self, task: str, *, last: bool = False) -> dict[str, Any]:
+        """What it says next, or before it ends. Raises OpcostError with its complaint, or if it
+        says nothing.
+        """
+        said = self._heard(last)
         if not said.endswith(b"\n"):
             self._process.kill()
             code = self._process.wait()
@@ -156,7 +158,7 @@ class _Guard:
                 f"has not answered for {_ANSWER_S:g} s. Check that `nvidia-smi` responds, else "
                 "reload the driver or restart the machine"
             )
-        document: dict[str, Any] = json.loads(said)
+        document: dict[str, Any] = json.loads(said.splitlines()[-1])
         if "error" in document:
             raise OpcostError(document["error"])
         return document
@@ -168,20 +170,22 @@ class _Guard:
         with suppress(BrokenPipeError):
             cast(IO[bytes], self._process.stdin).close()
         try:
-            try:
-                self.answer("restoring the operating point")
-            except _NoAnswer:
+            with suppress(_NoAnswer):
+                self.answer("restoring the operating point", last=True)
+            if self._process.wait() != 0:
                 restore_left(self._held)
         except OpcostError as error:
             tell(f"opcost: {error}")  # what was measured before is right
         self._process.wait()
         cast(IO[bytes], self._process.stdout).close()
 
-    def _line(self) -> bytes:
-        """Its next line; less than a line if it has ended, or takes too long."""
+    def _heard(self, last: bool) -> bytes:
+        """Its next line, or all that it says until it ends, whatever was said before an exception;
+        less than a line if it says nothing, or takes too long.
+        """
         answers = cast(IO[bytes], self._process.stdout).fileno()
         said, end_s = b"", time.monotonic() + _ANSWER_S
-        while not said.endswith(b"\n") and (left_s := end_s - time.monotonic()) > 0:
+        while (last or not said.endswith(b"\n")) and (left_s := end_s - time.monotonic()) > 0:
             if select.select([answers], [], [], left_s)[0]:
                 if not (some := os.read(answers, 65536)):
                     break
