@@ -22,6 +22,7 @@ from opcost.devices.device_file import DeviceFile, write_device
 from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
 from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, applied, settle
+from opcost.devices.point_record import this_boot
 from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.errors import OpcostError
 from opcost.files import write_json
@@ -468,7 +469,7 @@ def test_another_gpu_or_none_is_refused(gpu, monkeypatch):
 def hostile(record, tmp_path, form):
     other = tmp_path / "other"
     content = json.dumps(
-        {"process": 1, "point": "power limit 300 W", "power_limit_w": 200.0}
+        {"boot": this_boot(), "process": 1, "point": "power limit 300 W", "power_limit_w": 200.0}
         | {"sm_clock_locked": False, "memory_clock_locked": False}
     )
     other.write_text(content)
@@ -511,12 +512,22 @@ def test_a_record_that_anybody_may_have_made_sets_nothing(form, gpu, record, tmp
     ],
 )
 def test_impossible_values_of_a_record_are_not_set(change, message, gpu, record):
-    known = {"process": 1, "point": "a point", "power_limit_w": 400.0}
+    known = {"boot": this_boot(), "process": 1, "point": "a point", "power_limit_w": 400.0}
     known |= {"sm_clock_locked": False, "memory_clock_locked": False}
     record.write_text(json.dumps(known | change))
     with pytest.raises(OpcostError, match=message):
         next_job()
     assert gpu.now == (BEFORE_W, 0, 0)
+
+
+def test_after_a_restart_of_the_machine_nothing_is_restored(gpu, record, capfd):
+    """The driver has forgotten what was set, and what was set before that."""
+    known = {"boot": "another", "process": 1, "point": "a point", "power_limit_w": 400.0}
+    record.write_text(json.dumps(known | {"sm_clock_locked": True, "memory_clock_locked": False}))
+    next_job()
+    assert "the machine has restarted since" in capfd.readouterr().out
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert not record.exists()
 
 
 def test_an_empty_record_is_of_a_process_that_had_set_nothing(gpu, record, capfd):

@@ -22,7 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from opcost.devices.operating_point import OperatingPoint
-from opcost.devices.point_record import ForeignRecord, PointRecord, read_record, write_record
+from opcost.devices.point_record import (
+    ForeignRecord,
+    PointRecord,
+    read_record,
+    this_boot,
+    write_record,
+)
 from opcost.devices.point_settings import Gpu
 from opcost.errors import OpcostError
 
@@ -97,6 +103,12 @@ def _restore_left(key: str, path: Path) -> str:
     if record is None:
         path.unlink(missing_ok=True)
         return "an earlier process was killed before it had set an operating point of the GPU"
+    if record.boot != this_boot():
+        path.unlink(missing_ok=True)
+        return (
+            f"process {record.process} had left the GPU at another operating point "
+            f"({record.point}); the machine has restarted since, and the driver forgot it"
+        )
     _restore(Gpu(key), path, record)
     return (
         f"process {record.process} was killed, or its guard, and had left the GPU at another "

@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from opcost.errors import OpcostError
-from opcost.files import parse_json
+from opcost.files import first_line, parse_json
 from opcost.values import BOOLEAN, PRINTABLE, check_values, number, optional, whole_number
 
 _MODE = 0o644
 _MOST_BYTES = 4096
 _RULES = {
+    "boot": PRINTABLE,
     "process": whole_number(1),
     "point": PRINTABLE,
     "power_limit_w": optional(number(0, 100_000, above=True)),
@@ -32,15 +33,22 @@ class ForeignRecord(Exception):
 
 @dataclass(frozen=True)
 class PointRecord:
-    """The `process` that had set a `point`, for messages; the power limit to restore, None if it
-    was not changed; and which clocks were locked and are to be released.
+    """The start of the machine, `boot`, after which a `process` set a `point`, for messages; the
+    power limit to restore, None if it was not changed; and which clocks were locked and are to be
+    released.
     """
 
+    boot: str
     process: int
     point: str
     power_limit_w: float | None
     sm_clock_locked: bool
     memory_clock_locked: bool
+
+
+def this_boot() -> str:
+    """What identifies the present start of the machine: with it, drivers forget what was set."""
+    return first_line(Path("/proc/sys/kernel/random/boot_id")) or "unknown"
 
 
 def write_record(path: Path, record: PointRecord) -> None:

@@ -9,7 +9,7 @@ import pynvml
 
 from opcost.devices.machine_id import hashed_uuid
 from opcost.devices.operating_point import OperatingPoint
-from opcost.devices.point_record import PointRecord
+from opcost.devices.point_record import PointRecord, this_boot
 from opcost.errors import OpcostError
 
 _TOLERANCE_W = 0.5
@@ -97,6 +97,7 @@ class Gpu:
     def record(self, point: OperatingPoint, process: int) -> PointRecord:
         """What is to be restored after a point."""
         return PointRecord(
+            this_boot(),
             process,
             str(point),
             None if point.power_limit_w is None else self.power_limit_w(),
