@@ -62,12 +62,12 @@ def _table(points: Sequence[Row]) -> list[str]:
             "time": _cost(row, TIME),
             "FLOP/s": _rate(row, "flops", "FLOP/s"),
             "bandwidth": _rate(row, "bytes", "B/s"),
-            "time/sample": with_interval(sample(TIME).read(row), TIME.show),
+            "time/sample": _each(row, TIME),
             "above least": _above(row, TIME),
             "energy": _cost(row, ENERGY),
-            "energy/sample": with_interval(sample(ENERGY).read(row), ENERGY.show),
+            "energy/sample": _each(row, ENERGY),
             "energy above least": _above(row, ENERGY),
-            "EDP/sample": with_interval(sample(EDP).read(row), EDP.show),
+            f"EDP/{_unit(row)}": _edp(row),
             "front": {True: "*", False: ""}.get(row["is_on_front"], _NOTHING),
             "new tuples": str(row["new_tuples"]) if row["tuple_id"] is None else _NOTHING,
         }
@@ -81,6 +81,25 @@ def _table(points: Sequence[Row]) -> list[str]:
 def _cost(row: Row, quantity: Quantity) -> str:
     shown = with_interval(quantity.read(row), quantity.show)
     return shown + (ESTIMATED if row[f"{quantity}_is_estimate"] else "")
+
+
+def _each(row: Row, quantity: Quantity) -> str:
+    """The cost of a sample, which of an operator without a model is its cost."""
+    if row["tuple_id"] is not None:
+        return _NOTHING
+    return with_interval(sample(quantity).read(row), quantity.show)
+
+
+def _edp(row: Row) -> str:
+    """The energy-delay product, where there is another point to compare it with."""
+    if above_least(ENERGY).read(row) is None:
+        return _NOTHING
+    return with_interval(sample(EDP).read(row), EDP.show)
+
+
+def _unit(row: Row) -> str:
+    """What costs are compared by."""
+    return "sample" if row["tuple_id"] is None else "call"
 
 
 def _rate(row: Row, work: str, unit: str) -> str:
@@ -120,7 +139,7 @@ def _most_frugal(points: Sequence[Row]) -> list[str]:
             ]
             cost = with_interval(sample(quantity).read(least), quantity.show)
             found.append(
-                f"Least {quantity} per sample{' at ' + ', '.join(where) if where else ''}: "
+                f"Least {quantity} per {_unit(least)}{' at ' + ', '.join(where) if where else ''}: "
                 f"{_free(least, axis_of_batch)}, {cost}"
                 + (f"; not told apart from it: {', '.join(as_good)}." if as_good else ".")
             )
@@ -136,18 +155,19 @@ def _optima(points: Sequence[Row]) -> list[str]:
             for axis, value in point_of(series[0]).items()
             if not follows_batch(points, axis)
         }
-        found += [_least_along(each, at) for each in least_along_axes(series)]
+        unit = _unit(series[0])
+        found += [_least_along(each, at, unit) for each in least_along_axes(series)]
     return found
 
 
-def _least_along(found: AlongAxis, at: Point) -> str:
+def _least_along(found: AlongAxis, at: Point, unit: str) -> str:
     names = {EDP: "Energy x delay", ED2P: "Energy x delay^2"}
     what = names.get(found.quantity, str(found.quantity).capitalize())
     where = ", ".join(f"{label(axis)}={text(value)}" for axis, value in {**at, **found.at}.items())
     best, axis = found.optimum, label(found.axis)
     measured = "" if best.is_bounded else ", where the measured points end"
     return (
-        f"{what} per sample{f' at {where}' if where else ''}, on a curve along {axis}: least at "
+        f"{what} per {unit}{f' at {where}' if where else ''}, on a curve along {axis}: least at "
         f"{axis}={best.at:.3g} [{best.low:.3g}, {best.high:.3g}]{measured}, "
         f"{with_interval(best.cost, found.quantity.show)}."
     )

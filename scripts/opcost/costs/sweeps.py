@@ -27,7 +27,7 @@ def above_least(quantity: Quantity) -> Quantity:
 
 
 def sample(quantity: Quantity) -> Quantity:
-    """The cost of a sample."""
+    """The cost of a sample, and of a call of an operator without a model."""
     return quantity.of("sample")
 
 
@@ -107,7 +107,8 @@ def _rows(
                 cost = found.cost(quantity)
                 row |= quantity.columns(cost)
                 row[f"{quantity}_is_estimate"] = estimated if cost is not None else None
-                row |= sample(quantity).columns(_each(cost, found.batch_size))
+                samples = found.batch_size if row["tuple_id"] is None else 1
+                row |= sample(quantity).columns(_each(cost, samples))
             rows.append(row)
     for series in series_of(rows):
         for quantity in COMPARED:
@@ -117,7 +118,7 @@ def _rows(
         for row, (time, energy), is_on_front in zip(series, costs, on_front(costs), strict=True):
             for quantity in (EDP, ED2P):
                 row |= sample(quantity).columns(objective(quantity, time, energy))
-            row["is_on_front"] = is_on_front
+            row["is_on_front"] = is_on_front if len(series) > 1 else None
     for on_one in series_of(rows, ("point", "target_point")):
         for quantity in COMPARED:
             line = line_through(on_one, quantity)

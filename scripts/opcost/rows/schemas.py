@@ -501,7 +501,9 @@ SWEEPS = _schema(
                     "its operators; of an operator without a model, its own"
                 ),
                 (f"{quantity}_is_estimate", pa.bool_(), "whether it is the sum; null without one"),
-                *quantity.of("sample").described(f"{unit} of a sample"),
+                *quantity.of("sample").described(
+                    f"{unit} of a sample, or of a call of an operator without a model"
+                ),
                 *quantity.of("fixed").described(
                     f"{unit} of an iteration, whatever its batch size: of the straight line "
                     "through the points that differ from this one in the batch size alone; null "
@@ -522,7 +524,7 @@ SWEEPS = _schema(
             pa.bool_(),
             "whether no point that differs in the batch size and the axes of targets alone needs "
             "less time for a sample and no more energy, or less energy and no more time; null if "
-            "one of them is unknown",
+            "one of them is unknown, and without such a point",
         ),
     ],
 )
