@@ -61,6 +61,7 @@ ASKED = {
             [
                 *(MODELS_ON, CONDITIONS, DEFINITIONS, GENERATIONS, SWEEPS_OF_STUDY),
                 *(STUDY.launch_modes, STUDY.precision.models),
+                *map(asdict, STUDY.published),
             ],
         ),
         ("report", [CONDITIONS, DEFINITIONS, STUDY.launch_modes]),
