@@ -136,9 +136,21 @@ def combined(executions: Executions, scatter: Scatter | None) -> Estimate:
     """
     executions = executions.chosen(counted(executions, scatter))
     values = executions.values
-    if scatter is None and len(values) == 1 and executions.batch_errors[0] is None:
-        return Estimate(values[0], None, None)
     value = math.exp(statistics.fmean(map(math.log, values))) if len(values) > 1 else values[0]
+    return _with_interval(value, executions, scatter)
+
+
+def averaged(executions: Executions, scatter: Scatter | None) -> Estimate:
+    """The arithmetic mean of all executions, so that means of parts add up to the mean of their
+    sum, with the interval of what further ones find.
+    """
+    return _with_interval(statistics.fmean(executions.values), executions, scatter)
+
+
+def _with_interval(value: float, executions: Executions, scatter: Scatter | None) -> Estimate:
+    values = executions.values
+    if scatter is None and len(values) == 1 and executions.batch_errors[0] is None:
+        return Estimate(value, None, None)
     variance, degrees = variance_of_one(executions, scatter)
     margin = student_97_5(degrees) * math.sqrt(variance / len(values))
     low, high = value * math.exp(-margin), value * math.exp(margin)

@@ -41,11 +41,18 @@ class Estimate:
         return Estimate(self.value + constant, low, high, self.degrees_of_freedom)
 
     @property
+    def half_width(self) -> float | None:
+        """Half of the interval, in the unit of the value."""
+        if self.low is None or self.high is None:
+            return None
+        return (self.high - self.low) / 2
+
+    @property
     def relative_half_width(self) -> float | None:
         """Half of the interval as a share of the value."""
-        if self.low is None or self.high is None or self.value == 0:
+        if self.half_width is None or self.value == 0:
             return None
-        return (self.high - self.low) / 2 / abs(self.value)
+        return self.half_width / abs(self.value)
 
     @property
     def scale(self) -> float | None:

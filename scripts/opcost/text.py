@@ -94,14 +94,31 @@ def without_interval(
 ) -> str:
     """A value without an interval of its own, or a dash.
 
-    With as many digits as an error of `half` of what it is part of leaves, but at least one.
+    With as many digits as an error of `half` of what it is part of leaves, and 0 if it leaves none.
     """
     if value is None:
         return "-"
     if not half or not value:
         return show(value, _DIGITS)
     left = 1 - math.floor(math.log10(half / abs(value)))
-    return show(value, min(max(left, 1), _DIGITS))
+    return show(value, min(left, _DIGITS)) if left > 0 else "0"
+
+
+def with_margin(estimate: Estimate | None, show: Callable[[float, int], str]) -> str:
+    """A value that may be zero, with half of its 95 % interval in the same unit, or a dash.
+
+    Both are rounded to the first digit of the half, or to the second one after a 1.
+    """
+    if estimate is None:
+        return "-"
+    half = estimate.half_width
+    if not half:
+        return show(estimate.value, _DIGITS)
+    shown = 2 if f"{half:e}".startswith("1") else 1
+    step = 10.0 ** (math.floor(math.log10(half)) + 1 - shown)
+    steps = round(estimate.value / step)
+    value = show(steps * step, len(str(abs(steps)))) if steps else "0"
+    return f"{value} ± {show(half, shown)}"
 
 
 def significant(number: float, digits: int) -> str:

@@ -30,7 +30,7 @@ from opcost.costs.in_place import InPlaceTimes
 from opcost.costs.method import MethodError, method_in
 from opcost.costs.shares import IN_PLACE_COLUMN, module_shares
 from opcost.costs.terms import Row, Term, why_incomplete
-from opcost.executions import Scatter, combined
+from opcost.executions import Executions, Scatter, combined, counted, near_the_middle
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, METHOD, OVERHEAD
 from opcost.rows.executed import combined_value, executions_of, measured_value, scatter_in
@@ -108,19 +108,44 @@ class ModelEstimate:
 
     @cached_property
     def whole_time(self) -> Estimate | None:
-        """Seconds of the whole model, from its executions.
+        """Seconds of the whole model, from its executions."""
+        found = self._whole_executions
+        return combined(found, self._whole_scatter(found)) if found else None
 
-        A model that waits for its host reproduces like the host.
-        """
-        found = executions_of(self._measured_whole, TIME)
+    @cached_property
+    def counted_whole(self) -> list[Row]:
+        """The executions of the whole model that its time combines: those that are no outliers."""
+        found = self._whole_executions
         if found is None:
-            return None
+            return []
+        counts = counted(found, self._whole_scatter(found))
+        return [row for row, each in zip(self._timed_whole, counts, strict=True) if each]
+
+    @cached_property
+    def outlying_whole(self) -> list[Row]:
+        """The executions of the whole model that are left out as outliers."""
+        return [row for row in self._timed_whole if row not in self.counted_whole]
+
+    @cached_property
+    def whole_agrees(self) -> bool:
+        """Whether the executions of the whole model differ by no more than the scatter explains."""
+        found = self._whole_executions
+        return found is None or all(near_the_middle(found, self._whole_scatter(found)))
+
+    @property
+    def _whole_executions(self) -> Executions | None:
+        return executions_of(self._timed_whole, TIME)
+
+    def _whole_scatter(self, executions: Executions) -> Scatter | None:
+        """How executions of the whole model vary: one that waits for its host reproduces like the
+        host.
+        """
         scatter = self.scatter(TIME)
-        if self.race is not None and scatter is not None:
-            waits = self.race.idle.value / self.race.time.value
-            host = self.scatter(HOST_TIME) or scatter
-            scatter = scatter.at(found.middle).mixed(host.at(found.middle), waits)
-        return combined(found, scatter)
+        if self.race is None or scatter is None:
+            return scatter
+        waits = self.race.idle.value / self.race.time.value
+        host = self.scatter(HOST_TIME) or scatter
+        return scatter.at(executions.middle).mixed(host.at(executions.middle), waits)
 
     @cached_property
     def whole_energy(self) -> Estimate | None:
@@ -130,6 +155,10 @@ class ModelEstimate:
     @cached_property
     def _measured_whole(self) -> list[Row]:
         return [row for row in self.whole if row["status"] == "ok"]
+
+    @cached_property
+    def _timed_whole(self) -> list[Row]:
+        return [row for row in self._measured_whole if row[TIME.value] is not None]
 
     def scatter(self, quantity: Quantity) -> Scatter | None:
         """How executions vary on the target; in energy, as in time and in power."""

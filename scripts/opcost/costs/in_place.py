@@ -7,8 +7,21 @@ overhead that the sum adds:
     whole - sum = (in place - alone) + (between calls - call overhead)
 
 Views are calls without kernels: what they take counts as between calls, as it does in the sum.
+
+A processor may run faster in one execution than in another, in the whole model and in each call
+alike. So calls are compared with the whole model of the same execution, in the executions that
+count for the time of the whole model:
+
+    in place = mean(call / whole model of the same execution) x whole model
+
+All rows then add up to the whole model. The error of the whole model is common to all of them; that
+of a row's share is its own.
 """
 
+# ASSUME that shares of the whole model scatter like times of operators that take as long: they
+# scatter less, as far as executions differ by the processor's speed.
+
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -17,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcost import statistics
 from opcost.costs.terms import Row
-from opcost.executions import Executions, batch_error, combined
+from opcost.executions import Executions, averaged, batch_error
 from opcost.rows.executed import measured_value
 from opcost.rows.quantities import CALL_TIME, TIME
 from opcost.statistics import Estimate
@@ -36,7 +49,9 @@ _OTHER_CALLS = "the measured model made other calls than were recorded or extrac
 
 
 class InPlaceTimes:
-    """What a model's calls take in place, in the mean over the executions of the whole model."""
+    """What a model's calls take in place, in the mean over the executions that count for the time
+    of the whole model.
+    """
 
     def __init__(self, estimate: "ModelEstimate") -> None:
         self._estimate = estimate
@@ -44,8 +59,9 @@ class InPlaceTimes:
         measured = [row for row in estimate.whole if row["status"] == "ok"]
         clocked = [row for row in measured if row[CALL_TIME.value]]
         known = [(row, by_call) for row in clocked if (by_call := self._by_call(row)) is not None]
-        self._executions = [by_call for _, by_call in known]
-        self.clocked_s = fmean(row["clocked_time_s"] for row, _ in known) if known else None
+        known = [each for each in known if each[0] in estimate.counted_whole] or known
+        self._clocked = [row["clocked_time_s"] / row[TIME.value] for row, _ in known]
+        self._executions = [_shares(by_call, row[TIME.value]) for row, by_call in known]
         self.reason = None
         if not self._executions:
             reasons = (row["in_place_reason"] for row in measured)
@@ -90,8 +106,15 @@ class InPlaceTimes:
     @cached_property
     def by_call_s(self) -> list[float]:
         """Seconds of each of the model's calls, views included; empty if unknown."""
+        whole = self._estimate.whole_time
         columns = zip(*self._executions, strict=True)
-        return [fmean(each.value for each in column) for column in columns]
+        return [fmean(each.value for each in column) * whole.value for column in columns if whole]
+
+    @property
+    def clocked_s(self) -> float | None:
+        """Seconds of the model with the clock, which takes longer in each execution alike."""
+        whole = self._estimate.whole_time
+        return fmean(self._clocked) * whole.value if self._clocked and whole else None
 
     @cached_property
     def of_tuples(self) -> dict[str, Estimate]:
@@ -119,19 +142,26 @@ class InPlaceTimes:
         return whole.value - self.operators.value
 
     def _mean(self, numbers: Sequence[int]) -> Estimate | None:
-        """Seconds of one of these calls, in their mean: the errors of calls in one execution add
-        up, as if they had one cause.
-        """
-        if not self._executions:
+        """Seconds of one of these calls, in their mean."""
+        whole = self._estimate.whole_time
+        if not self._executions or whole is None:
             return None
+        return statistics.product(self._share(numbers, whole.value), whole)
+
+    def _share(self, numbers: Sequence[int], whole_s: float) -> Estimate:
+        """The share of one of these calls in the whole model, in their mean: the errors of calls in
+        one execution add up, as if they had one cause.
+        """
         means = [
             statistics.correlated_sum((1 / len(numbers), by_call[number]) for number in numbers)
             for by_call in self._executions
         ]
-        if any(each.value <= 0 for each in means):
-            return Estimate(fmean(each.value for each in means), None, None)
-        values = Executions([each.value for each in means], list(map(batch_error, means)))
-        return combined(values, self._estimate.scatter(TIME))
+        values = [each.value for each in means]
+        if min(values) <= 0:
+            return Estimate(fmean(values), None, None)
+        found = Executions(values, list(map(batch_error, means)))
+        scatter = self._estimate.scatter(TIME)
+        return averaged(found, scatter and scatter.at(found.middle * whole_s))
 
     def columns(self) -> dict[str, Any]:
         """The columns of the comparison."""
@@ -225,6 +255,24 @@ class InPlaceTimes:
         )
 
 
+def between_calls(compared: Row) -> Estimate | None:
+    """Seconds between a model's calls, from its row of the comparison; None if unknown.
+
+    They are the rest of the whole model, so an error of the whole changes them in proportion, and
+    one of the operators' share by as much as the operators.
+    """
+    in_place, whole = IN_PLACE.read(compared), TIME.of("reference").read(compared)
+    value = compared["between_calls_time_s"]
+    if value is None or in_place is None or whole is None:
+        return None
+    if in_place.half_width is None or whole.half_width is None:
+        return Estimate(value, None, None)
+    share = in_place.value / whole.value
+    of_share = max(in_place.half_width**2 - (share * whole.half_width) ** 2, 0.0)
+    half = math.hypot(math.sqrt(of_share), (1 - share) * whole.half_width)
+    return Estimate(value, value - half, value + half)
+
+
 def of_operators(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The rows of a model added up by operator, by the name that tables show."""
     return _grouped(rows, "operator", lambda row: short_name(row["operator"]))
@@ -259,15 +307,21 @@ def _grouped(rows: Sequence[Row], column: str, key: Callable[[Row], str]) -> lis
     return sorted(found, key=lambda row: -row[IN_PLACE.value])
 
 
+def _shares(times: Sequence[Estimate], whole_s: float) -> list[Estimate]:
+    return [statistics.correlated_sum([(1 / whole_s, each)]) for each in times]
+
+
 def _of_all_calls(tuples: Sequence[Row]) -> dict[str, Any]:
-    """Alone only if all of the tuples are."""
+    """Alone only if all of the tuples are. Tuples are measured alone one by one; in place, their
+    errors are taken to have one cause.
+    """
     in_place, alone = (
         [(row["calls"], each) for row in tuples if (each := quantity.read(row)) is not None]
         for quantity in (IN_PLACE, ALONE)
     )
     return _both(
         sum(row["calls"] for row in tuples),
-        statistics.weighted_sum(in_place),
+        statistics.correlated_sum(in_place),
         statistics.weighted_sum(alone) if len(alone) == len(tuples) else None,
     )
 

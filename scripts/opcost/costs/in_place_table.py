@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from opcost import statistics
 from opcost.costs.breakdown import Part, percents
-from opcost.costs.in_place import IN_PLACE, of_operators, of_tuples, together
-from opcost.costs.in_place_text import against_alone, beyond_s, half_width, known_to_s
+from opcost.costs.in_place import IN_PLACE, between_calls, of_operators, of_tuples, together
+from opcost.costs.in_place_text import against_alone, beyond_s, in_the_sum
 from opcost.costs.terms import Row
 from opcost.rows.quantities import TIME
 from opcost.statistics import Estimate
-from opcost.text import difference, shortened, with_interval, without_interval
+from opcost.text import difference, shortened, with_interval, with_margin, without_interval
 
 if TYPE_CHECKING:
     from opcost.costs.estimate import ModelEstimate
@@ -24,9 +24,9 @@ BETWEEN, WHOLE = "(between calls)", "(whole model)"
 MEANING = (
     "Share: of the whole model's time, which is without the clock. Between calls: what the whole "
     "model takes beyond its operators in place; views are part of it. Its alone is the call "
-    "overhead or the wait for the host that the sum has; that of the whole model is the sum. "
-    "-: not measured alone. Numbers without ± are known no better than what their row is the "
-    "difference or part of, and rounded accordingly."
+    "overhead or the wait for the host that the sum has, to two digits; that of the whole model is "
+    "the sum. -: not measured alone. The intervals in place hold the error of the whole model, "
+    "which all rows have in common, and that of the row's share."
 )
 
 _Named = tuple[Mapping[str, str], Row]
@@ -43,7 +43,8 @@ def table_cells(
     """
     named = _named(estimate, kind)
     whole, total = (TIME.of(each).read(compared) for each in ("reference", "estimate"))
-    if whole is None or not named:
+    between, in_sum_s = between_calls(compared), beyond_s(compared)
+    if whole is None or between is None or not named:
         return []
     rows = [row for _, row in named]
     shown, others = named[:most], rows[most:]
@@ -51,8 +52,6 @@ def table_cells(
     if others:
         shown = [*shown, ({first: f"({len(others)} more: --top)"}, together(others))]
     amounts = [row[IN_PLACE.value] for row in rows]
-    between_s, in_sum_s = whole.value - math.fsum(amounts), beyond_s(compared)
-    half_s = known_to_s(compared)
     found = [
         {
             **names,
@@ -62,11 +61,11 @@ def table_cells(
         }
         for names, row in shown
     ]
-    between = {
+    rest = {
         first: BETWEEN,
-        "in place": without_interval(between_s, half_s, TIME.show),
-        "alone": without_interval(in_sum_s, half_s, TIME.show),
-        "adds": _difference(between_s, in_sum_s, half_s),
+        "in place": with_margin(between, TIME.show),
+        "alone": in_the_sum(compared),
+        "adds": "-" if in_sum_s is None else with_margin(between.plus(-in_sum_s), TIME.show),
     }
     all_of_it = {
         first: WHOLE,
@@ -74,14 +73,14 @@ def table_cells(
         "in place": with_interval(whole, TIME.show),
         "alone": with_interval(total, TIME.show),
         "more": difference(statistics.ratio(whole, total).plus(-1)) if total else "-",
-        "adds": _difference(whole.value, total.value if total else None, half_s),
+        "adds": with_margin(_beyond(whole, total), TIME.show),
     }
-    shares = [*_shares([*amounts, between_s], len(others)), "100.0%"]
+    shares = [*_shares([*amounts, between.value], len(others)), "100.0%"]
     counts = [] if kind == "call" else ["calls"]
     titles = [*named[0][0], *counts, "in place", "share", "alone", "more", "adds"]
     return [
         {title: (cells | {"share": share}).get(title, "") for title in titles}
-        for cells, share in zip([*found, between, all_of_it], shares, strict=True)
+        for cells, share in zip([*found, rest, all_of_it], shares, strict=True)
     ]
 
 
@@ -132,10 +131,11 @@ def _shares(amounts: Sequence[float], others: int) -> list[str]:
 def _seconds(row: Row, total: Estimate | None) -> str:
     """What a row takes in place; without an interval, no more precise than all rows together."""
     in_place, relative = IN_PLACE.read(row), total and total.relative_half_width
-    if half_width(in_place) is None and in_place and relative:
+    if in_place and in_place.half_width is None and relative:
         return without_interval(in_place.value, relative * in_place.value, TIME.show)
     return with_interval(in_place, TIME.show)
 
 
-def _difference(more_s: float, than_s: float | None, half_s: float | None) -> str:
-    return without_interval(None if than_s is None else more_s - than_s, half_s, TIME.show)
+def _beyond(whole: Estimate, total: Estimate | None) -> Estimate | None:
+    """What the whole model takes beyond its sum."""
+    return total and statistics.weighted_sum([(1, whole), (-1, total)])

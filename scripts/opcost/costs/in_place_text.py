@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from opcost import statistics
-from opcost.costs.in_place import ALONE, IN_PLACE, RATIO, of_operators
+from opcost.costs.in_place import ALONE, IN_PLACE, RATIO, between_calls, of_operators
 from opcost.costs.terms import Row
 from opcost.rows.quantities import TIME
-from opcost.statistics import Estimate
-from opcost.text import difference, table, with_interval, without_interval
+from opcost.text import difference, table, with_interval, with_margin, without_interval
 
 TITLE = "Where do the sum and the whole model part company?"
 MEANING = (
     "In place is inside the running model, with a clock around each call; alone is as in the sum. "
-    "Whole - sum = (in place - alone) + (between calls - the sum's overhead or wait). With the "
-    "clock, the model takes longer by the last column, most of it between calls."
+    "Whole - sum = (in place - alone) + (between calls - in the sum). In the sum: its call "
+    "overhead or wait for the host. With the clock, the model takes longer by the last column, "
+    "most of it between calls."
 )
 
 _NAMED = 3
@@ -27,7 +27,7 @@ def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
         in_place = IN_PLACE.read(row)
         if in_place is None:
             continue
-        alone_s, half_s = row["operators_time_s"], known_to_s(row)
+        alone_s, half_s = row["operators_time_s"], in_place.half_width
         whole_s, relative = row[TIME.of("reference").value], in_place.relative_half_width
         cells.append(
             {
@@ -36,8 +36,8 @@ def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
                 "alone": without_interval(alone_s, half_s, TIME.show),
                 "in place": with_interval(in_place, TIME.show),
                 "more": _more(in_place.value, alone_s, relative),
-                "between calls": without_interval(row["between_calls_time_s"], half_s, TIME.show),
-                "in the sum": without_interval(beyond_s(row), half_s, TIME.show),
+                "between calls": with_margin(between_calls(row), TIME.show),
+                "in the sum": in_the_sum(row),
                 "with clock": _more(row["clocked_time_s"], whole_s, relative),
             }
         )
@@ -48,6 +48,12 @@ def beyond_s(compared: Row) -> float | None:
     """What the sum of a model has for the time between calls: overhead or the wait for the host."""
     overhead_s: float | None = compared["overhead_time_s"]
     return compared["idle_time_s"] if overhead_s is None else overhead_s
+
+
+def in_the_sum(compared: Row) -> str:
+    """What the sum has for the time between calls, as text: to two digits, or a dash."""
+    beyond = beyond_s(compared)
+    return "-" if beyond is None else TIME.show(beyond, 2)
 
 
 def operator_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
@@ -70,21 +76,8 @@ def against_alone(row: Row) -> dict[str, str]:
     return {
         "alone": with_interval(alone, TIME.show),
         "more": difference(ratio.plus(-1)) if ratio else "-",
-        "adds": without_interval(row["added_time_s"], half_width(added), TIME.show),
+        "adds": with_margin(added, TIME.show),
     }
-
-
-def known_to_s(compared: Row) -> float | None:
-    """How well differences between a model's times are known, of which the wider interval tells."""
-    times = (IN_PLACE.read(compared), TIME.of("reference").read(compared))
-    return max(filter(None, map(half_width, times)), default=None)
-
-
-def half_width(estimate: Estimate | None) -> float | None:
-    """Half of the interval, in the estimate's unit; None if unknown."""
-    if estimate is None or estimate.low is None or estimate.high is None:
-        return None
-    return (estimate.high - estimate.low) / 2
 
 
 def lines(cells: Sequence[Mapping[str, str]], left: int = 1) -> list[str]:
@@ -104,18 +97,18 @@ def note(compared: Row, rows: Sequence[Row]) -> str | None:
         f"Inside the running model, the operators take {with_interval(in_place, TIME.show)}, "
         f"{in_place.value / alone_s - 1:+.1%} against alone ({named})"
     )
-    between_s, overhead_s = compared["between_calls_time_s"], compared["overhead_time_s"]
-    if between_s is None or overhead_s is None:
+    between = between_calls(compared)
+    if between is None or compared["overhead_time_s"] is None:
         return f"{text}."
     return (
-        f"{text}; between their calls pass {TIME.show(between_s, 3)}, for which the sum has "
-        f"{TIME.show(overhead_s, 3)} of call overhead."
+        f"{text}; between their calls pass {with_margin(between, TIME.show)}, for which the sum "
+        f"has {in_the_sum(compared)} of call overhead."
     )
 
 
 def verdicts(comparison: Iterable[Row]) -> list[str]:
     """The models whose difference is within its interval, those in which the clock was not slower,
-    which only noise explains, and those whose operators leave no time between calls.
+    which only noise explains, and those whose operators take longer than they do, beyond noise.
     """
     rows = [row for row in comparison if IN_PLACE.read(row) is not None]
     errors = {row["model"]: TIME.error.read(row) for row in rows}
@@ -129,7 +122,11 @@ def verdicts(comparison: Iterable[Row]) -> list[str]:
         for row in rows
         if row["clocked_time_s"] < (row[TIME.of("reference").value] or 0.0)
     ]
-    negative = [row["model"] for row in rows if (row["between_calls_time_s"] or 0.0) < 0]
+    negative = [
+        row["model"]
+        for row in rows
+        if (between := between_calls(row)) and (between.high or between.value) < 0
+    ]
     found = []
     if within:
         found.append(
