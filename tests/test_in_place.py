@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.costs import in_place_table, in_place_text
+from opcost.costs.caveats import outliers
 from opcost.costs.comparison import compare
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.in_place import ALONE, IN_PLACE, between_calls, of_operators
@@ -209,6 +210,32 @@ def test_an_execution_that_does_not_count_in_the_whole_model_does_not_count_in_p
     assert compared["in_place_time_s"] == pytest.approx(0.9 * compared["reference_time_s"])
     [cells] = in_place_text.model_cells([compared])
     assert cells["with clock"] == "+38%"
+
+
+def test_an_execution_that_is_left_out_is_told(model):
+    found = one_off(model)
+    [note] = outliers(found)
+    assert note == (
+        "squeezenet1_1: 1 of 4 executions of the whole model was left out as an outlier: 16.4 ms "
+        "beside 7.27 ms."
+    )
+    assert compare(found)["reference_flags"] == ["executions_disagree"]
+    agreeing = estimate(model, *found.whole[1:], **SCATTER)
+    assert [*outliers(agreeing)] == compare(agreeing)["reference_flags"] == []
+
+
+def test_what_was_measured_under_interference_is_marked(model):
+    quiet = profiled(model, estimate(model, whole(model, 1e-3, 0.1)), "operator")
+    assert not in_place_table.is_marked(quiet)
+    for kind in in_place_table.KINDS:
+        disturbed = estimate(model, whole(model, 1e-3, 0.1), flags=["disturbed"])
+        *rows, between, total = profiled(model, disturbed, kind)
+        assert all(each["alone"].endswith(" ~") for each in rows)
+        assert not in_place_table.is_marked([between, total])
+    busy = estimate(model, whole(model, 1e-3, 0.1, flags=["disturbed"]))
+    *rows, total = profiled(model, busy, "operator", 2)
+    assert total["in place"].endswith(" ~")
+    assert not in_place_table.is_marked(rows)
 
 
 def test_the_clock_is_compared_within_each_execution(model):

@@ -1,13 +1,16 @@
 """Caveats about sums over operators, shared by the summary, `explain` and the report."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.text import counted, margin, names_by_text, percent, seconds, some
+
+if TYPE_CHECKING:
+    from opcost.costs.estimate import ModelEstimate
 
 INTERVAL = "±: half of the 95 % interval"
 CALL_OVERHEAD = "call overhead"
@@ -41,6 +44,19 @@ def caveats(
         *_mixed_provenance(rows, most),
         *_flags(rows, most),
     ]
+
+
+def outliers(estimate: "ModelEstimate") -> Iterator[str]:
+    """The executions of a whole model that its time leaves out."""
+    left_out, whole = estimate.outlying_whole, estimate.whole_time
+    if left_out and whole:
+        total = len(left_out) + len(estimate.counted_whole)
+        times = ", ".join(TIME.show(row[TIME.value], 3) for row in left_out)
+        were = "was left out as an outlier" if len(left_out) == 1 else "were left out as outliers"
+        yield (
+            f"{estimate.model.model}: {len(left_out)} of {total} executions of the whole model "
+            f"{were}: {times} beside {TIME.show(whole.value, 3)}."
+        )
 
 
 def _interval(rows: Sequence[Row]) -> list[str]:

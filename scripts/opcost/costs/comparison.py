@@ -13,6 +13,7 @@ from opcost.costs.terms import Row, terms_of
 from opcost.errors import OpcostError
 from opcost.results_folder import EAGER
 from opcost.rows import comparability
+from opcost.rows.flags import EXECUTIONS_DISAGREE
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
@@ -121,7 +122,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         **TIME.of("reference").columns(reference_time),
         "reference_measurements": len(measured),
         "reference_converged": None if None in converged else all(converged),
-        "reference_flags": sorted({flag for row in measured for flag in row["flags"] or ()}),
+        "reference_flags": _flags(measured, estimate.whole_agrees),
         **_relative_error(TIME, estimate.time if known else None, reference_time),
         "time_reason": time_reason,
         **_in_place(estimate, mixed),
@@ -133,6 +134,12 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         else None,
         **{name: reference[name] for name in CONDITIONS},
     }
+
+
+def _flags(executions: Sequence[Row], agree: bool) -> list[str]:
+    """The flags of a whole model: those of its executions, and whether these disagree."""
+    found = {flag for row in executions for flag in row["flags"] or ()}
+    return sorted(found if agree or not executions else {*found, EXECUTIONS_DISAGREE})
 
 
 def _in_place(estimate: ModelEstimate, mixed: str | None) -> dict[str, Any]:

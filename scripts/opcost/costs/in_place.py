@@ -250,6 +250,7 @@ class InPlaceTimes:
         ]
         return _both(
             len(numbers),
+            list(counts),
             statistics.weighted_sum([(len(numbers), mean)]),
             statistics.weighted_sum(alone) if len(alone) == len(counts) else None,
         )
@@ -291,6 +292,7 @@ def together(rows: Sequence[Row]) -> dict[str, Any]:
     )
     return _both(
         sum(row["calls"] for row in rows),
+        [tuple_id for row in rows for tuple_id in row["tuple_ids"]],
         statistics.correlated_sum((1, each) for each in in_place),
         statistics.correlated_sum((1, each) for each in alone) if len(alone) == len(rows) else None,
     )
@@ -321,14 +323,18 @@ def _of_all_calls(tuples: Sequence[Row]) -> dict[str, Any]:
     )
     return _both(
         sum(row["calls"] for row in tuples),
+        [row["tuple_id"] for row in tuples],
         statistics.correlated_sum(in_place),
         statistics.weighted_sum(alone) if len(alone) == len(tuples) else None,
     )
 
 
-def _both(calls: int, in_place: Estimate, alone: Estimate | None) -> dict[str, Any]:
+def _both(
+    calls: int, tuple_ids: Sequence[str], in_place: Estimate, alone: Estimate | None
+) -> dict[str, Any]:
     return {
         "calls": calls,
+        "tuple_ids": tuple_ids,
         **ALONE.columns(alone),
         **IN_PLACE.columns(in_place),
         **RATIO.columns(statistics.ratio(in_place, alone) if alone else None),

@@ -10,6 +10,7 @@ from opcost.costs.breakdown import Part, percents
 from opcost.costs.in_place import IN_PLACE, between_calls, of_operators, of_tuples, together
 from opcost.costs.in_place_text import against_alone, beyond_s, in_the_sum
 from opcost.costs.terms import Row
+from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import TIME
 from opcost.statistics import Estimate
 from opcost.text import difference, shortened, with_interval, with_margin, without_interval
@@ -27,6 +28,11 @@ MEANING = (
     "overhead or the wait for the host that the sum has, to two digits; that of the whole model is "
     "the sum. -: not measured alone. The intervals in place hold the error of the whole model, "
     "which all rows have in common, and that of the row's share."
+)
+_MARK = "~"
+MARKED = (
+    f"{_MARK}: flagged {DISTURBED}: alone, one of the row's operators was; in place, the whole "
+    "model, and so all that is in place."
 )
 
 _Named = tuple[Mapping[str, str], Row]
@@ -52,12 +58,13 @@ def table_cells(
     if others:
         shown = [*shown, ({first: f"({len(others)} more: --top)"}, together(others))]
     amounts = [row[IN_PLACE.value] for row in rows]
+    disturbed = _disturbed(estimate)
     found = [
         {
             **names,
             "calls": str(row["calls"]),
             "in place": _seconds(row, IN_PLACE.read(compared)),
-            **against_alone(row),
+            **_marked(against_alone(row), "alone", not disturbed.isdisjoint(row["tuple_ids"])),
         }
         for names, row in shown
     ]
@@ -75,6 +82,7 @@ def table_cells(
         "more": difference(statistics.ratio(whole, total).plus(-1)) if total else "-",
         "adds": with_margin(_beyond(whole, total), TIME.show),
     }
+    all_of_it = _marked(all_of_it, "in place", DISTURBED in (compared["reference_flags"] or ()))
     shares = [*_shares([*amounts, between.value], len(others)), "100.0%"]
     counts = [] if kind == "call" else ["calls"]
     titles = [*named[0][0], *counts, "in place", "share", "alone", "more", "adds"]
@@ -82,6 +90,24 @@ def table_cells(
         {title: (cells | {"share": share}).get(title, "") for title in titles}
         for cells, share in zip([*found, rest, all_of_it], shares, strict=True)
     ]
+
+
+def is_marked(cells: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a row of the table has a mark."""
+    return any(text.endswith(_MARK) for row in cells for text in row.values())
+
+
+def _disturbed(estimate: "ModelEstimate") -> set[str]:
+    """The operator tuples whose measurement alone was disturbed."""
+    return {
+        term.record.operator_tuple.tuple_id
+        for term in estimate.measured
+        if term.row and DISTURBED in (term.row["flags"] or ())
+    }
+
+
+def _marked(cells: Mapping[str, str], title: str, mark: bool) -> dict[str, str]:
+    return {**cells, title: f"{cells[title]} {_MARK}"} if mark else {**cells}
 
 
 def _named(estimate: "ModelEstimate", kind: str) -> list[_Named]:

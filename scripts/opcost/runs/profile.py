@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from opcost.costs import in_place_table, in_place_text
-from opcost.costs.caveats import caveats
+from opcost.costs.caveats import caveats, outliers
 from opcost.costs.explanation import explain_in_study
 from opcost.costs.terms import Row, by_target
 from opcost.costs.verdict import judgement
@@ -43,18 +43,22 @@ def _is_complete(row: Row) -> bool:
 
 
 def _profile_of(target: str, models: Sequence[str], rows: Sequence[Row], by: str, top: int) -> str:
-    lines = [f"Target {target}"]
+    lines, marked = [f"Target {target}"], False
+    outlying: list[str] = []
     for row in rows:
         explained = explain_in_study(read_model_tuples(extraction(row["model"])), target)
+        outlying += outliers(explained.estimate)
         if cells := in_place_table.table_cells(explained.estimate, row, by, top):
+            marked |= in_place_table.is_marked(cells)
             title = f"Where the time of {row['model']} goes, inside the running model, by {by}:"
             left = {"module": 2, "call": 3}.get(by, 1) + ("phase" in cells[0])
             lines += ["", title, *in_place_text.lines(cells, left)]
     if cells := in_place_text.model_cells(rows):
-        lines += ["", *wrapped([in_place_table.MEANING])]
+        legend = [in_place_table.MARKED] if marked else []
+        lines += ["", *wrapped([in_place_table.MEANING, *legend])]
         lines += ["", in_place_text.TITLE, *in_place_text.lines(cells)]
         lines += ["", *wrapped([in_place_text.MEANING, *in_place_text.verdicts(rows)])]
-    return "\n".join([*lines, "", *wrapped(_notes(models, rows))])
+    return "\n".join([*lines, "", *wrapped([*_notes(models, rows), *outlying])])
 
 
 def _notes(models: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
