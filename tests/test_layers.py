@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
+from opcost.commands.profile import command
+from opcost.costs.in_place import IN_PLACE
 from opcost.errors import OpcostError
 from opcost.measuring import benchmark
 from opcost.measuring.subjects import ModelSubject
@@ -12,7 +15,9 @@ from opcost.models.configs import define_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.layers import narrowed
-from opcost.runs.layers import _all_calls, _calls, _kinds, _not_run
+from opcost.rows.quantities import TIME
+from opcost.runs.layers import _all_calls, _calls, _kinds, _not_run, _rest, _time_shares
+from opcost.statistics import Estimate
 from opcost.tuples.extraction import extract_model_tuples
 
 from tests.quick_measurement import QUICK
@@ -147,13 +152,40 @@ def test_a_layer_is_measured_like_a_model(cpu):
 def test_what_is_called_outside_of_all_layers_is_named_with_its_share_of_the_time():
     model = extract_model_tuples(defined()["net"])
     modules = [
-        {"module_path": path, "in_place_time_s": 1e-3}
+        {"module_path": path, IN_PLACE.value: 1e-3}
         for path in dict.fromkeys(call.module_path for call in model.calls)
     ]
     listed = [each.paths[0] for each in _kinds(model)]
     [note] = _not_run(model, listed, modules, 0.1)
     assert "what these modules of net call themselves, 8.0% of its time: BasicBlock (8)." in note
     assert [*_not_run(model, ["layer1", "layer2", "layer3", "layer4", *listed], modules, 0.1)] == []
+
+
+def test_what_layers_leave_of_a_model_adds_up_to_all_of_it():
+    model = extract_model_tuples(defined()["net"])
+    modules = [
+        {"module_path": path, **IN_PLACE.columns(Estimate(1e-3, 0.9e-3, 1.1e-3))}
+        for path in dict.fromkeys(call.module_path for call in model.calls if call.module_path)
+    ]
+    inside_s, whole_s = 1e-3 * len(modules), 0.1
+    compared = {
+        **IN_PLACE.columns(Estimate(inside_s, 0.9 * inside_s, 1.1 * inside_s)),
+        **TIME.of("reference").columns(Estimate(whole_s, 0.09, 0.11)),
+        "between_calls_time_s": whole_s - inside_s,
+    }
+    layers = [each.paths[0] for each in _kinds(model)]
+    others, between = _rest(model, layers, compared, modules)
+    assert (others.cells["layer"], others.inside_s) == ("(other calls)", pytest.approx(8e-3))
+    assert (between.cells["layer"], between.inside_s) == ("(between calls)", whole_s - inside_s)
+    shares = _time_shares([inside_s - 8e-3, others.inside_s, between.inside_s], whole_s)
+    assert sum(float(share.removesuffix("%")) for share in shares) == pytest.approx(100.0)
+    assert _rest(model, layers, compared | dict.fromkeys(["between_calls_time_s"]), modules) == []
+
+
+def test_whoever_profiles_by_layer_is_told_of_the_table_of_layers():
+    found = CliRunner().invoke(command, ["resnet18", "--by", "layer"])
+    assert found.exit_code == 2
+    assert "--layers runs each kind of layer alone" in found.output
 
 
 def test_equal_layers_of_a_model_are_one_kind():

@@ -147,6 +147,9 @@ def test_a_profile_that_is_not_complete_says_so_and_lists_what_is_not_measured_a
     assert "The same command with a larger budget" in text
 
 
+LAST_ROWS = ("other calls", "between calls", "whole model")
+
+
 def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done, opcost):
     operators = [*done.root.glob("results/local/operators/*.parquet")]
     found = opcost("profile", "tiny_cnn", "--layers")
@@ -158,6 +161,8 @@ def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done,
     [header] = re.findall(r"^layer .*$", found.stdout, re.MULTILINE)
     assert "time share" in header
     assert "energy share" in header
+    last = [re.findall(rf"^\({row}\) .*$", found.stdout, re.MULTILINE) for row in LAST_ROWS]
+    assert [len(lines) for lines in last] == [1, 1, 1]
     rows = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
     measured = {row["model"] for row in rows if row["reference_time_s"]}
     assert {f"tiny_cnn_layers[layer={path}]" for path in config["layers"]} <= measured

@@ -10,12 +10,24 @@ if TYPE_CHECKING:
     from opcost.runs.workflow import Only
 
 
+class _Kind(click.Choice[str]):
+    """What a row may be; a layer has a table of its own."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        if value in ("layer", "layers"):
+            self.fail(
+                f"{value!r}: --by module shows the modules inside the running model, and --layers "
+                "runs each kind of layer alone, for its energy"
+            )
+        return super().convert(value, param, ctx)
+
+
 @click.command()
 @what_to_measure
 @verbosity
 @click.option(
     "--by",
-    type=click.Choice(["operator", "tuple", "module", "call"]),
+    type=_Kind(["operator", "tuple", "module", "call"]),
     default="operator",
     show_default=True,
     help="What a row of the table is.",
@@ -31,7 +43,8 @@ if TYPE_CHECKING:
     "--layers",
     is_flag=True,
     help="Then run each kind of layer alone, on what it gets inside the model, for its energy, "
-    "and print a table of layers instead of that of operators. These are further measurements.",
+    "and print a table of layers instead of that of operators. These are further measurements, "
+    "of the whole model again, too.",
 )
 def command(
     max_device_time: float | None, verbose: bool, by: str, top: int, layers: bool, **named: Any

@@ -3,20 +3,24 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from opcost.costs.breakdown import Part, percents
 from opcost.costs.caveats import INTERVAL
+from opcost.costs.explanation import explain_in_study
+from opcost.costs.in_place import IN_PLACE, between_calls
+from opcost.costs.in_place_table import BETWEEN, WHOLE
 from opcost.costs.terms import Row
 from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
-from opcost.results_folder import COMPARISON, MODULES, extraction
+from opcost.results_folder import COMPARISON, extraction
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.runs.models import Variant
 from opcost.runs.study_file import read_studies
 from opcost.statistics import Estimate
 from opcost.study import Study
-from opcost.text import counted, table, with_interval, without_interval, wrapped
+from opcost.text import counted, table, with_interval, with_margin, without_interval, wrapped
 from opcost.tuples.model_tuples import ModelTuples, read_model_tuples
 
 _SUFFIX = "_layers"
@@ -26,9 +30,12 @@ _MEANING = (
     "model, in the mean. time share: what all of them take there, of the whole model's time. "
     "operators: the sum over its operators, measured alone. alone, energy: the module run alone, "
     "in a loop, on what it gets inside the model, with weights from memory. all calls: the energy "
-    "of all of them; energy share: of the whole model's. "
+    "of all of them; energy share: of the whole model's. In the last rows, in place is of all that "
+    "they stand for; between calls is Python and views. Time shares add up to 100 %, unless layers "
+    "are listed that are equal or contain each other. "
     f"{INTERVAL} of the module run alone; times without it are rounded as that is."
 )
+_OTHERS = "(other calls)"
 _WHOLE_S, _WHOLE_J = TIME.of("reference").value, ENERGY.of("reference").value
 _MOST = 200
 
@@ -38,6 +45,13 @@ class _Kind(NamedTuple):
 
     module_class: str
     paths: list[str]
+
+
+class _Line(NamedTuple):
+    """A row of the table, and the seconds that it takes inside the model, if known."""
+
+    cells: dict[str, str]
+    inside_s: float | None
 
 
 def layer_configs(only: Mapping[str, Sequence[str]]) -> list[Variant]:
@@ -83,7 +97,8 @@ def layers_to_come(only: Mapping[str, Sequence[str]]) -> str | None:
     notes = [
         f"{each.name}: next, {counted(len(each.config['layers']), 'kind')} of layers are run "
         "alone, each on what it gets inside the model. These are further measurements: each "
-        "layer is measured like a whole model."
+        "layer is measured like a whole model, and the whole model is measured again, under this "
+        "name."
         for each in layer_configs(only)
     ]
     return "\n".join(wrapped(notes))
@@ -94,16 +109,13 @@ def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
     them were measured.
     """
     study = read_studies().study(only)
-    comparison, modules = (
-        records.read(path, schema).to_pylist()
-        for path, schema in ((COMPARISON, schemas.COMPARISON), (MODULES, schemas.MODULES))
-    )
+    comparison = records.read(COMPARISON, schemas.COMPARISON).to_pylist()
     lines, notes, complete = [], [_MEANING], True
     for target, names in (only or {}).items():
         compared = {row["model"]: row for row in comparison if row["target"] == target}
         for name in names:
-            own = [row for row in modules if (row["target"], row["model"]) == (target, name)]
-            cells = [*_cells(study, name, compared, own)]
+            own = explain_in_study(_extracted(name), target).estimate.in_place.modules()
+            cells = _cells(study, _extracted(name), compared, own)
             complete &= all(_is_measured(compared.get(each)) for each in study.models_of(name))
             if cells:
                 lines += [f"{name} on {target}, layer by layer, each run alone as in the model:"]
@@ -135,7 +147,7 @@ def _not_run(
     inside_s = _in_place_s([row for row in modules if row["module_path"] in others])
     share = f", {inside_s / whole_s:.1%} of its time" if inside_s and whole_s else ""
     yield (
-        f"Not in the table: what these modules of {model.model} call themselves{share}: "
+        f"Other calls: what these modules of {model.model} call themselves{share}: "
         f"{classes}. Only modules whose children call no operators are run, unless `layers` in "
         "the model's config names others."
     )
@@ -143,8 +155,7 @@ def _not_run(
 
 def _in_place_s(modules: Sequence[Row]) -> float | None:
     """Seconds of modules inside the running model; None if unknown."""
-    known = [row["in_place_time_s"] for row in modules]
-    return math.fsum(known) if known and None not in known else None
+    return math.fsum(row[IN_PLACE.value] for row in modules) if modules else None
 
 
 def _without_energy(comparison: Sequence[Row], only: Mapping[str, Sequence[str]]) -> list[str]:
@@ -158,37 +169,106 @@ def _without_energy(comparison: Sequence[Row], only: Mapping[str, Sequence[str]]
 
 
 def _cells(
-    study: Study, name: str, compared: Mapping[str, Row], modules: Sequence[Row]
-) -> Iterator[dict[str, Any]]:
-    whole = compared.get(name, {})
-    whole_s, whole_j = whole.get(_WHOLE_S), whole.get(_WHOLE_J)
-    model, found = _extracted(name), []
-    for layer in study.models_of(name):
+    study: Study, model: ModelTuples, compared: Mapping[str, Row], modules: Sequence[Row]
+) -> list[dict[str, str]]:
+    """A row for each layer that was measured, for what remains of the model, and for all of it."""
+    layers = _layers(study, model, compared, modules)
+    if not layers:
+        return []
+    whole = compared.get(model.model)
+    rest = _rest(model, list(layers), whole, modules) if whole else []
+    lines = [*layers.values(), *rest]
+    shares = _time_shares([each.inside_s for each in lines], whole[_WHOLE_S] if whole else None)
+    rows = [each.cells | {"time share": share} for each, share in zip(lines, shares, strict=True)]
+    if whole:
+        rows.append(_whole_cells(whole))
+    return [{title: row.get(title, "") for title in rows[0]} for row in rows]
+
+
+def _layers(
+    study: Study, model: ModelTuples, compared: Mapping[str, Row], modules: Sequence[Row]
+) -> dict[str, _Line]:
+    """Path -> line of each layer that was measured, the costliest first."""
+    found = []
+    whole_j = compared.get(model.model, {}).get(_WHOLE_J)
+    for layer in study.models_of(model.model):
         path, row = study.models[layer].layer, compared.get(layer)
         if path is not None and row is not None and _is_measured(row):
             alone = _extracted(layer)
             found.append((path, _calls(model, [path], alone), _all_calls(model, path, alone), row))
     found.sort(key=lambda each: -(each[2] or 1) * each[3][_WHOLE_S])
-    for path, own, calls, row in found:
-        energy = ENERGY.of("reference").read(row)
-        inside_s, all_inside_s = (
-            _in_place_s([row for row in modules if _in_any(row["module_path"], paths)])
-            for paths in ([path], _equal(model, path))
-        )
-        run_s = TIME.of("reference").read(row)
-        all_j = calls * energy.value if calls and energy else None
-        yield {
-            "layer": path,
-            "class": _class(model, path),
-            "calls": str(calls) if calls else "-",
-            "in place": _like(run_s, inside_s / own if inside_s and own else None, TIME),
-            "time share": f"{all_inside_s / whole_s:.1%}" if all_inside_s and whole_s else "-",
-            "operators": _like(run_s, row["operators_time_s"], TIME),
-            "alone": with_interval(run_s, TIME.show),
-            "energy": with_interval(energy, ENERGY.show),
-            "all calls": _like(energy, all_j, ENERGY),
-            "energy share": f"{all_j / whole_j:.0%}" if all_j and whole_j else "-",
-        }
+    return {
+        path: _layer(model, path, own, calls, row, whole_j, modules)
+        for path, own, calls, row in found
+    }
+
+
+def _layer(
+    model: ModelTuples,
+    path: str,
+    own: int | None,
+    calls: int | None,
+    row: Row,
+    whole_j: float | None,
+    modules: Sequence[Row],
+) -> _Line:
+    """The line of a layer, which the module at `path` runs `own` times, and all equal ones `calls`
+    times.
+    """
+    energy, run_s = (each.of("reference").read(row) for each in (ENERGY, TIME))
+    inside_s, all_inside_s = (
+        _in_place_s([row for row in modules if _in_any(row["module_path"], paths)])
+        for paths in ([path], _equal(model, path))
+    )
+    all_j = calls * energy.value if calls and energy else None
+    cells = {
+        "layer": path,
+        "class": _class(model, path),
+        "calls": str(calls) if calls else "-",
+        "in place": _like(run_s, inside_s / own if inside_s and own else None, TIME),
+        "time share": "",
+        "operators": _like(run_s, row["operators_time_s"], TIME),
+        "alone": with_interval(run_s, TIME.show),
+        "energy": with_interval(energy, ENERGY.show),
+        "all calls": _like(energy, all_j, ENERGY),
+        "energy share": f"{all_j / whole_j:.0%}" if all_j and whole_j else "-",
+    }
+    return _Line(cells, all_inside_s)
+
+
+def _rest(
+    model: ModelTuples, layers: Sequence[str], whole: Row, modules: Sequence[Row]
+) -> list[_Line]:
+    """What a model does outside these layers; nothing if its times in place are unknown."""
+    between = between_calls(whole)
+    if between is None or not modules:
+        return []
+    listed = [path for layer in layers for path in _equal(model, layer)]
+    others = [row for row in modules if not _in_any(row["module_path"], listed)]
+    others_s = _in_place_s(others) or 0.0
+    in_place = _like(IN_PLACE.read(whole), others_s, TIME)
+    return [
+        _Line({"layer": _OTHERS, "in place": in_place}, others_s),
+        _Line({"layer": BETWEEN, "in place": with_margin(between, TIME.show)}, between.value),
+    ]
+
+
+def _whole_cells(whole: Row) -> dict[str, str]:
+    return {
+        "layer": WHOLE,
+        "calls": "1",
+        "in place": with_interval(TIME.of("reference").read(whole), TIME.show),
+        "time share": "100.0%",
+        "energy": with_interval(ENERGY.of("reference").read(whole), ENERGY.show),
+    }
+
+
+def _time_shares(amounts_s: Sequence[float | None], whole_s: float | None) -> list[str]:
+    """Shares of the whole model's time, rounded so that they add up."""
+    shares = [each / whole_s if each is not None and whole_s else None for each in amounts_s]
+    return percents(
+        [Part(str(place), None, share) for place, share in enumerate(shares)], decimals=1
+    )
 
 
 def _all_calls(model: ModelTuples, path: str, layer: ModelTuples) -> int | None:
