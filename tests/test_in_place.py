@@ -25,6 +25,7 @@ from opcost.models.inputs import Arguments
 from opcost.rows.quantities import CALL_TIME, OVERHEADS, PHASE_TIMES, TRAINING_CALLS
 from opcost.statistics import Estimate
 from opcost.study import ExtractionSettings
+from opcost.text import seconds, with_margin, without_interval
 from opcost.tuples.containment import extract_contained
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
@@ -448,6 +449,24 @@ def test_tuples_whose_descriptions_are_cut_to_the_same_text_are_told_apart(model
     found = estimate(model, whole(model, 1e-3, 0.1))
     names = [each["tuple"] for each in profiled(model, found, "tuple")]
     assert len(names) == len({*names}) == len(model.kernels()) + 2
+
+
+@pytest.mark.parametrize(
+    ("value_s", "half_s", "text"),
+    [
+        (3e-5, 8.2e-4, "0 ± 800 µs"),
+        (-5.4e-4, 8.2e-4, "-500 µs ± 800 µs"),
+        (2.04e-3, 1.24e-3, "2.0 ms ± 1.2 ms"),
+        (0.123, 4e-3, "123 ms ± 4 ms"),
+    ],
+)
+def test_a_value_that_may_be_zero_has_its_interval_in_the_same_unit(value_s, half_s, text):
+    assert with_margin(Estimate(value_s, value_s - half_s, value_s + half_s), seconds) == text
+
+
+def test_a_value_of_which_its_error_leaves_no_digit_is_zero():
+    assert without_interval(4e-5, 8e-4, seconds) == "0"
+    assert without_interval(9e-5, 8e-4, seconds) == "90 µs"
 
 
 def test_what_is_between_the_calls_has_an_interval(model):
