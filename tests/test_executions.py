@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from opcost.executions import (
     Executions,
     Scatter,
+    averaged,
     batch_error,
     combined,
     counted,
@@ -152,3 +153,12 @@ def test_the_error_of_batches_is_that_of_the_interval():
 
 def test_a_single_execution_without_any_interval_has_none():
     assert combined(Executions([2.0], [None]), None) == Estimate(2.0, None, None)
+
+
+def test_means_of_parts_add_up_to_the_mean_of_their_sum_and_an_outlier_counts():
+    parts = [[0.2, 0.3, 0.8], [0.5, 0.1, 0.1]]
+    errors, scatter = [0.01] * 3, Scatter(0.02, 6.0)
+    both = [sum(each) for each in zip(*parts, strict=True)]
+    first, second, total = (averaged(Executions(each, errors), scatter) for each in (*parts, both))
+    assert first.value + second.value == pytest.approx(total.value)
+    assert first.low <= 0.2 < 0.8 <= first.high
