@@ -644,17 +644,6 @@ def test_a_window_after_the_sampler_was_killed_has_another_one():
     assert window.devices[GPU].energy is not None
 
 
-def test_a_closed_monitor_takes_no_window_and_one_that_is_over_says_so(tmp_path):
-    monitor = power.Monitor([GPU])
-    window = power.start("late", monitor=monitor)
-    monitor.close()
-    with pytest.warns(UserWarning, match="cannot be written"):
-        window.stop()
-    assert "the monitor was closed before" in window.devices[GPU].reason
-    with pytest.raises(OpcostError, match="is closed: open another"):
-        power.start("later", monitor=monitor)
-
-
 def test_the_share_of_several_runs_is_that_of_all_of_them():
     runs = [
         (1.0, {"cpu": DeviceEnergy(Estimate(joules, None, None), None, share=share)})

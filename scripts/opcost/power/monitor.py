@@ -5,9 +5,12 @@ import os
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Protocol, Self
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +23,12 @@ from opcost.power.export import finish, prepare_table, recording_beside
 from opcost.power.recording import Recording, claim
 from opcost.power.sampler_process import SamplerProcess
 
-_AROUND_S = 5.0
-"""How much of the recording before a window tells the range of power."""
+_AROUND_S, _AROUND_PERIODS = 5.0, 3
+"""How much of the recording before a window tells the range of power: seconds, and periods."""
 
 _REFRESHES_BEFORE, _REFRESHES_AFTER = 3, 3
 _POLL_S = 0.01
+_AFTER_CLOSE = "the monitor was closed before the window was over: call its stop() first"
 
 _kept: list[Recording] = []
 
@@ -32,6 +36,22 @@ _kept: list[Recording] = []
 def kept_recordings() -> list[Recording]:
     """The recordings that this process's open monitors keep."""
     return list(_kept)
+
+
+class _Window(Protocol):
+    """What a monitor knows of a window."""
+
+    name: str
+
+
+class _Left(NamedTuple):
+    """What a closed monitor keeps for windows that are not asked yet: readings up to a moment, in
+    a file that is deleted already, and why they had ended by then.
+    """
+
+    samples: NDArray[np.void]
+    end_s: float
+    fault: str | None
 
 
 class Monitor:
@@ -79,6 +99,9 @@ class Monitor:
             raise OpcostError(f"{path} exists and is not an empty folder: name another")
         self.recording = Recording(path)
         self.is_closed = False
+        self._begun: set[_Window] = set()
+        self._unasked: WeakSet[_Window] = WeakSet()
+        self._left: _Left | None = None
         self.written: int | None = None
         settings = {
             "devices": None if devices is None else list(devices),
@@ -94,7 +117,7 @@ class Monitor:
                 shutil.rmtree(path, ignore_errors=True)
             os.close(self._claim)
             raise
-        atexit.register(self.close)
+        atexit.register(self._end_at_exit)
         if not self._temporary:
             _kept.append(self.recording)
         about = self._sampler.about
@@ -127,24 +150,36 @@ class Monitor:
 
     def close(self) -> None:
         """End the recording; a temporary one is deleted, and the `output` is written, with so many
-        readings as `written` then says.
+        readings as `written` then says. Windows that are over can be asked afterwards, too; of
+        others, a warning tells.
 
         A fork of the process that opened it leaves it as it is. Raises OpcostError, and keeps the
         recording, if there is another file at `output` by now.
         """
+        if self.is_own:
+            self._warn_of_begun()
         self._end(keep=not self._temporary)
 
     def discard(self) -> None:
         """End the recording, and delete it."""
         self._end(keep=False)
 
+    def _end_at_exit(self) -> None:
+        self._unasked.clear()  # nobody can ask any more
+        self.close()
+
     def _end(self, keep: bool) -> None:
-        atexit.unregister(self.close)
+        atexit.unregister(self._end_at_exit)
         if self.is_closed or not self.is_own:
             return
         self.is_closed = True
-        if self._output is not None and keep:
-            time.sleep(self._shown_after_s(_REFRESHES_AFTER))  # windows may have just ended
+        if self._unasked or (self._output is not None and keep):
+            self._wait_for(time.monotonic())  # windows may have just ended
+            with suppress(OpcostError):
+                self._sampler.flush()
+        if self._unasked:  # the sampler deletes a temporary file at its end
+            samples, fault = self.recording.mapped(), self._sampler.fault()
+            self._left = _Left(samples, time.monotonic(), fault)
         self._sampler.end()
         if not self._temporary:
             _kept.remove(self.recording)
@@ -155,6 +190,30 @@ class Monitor:
                 self.written = finish(self._output)
         finally:
             os.close(self._claim)
+
+    def _warn_of_begun(self) -> None:
+        while self._begun:
+            warnings.warn(
+                f"opcost: the window {self._begun.pop().name!r} has no energy and is in no "
+                "recording: its monitor was closed, or the program ended, before its stop()",
+                stacklevel=3,
+            )
+
+    def begins(self, window: _Window) -> None:
+        """A window of this monitor has begun."""
+        self._begun.add(window)
+
+    def is_over(self, window: _Window) -> None:
+        """A window is over, and may be asked for its energy."""
+        self._begun.discard(window)
+        if not self.is_closed:
+            self._unasked.add(window)
+
+    def was_asked(self, window: _Window) -> None:
+        """A window has its energy, and needs no readings any more."""
+        self._unasked.discard(window)
+        if not self._unasked:
+            self._left = None
 
     def mark(self) -> float:
         """Have all meters read now. Returns the moment, of the monotonic clock."""
@@ -167,17 +226,31 @@ class Monitor:
 
         Waits until the sensors have shown the end, for a few of their periods.
         """
+        if not self.is_own and (of_fork := self._sampler.fault()):
+            return self._without(of_fork)
+        if self.is_closed:
+            if self._left is None or end_s > self._left.end_s:
+                return self._without(_AFTER_CLOSE)
+            samples, _, fault = self._left
+        else:
+            self._wait_for(end_s)
+            try:
+                self._sampler.flush()
+            except OpcostError as silent:
+                return self._without(str(silent))
+            samples, fault = self.recording.mapped(), self._sampler.fault()
+        before_s = max(_AROUND_S, _AROUND_PERIODS * self.period_s)
+        return self._found(_since(samples, start_s - before_s), start_s, end_s, fault)
+
+    def _wait_for(self, end_s: float) -> None:
+        """Wait until the sensors have shown what was before a moment."""
         ready_s = end_s + self._shown_after_s(_REFRESHES_AFTER)
         while (left_s := ready_s - time.monotonic()) > 0 and self._sampler.is_running:
             time.sleep(min(left_s, _POLL_S))
-        try:
-            self._sampler.flush()
-        except OpcostError as silent:
-            return self._without(str(silent))
-        fault = self._sampler.fault()
-        if not self._sampler.is_own and fault:
-            return self._without(fault)
-        samples = self._samples(start_s - _AROUND_S)
+
+    def _found(
+        self, samples: NDArray[np.void], start_s: float, end_s: float, fault: str | None
+    ) -> dict[str, DeviceEnergy]:
         lost = self._sampler.lost
         found = {}
         for number, (source, sensor) in enumerate(zip(self._sources, self._sensors, strict=True)):
@@ -203,16 +276,15 @@ class Monitor:
             for name in [*self.devices, *self.missing]
         }
 
-    def _samples(self, since_s: float) -> NDArray[np.void]:
-        """Those from a moment on, as far as they are written."""
-        samples = self.recording.mapped()
-        return np.array(samples[np.searchsorted(samples["time_s"], since_s) :])
-
     def _shown_after_s(self, refreshes: int) -> float:
         """Seconds in which all sensors are refreshed so often, and show what was before."""
         slowest_s = max((each.refresh_s + each.lag_s for each in self._sensors), default=0.0)
         averaging_s = max((each.averaging_s for each in self._sensors), default=0.0)
         return refreshes * slowest_s + averaging_s / 2
+
+
+def _since(samples: NDArray[np.void], moment_s: float) -> NDArray[np.void]:
+    return np.array(samples[np.searchsorted(samples["time_s"], moment_s) :])
 
 
 def _check(

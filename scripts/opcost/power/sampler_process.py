@@ -118,8 +118,6 @@ class SamplerProcess:
         """Why it reads the meters no more."""
         if not self.is_own:
             return f"process {self.owner} began this, a fork of it cannot go on: begin another here"
-        if self._ended:
-            return "the monitor was closed before"
         code = self.process.poll()
         if code is None:
             return None

@@ -14,6 +14,7 @@ from opcost.power.device_energy import DeviceEnergy
 from opcost.power.monitor import Monitor
 from opcost.power.recording import around
 from opcost.power.window_text import as_line, as_text
+from opcost.text import seconds
 
 _lock = threading.RLock()  # a signal's handler may begin a window meanwhile
 _shared: Monitor | None = None
@@ -37,6 +38,7 @@ class Window:
         wait_for_gpu()
         self._start_s = monitor.mark()
         self._end_s: float | None = None
+        monitor.begins(self)
 
     def stop(self) -> None:
         """End the window. Raises OpcostError if it is over already."""
@@ -44,9 +46,11 @@ class Window:
             raise OpcostError(f"the window {self.name!r} is over already: start another")
         wait_for_gpu()
         self._end_s = self._monitor.mark()
+        self._monitor.is_over(self)
         event = {"window": self.name, "start_s": self._start_s, "end_s": self._end_s}
         if self._monitor.is_own:  # and not that of the parent of this fork
-            for recording in (self._monitor.recording, *around()):
+            own = [] if self._monitor.is_closed else [self._monitor.recording]
+            for recording in (*own, *around()):
                 recording.note(event)
 
     @property
@@ -62,7 +66,9 @@ class Window:
         """
         if self._end_s is None:
             raise OpcostError(f"the window {self.name!r} is not over: call its stop() first")
-        return self._monitor.energy(self._start_s, self._end_s)
+        found = self._monitor.energy(self._start_s, self._end_s)
+        self._monitor.was_asked(self)
+        return found
 
     def line(self) -> str:
         """The window in one line, as for a log: name, time, energy and mean power of each device.
@@ -75,6 +81,14 @@ class Window:
         now_s = self._monitor.mark()
         devices = self._monitor.energy(self._start_s, now_s)
         return as_line(f"{self.name} so far", now_s - self._start_s, devices)
+
+    def __repr__(self) -> str:
+        """Its name, and what is known of it without waiting for the sensors."""
+        if self._end_s is None:
+            return f"<Window {self.name!r}, not over>"
+        if "devices" not in vars(self):
+            return f"<Window {self.name!r}: {seconds(self.time_s)}>"
+        return f"<Window {as_line(repr(self.name), self.time_s, self.devices)}>"
 
     def __str__(self) -> str:
         if self._end_s is None:
