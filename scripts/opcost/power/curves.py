@@ -39,8 +39,9 @@ class Curve:
     shows.
 
     The counter was set back, or jumped, before the knots `broken`. Within `unread_s`, pairs of
-    moments, the sensor was not read, or stood still. If it `counts`, their energy is known as a
-    whole. `shown_w` are the least and the most power that readings show, if there are any.
+    moments, the sensor was not read, or stood still; so it is between readings further apart than
+    `covered_s`. If it `counts`, their energy is known as a whole. `shown_w` are the least and the
+    most power that readings show, if there are any.
     """
 
     times_s: Numbers
@@ -54,6 +55,7 @@ class Curve:
     unread_s: Numbers = field(default_factory=lambda: np.empty((0, 2)))
     counts: bool = False
     shown_w: tuple[float, float] | None = None
+    covered_s: float = math.inf
 
     def unread_between(self, start_s: float, end_s: float) -> Numbers:
         """The lengths in seconds of the parts of `unread_s` that lie between two moments."""
@@ -96,6 +98,7 @@ def of_counter(
         unread_s=_unread_s(times_s, read_every_s),
         counts=True,
         shown_w=shown_w,
+        covered_s=read_every_s,
     )
 
 
@@ -140,6 +143,7 @@ def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
         refresh_s * noise_w,
         step_w,
         unread_s=unread_s - late_s,
+        covered_s=max(refresh_s, sensor.averaging_s),
     )
 
 

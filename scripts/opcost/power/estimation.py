@@ -27,6 +27,9 @@ _MOST_UNREAD = 0.1
 """If the meter was not read for a larger share of a window, its energy is unknown: what kept the
 sampler from reading is likely to be what the window is about."""
 
+_LONG_ENOUGH = 2.0
+"""A window of so many readings would mostly have an energy, were the sensor read often enough."""
+
 NOT_SHOWN = "the sensor did not change before and after the window"
 
 
@@ -60,7 +63,7 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
     unread_s = curve.unread_between(start_s, end_s)
     most = 1.0 if curve.counts and changes else _MOST_UNREAD
     if unread_s.sum() > most * (end_s - start_s):
-        reason = _unread(float(unread_s.sum()), end_s - start_s, every_s)
+        reason = _unread(float(unread_s.sum()), end_s - start_s, _often(every_s, curve.covered_s))
         return WindowEnergy(None, reason, None, changes, every_s)
     at_least_j, at_most_j = _limits(curve, start_s, end_s)
     noise_j = NORMAL_97_5 * curve.noise_j * math.sqrt(changes + 2)
@@ -70,7 +73,7 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
     sure = seen and not curve.blur_s and not curve.unseen_j
     limit_j = at_most_j + noise_j if sure else None
     if not changes:
-        reason = _too_short(end_s - start_s, every_s)
+        reason = _too_short(curve, start_s, end_s, every_s)
         return WindowEnergy(None, reason, limit_j, changes, every_s)
     low_w, high_w = _range_w(curve)
     first, last = (
@@ -88,7 +91,7 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
         reason = "the sensor shows no power"
         return WindowEnergy(None, reason, None, changes, every_s)
     if margin_j > _WIDEST * value_j:
-        reason = _too_short(end_s - start_s, every_s)
+        reason = _too_short(curve, start_s, end_s, every_s)
         return WindowEnergy(None, reason, limit_j, changes, every_s)
     low_j, high_j = value_j - margin_j, value_j + margin_j
     if limit_j is not None:
@@ -164,16 +167,28 @@ def _step_w(curve: Curve, moment_s: float) -> float:
     return float(shown_w.max() - shown_w.min())
 
 
-def _unread(unread_s: float, length_s: float, every_s: float | None) -> str:
-    often = "" if every_s is None else f", which changes every {every_s:.3g} s"
+def _often(every_s: float | None, at_most_s: float = math.inf) -> str:
+    """How often a sensor changes: it may do so unseen where it is not read for `at_most_s`."""
+    return "" if every_s is None else f", which changes every {min(every_s, at_most_s):.3g} s"
+
+
+def _unread(unread_s: float, length_s: float, often: str) -> str:
     return (
         f"the sensor{often} was not read, or stood still, for {unread_s:.3g} of {length_s:.3g} s: "
         "give a shorter period, or leave the sampler a core"
     )
 
 
-def _too_short(length_s: float, every_s: float | None) -> str:
-    often = "" if every_s is None else f", which changes every {every_s:.3g} s"
+def _too_short(curve: Curve, start_s: float, end_s: float, every_s: float | None) -> str:
+    length_s, moments = end_s - start_s, curve.times_s
+    before, after = moments[moments <= start_s][-1], moments[moments >= end_s][0]
+    unread_s = float(curve.unread_between(before, after).sum())
+    if unread_s and length_s > _LONG_ENOUGH * curve.covered_s:
+        return (
+            f"the sensor was not read for {unread_s:.3g} s in and around the {length_s:.3g} s of "
+            "the window: give a shorter period, or leave the sampler a core"
+        )
+    often = _often(every_s, curve.covered_s if unread_s else math.inf)
     return (
         f"{length_s:.3g} s are too short for the sensor{often}: repeat what the window holds, and "
         "divide"

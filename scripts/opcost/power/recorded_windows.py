@@ -14,13 +14,16 @@ from opcost.rows.quantities import ENERGY
 from opcost.statistics import correlated_sum
 
 _BEFORE_S, _AFTER_S = 5.0, 2.0
+_PERIODS = 3
+"""If the sensors were read seldom, so many readings before and after a window are used."""
 
 
 def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     """The events of a recording; those of windows have `devices`: name -> joules with their
     interval, or the reason why there are none, and what qualifies them.
     """
-    samples, sources = recording.mapped(), recording.about["sources"]
+    samples, about = recording.mapped(), recording.about
+    sources, far_s = about["sources"], _PERIODS * about["period_s"]
     times_s, lost = np.ascontiguousarray(samples["time_s"]), recording.lost()
     found = []
     for event in recording.events():
@@ -28,7 +31,9 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
             found.append(event)
             continue
         start_s, end_s = event["start_s"], event["end_s"]
-        first, last = times_s.searchsorted([start_s - _BEFORE_S, end_s + _AFTER_S])
+        first, last = times_s.searchsorted(
+            [start_s - max(_BEFORE_S, far_s), end_s + max(_AFTER_S, far_s)]
+        )
         near = samples[first:last]
         devices = {}
         for number, source in enumerate(sources):
