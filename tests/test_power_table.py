@@ -39,6 +39,10 @@ def rows(*events, **segment):
     return window_rows([{"events": list(events), **segment}])
 
 
+def by_name(*events, **segment):
+    return rows_by_name([{"events": list(events), **segment}])
+
+
 def text_of(found):
     return " ".join(" ".join(window_lines(found)).split())
 
@@ -47,7 +51,7 @@ TEN = Estimate(10.0, 9.0, 11.0)
 
 
 def test_the_total_of_a_name_has_the_limits_of_all_its_windows():
-    [total] = rows_by_name(rows(window("step", 0, TEN), window("step", 2, TEN)))
+    [total] = by_name(window("step", 0, TEN), window("step", 2, TEN))
     assert (total["windows"], total["time_s"]) == (2, 2)
     used = total["devices"][GPU]
     assert ENERGY.read(used) == Estimate(20.0, 18.0, 22.0)
@@ -71,17 +75,17 @@ def test_the_sum_of_windows_that_begin_and_end_with_the_load_holds_the_truth(car
     recorded = Recorded(card, SENSOR, np.array(samples, SAMPLE))
     found = [recorded.window(start_s, start_s + STEP_S) for start_s in starts_s]
     energies, true_j = [used.energy for used, _ in found], sum(true_j for _, true_j in found)
-    total = rows_by_name(
-        rows(*(window("step", 2.0 * place, each) for place, each in enumerate(energies)))
-    )[0]["devices"][GPU]
+    total = by_name(*(window("step", 2.0 * place, each) for place, each in enumerate(energies)))[0][
+        "devices"
+    ][GPU]
     assert total["energy_ci_low_j"] <= true_j <= total["energy_ci_high_j"]
     cancelling = weighted_sum((1.0, each) for each in energies)
     assert not cancelling.low <= true_j <= cancelling.high
 
 
 def test_a_name_with_a_window_without_energy_has_no_total_but_that_of_the_others():
-    [total] = rows_by_name(
-        rows(window("step", 0, TEN), window("step", 2, None, SHORT), window("step", 4, TEN))
+    [total] = by_name(
+        window("step", 0, TEN), window("step", 2, None, SHORT), window("step", 4, TEN)
     )
     used = total["devices"][GPU]
     assert used["energy_j"] is None
@@ -95,7 +99,7 @@ def test_a_name_with_a_window_without_energy_has_no_total_but_that_of_the_others
 
 
 def test_windows_of_one_name_that_overlap_have_no_total():
-    [total] = rows_by_name(rows(window("step", 0, TEN), window("step", 0.5, TEN)))
+    [total] = by_name(window("step", 0, TEN), window("step", 0.5, TEN))
     assert total["devices"][GPU]["energy_j"] is None
     assert f"{GPU}: no energy in 'step': the windows overlap" in text_of([total])
 

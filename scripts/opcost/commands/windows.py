@@ -29,11 +29,10 @@ def command(recording: Path, each: bool, as_json: bool) -> None:
     from opcost.power.recorded_windows import rows_by_name, window_rows
     from opcost.power.window_table import window_lines
 
-    rows = window_rows(segments(recording))
+    known = segments(recording)
+    rows = window_rows(known) if each else rows_by_name(known)
     if left := unfinished(recording):
         tell(f"opcost: not listed: {left}")
-    if not each:
-        rows = rows_by_name(rows)
     if as_json:
         for row in rows:  # JSON has no NaN and no infinity
             numbers = row["metrics"].items()

@@ -1,5 +1,6 @@
 """What a device used in a window: energy, power, and the flags that tell how far to trust them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -114,14 +115,11 @@ def device_energy(
 
     The counter tells best; where it stands still, the readings do.
     """
-    counted = _of_counter(samples, sensor, reads_since_last)
-    read = _of_readings(samples, sensor)
-    curves = [curve for curve in (counted, read) if curve is not None]
+    curves, best_curve = _curves(samples, sensor, reads_since_last)
     if not curves:
         return DeviceEnergy.without(lost or "the meter gave no reading in the window")
     found = [energy_of(curve, start_s, end_s) for curve in curves]
-    stands_still = counted is not None and read is not None and not len(counted.times_s)
-    best = found[-1 if stands_still else 0]
+    stands_still, best = best_curve > 0, found[best_curve]
     return DeviceEnergy(
         best.energy,
         lost if lost and best.reason == NOT_SHOWN else best.reason,
@@ -140,6 +138,29 @@ def device_energy(
         share(samples, by, start_s, end_s),
         by,
     )
+
+
+def limits_j(
+    samples: NDArray[np.void],
+    sensor: Sensor,
+    reads_since_last: bool,
+    spans: Iterable[tuple[float, float]],
+) -> list[float | None]:
+    """The most that a device can have used in each of some spans of time, as `at_most_j`."""
+    curves, best = _curves(samples, sensor, reads_since_last)
+    return [energy_of(curves[best], *span).at_most_j if curves else None for span in spans]
+
+
+def _curves(
+    samples: NDArray[np.void], sensor: Sensor, reads_since_last: bool
+) -> tuple[list[Curve], int]:
+    """Those of the counter and of the readings, as far as there are any; and which of them tells
+    best: the second if the counter stands still.
+    """
+    counted = _of_counter(samples, sensor, reads_since_last)
+    read = _of_readings(samples, sensor)
+    stands_still = counted is not None and read is not None and not len(counted.times_s)
+    return [curve for curve in (counted, read) if curve is not None], int(stands_still)
 
 
 def _of_counter(samples: NDArray[np.void], sensor: Sensor, reads_since_last: bool) -> Curve | None:

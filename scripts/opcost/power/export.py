@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from opcost.energy.wattmeter import Power
 from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
-from opcost.power.recorded_windows import events_with_energy
+from opcost.power.recorded_windows import events_with_energy, most_by_name
 from opcost.power.recording import FIELDS, Recording, claim
 
 _ROWS = 100_000
@@ -118,7 +118,8 @@ def finish(output: Path) -> int:
     """
     folder = recording_beside(output)
     recording = Recording(folder)
-    about = {**recording.about, "events": events_with_energy(recording)}
+    windows = {"events": events_with_energy(recording), "most_by_name": most_by_name(recording)}
+    about = {**recording.about, **windows}
     for left in output.parent.glob(f".{glob.escape(output.name)}.*.tmp"):  # killed while writing
         left.unlink(missing_ok=True)
     known = _segments_before(output, folder)

@@ -1,5 +1,6 @@
 """The windows of a recording, with the energy of each device in them."""
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opcost.energy.sensor import Sensor
-from opcost.power.device_energy import DeviceEnergy, device_energy
+from opcost.power.device_energy import DeviceEnergy, device_energy, limits_j
 from opcost.power.recording import Recording
 from opcost.rows.quantities import ENERGY
 from opcost.statistics import correlated_sum
@@ -51,6 +52,35 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     return found
 
 
+def most_by_name(recording: Recording) -> dict[str, dict[str, float]]:
+    """The most that each device can have used from the start of the first window of a name to the
+    end of the last one, for names of several windows: {name: {device: joules}}.
+    """
+    spans: dict[str, tuple[float, float]] = {}
+    several: set[str] = set()
+    for event in recording.events():
+        if name := event.get("window"):
+            if name in spans:
+                several.add(name)
+            first_s, last_s = spans.get(name, (math.inf, -math.inf))
+            spans[name] = min(first_s, event["start_s"]), max(last_s, event["end_s"])
+    if not several:
+        return {}
+    names, samples = sorted(several), recording.mapped()
+    found: dict[str, dict[str, float]] = {name: {} for name in names}
+    for number, source in enumerate(recording.about["sources"]):
+        limits = limits_j(
+            samples[samples["source"] == number],
+            Sensor(**source["sensor"]),
+            source["reads_since_last"],
+            [spans[name] for name in names],
+        )
+        for name, limit_j in zip(names, limits, strict=True):
+            if limit_j is not None:
+                found[name][source["name"]] = limit_j
+    return found
+
+
 def _kept(used: DeviceEnergy) -> dict[str, Any]:
     """What a recording keeps of a device in a window; what all windows share is kept once."""
     return {
@@ -72,7 +102,7 @@ def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for number, segment in enumerate(segments, 1):
         events = segment["events"]
         missing = {
-            name: {**ENERGY.columns(None), "reason": reason}
+            name: _kept(DeviceEnergy.without(reason))
             for name, reason in segment.get("missing", {}).items()
         }
         windows = sorted((each for each in events if "window" in each), key=lambda e: e["start_s"])
@@ -99,17 +129,20 @@ def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def rows_by_name(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def rows_by_name(segments: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for all windows of the same name in a segment: their number, the sums of their times
     and energies, and the last value of each metric.
     """
     together: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
+    for row in window_rows(segments):
         together.setdefault((row["segment"], row["window"]), []).append(row)
-    return [_together(same) for same in together.values()]
+    return [
+        _together(same, segments[segment - 1].get("most_by_name", {}).get(name, {}))
+        for (segment, name), same in together.items()
+    ]
 
 
-def _together(same: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _together(same: Sequence[Mapping[str, Any]], most_j: Mapping[str, float]) -> dict[str, Any]:
     overlap = any(later["start_s"] < earlier["end_s"] for earlier, later in pairwise(same))
     return {
         "segment": same[0]["segment"],
@@ -118,37 +151,47 @@ def _together(same: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "windows": len(same),
         "time_s": sum(row["time_s"] for row in same),
         "devices": {
-            name: _used_by_all([(row["time_s"], row["devices"][name]) for row in same], overlap)
+            name: _used_by_all(
+                [(row["time_s"], row["devices"][name]) for row in same], overlap, most_j.get(name)
+            )
             for name in same[0]["devices"]
         },
         "metrics": {name: value for row in same for name, value in row["metrics"].items()},
     }
 
 
-def _used_by_all(used: Sequence[tuple[float, Mapping[str, Any]]], overlap: bool) -> dict[str, Any]:
-    """What a device used in several windows, each with its time.
+def _used_by_all(
+    used: Sequence[tuple[float, Mapping[str, Any]]], overlap: bool, most_j: float | None
+) -> dict[str, Any]:
+    """What a device used in several windows, each with its time; from the first to the last of
+    them, it used `most_j` at most.
 
     Windows of the same name mostly begin and end at the same places of a program, where power
     rises and falls in the same way. So their errors are alike and do not cancel: limits add up.
     """
     if len(used) == 1:
-        return dict(used[0][1])
+        return {**used[0][1], "windows_with_energy": None, "windows_without_energy": None}
     found = [(time_s, ENERGY.read(each)) for time_s, each in used]
     known = [(time_s, energy) for time_s, energy in found if energy is not None]
     total = correlated_sum((1.0, energy) for _, energy in known) if known else None
     time_s = sum(time_s for time_s, _ in known)
     reason = _no_total([each for _, each in used], overlap)
-    limits_j = [each.get("at_most_j") for _, each in used]
+    limits_j: list[Any] = [each.get("at_most_j") for _, each in used]
+    bounds_j = [most_j, None if None in limits_j else sum(limits_j)]
+    without = [each["reason"] for _, each in used if each["energy_j"] is None]
     return {
         **ENERGY.columns(total if reason is None else None),
         "reason": reason,
-        "at_most_j": None if None in limits_j else sum(limits_j),
+        "at_most_j": min((each for each in bounds_j if each is not None), default=None),
         "mean_power_w": total.value / time_s if total and reason is None else None,
         "changes": sum(each.get("changes", 0) for _, each in used),
         "gain_uncertainty": used[0][1].get("gain_uncertainty"),
         "flags": list(dict.fromkeys(flag for _, each in used for flag in each.get("flags", []))),
         "windows_with_energy": {"windows": len(known), "time_s": time_s, **ENERGY.columns(total)}
         if reason is not None and not overlap and known
+        else None,
+        "windows_without_energy": {"windows": len(without), "reason": without[0]}
+        if without
         else None,
     }
 

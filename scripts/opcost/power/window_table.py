@@ -1,13 +1,15 @@
 """The windows of a recording as a table, and what there is to say about them."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opcost.power.window_text import gain_notes
 from opcost.rows.flags import explained
 from opcost.rows.quantities import ENERGY
-from opcost.text import joules, names_by_text, seconds, some, table, wrapped
+from opcost.text import joules, seconds, some, table, wrapped
 
 _NOTHING = "-"
 _DIGITS = 3
@@ -65,40 +67,73 @@ def _notes(rows: Sequence[Row]) -> Iterable[str]:
                 f"{name}: the {partly['windows']} of {row['windows']} windows {row['window']!r} "
                 f"that have an energy used {ENERGY.shown(partly)} in {seconds(partly['time_s'])}."
             )
-    flagged = [
-        (f"{name}: flagged {flag} ({explained(flag)})", row["window"])
-        for row, name, each in used
-        for flag in each.get("flags", [])
-    ]
-    for text, windows in names_by_text(flagged).items():
-        yield f"{text} in {_which(windows, rows)}."
+    flagged: dict[str, list[Row]] = {}
+    for row, name, each in used:
+        for flag in each.get("flags", []):
+            flagged.setdefault(f"{name}: flagged {flag} ({explained(flag)})", []).append(row)
+    for text, flagged_rows in flagged.items():
+        yield f"{text} in {_which(flagged_rows, rows)}."
     yield from gain_notes(
         each.get("gain_uncertainty") for _, _, each in used if each["energy_j"] is not None
     )
 
 
+@dataclass(frozen=True)
+class _Unknown:
+    """Windows of a row without energy: how many of how many, and the reason of all, or else of the
+    first.
+    """
+
+    row: Row
+    windows: int
+    of: int
+    reason: str
+    of_all: bool
+    most_j: float | None
+
+
 def _without_energy(rows: Sequence[Row]) -> Iterable[str]:
     """A sentence for each device and reason. Reasons that differ in numbers only are one."""
-    alike: dict[tuple[str, str], list[tuple[str, Row]]] = {}
+    alike: dict[tuple[str, str], list[_Unknown]] = {}
     for row in rows:
         for name, each in row["devices"].items():
-            if reason := each.get("reason"):
-                kind = name, _NUMBER.sub("", reason)
-                alike.setdefault(kind, []).append((row["window"], each))
+            if each.get("reason"):
+                unknown = _unknown(row, each)
+                alike.setdefault((name, _NUMBER.sub("", unknown.reason)), []).append(unknown)
     for (name, _), found in alike.items():
-        which = _which([window for window, _ in found], rows)
-        reasons = {each["reason"] for _, each in found}
-        first = found[0][1]
-        limit_j = first.get("at_most_j") if len(found) == 1 else None
-        most = "" if limit_j is None else f"; at most {joules(limit_j, _DIGITS)}"
-        of_first = "" if len(reasons) == 1 else " the first of them:"
-        yield f"{name}: no energy in {which}:{of_first} {first['reason']}{most}."
+        yield f"{name}: no energy in {_which([each.row for each in found], rows)}: {_why(found)}."
 
 
-def _which(windows: Sequence[str], rows: Sequence[Row]) -> str:
-    """The windows by name; those of the same name are counted."""
-    if len(windows) == len(rows):
-        return "any window" if len(rows) > 1 else repr(windows[0])
-    times = {name: windows.count(name) for name in dict.fromkeys(windows)}
-    names = [repr(name) if n == 1 else f"{n} windows {name!r}" for name, n in times.items()]
-    return some(names, _NAMED)
+def _unknown(row: Row, used: Row) -> _Unknown:
+    windows, reason = row.get("windows", 1), used["reason"]
+    most_j = used.get("at_most_j")
+    if (without := used.get("windows_without_energy")) is None:
+        return _Unknown(row, windows, windows, reason, True, most_j)
+    of_all = reason == without["reason"]
+    return _Unknown(row, without["windows"], windows, without["reason"], of_all, most_j)
+
+
+def _why(found: Sequence[_Unknown]) -> str:
+    """The reason that all have, or that of the first, and how many windows have none."""
+    first, windows = found[0], sum(each.of for each in found)
+    same = len({each.reason for each in found}) == 1 and all(each.of_all for each in found)
+    counted = windows > len(found) and not same
+    most_j = first.most_j if len(found) == 1 else None
+    most = "" if most_j is None else f"; at most {joules(most_j, _DIGITS)}"
+    most += " in all" if most and first.of > 1 else ""
+    if not counted:
+        return f"{'' if same else 'the first of them: '}{first.reason}{most}"
+    without = sum(each.windows for each in found)
+    return f"{without} of {windows} windows have no energy; the first of them: {first.reason}{most}"
+
+
+def _which(some_rows: Sequence[Row], rows: Sequence[Row]) -> str:
+    """The windows by name; those of the same name are counted, unless a row has all of them."""
+    if len(some_rows) == len(rows):
+        return "any window" if len(rows) > 1 else repr(rows[0]["window"])
+    times = Counter(row["window"] for row in some_rows if "windows" not in row)
+    names = dict.fromkeys(row["window"] for row in some_rows)
+    return some(
+        [repr(name) if times[name] < 2 else f"{times[name]} windows {name!r}" for name in names],
+        _NAMED,
+    )

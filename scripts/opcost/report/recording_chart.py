@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.power.export import segments
-from opcost.power.recorded_windows import rows_by_name, window_rows
+from opcost.power.recorded_windows import rows_by_name
 from opcost.rows.quantities import ENERGY
 from opcost.text import seconds
 
@@ -51,7 +51,7 @@ def chart(frame: pd.DataFrame, known: Sequence[dict[str, Any]]) -> alt.VConcatCh
     """
     most_w = 1.05 * frame["power_w"].max()
     watts = alt.Y("power_w:Q", title="power (W)", scale=alt.Scale(domain=[0, most_w]))
-    rows, parts = rows_by_name(window_rows(known)), []
+    rows, parts = rows_by_name(known), []
     for number, segment in enumerate(known, 1):
         read = frame[frame["segment"] == number]
         drawn = _segment(read, watts, _windows(segment), _metrics(segment), f"of_{number}")
