@@ -1,12 +1,9 @@
 """Gain and offset of a sensor, from the recording of an external wattmeter."""
 
-import json
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from opcost.commands import main
-from opcost.energy.sensor import Sensor, read_sensor
 from opcost.energy.wattmeter import Power, calibrate, read_wattmeter
 from opcost.errors import OpcostError
 
@@ -112,22 +109,6 @@ def test_a_wrong_file_is_explained(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(OpcostError, match=message):
         read_wattmeter(path)
-
-
-def test_a_calibration_is_kept_with_the_sensor_and_replaces_the_assumed_error(tmp_path):
-    from opcost.energy.sensor import keep_calibration
-
-    path = tmp_path / "sensor.json"
-    reading = dict.fromkeys(("refresh_s", "averaging_s", "lag_s", "rise_s", "correlated_share"))
-    document = {"schema_version": 1, "meter": "power", "readings": {"power": reading}}
-    document |= {"counter": {"refresh_s": None}, "idle_power_w": 60.0}
-    path.write_text(json.dumps(document))
-    assumed = Sensor(refresh_s=0.1, averaging_s=0.1, gain_uncertainty=0.05)
-    assert read_sensor(path, "power", assumed).gain_uncertainty == 0.05
-    found = calibrate(*both(gain=0.99))
-    keep_calibration(path, found)
-    assert read_sensor(path, "power", assumed).gain_uncertainty == found.gain_uncertainty
-    assert json.loads(path.read_text())["readings"] == document["readings"]
 
 
 def test_files_that_are_no_recordings_are_explained(tmp_path):

@@ -18,19 +18,22 @@ def command(recording: Path, wattmeter: Path, device: str | None, sensor: Path |
     """Find the gain of a power sensor from the values of an external WATTMETER.
 
     RECORDING is the .parquet file of `opcost measure --output`, WATTMETER a CSV file with times
-    (seconds, or ISO 8601) and watts, both of one load that begins and ends several times. Their
-    clocks may differ.
+    (seconds, or ISO 8601) and watts, both of one load that begins and ends several times, for times
+    of unequal length. Their clocks may differ.
 
     \b
     opcost measure --output run.parquet -- python load.py
     opcost calibrate run.parquet wattmeter.csv --device cuda:0
     """
-    from opcost.energy.sensor import keep_calibration
+    from opcost.energy.sensor import check_calibrated, keep_calibration
     from opcost.energy.wattmeter import calibrate, read_wattmeter
-    from opcost.power.export import recorded_power
-    from opcost.text import significant, with_interval
+    from opcost.power.export import recorded_device, recorded_power
+    from opcost.text import margin, significant, with_interval
 
-    found = calibrate(read_wattmeter(wattmeter), recorded_power(recording, device))
+    name = recorded_device(recording, device)
+    if sensor is not None:
+        check_calibrated(sensor, name)
+    found = calibrate(read_wattmeter(wattmeter), recorded_power(recording, name))
     lines = [
         f"gain    {with_interval(found.gain, significant)}",
         f"offset  {found.offset_w.value:.2f} W "
@@ -40,7 +43,17 @@ def command(recording: Path, wattmeter: Path, device: str | None, sensor: Path |
         "It also shows what it supplies beside the device: a plug has the whole computer, and the "
         "losses of its power supply, in gain and offset.",
     ]
+    if found.repeats_s is not None:
+        lines.append(
+            f"The load repeats itself after {found.repeats_s:.1f} s, so the clock may also be off "
+            "by that, or a multiple of it; gain and offset are the same. To know the clock, record "
+            "a load whose parts have unequal lengths."
+        )
     click.echo("\n".join(lines))
     if sensor is not None:
-        keep_calibration(sensor, found)
-        click.echo(f"kept in {sensor}: rows measured from now on state it")
+        keep_calibration(sensor, found, name)
+        click.echo(
+            f"gain_uncertainty {margin(found.gain_uncertainty)}, the largest error of its readings "
+            f"as they are that the interval of the gain allows, is kept in {sensor}: rows measured "
+            "from now on state it"
+        )

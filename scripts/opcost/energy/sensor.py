@@ -76,11 +76,32 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
     return replace(assumed, **found, source="measured" if measured else "partly assumed")
 
 
-def keep_calibration(path: Path, found: "Calibration") -> None:
-    """Keep gain and offset in a sensor file. Raises OpcostError for a damaged or outdated one."""
+def check_calibrated(path: Path, device: str) -> dict[str, Any]:
+    """The content of the sensor file that a calibration of a device belongs in.
+
+    Raises OpcostError for that of another device, of one without a meter, and a damaged or outdated
+    file.
+    """
+    document = read_document(path)
+    known = document.get("device")
+    if known != device:
+        raise OpcostError(
+            f"{path} is of device {shown(known)} ({shown(document.get('device_name'))}), the "
+            f"recording of {device!r}: give the sensor.json of the target that measures {device!r}"
+        )
+    if document["meter"] is None:
+        raise OpcostError(
+            f"{path} is of a target without a meter ({document['meter_reason']}): there is no "
+            "sensor to calibrate"
+        )
+    return document
+
+
+def keep_calibration(path: Path, found: "Calibration", device: str) -> None:
+    """Keep gain and offset of a device in its sensor file. Raises OpcostError as the check does."""
     from opcost.rows.quantities import Quantity
 
-    document = read_document(path)
+    document = check_calibrated(path, device)
     kept = {
         **Quantity("gain").columns(found.gain),
         **Quantity("offset", "w").columns(found.offset_w),

@@ -11,7 +11,7 @@ jackknife and the bootstrap for general stationary observations, Annals of Stati
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,11 @@ _BLOCK_S = 5.0
 _LEAST_BLOCKS = 8
 _RESAMPLES = 1000
 _LEAST_CORRELATION = 0.9
+_RIVAL_S = 1.0
+_RIVAL_ERROR, _RIVAL_ERROR_MORE = 2.0, 0.005
+"""ASSUME a shift so far from the best one may be the true one as well, if the share of the variance
+that it leaves unexplained is not more than so many times the best one's, and a little."""
+
 _LEAST_RANGE = 0.2
 """A load whose power varies by less than this share of its mean tells no gain."""
 
@@ -47,7 +52,8 @@ class Power:
 @dataclass(frozen=True)
 class Calibration:
     """Gain and offset with their 95 % intervals. The wattmeter's clock is `shift_s` ahead of the
-    sensor's; `correlation` is that of what was compared.
+    sensor's; `correlation` is that of what was compared. After `repeats_s`, the load repeats itself
+    so well that the clock may be off by as much; None if it does not.
     """
 
     gain: Estimate
@@ -55,6 +61,7 @@ class Calibration:
     shift_s: float
     correlation: float
     values: int
+    repeats_s: float | None = None
 
     @property
     def gain_uncertainty(self) -> float:
@@ -97,9 +104,10 @@ def calibrate(meter: Power, sensor: Power, seed: int = 0) -> Calibration:
     """The sensor's gain and offset. Raises OpcostError if the two do not show the same load."""
     per_block = max(1, round(_BLOCK_S / float(np.median(np.diff(meter.times_s)))))
     least = _LEAST_BLOCKS * per_block
-    rough = max(
-        _rough_shifts(meter, sensor), key=lambda each: _correlation(meter, sensor, each, least)
-    )
+    found = {
+        each: _correlation(meter, sensor, each, least) for each in _rough_shifts(meter, sensor)
+    }
+    rough = max(found, key=lambda each: found[each])
     shift_s = _refined(meter, sensor, rough)
     first, second = _pairs(meter, sensor, shift_s)
     if len(first) < least:
@@ -128,7 +136,21 @@ def calibrate(meter: Power, sensor: Power, seed: int = 0) -> Calibration:
         shift_s,
         correlation,
         len(first),
+        _repeats_s(found, rough, float(np.median(np.diff(meter.times_s)))),
     )
+
+
+def _repeats_s(correlations: Mapping[float, float], best_s: float, period_s: float) -> float | None:
+    """How far from the best shift the next one is that may be the true one as well, if any."""
+    most = _RIVAL_ERROR * (1 - correlations[best_s] ** 2) + _RIVAL_ERROR_MORE
+    rivals_s = [
+        abs(shift_s - best_s)
+        for shift_s, correlation in correlations.items()
+        if abs(shift_s - best_s) > max(_RIVAL_S, 2 * period_s)
+        and correlation > 0
+        and 1 - correlation**2 <= most
+    ]
+    return min(rivals_s, default=None)
 
 
 def _seconds(text: str) -> float:

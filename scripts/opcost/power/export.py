@@ -202,18 +202,25 @@ def segments(path: Path) -> list[dict[str, Any]]:
         ) from error
 
 
-def recorded_power(path: Path, device: str | None = None) -> Power:
-    """The power of a device in the last segment of a recording, on the clock of the day.
+def recorded_device(path: Path, device: str | None = None) -> str:
+    """A device of the last segment of a recording: that of the name, or the only one without.
 
-    `device` may be left out if there is one. Raises OpcostError for a file that is no recording,
-    and an unknown device.
+    Raises OpcostError for a file that is no recording, and an unknown device.
     """
-    table = pq.read_table(path, filters=[("segment", "=", len(segments(path)))])
-    names = sorted(set(table["device"].to_pylist()))
+    names = sorted(source["name"] for source in segments(path)[-1]["sources"])
     if device is None and len(names) == 1:
         [device] = names
-    if device not in names:
+    if device is None or device not in names:
         raise OpcostError(f"name a device of {path} with --device: {', '.join(names) or 'none'}")
+    return device
+
+
+def recorded_power(path: Path, device: str) -> Power:
+    """The power of a device in the last segment of a recording, on the clock of the day.
+
+    Raises OpcostError for a file that is no recording.
+    """
+    table = pq.read_table(path, filters=[("segment", "=", len(segments(path)))])
     rows = table.filter(pc.equal(pc.cast(table["device"], pa.string()), device))
     times_s = rows["time"].cast(pa.int64()).to_numpy() / 1e6
     counter_j, power_w = rows["counter_j"].to_numpy(), rows["power_w"].to_numpy()
