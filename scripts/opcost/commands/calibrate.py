@@ -5,10 +5,11 @@ from pathlib import Path
 import click
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
+_RECORDING = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("recording", type=_PATH)
+@click.argument("recording", type=_RECORDING)
 @click.argument("wattmeter", type=_PATH)
 @click.option("--device", "-d", help="The device in RECORDING. Default: its only one.")
 @click.option(

@@ -5,10 +5,11 @@ from pathlib import Path
 import click
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
+_RECORDING = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("recording", type=_PATH)
+@click.argument("recording", type=_RECORDING)
 @click.option("--output", "-o", type=_PATH, help="The page. Default: RECORDING with .html.")
 def command(recording: Path, output: Path | None) -> None:
     """Draw power over time of a RECORDING, the .parquet file of `opcost measure --output`.

@@ -11,6 +11,7 @@ from opcost.commands.parameters import Duration
 from opcost.terminal import tell
 
 if TYPE_CHECKING:
+    from opcost.power.monitor import Monitor
     from opcost.power.windows import Window
     from opcost.statistics import Estimate
 
@@ -75,12 +76,16 @@ def command(
     opcost measure --duration 60 --device cuda:0
     """
     from opcost.errors import OpcostError
-    from opcost.power.command import CannotRun, run_command, watch
+    from opcost.power.attribution import NOBODY
+    from opcost.power.command import CannotRun, ended_by_signal, run_command, watch
     from opcost.power.monitor import Monitor
 
-    chosen = [bool(command), pid is not None, duration is not None and pid is None]
-    if sum(chosen) != 1:
+    if not command and pid is None and duration is None:
         raise click.UsageError("give a COMMAND, --pid or --duration")
+    if command and (pid is not None or duration is not None):
+        raise click.UsageError(
+            "give only one of COMMAND, --pid and --duration (--pid may have a --duration)"
+        )
     if repeat > 1 and not command:
         raise click.UsageError("--repeat is for a COMMAND")
     if append and output is None:
@@ -94,17 +99,17 @@ def command(
         output=output,
         append=append,
         labels=_labels(labels),
-        user=pid,
+        user=None if command else pid or NOBODY,
     ) as monitor:
         if not monitor.devices:
-            reasons = "; ".join(f"{name}: {why}" for name, why in monitor.missing.items())
-            tell(f"opcost: no energy will be measured ({reasons or 'no device'})")
+            tell(f"opcost: no energy will be measured ({_why_none(monitor, bool(devices))})")
         for number in range(1, repeat + 1):
             try:
                 if command:
                     window, code = run_command(command, monitor, during, every or 0.0)
                 else:
                     window, code = watch(pid, duration, monitor, during, every or 0.0)
+                    stopped = ended_by_signal(window, code, duration)
             except CannotRun as error:
                 code, stopped = error.code, str(error)
                 break
@@ -142,6 +147,14 @@ def _labels(texts: Sequence[str]) -> dict[str, str]:
             raise OpcostError(f"the label {name!r} is given twice: {found[name]!r} and {value!r}")
         found[name] = value
     return found
+
+
+def _why_none(monitor: "Monitor", chosen: bool) -> str:
+    """Why there is no meter: for devices that were not chosen, also why some are not seen."""
+    from opcost.energy.meters import unseen_kinds
+
+    missing = [f"{name}: {why}" for name, why in monitor.missing.items()]
+    return "; ".join([*missing, *([] if chosen else unseen_kinds())]) or "no device"
 
 
 def _print_so_far(window: "Window") -> None:

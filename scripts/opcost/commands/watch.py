@@ -29,16 +29,19 @@ def command(devices: tuple[str, ...], every: float) -> None:
     opcost watch
     opcost watch --device cuda:0 --every 5
     """
+    from opcost.energy.meters import unseen_kinds
     from opcost.errors import OpcostError
+    from opcost.power.attribution import NOBODY
     from opcost.power.command import KILLED, watch
     from opcost.power.monitor import Monitor
     from opcost.power.window_text import as_text, as_tick, without_energy
 
-    with Monitor(devices or None) as monitor:
+    with Monitor(devices or None, user=NOBODY) as monitor:
         for line in without_energy(monitor.missing):
             click.echo(line, err=True)
         if not monitor.devices:
-            raise OpcostError("there is no power sensor to watch")
+            others = "" if devices else "".join(f"; {why}" for why in unseen_kinds())
+            raise OpcostError(f"there is no power sensor to watch{others}")
         start_s = before_s = monitor.mark()
 
         def show(_window: object) -> None:

@@ -8,7 +8,7 @@ import click
 
 from opcost.terminal import tell
 
-_PATH = click.Path(path_type=Path, dir_okay=False)
+_PATH = click.Path(path_type=Path)
 
 
 @click.command()

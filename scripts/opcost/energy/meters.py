@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from opcost.energy.meter import Meter, MeterUnavailable
@@ -10,12 +11,14 @@ from opcost.energy.rapl import RaplMeter, rapl_parts
 
 class _Entry(NamedTuple):
     """How to open a meter by the device's identity; how to find the identities of all devices that
-    this process may see, by what follows the kind in their names (None for nothing); and the UUID
-    of one by its number, where opening the device would change its idle power."""
+    this process may see, by what follows the kind in their names (None for nothing); the UUID of
+    one by its number, where opening the device would change its idle power; and why this process
+    sees none, or not all, if it does not."""
 
     open: Callable[[str | None], Meter]
     devices: Callable[[], Mapping[str | None, str | None]]
     uuid: Callable[[str], str] | None = None
+    unseen: Callable[[], str | None] = lambda: None
 
 
 def open_meter(kind: str, identity: str | None) -> Meter:
@@ -39,6 +42,16 @@ def every_meter() -> tuple[dict[str, tuple[str, str | None]], dict[str, str]]:
         except MeterUnavailable as reason:
             missing[kind] = str(reason)
     return found, missing
+
+
+def unseen(kind: str) -> str | None:
+    """Why this process sees no device of a kind, or not all, in a few words; None if it may."""
+    return _METERS[kind].unseen() if kind in _METERS else None
+
+
+def unseen_kinds() -> list[str]:
+    """The same for all kinds."""
+    return [reason for kind in _METERS if (reason := unseen(kind)) is not None]
 
 
 def untouched_uuid(kind: str, number: str) -> str | None:
@@ -73,6 +86,21 @@ def _nvidia_gpus() -> dict[str | None, str | None]:
     return {str(number): uuid for number, uuid in enumerate(uuids)}
 
 
+def _nvidia_unseen() -> str | None:
+    from opcost.energy.nvml import device_uuids, has_library
+
+    if not has_library():
+        return "no NVIDIA driver library (libnvidia-ml.so.1) was found"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        there, seen = device_uuids(), _nvidia_gpus()
+    except MeterUnavailable as reason:
+        return str(reason)
+    if len(seen) < len(there):
+        return f"CUDA_VISIBLE_DEVICES={visible!r} leaves {len(seen)} of {len(there)} NVIDIA GPUs"
+    return None if there else "NVIDIA's driver lists no GPU"
+
+
 def _amd(address: str | None) -> Meter:
     from opcost.energy.amd import AmdMeter  # only where there is such a GPU
 
@@ -87,12 +115,21 @@ def _amd_gpus() -> dict[str | None, str | None]:
     return {str(number): address for number, address in enumerate(pci_addresses())}
 
 
+def _amd_unseen() -> str | None:
+    if find_spec("amdsmi") is None:
+        return "amdsmi is not installed"
+    try:
+        return None if _amd_gpus() else "amdsmi lists no GPU"
+    except MeterUnavailable as reason:
+        return str(reason)
+
+
 def _processor() -> dict[str | None, str | None]:
     return {None: None} | {part: part for part in rapl_parts()}
 
 
 _METERS: Mapping[str, _Entry] = {
     "cpu": _Entry(lambda part: RaplMeter(part=part), _processor),
-    "cuda": _Entry(_nvml, _nvidia_gpus, _nvidia_uuid),
-    "amd": _Entry(_amd, _amd_gpus),
+    "cuda": _Entry(_nvml, _nvidia_gpus, _nvidia_uuid, unseen=_nvidia_unseen),
+    "amd": _Entry(_amd, _amd_gpus, unseen=_amd_unseen),
 }

@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 _NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # guests are in user time, too
 
 
+NOBODY = 0
+"""As a user: a machine is measured, and no program."""
+
+
 class By(StrEnum):
     """What a device is divided by."""
 

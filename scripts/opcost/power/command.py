@@ -13,6 +13,7 @@ from opcost.errors import OpcostError
 from opcost.power.monitor import Monitor
 from opcost.power.recording import environment_in
 from opcost.power.windows import Window, start
+from opcost.text import seconds
 
 NOT_FOUND, NOT_EXECUTABLE, KILLED = 127, 126, 128
 """Exit codes as of a shell: the last one and the number of the signal."""
@@ -83,6 +84,14 @@ def watch(
             time.sleep(max(0.0, min(_POLL_S, left_s)))
         window.stop()
     return window, KILLED + signals[0] if signals else 0
+
+
+def ended_by_signal(window: Window, code: int, duration_s: float | None) -> str | None:
+    """What is to be said of the exit code of `watch`, if a signal ended the window early."""
+    if not code:
+        return None
+    of = "" if duration_s is None else f" of {seconds(duration_s)}"
+    return f"{signal.Signals(code - KILLED).name} ended it after {seconds(window.time_s)}{of}"
 
 
 def _goes_on(window: Window, pid: int | None, duration_s: float | None) -> bool:

@@ -25,6 +25,7 @@ _NO_IDLE_POWER = (
     "the power of the idle device is unknown: measure a window in which it is idle, and subtract "
     "its mean power"
 )
+_NO_PROGRAM = "no program is measured whose part it could be"
 _NO_SHARE = {
     By.PROCESSOR_TIME: "no processor time was counted in the window",
     By.MEMORY: (
@@ -84,7 +85,7 @@ class DeviceEnergy:
         """Why there is no `share`, and what to do; None if there is one."""
         if self.share is not None:
             return None
-        return self.reason if self.by is None else _NO_SHARE[self.by]
+        return self.reason or _NO_PROGRAM if self.by is None else _NO_SHARE[self.by]
 
     @property
     def above_idle_reason(self) -> str | None:

@@ -25,6 +25,7 @@ _ROWS = 100_000
 
 _METADATA = b"opcost"
 SUFFIXES = (".parquet", ".csv")
+_FOLDER = ".recording"
 _APPEND = "--append, in Python append=True"
 
 SCHEMA = pa.schema(
@@ -42,7 +43,13 @@ parts of a recording that was continued."""
 
 def recording_beside(output: Path) -> Path:
     """The folder of the recording that becomes a table."""
-    return output.with_name(f"{output.name}.recording")
+    return output.with_name(f"{output.name}{_FOLDER}")
+
+
+def _output_of(folder: Path) -> Path | None:
+    """The table that the recording in a folder becomes, if it is such a folder."""
+    name = folder.name.removesuffix(_FOLDER)
+    return None if name in ("", folder.name) else folder.with_name(name)
 
 
 def prepare_table(output: Path, append: bool) -> None:
@@ -184,6 +191,10 @@ def segments(path: Path) -> list[dict[str, Any]]:
 
     Raises OpcostError for another file.
     """
+    if path.is_dir():
+        of = _output_of(path)
+        remedy = (of and unfinished(of)) or "give the .parquet file of opcost measure --output"
+        raise OpcostError(f"{path} is a folder: {remedy}")
     left = unfinished(path)
     if left and not path.exists():
         raise OpcostError(f"{path} does not exist: {left}")

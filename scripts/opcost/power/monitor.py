@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
-from opcost.power.attribution import By
+from opcost.power.attribution import NOBODY, By
 from opcost.power.device_energy import DeviceEnergy, device_energy
 from opcost.power.export import finish, prepare_table, recording_beside
 from opcost.power.recording import Recording, claim
@@ -61,8 +61,9 @@ class Monitor:
     `period_s` is the time between readings, by default that which suits the sensors. The recording
     is kept if a `folder` is given, which must be new or empty, or an `output`, a new .parquet or
     .csv file that is written when the monitor is closed. With `append`, a .parquet `output` may
-    exist, and gets another segment. `user` is the process whose use of the devices is told from
-    that of others, with its descendants; by default, this one.
+    exist, and gets another segment. `labels` are kept in the recording. `user` is the process whose
+    use of the devices is told from that of others, with its descendants; by default, this one, and
+    0 for none.
 
     Raises OpcostError for an unknown device, and a folder that holds something else.
     """
@@ -81,6 +82,7 @@ class Monitor:
         _check(devices, period_s, labels)
         if append and output is None:
             raise OpcostError("append continues an output: give its name")
+        self._user = user
         self._output = None if output is None else Path(output).absolute()
         if self._output is not None:  # the program may change its directory
             if folder is not None:
@@ -88,6 +90,11 @@ class Monitor:
             prepare_table(self._output, append)
             folder = recording_beside(self._output)
         self._temporary = folder is None
+        if labels and (self._temporary or (self._output and self._output.suffix == ".csv")):
+            raise OpcostError(
+                "labels are kept in a recording: name a .parquet file for it (--output, in Python "
+                "output=...)"
+            )
         path = Path(tempfile.mkdtemp(prefix="opcost-power-") if folder is None else folder)
         path = path.absolute()
         if path.exists() and not path.is_dir():
@@ -259,7 +266,7 @@ class Monitor:
                 own,
                 sensor,
                 source["reads_since_last"],
-                By.PROCESSOR_TIME if source["shared_by_time"] else By.MEMORY,
+                self._by(source),
                 start_s,
                 end_s,
                 lost.get(source["name"], fault),
@@ -268,6 +275,11 @@ class Monitor:
         for name, reason in self.missing.items():
             found[name] = DeviceEnergy.without(reason)
         return found
+
+    def _by(self, source: Mapping[str, Any]) -> By | None:
+        if self._user == NOBODY:
+            return None
+        return By.PROCESSOR_TIME if source["shared_by_time"] else By.MEMORY
 
     def _without(self, reason: str) -> dict[str, DeviceEnergy]:
         """That of all devices, none of which has energy for that reason."""

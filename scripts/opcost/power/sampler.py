@@ -27,7 +27,7 @@ import numpy as np
 
 from opcost.energy.meter import Meter, MeterUnavailable
 from opcost.errors import reported
-from opcost.power.attribution import memory_bytes, processor_time_s
+from opcost.power.attribution import NOBODY, memory_bytes, processor_time_s
 from opcost.power.recording import SAMPLE, STATE, Recording
 from opcost.power.sources import Source, described, open_sources
 
@@ -39,7 +39,7 @@ _FASTEST_S, _SLOWEST_S = 0.01, 0.1
 
 class Sampler:
     """Reads the sources, and appends records to a recording; `user` is the process whose use of
-    the devices is told from that of others.
+    the devices is told from that of others, or NOBODY.
     """
 
     def __init__(self, recording: Recording, sources: list[Source], user: int) -> None:
@@ -69,6 +69,10 @@ class Sampler:
 
     def _use(self, meter: Meter) -> tuple[float, float]:
         """What the user and its descendants use of a device, and what all processes do."""
+        own, every = self._used(meter)
+        return math.nan if self._user == NOBODY else own, every
+
+    def _used(self, meter: Meter) -> tuple[float, float]:
         if not meter.shared_by_time:
             held = meter.memory_by_process()
             unknown = (math.nan, math.nan)
@@ -139,7 +143,8 @@ def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> 
         period_s = settings["period_s"] or period_of(sources)
         about = {"sources": described(sources), "missing": missing, "period_s": period_s}
         recording.begin({**about, "labels": settings["labels"]})
-        sampler = Sampler(recording, sources, settings["user"] or settings["parent"])
+        user = settings["parent"] if settings["user"] is None else settings["user"]
+        sampler = Sampler(recording, sources, user)
         sampler.read()
         _answer(settings["answers"], about)
         try:

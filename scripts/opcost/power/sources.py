@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opcost.energy.meter import Meter, MeterUnavailable
-from opcost.energy.meters import every_meter, open_meter
+from opcost.energy.meters import every_meter, open_meter, unseen
 from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError, closest
 
@@ -33,17 +33,17 @@ def open_sources(names: Sequence[str] | None) -> tuple[list[Source], dict[str, s
     for name in chosen:
         kind, identity = known.get(name, (name.partition(":")[0], None))
         if name not in known and kind not in missing:
+            because = f": {reason}" if (reason := unseen(kind)) else ""
             raise OpcostError(
-                f"{name!r} is no device of this machine. {closest(name, known)} Devices: "
-                f"{', '.join(known) or 'none'}"
+                f"{name!r} is no device of this machine{because}. {closest(name, known)}"
             )
         if name not in known:
             reasons[name] = missing[kind]
             continue
         try:
             sources.append(Source(name, open_meter(kind, identity)))
-        except MeterUnavailable as reason:
-            reasons[name] = str(reason)
+        except MeterUnavailable as unavailable:
+            reasons[name] = str(unavailable)
     return sources, reasons
 
 

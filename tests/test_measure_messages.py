@@ -1,0 +1,123 @@
+"""What `opcost measure`, `watch` and `windows` say: of wrong options, missing meters and ends.
+
+The card is the simulated one, which idles.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+from opcost import power
+from opcost.commands import main
+from opcost.errors import OpcostError
+from opcost.power.export import recording_beside
+from opcost.power.recording import Recording
+
+from tests.opcost_measure import GPU, measure, used
+
+pytestmark = pytest.mark.usefixtures("card_of_sampler")
+
+ONE_OF = "give only one of COMMAND, --pid and --duration (--pid may have a --duration)"
+WITH_OUTPUT = "labels are kept in a recording: name a .parquet file for it (--output, in Python"
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--duration", 2, "--", "sleep", 1], ONE_OF),
+        (["--pid", 1, "--", "sleep", 1], ONE_OF),
+        (["--label", "batch=8", "--", "echo", "ran"], WITH_OUTPUT),
+        (["--label", "batch=8", "-o", "run.csv", "--", "echo", "ran"], WITH_OUTPUT),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(arguments, message, tmp_path):
+    found = measure(*arguments, cwd=tmp_path)
+    assert found.returncode in (1, 2)
+    assert message in words(found.stderr)
+    assert found.stdout == ""
+
+
+def test_labels_of_a_monitor_without_a_recording_are_refused():
+    with pytest.raises(OpcostError, match="labels are kept in a recording"):
+        power.Monitor([GPU], labels={"batch": "8"})
+
+
+def test_of_a_machine_no_part_is_attributed_to_a_program():
+    found = measure("--json", "--duration", 0.5)
+    assert used(found)["attributed_reason"] == "no program is measured whose part it could be"
+    assert used(found)["energy_j"] is not None
+    assert "the program" not in measure("--duration", 0.5).stderr
+    assert "the program" in measure("--", "sleep", 0.3).stderr
+
+
+def test_watching_says_nothing_of_a_program():
+    command = [sys.executable, "-m", "opcost", "watch", "--every", "0.3", "--device", GPU]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        rest = watching.communicate(timeout=60)[0]
+    assert "machine: " in rest
+    assert "program" not in rest
+
+
+def test_a_signal_that_ends_a_measurement_early_is_told():
+    command = [sys.executable, "-m", "opcost", "measure", "--json", "--every", "0.2"]
+    with subprocess.Popen(
+        [*command, "--duration", "60"], stderr=subprocess.PIPE, text=True
+    ) as running:
+        running.stderr.readline()
+        running.send_signal(signal.SIGTERM)
+        said = running.communicate(timeout=60)[1]
+    document = json.loads(said[said.index("{\n") :])
+    assert document["stopped"].startswith("SIGTERM ended it after ")
+    assert document["stopped"].endswith(" of 60.00 s")
+    assert json.loads(measure("--json", "--duration", 0.2).stderr)["stopped"] is None
+
+
+def test_the_folder_of_a_killed_measurement_is_told_from_its_recording(tmp_path):
+    output = tmp_path / "run.parquet"
+    with power.Monitor([GPU], folder=recording_beside(output)):
+        time.sleep(0.1)
+    while Recording(recording_beside(output)).is_written:
+        time.sleep(0.05)
+    found = CliRunner().invoke(main, ["windows", str(recording_beside(output))])
+    assert found.exit_code == 1
+    said = words(found.output)
+    assert "run.parquet.recording is a folder: a measurement that was killed left" in said
+    assert f"opcost measure --output {output} --append -- true" in said
+    other = words(CliRunner().invoke(main, ["windows", str(tmp_path)]).output)
+    assert "is a folder: give the .parquet file of opcost measure --output" in other
+
+
+def test_why_there_is_no_gpu_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    hidden = measure("--device", GPU, "--", "true")
+    assert (
+        "'cuda:0' is no device of this machine: CUDA_VISIBLE_DEVICES='' leaves 0 of 1 NVIDIA GPUs. "
+        in words(hidden.stderr)
+    )
+    assert hidden.stderr.count("cpu") == 1
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    without = words(measure("--device", GPU, "--", "true").stderr)
+    if "lists no GPU" not in without:
+        assert (
+            "'cuda:0' is no device of this machine: no NVIDIA driver library (libnvidia-ml.so.1) "
+            "was found" in without
+        )
+
+
+def test_a_machine_without_any_meter_says_which_were_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    said = words(measure("--", "true").stderr)
+    if "no energy will be measured" in said:  # not where the processor has a meter
+        assert "; no NVIDIA driver library (libnvidia-ml.so.1) was found; " in said
+        chosen = words(measure("--device", "cpu", "--", "true").stderr)
+        assert "NVIDIA" not in chosen
