@@ -282,7 +282,6 @@ def test_a_table_may_be_csv(tmp_path):
     ("arguments", "message"),
     [
         ([], "give a COMMAND, --pid or --duration"),
-        (["--pid", 1, "--", "true"], "give a COMMAND, --pid or --duration"),
         (["--repeat", 2, "--duration", 1], "--repeat is for a COMMAND"),
         (["--append", "--", "true"], "--append needs --output"),
         (["--label", "batch", "--", "true"], "'batch' is not a label: give NAME=TEXT"),
