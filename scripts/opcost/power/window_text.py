@@ -9,7 +9,7 @@ from opcost.power.attribution import By
 from opcost.power.device_energy import DeviceEnergy
 from opcost.rows.flags import explained
 from opcost.rows.quantities import ENERGY, TIME
-from opcost.statistics import Estimate, mean
+from opcost.statistics import Estimate, correlated_sum, mean
 from opcost.text import joules, margin, seconds, table, with_interval, wrapped
 
 _NOTHING = "-"
@@ -93,8 +93,8 @@ def as_document(
 def repeated(
     runs: Sequence[tuple[float, Mapping[str, DeviceEnergy]]],
 ) -> tuple[Estimate, dict[str, DeviceEnergy]]:
-    """The mean time of several runs, and what each device used in their mean: intervals are
-    Student's, over the runs.
+    """The mean time of several runs, with Student's interval over the runs, and what each device
+    used in their mean.
     """
     time_s = mean([time_s for time_s, _ in runs])
     found = {}
@@ -104,7 +104,7 @@ def repeated(
         if without is not None:
             found[device] = without
             continue
-        energy = mean([each.energy.value for each in every if each.energy])
+        energy = _mean_energy([each.energy for each in every if each.energy])
         flags = tuple(dict.fromkeys(flag for each in every for flag in each.flags))
         changes = sum(each.changes for each in every)
         found[device] = replace(
@@ -121,6 +121,17 @@ def repeated(
 
 def _estimate(time_s: float | Estimate) -> Estimate:
     return time_s if isinstance(time_s, Estimate) else Estimate(time_s, None, None)
+
+
+def _mean_energy(runs: Sequence[Estimate]) -> Estimate:
+    """Their mean, whose interval holds Student's over the runs, and the mean of their own: what the
+    edges of windows miss is common to the runs, as far as power rises and falls alike in them.
+    """
+    over_runs = mean([run.value for run in runs])
+    within = correlated_sum((1 / len(runs), run) for run in runs)
+    low = min(each.low for each in (over_runs, within) if each.low is not None)
+    high = max(each.high for each in (over_runs, within) if each.high is not None)
+    return Estimate(over_runs.value, low, high)
 
 
 def _mean_share(every: Sequence[DeviceEnergy]) -> float | None:
