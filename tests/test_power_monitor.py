@@ -24,7 +24,7 @@ from opcost import power
 from opcost.commands import main
 from opcost.errors import OpcostError
 from opcost.power import windows
-from opcost.power.attribution import By, memory_bytes, processor_time_s, share
+from opcost.power.attribution import By, User, share
 from opcost.power.command import watch
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.export import recording_beside, segments
@@ -394,12 +394,13 @@ BUSY = "import time\nend = time.monotonic() + 1.5\nwhile time.monotonic() < end:
 
 
 def test_what_a_process_and_its_descendants_use_is_told_from_what_all_use():
-    own_s, all_s = processor_time_s(os.getpid(), without=0)
+    user = User(os.getpid(), without=0)
+    own_s, all_s = user.processor_time_s()
     subprocess.run([sys.executable, "-c", BUSY], check=True)
-    more_s, all_more_s = processor_time_s(os.getpid(), without=0)
+    more_s, all_more_s = user.processor_time_s()
     assert 0 < more_s - own_s <= all_more_s - all_s + 0.05
-    assert memory_bytes({os.getpid(): 30, -1: 10}, os.getpid(), without=0) == (30, 40)
-    assert memory_bytes({os.getpid(): 30}, os.getpid(), without=os.getpid()) == (0, 30)
+    assert user.memory_bytes({os.getpid(): 30, -1: 10}) == (30, 40)
+    assert User(os.getpid(), without=os.getpid()).memory_bytes({os.getpid(): 30}) == (0, 30)
 
 
 def test_a_share_is_of_the_time_of_a_window_or_of_the_memory_in_it():

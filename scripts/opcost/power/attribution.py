@@ -4,9 +4,11 @@ A meter measures a whole device. The share of a processor's busy time, or of a G
 divides its energy between processes by a rule; it does not say what each of them has drawn.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -26,23 +28,84 @@ class By(StrEnum):
     MEMORY = "memory in use"
 
 
-def processor_time_s(pid: int, without: int) -> tuple[float, float]:
-    """Seconds of processor time that a process and its descendants have used, `without` one of
-    them; and those that all processes of the machine have.
+class _Times(NamedTuple):
+    """The parent of a process, the processor time that it has used, and that of its children whose
+    end it has asked for, with theirs.
     """
-    own_s = 0.0
-    for process in _tree(pid, without):
+
+    parent: int
+    own_s: float = 0.0
+    ended_s: float = 0.0
+
+
+class User:
+    """A process and its descendants, also those that have another parent by now, `without` one.
+
+    Their processor time is added up as it is used: it goes on when one of them has ended.
+    """
+
+    def __init__(self, pid: int, without: int) -> None:
+        self._pid, self._without = pid, without
+        self._own_s = 0.0
+        self._known: list[psutil.Process] = []
+        self._times: dict[psutil.Process, _Times] = {}
+        self._counted_s: dict[psutil.Process, float] = defaultdict(float)
+
+    def processor_time_s(self) -> tuple[float, float]:
+        """Seconds of processor time that they have used; and those that all processes have."""
+        last, self._times = self._times, self._read()
+        self._count_ended(last)
+        for process, now in self._times.items():
+            before = last.get(process, _Times(now.parent))
+            ended_s = now.ended_s - before.ended_s
+            counted_s = min(self._counted_s[process], ended_s)
+            self._counted_s[process] -= counted_s
+            self._own_s += now.own_s - before.own_s + ended_s - counted_s
+        every = psutil.cpu_times()._asdict()
+        all_s = sum(seconds for name, seconds in every.items() if name not in _NOT_BUSY)
+        return self._own_s, all_s
+
+    def memory_bytes(self, held: Mapping[int, int]) -> tuple[float, float]:
+        """Of the memory that each process holds, that of these, and all."""
+        own = {process.pid for process in self._processes()}
+        return float(sum(held[each] for each in own & held.keys())), float(sum(held.values()))
+
+    def _count_ended(self, last: Mapping[psutil.Process, _Times]) -> None:
+        """Note what was counted of processes that have ended: their nearest ancestor gets their
+        whole time, when their end is asked for.
+        """
+        by_pid = {process.pid: process for process in last}
+        for process in last.keys() - self._times.keys():
+            heir = by_pid.get(last[process].parent)
+            while heir is not None and heir not in self._times:
+                heir = by_pid.get(last[heir].parent)
+            if heir is not None:
+                self._counted_s[heir] += last[process].own_s + last[process].ended_s
+            self._counted_s.pop(process, None)
+
+    def _read(self) -> dict[psutil.Process, _Times]:
+        found = {}
+        for process in self._processes():
+            with suppress(psutil.Error), process.oneshot():
+                user_s, system_s, *ended_s = process.cpu_times()[:4]
+                found[process] = _Times(process.ppid(), user_s + system_s, sum(ended_s))
+        return found
+
+    def _processes(self) -> list[psutil.Process]:
+        """Ancestors are before their descendants."""
+        found: dict[psutil.Process, None] = {}
         with suppress(psutil.Error):
-            # Those of children count once they have ended.
-            own_s += sum(process.cpu_times()[:4])
-    every = psutil.cpu_times()._asdict()
-    return own_s, sum(seconds for name, seconds in every.items() if name not in _NOT_BUSY)
+            found |= _tree(psutil.Process(self._pid))
+        for known in self._known:
+            if known not in found and known.is_running():
+                with suppress(psutil.Error):
+                    found |= _tree(known)
+        self._known = [process for process in found if process.pid != self._without]
+        return self._known
 
 
-def memory_bytes(held: Mapping[int, int], pid: int, without: int) -> tuple[float, float]:
-    """Of the memory that each process holds, that of a process and its descendants, and all."""
-    own = {process.pid for process in _tree(pid, without)}
-    return float(sum(held[each] for each in own & held.keys())), float(sum(held.values()))
+def _tree(root: psutil.Process) -> dict[psutil.Process, None]:
+    return dict.fromkeys([root, *root.children(recursive=True)])
 
 
 def share(samples: NDArray[np.void], by: By | None, start_s: float, end_s: float) -> float | None:
@@ -59,12 +122,3 @@ def share(samples: NDArray[np.void], by: By | None, start_s: float, end_s: float
         inside = known[(known["time_s"] >= start_s - 1) & (known["time_s"] <= end_s + 1)]
         own, every = (inside[name].sum() for name in ("own_use", "all_use"))
     return min(max(float(own / every), 0.0), 1.0) if every > 0 else None
-
-
-def _tree(pid: int, without: int) -> list[psutil.Process]:
-    try:
-        root = psutil.Process(pid)
-        found = [root, *root.children(recursive=True)]
-    except psutil.Error:
-        return []
-    return [process for process in found if process.pid != without]

@@ -27,7 +27,7 @@ import numpy as np
 
 from opcost.energy.meter import Meter, MeterUnavailable
 from opcost.errors import reported
-from opcost.power.attribution import NOBODY, memory_bytes, processor_time_s
+from opcost.power.attribution import NOBODY, User
 from opcost.power.recording import SAMPLE, STATE, Recording
 from opcost.power.sources import Source, described, open_sources
 
@@ -43,9 +43,9 @@ class Sampler:
     """
 
     def __init__(self, recording: Recording, sources: list[Source], user: int) -> None:
-        self._recording, self._sources, self._user = recording, sources, user
+        self._recording, self._sources = recording, sources
+        self._user, self._nobody = User(user, without=os.getpid()), user == NOBODY
         self.lost: dict[str, str] = {}
-        self._own_s = 0.0
         self._records: list[tuple[Any, ...]] = []
         self._state_due_s = -math.inf
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -70,17 +70,13 @@ class Sampler:
     def _use(self, meter: Meter) -> tuple[float, float]:
         """What the user and its descendants use of a device, and what all processes do."""
         own, every = self._used(meter)
-        return math.nan if self._user == NOBODY else own, every
+        return math.nan if self._nobody else own, every
 
     def _used(self, meter: Meter) -> tuple[float, float]:
         if not meter.shared_by_time:
             held = meter.memory_by_process()
-            unknown = (math.nan, math.nan)
-            return memory_bytes(held, self._user, without=os.getpid()) if held else unknown
-        own_s, all_s = processor_time_s(self._user, without=os.getpid())
-        # A process that has ended takes its time along, unless its parent asks for it.
-        self._own_s = max(self._own_s, own_s)
-        return self._own_s, all_s
+            return self._user.memory_bytes(held) if held else (math.nan, math.nan)
+        return self._user.processor_time_s()
 
     def flush(self) -> None:
         """Append what was read; it then survives the end of this process."""
