@@ -76,13 +76,15 @@ def of_counter(
 ) -> Curve:
     """The curve of a counter, read at `times_s`, that is updated at least every `refresh_s`.
 
-    A counter that decreases, or increases by more than `most_w`, was reset. Power between
-    readings that are further apart than `read_every_s` is unknown.
+    One that stays the same for longer is updated as often as it is seen to change. A counter that
+    decreases, or increases by more than `most_w`, was reset. Power between readings that are
+    further apart than `read_every_s` is unknown.
     """
     steps_j = np.diff(counter_j)
     changed = np.flatnonzero(steps_j) + 1
     if not len(changed):
         return _NO_CURVE
+    refresh_s = _counter_refresh_s(times_s, changed, refresh_s)
     # The update came after the reading before, and not longer than a period ago.
     between_s = times_s[changed] - times_s[changed - 1]
     gaps_s = np.minimum(between_s, refresh_s)
@@ -100,6 +102,16 @@ def of_counter(
         shown_w=shown_w,
         covered_s=read_every_s,
     )
+
+
+def _counter_refresh_s(times_s: Numbers, changed: NDArray[np.intp], assumed_s: float) -> float:
+    """The period as assumed, or as the changes tell, if readings were the same for longer."""
+    first, last = np.append(0, changed), np.append(changed, len(times_s)) - 1
+    same_s = times_s[last] - times_s[first]
+    if same_s.max() < _SLOWER * assumed_s:
+        return assumed_s
+    apart_s = np.diff(times_s[changed])
+    return max(assumed_s, float(np.median(apart_s if len(apart_s) else same_s)))
 
 
 def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:

@@ -36,8 +36,8 @@ _NO_SHARE = {
 _DIFFERENT = 0.02
 _VERY_DIFFERENT = 0.2
 _COMPARED_CHANGES = 20
-"""A counter is compared with readings in windows of at least so many changes of each; in shorter
-ones, they differ if their intervals do, and by much."""
+"""A counter that differs a little from readings is noted in windows of at least so many changes of
+each; in shorter ones, it has to differ by much."""
 
 _LEAST_DIFFERENT = 3
 _THROTTLED_SHARE = 0.01
@@ -198,17 +198,18 @@ def _most_w(samples: NDArray[np.void]) -> float:
 
 
 def _disagreement(found: list[WindowEnergy]) -> list[str]:
-    """Whether counter and readings differ: by a little in a long window, or by much in any."""
+    """Whether counter and readings differ by more than their intervals allow, and by a little in a
+    long window, or by much in any.
+    """
     if len(found) < 2:
         return []
     first, second = (each.energy for each in found)
     if first is None or second is None:
         return []
     off = abs(first.value / second.value - 1)
-    apart = not overlap(first, second)
     often = min(each.changes for each in found) >= _COMPARED_CHANGES
-    differs = off > _DIFFERENT if often else apart and off > _VERY_DIFFERENT
-    return [COUNTER_DISAGREES] if differs else []
+    differs = off > (_DIFFERENT if often else _VERY_DIFFERENT)
+    return [COUNTER_DISAGREES] if differs and not overlap(first, second) else []
 
 
 def _stuck(samples: NDArray[np.void], found: WindowEnergy) -> list[str]:

@@ -92,6 +92,8 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
         return WindowEnergy(None, reason, None, changes, every_s)
     if margin_j > _WIDEST * value_j:
         reason = _too_short(curve, start_s, end_s, every_s)
+        if unread_s.sum() > _MOST_UNREAD * (end_s - start_s):
+            reason = _unread(float(unread_s.sum()), end_s - start_s, "")
         return WindowEnergy(None, reason, limit_j, changes, every_s)
     low_j, high_j = value_j - margin_j, value_j + margin_j
     if limit_j is not None:
@@ -140,9 +142,9 @@ def _up_to(curve: Curve, place: int, moment_s: float, low_w: float, high_w: floa
         middle_j = (least_j + most_j) / 2
     slack_j = float(curve.slack_s[place]) * spent_j / length_s
     blur_j = _step_w(curve, moment_s) * curve.blur_s / 8
-    beyond_j = max(most_j - middle_j, middle_j - least_j)
-    sd = math.sqrt((slack_j**2 + blur_j**2) / 3)
-    return _UpTo(float(curve.joules[place]) + middle_j, beyond_j, sd)
+    # Where a load begins or ends at the edge, a blur is off by as much, and at both alike.
+    beyond_j = max(most_j - middle_j, middle_j - least_j) + blur_j
+    return _UpTo(float(curve.joules[place]) + middle_j, beyond_j, slack_j / math.sqrt(3))
 
 
 def _range_w(curve: Curve) -> tuple[float, float]:
