@@ -18,6 +18,10 @@ class MeterUnavailable(Exception):
     """Power cannot be measured here; the message is recorded as the reason."""
 
 
+class Implausible(MeterUnavailable):
+    """A reading that no device can draw; the next one may be right."""
+
+
 @dataclass(frozen=True)
 class DeviceState:
     """The state of a device at one moment. Unknown values are None, with the cause in `missing`.
@@ -83,9 +87,9 @@ class Meter(ABC):
 
 
 def plausible_w(power_w: float) -> float:
-    """The power, unchanged. Raises MeterUnavailable if no device can draw it."""
+    """The power, unchanged. Raises Implausible if no device can draw it."""
     if not 0 <= power_w <= MAX_W:
-        raise MeterUnavailable(f"the meter reads {power_w:g} W, which no device draws")
+        raise Implausible(f"the meter reads {power_w:g} W, which no device draws")
     return power_w
 
 

@@ -103,7 +103,7 @@ class RaplMeter(Meter):
         back as well.
         """
         now_s = self._now_s()
-        since_s, self._read_s = now_s - self._read_s, now_s
+        since_s = now_s - self._read_s
         for domain, last_uj in self._last_uj.items():
             now_uj, range_uj = _read(domain / "energy_uj"), self._ranges_uj[domain]
             spent_uj = (now_uj - last_uj) % range_uj
@@ -113,6 +113,7 @@ class RaplMeter(Meter):
             else:
                 self._total_j = 0.0
             self._last_uj[domain] = now_uj
+        self._read_s = now_s  # and not if one of them could not be read
         return self._total_j
 
     def state(self) -> DeviceState:

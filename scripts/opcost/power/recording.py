@@ -141,8 +141,13 @@ class Recording:
             warnings.warn(f"opcost: {self.events_file} cannot be written: {error}", stacklevel=2)
 
     def lost(self) -> dict[str, str]:
-        """Device -> why its meter failed, for those whose did."""
-        return {each["lost"]: each["reason"] for each in self.events() if "lost" in each}
+        """Device -> why its meter failed, for those whose did and that did not come back."""
+        lost: dict[str, str] = {}
+        for each in self.events():
+            if "lost" in each:
+                lost[each["lost"]] = each["reason"]
+            lost.pop(each.get("back", ""), None)
+        return lost
 
     def events(self) -> Iterator[dict[str, Any]]:
         """All complete events; what a full disk has cut is left out."""

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from opcost.energy.meter import Meter, MeterUnavailable
+from opcost.energy.meter import Implausible, Meter, MeterUnavailable
 from opcost.errors import reported
 from opcost.power.attribution import NOBODY, User
 from opcost.power.recording import SAMPLE, STATE, Recording
@@ -33,6 +33,9 @@ from opcost.power.sources import Source, described, open_sources
 
 _FLUSH_S = 1.0
 _STATE_S = 1.0
+_AGAIN_S = 1.0
+"""How long a meter that has failed is left alone."""
+
 _POLLS_PER_REFRESH = 4
 _FASTEST_S, _SLOWEST_S = 0.01, 0.1
 
@@ -46,6 +49,7 @@ class Sampler:
         self._recording, self._sources = recording, sources
         self._user, self._nobody = User(user, without=os.getpid()), user == NOBODY
         self.lost: dict[str, str] = {}
+        self._again_s: dict[str, float] = {}
         self._records: list[tuple[Any, ...]] = []
         self._state_due_s = -math.inf
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -53,19 +57,31 @@ class Sampler:
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def read(self, with_state: bool = False) -> None:
-        """Read all meters; one that fails is noted, and not read again."""
+        """Read all meters; one that fails is noted, and read again after a while."""
         with_state = with_state or time.monotonic() >= self._state_due_s
         if with_state:
             self._state_due_s = time.monotonic() + _STATE_S
         for number, source in enumerate(self._sources):
-            if source.name in self.lost:
+            if time.monotonic() < self._again_s.get(source.name, -math.inf):
                 continue
             try:
                 use = self._use(source.meter) if with_state else (math.nan, math.nan)
                 self._records.append((*_record(number, source, with_state), *use))
             except MeterUnavailable as reason:
-                self.lost[source.name] = str(reason)
-                self._recording.note({"lost": source.name, "reason": str(reason)})
+                self._lose(source.name, str(reason))
+            else:
+                self._find(source.name)
+
+    def _lose(self, name: str, reason: str) -> None:
+        self._again_s[name] = time.monotonic() + _AGAIN_S
+        if name not in self.lost:
+            self._recording.note({"lost": name, "reason": reason})
+        self.lost[name] = reason
+
+    def _find(self, name: str) -> None:
+        if self.lost.pop(name, None) is not None:
+            del self._again_s[name]
+            self._recording.note({"back": name})
 
     def _use(self, meter: Meter) -> tuple[float, float]:
         """What the user and its descendants use of a device, and what all processes do."""
@@ -108,6 +124,7 @@ def run(sampler: Sampler, period_s: float, parent: int, answers: int) -> None:
         if readable:
             found = os.read(0, 4096)
             if not found:
+                sampler.read()  # windows may have just ended
                 return
             *complete, commands = (commands + found).split(b"\n")
             sampler.read(with_state=b"now" in complete)  # once: all of them are before it
@@ -159,7 +176,7 @@ def _answer(answers: int, document: Mapping[str, Any]) -> None:
 
 def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:
     meter = source.meter
-    power_w = math.nan if meter.reads_since_last else meter.power_w()
+    power_w = math.nan if meter.reads_since_last else _power_w(meter)
     counter_j = meter.counter_j()
     time_s = time.monotonic()
     state = meter.state() if with_state else None
@@ -171,6 +188,13 @@ def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:
         math.nan if counter_j is None else counter_j,
         *(math.nan if value is None else value for value in values),
     )
+
+
+def _power_w(meter: Meter) -> float:
+    try:
+        return meter.power_w()
+    except Implausible:
+        return math.nan
 
 
 if __name__ == "__main__":
