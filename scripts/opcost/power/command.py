@@ -44,7 +44,8 @@ def run_command(
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # exit codes of children would be lost
     with _signals_passed_on() as to_child:  # set up before there is one: it may be quick
         try:
-            child = subprocess.Popen(command, env=environment)
+            # Descriptors may be its arguments, as of `<(...)`; opcost's own are not inherited.
+            child = subprocess.Popen(command, env=environment, close_fds=False)
         except OSError as error:
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
             raise CannotRun(f"{command[0]} cannot be run: {error.strerror}", code) from error

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
 from opcost.power.attribution import NOBODY, By
+from opcost.power.descriptor import Descriptor
 from opcost.power.device_energy import DeviceEnergy, device_energy
 from opcost.power.export import finish, prepare_table, recording_beside
 from opcost.power.recording import Recording, claim
@@ -95,15 +96,7 @@ class Monitor:
                 "labels are kept in a recording: name a .parquet file for it (--output, in Python "
                 "output=...)"
             )
-        path = Path(tempfile.mkdtemp(prefix="opcost-power-") if folder is None else folder)
-        path = path.absolute()
-        if path.exists() and not path.is_dir():
-            raise OpcostError(f"{path} exists and is not an empty folder: name another")
-        is_new = not path.exists() or self._temporary
-        self._claim = claim(path)
-        if any(path.iterdir()):
-            os.close(self._claim)
-            raise OpcostError(f"{path} exists and is not an empty folder: name another")
+        path, self._claim, is_new = _claimed(folder)
         self.recording = Recording(path)
         self.is_closed = False
         self._begun: set[_Window] = set()
@@ -119,10 +112,10 @@ class Monitor:
         }
         try:
             self._sampler = SamplerProcess(path, settings)
-        except OpcostError:
+        except BaseException:
             if is_new:
                 shutil.rmtree(path, ignore_errors=True)
-            os.close(self._claim)
+            self._claim.close()
             raise
         atexit.register(self._end_at_exit)
         if not self._temporary:
@@ -196,7 +189,7 @@ class Monitor:
             elif self._output is not None:
                 self.written = finish(self._output)
         finally:
-            os.close(self._claim)
+            self._claim.close()
 
     def _warn_of_begun(self) -> None:
         while self._begun:
@@ -297,6 +290,29 @@ class Monitor:
 
 def _since(samples: NDArray[np.void], moment_s: float) -> NDArray[np.void]:
     return np.array(samples[np.searchsorted(samples["time_s"], moment_s) :])
+
+
+def _claimed(folder: str | os.PathLike[str] | None) -> tuple[Path, Descriptor, bool]:
+    """The folder of a recording, by default a temporary one, what holds it, and whether it is new.
+
+    Raises OpcostError for one that holds something else, or if none can be made.
+    """
+    path = None
+    try:
+        path = Path(tempfile.mkdtemp(prefix="opcost-power-") if folder is None else folder)
+        path = path.absolute()
+        is_new = folder is None or not path.exists()
+        if path.exists() and not path.is_dir():
+            raise OpcostError(f"{path} exists and is not an empty folder: name another")
+        held = Descriptor(claim(path))
+        if any(path.iterdir()):
+            held.close()
+            raise OpcostError(f"{path} exists and is not an empty folder: name another")
+    except OSError as error:
+        if folder is None and path is not None:
+            path.rmdir()
+        raise OpcostError(f"{path or folder} cannot be used: {error.strerror}") from error
+    return path, held, is_new
 
 
 def _check(

@@ -18,10 +18,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
-from typing import IO, Any, cast
+from typing import Any
 
 import opcost
 from opcost.errors import OpcostError
+from opcost.power.descriptor import Descriptor
 
 _START_S = 30.0
 _ANSWER_S = 10.0
@@ -47,32 +48,58 @@ class SamplerProcess:
         self._asking = RLock()  # a signal's handler may ask meanwhile
         self._heard = b""
         self._ended = False
-        self._answers, answering = os.pipe()
-        os.set_blocking(self._answers, False)
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  a pipe might fill up
-        # -P: a file in this folder may have the name of a standard module.
-        command = [sys.executable, "-P", "-m", "opcost.power.sampler", str(folder)]
-        command.append(json.dumps({**settings, "answers": answering, "parent": self.owner}))
-        try:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=self._complaints,
-                pass_fds=[answering],
-                env=_environment(),
-                start_new_session=True,  # signals of the terminal are not for it
+        self._open: list[Descriptor] = []
+        if not sys.executable:
+            raise OpcostError(
+                "power cannot be read: sys.executable names no Python to read it with"
             )
-        finally:
-            os.close(answering)
-        self._commands = cast(IO[bytes], self.process.stdin)
-        os.set_blocking(self._commands.fileno(), False)
+        try:
+            self._start(folder, settings)
+        except OSError as error:  # too many open files or processes
+            self._close()
+            raise OpcostError(f"power cannot be read: {error.strerror}") from error
         try:
             self.about: Mapping[str, Any] = json.loads(self._line(_START_S))
         except (OpcostError, ValueError):
             self.silent = True
             found = self.end() or f"no meter has answered for {_START_S:g} s"
             raise OpcostError(f"power cannot be read: {found}") from None
+
+    def _start(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self._answers, answering = self._pipe()
+        obeyed, self._commands = self._pipe()
+        self._complaints = self._unnamed_file()  # a pipe might fill up
+        os.set_blocking(self._answers.number, False)
+        os.set_blocking(self._commands.number, False)
+        # -P: a file in this folder may have the name of a standard module.
+        command = [sys.executable, "-P", "-m", "opcost.power.sampler", str(folder)]
+        about = {**settings, "answers": answering.number, "parent": self.owner}
+        self.process = subprocess.Popen(
+            [*command, json.dumps(about)],
+            stdin=obeyed.number,
+            stdout=subprocess.DEVNULL,
+            stderr=self._complaints.number,
+            pass_fds=[answering.number],
+            env=_environment(),
+            start_new_session=True,  # signals of the terminal are not for it
+        )
+        answering.close()
+        obeyed.close()
+
+    def _pipe(self) -> tuple[Descriptor, Descriptor]:
+        """Its ends to read from, and to write to."""
+        ends = [Descriptor(number) for number in os.pipe()]
+        self._open += ends
+        return ends[0], ends[1]
+
+    def _unnamed_file(self) -> Descriptor:
+        with tempfile.TemporaryFile() as file:
+            self._open.append(Descriptor(os.dup(file.fileno())))
+        return self._open[-1]
+
+    def _close(self) -> None:
+        for descriptor in self._open:
+            descriptor.close()
 
     @property
     def is_own(self) -> bool:
@@ -82,7 +109,12 @@ class SamplerProcess:
     @property
     def is_running(self) -> bool:
         """Whether it reads the meters."""
-        return self.is_own and not self._ended and self.process.poll() is None
+        return self.is_own and not self._ended and self._is_heard and self.process.poll() is None
+
+    @property
+    def _is_heard(self) -> bool:
+        """Whether the program has left the pipes alone."""
+        return self._commands.is_open and self._answers.is_open
 
     def read_now(self) -> None:
         """Have the meters read, soon."""
@@ -118,6 +150,8 @@ class SamplerProcess:
         """Why it reads the meters no more."""
         if not self.is_own:
             return f"process {self.owner} began this, a fork of it cannot go on: begin another here"
+        if not self._is_heard and not self._ended:
+            return "the program has closed the pipes to the process that reads the meters"
         code = self.process.poll()
         if code is None:
             return None
@@ -129,22 +163,22 @@ class SamplerProcess:
         if not self.is_own or self._ended:
             return ""
         self._ended = True
-        with suppress(BrokenPipeError):
-            self._commands.close()
+        self._commands.close()
         try:
             self.process.wait(_IMPATIENT_S if self.silent else _ANSWER_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             with suppress(subprocess.TimeoutExpired):  # it cannot be killed in a call of the kernel
                 self.process.wait(_IMPATIENT_S)
-        os.close(self._answers)
         said = self._said()
-        self._complaints.close()
+        self._close()
         return said
 
     def _said(self) -> str:
         """The last line of what it complained about."""
-        said = os.pread(self._complaints.fileno(), _LONGEST_SAID, 0).decode(errors="replace")
+        if not self._complaints.is_open:
+            return ""
+        said = os.pread(self._complaints.number, _LONGEST_SAID, 0).decode(errors="replace")
         lines = said.strip().splitlines()
         return lines[-1].removeprefix("opcost: ") if lines else ""
 
@@ -153,7 +187,7 @@ class SamplerProcess:
         if not self.is_running:
             return False
         try:
-            os.write(self._commands.fileno(), f"{command}\n".encode())
+            os.write(self._commands.number, f"{command}\n".encode())
         except (BrokenPipeError, BlockingIOError):
             return False
         return True
@@ -170,10 +204,12 @@ class SamplerProcess:
         """The next line, or None if there is none after a moment: the handler of a signal may have
         taken it meanwhile.
         """
-        if b"\n" not in self._heard:
-            select.select([self._answers], [], [], _MOMENT_S)
+        if b"\n" not in self._heard and self._answers.is_open:
+            said = select.poll()  # select() knows descriptors below 1024 alone
+            said.register(self._answers.number, select.POLLIN)
+            said.poll(1000 * _MOMENT_S)
             with suppress(BlockingIOError):
-                self._heard += os.read(self._answers, 65536)
+                self._heard += os.read(self._answers.number, 65536)
         if b"\n" not in self._heard:
             return None
         line, _, self._heard = self._heard.partition(b"\n")
