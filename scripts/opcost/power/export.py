@@ -18,7 +18,7 @@ from opcost.energy.wattmeter import Power
 from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
 from opcost.power.recorded_windows import events_with_energy, most_by_name
-from opcost.power.recording import FIELDS, Recording, claim
+from opcost.power.recording import FIELDS, VERSION, Recording, claim
 
 _ROWS = 100_000
 """Samples that are in memory at once."""
@@ -248,6 +248,9 @@ def _metadata(file: pq.ParquetFile) -> list[dict[str, Any]]:
     if known is None:
         raise TypeError("another program wrote it")
     found: list[dict[str, Any]] = json.loads(known)
+    versions = {segment.get("version", VERSION) for segment in found}
+    if later := [each for each in versions if each > VERSION]:
+        raise ValueError(f"it is of version {later[0]}, this opcost reads {VERSION}")
     return found
 
 

@@ -84,7 +84,7 @@ class Monitor:
         if append and output is None:
             raise OpcostError("append continues an output: give its name")
         self._user = user
-        self._output = None if output is None else Path(output).absolute()
+        self._output = None if output is None else Path(output).resolve()  # a link stays one
         if self._output is not None:  # the program may change its directory
             if folder is not None:
                 raise OpcostError("give a folder or an output, not both")

@@ -56,7 +56,7 @@ _ENVIRONMENT = "OPCOST_RECORDINGS"
 """The environment variable with the recordings that a program runs in, as JSON: the folder of each,
 and its id, because another may have taken the folder since."""
 
-_VERSION = 2
+VERSION = 2
 _TRIES = 3
 
 
@@ -79,7 +79,7 @@ class Recording:
     def begin(self, about: Mapping[str, Any]) -> None:
         """Write what is recorded, with both clocks at this moment."""
         clocks = {"monotonic_s": time.monotonic(), "unix_s": time.time()}
-        known = {"version": _VERSION, "id": uuid4().hex, **clocks}
+        known = {"version": VERSION, "id": uuid4().hex, **clocks}
         write_json(self.folder / "about.json", {**known, **about})
 
     @property
@@ -87,10 +87,10 @@ class Recording:
         """What is recorded. Raises OpcostError for a damaged file, or one of another version."""
         path = self.folder / "about.json"
         found: dict[str, Any] = read_json(path, "it is not a recording of opcost")
-        if found.get("version") != _VERSION:
+        if found.get("version") != VERSION:
             raise OpcostError(
                 f"{path} is of version {found.get('version')!r} of recordings, this opcost reads "
-                f"{_VERSION}: delete {self.folder}, or finish it with the opcost that wrote it"
+                f"{VERSION}: delete {self.folder}, or finish it with the opcost that wrote it"
             )
         return found
 
@@ -195,11 +195,18 @@ def environment_in(recording: Recording) -> dict[str, str]:
 
 
 def _named() -> list[dict[str, str]]:
+    """Those of the environment variable; it may be somebody else's."""
     try:
-        found: list[dict[str, str]] = json.loads(os.environ.get(_ENVIRONMENT, "[]"))
-    except ValueError:  # somebody else's variable
+        found = json.loads(os.environ.get(_ENVIRONMENT, "[]"))
+    except ValueError:
         return []
-    return found
+    return [each for each in found if _is_named(each)] if isinstance(found, list) else []
+
+
+def _is_named(found: Any) -> bool:
+    return isinstance(found, dict) and all(
+        isinstance(found.get(name), str) for name in ("folder", "id")
+    )
 
 
 def _identity(about: Path) -> str | None:

@@ -1,5 +1,6 @@
 """Power over time of a recording, with its windows and what the program logged."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ _TIME = (
 """A tick's time of day, or date at midnight, however far one zooms in."""
 
 
+class _InScript(json.JSONEncoder):
+    """JSON for a script element, in which no text can end the element (see page.script_json)."""
+
+    def encode(self, o: Any) -> str:
+        return super().encode(o).replace("<", "\\u003c")
+
+
 def write_chart(recording: Path, page: Path) -> None:
     """Write a self-contained page. Raises OpcostError for a file that is no recording."""
     known = segments(recording)
@@ -41,7 +49,9 @@ def write_chart(recording: Path, page: Path) -> None:
         raise OpcostError(f"{recording} holds no reading of power: there is nothing to draw")
     title = alt.Title(recording.name, anchor="start")
     with replacing(page) as temporary:
-        chart(frame, known).properties(title=title).save(temporary, format="html", inline=True)
+        chart(frame, known).properties(title=title).save(
+            temporary, format="html", inline=True, json_kwds={"cls": _InScript}
+        )
 
 
 def chart(frame: pd.DataFrame, known: Sequence[dict[str, Any]]) -> alt.VConcatChart:
