@@ -311,7 +311,8 @@ def _claimed(folder: str | os.PathLike[str] | None) -> tuple[Path, Descriptor, b
     except OSError as error:
         if folder is None and path is not None:
             path.rmdir()
-        raise OpcostError(f"{path or folder} cannot be used: {error.strerror}") from error
+        name = path or "the folder for temporary files"
+        raise OpcostError(f"{name} cannot be used: {error.strerror}") from error
     return path, held, is_new
 
 

@@ -64,6 +64,9 @@ class SamplerProcess:
             self.silent = True
             found = self.end() or f"no meter has answered for {_START_S:g} s"
             raise OpcostError(f"power cannot be read: {found}") from None
+        except BaseException:  # as of the handler of a signal
+            self.end()
+            raise
 
     def _start(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self._answers, answering = self._pipe()
