@@ -14,6 +14,7 @@ import numpy as np
 from opcost.energy.rapl import RaplMeter
 from opcost.power.device_energy import DeviceEnergy, device_energy
 from opcost.power.recording import FIELDS, SAMPLE
+from opcost.power.sampler import SOON_S
 
 UPDATE_S = 0.001
 AROUND_S = 5.0
@@ -86,11 +87,12 @@ class Powercap:
             os.pwrite(counter, f"{shown_uj:020d}\n".encode(), 0)
 
     def record(self, period_s: float, edges_s: list[float]) -> np.ndarray:
-        """Read the meter every period, and at the edges of windows, as the sampler does."""
+        """Read the meter every period, and at and soon after edges, as the sampler does."""
         meter = RaplMeter(self.root, lambda: self.now_s)
         regular = np.arange(0.0, self.seconds, period_s)
         rows = []
-        for moment_s in sorted([*regular, *edges_s]):
+        soon_s = [edge_s + SOON_S for edge_s in edges_s]
+        for moment_s in sorted([*regular, *edges_s, *soon_s]):
             self.now_s = moment_s
             self.update()
             unknown = [math.nan] * (len(FIELDS) - 4)

@@ -17,7 +17,7 @@ from tests.simulated_nvml.recorded import Recorded, record
 from tests.simulated_powercap import Powercap
 
 
-@pytest.mark.parametrize("update_s", [0.05, 0.1])
+@pytest.mark.parametrize("update_s", [0.01, 0.05, 0.1])
 def test_windows_of_a_processor_whose_counter_is_slow_hold_the_truth(
     update_s, tmp_path, monkeypatch
 ):
