@@ -50,6 +50,15 @@ def test_a_recording_of_a_later_version_is_neither_read_nor_continued(table):
     assert segments(table(version=VERSION - 1))
 
 
+@pytest.mark.parametrize("damaged", [{"a": 1}, ["x"], [{"version": "x"}]])
+def test_a_description_of_another_shape_is_no_recording(damaged, tmp_path):
+    path = tmp_path / "run.parquet"
+    described = {b"opcost": json.dumps(damaged).encode()}
+    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(described), path)
+    with pytest.raises(OpcostError, match="is not a recording of opcost measure"):
+        segments(path)
+
+
 @pytest.mark.usefixtures("card_of_sampler")
 def test_an_output_that_is_a_link_stays_one(tmp_path):
     (tmp_path / "disk").mkdir()

@@ -248,6 +248,8 @@ def _metadata(file: pq.ParquetFile) -> list[dict[str, Any]]:
     if known is None:
         raise TypeError("another program wrote it")
     found: list[dict[str, Any]] = json.loads(known)
+    if not isinstance(found, list) or not all(isinstance(segment, dict) for segment in found):
+        raise TypeError("its description is damaged")
     versions = {segment.get("version", VERSION) for segment in found}
     if later := [each for each in versions if each > VERSION]:
         raise ValueError(f"it is of version {later[0]}, this opcost reads {VERSION}")
