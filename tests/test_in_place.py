@@ -1,6 +1,7 @@
 """Operators in place: each call is timed inside the running model, and compared with it alone."""
 
-from functools import partial
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,13 @@ from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.rows.quantities import CALL_TIME, OVERHEADS, PHASE_TIMES, TRAINING_CALLS
 from opcost.statistics import Estimate
-from opcost.study import ExtractionSettings
 from opcost.text import seconds, with_margin, without_interval
-from opcost.tuples.containment import extract_contained
 from opcost.tuples.extraction import extract_model_tuples
-from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
+from opcost.tuples.model_tuples import read_model_tuples
 from opcost.tuples.recorder import CallLog
 
 from tests.comparisons import OVERHEAD, row
+from tests.documents import ROOT
 from tests.quick_measurement import QUICK
 from tests.stations import station_of
 
@@ -481,8 +481,10 @@ def test_rows_of_a_training_step_are_told_apart_by_phase(tmp_path):
     targets = [{"shape": [1], "dtype": "int64", "high": 1000}]
     config = {"model": "squeezenet1_1", "inputs": [{"shape": [1, 3, 32, 32]}], "targets": targets}
     [definition] = define_models("net", config | step, Path(), "net.yaml").models.values()
-    path = tmp_path / "net.pkl"  # by a process of its own: this one could not fork any more
-    extract_contained(definition, None, ExtractionSettings(), partial(write_model_tuples, path))
+    path = tmp_path / "net.pkl"  # by an interpreter of its own: this one may have run backward
+    extract = [sys.executable, ROOT / "scripts/extract.py", "--search-path", tmp_path]
+    arguments = ["--definition", definition.to_json(), "--output", path]
+    subprocess.run([*extract, *arguments], check=True)
     trained = read_model_tuples(path)
     overhead = {name: 1e-5 for kind in TRAINING_CALLS for name in OVERHEADS[kind].names}
     phases = {name: None for each in PHASE_TIMES.values() for name in each.names}
