@@ -34,7 +34,8 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Run COMMAND so often; their mean has an interval that holds both the scatter of the runs and their own intervals.",
+    help="Run COMMAND so often; the interval of the mean holds the scatter of the runs and the "
+    "runs' own intervals.",
 )
 @click.option(
     "--period",
