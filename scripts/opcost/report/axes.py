@@ -42,7 +42,12 @@ def _along_axes(rows: Sequence[Row], flops: Mapping[str, int | None]) -> Iterato
         for what, unit in (("time", "s"), ("energy", "J"), ("power", "W"), ("rate", "FLOP/s")):
             points = _points(rows, axis, what, flops)
             if any(len(of_series) > 1 for of_series in _by_series(points).values()):
-                yield _curve(points, label(axis), what, unit)
+                yield _curve(points, label(axis), what, unit, _each(rows))
+
+
+def _each(rows: Sequence[Row]) -> str:
+    """What costs are of."""
+    return "sample" if rows[0]["tuple_id"] is None else "call"
 
 
 def _points(
@@ -53,7 +58,7 @@ def _points(
     for row in rows:
         point = axes_of(row)
         x = point.get(axis)
-        y = _figures(row, what, flops.get(row["model"]))
+        y = _figures(row, what, row["flops"] or flops.get(row["model"]))
         if isinstance(x, int | float) and not isinstance(x, bool) and y is not None:
             others = [f"{label(a)}={text(v)}" for a, v in point.items() if a != axis]
             series = {"series": ", ".join(others) or row["sweep"], "model": row["model"], "x": x}
@@ -88,10 +93,10 @@ def _by_series(points: Sequence[Record]) -> dict[str, list[Record]]:
     return found
 
 
-def _curve(points: list[Record], axis: str, what: str, unit: str) -> Figure:
+def _curve(points: list[Record], axis: str, what: str, unit: str, each: str) -> Figure:
     titles = {
-        "time": "Time of a sample",
-        "energy": "Energy of a sample",
+        "time": f"Time of a {each}",
+        "energy": f"Energy of a {each}",
         "power": "Mean power",
         "rate": "FLOPs per second",
     }
@@ -160,7 +165,7 @@ def _energy_against_time(rows: Sequence[Row]) -> Iterator[Figure]:
         ),
     )
     on_front = counted(sum(bool(point["front"]) for point in points), "point")
-    title = f"Energy against time of a sample{_correlation(points)}"
+    title = f"Energy against time of a {_each(rows)}{_correlation(points)}"
     yield figure(
         chart,
         _HEIGHT,
