@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from opcost.statistics import NORMAL_97_5, Estimate
 
-LEAST_POINTS = 4
+_LEAST_POINTS = 4
 _DRAWS = 400
 _PLACES = 201
 _SEED = 0
@@ -71,7 +71,7 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
     ordered = sorted(points, key=lambda point: point[0])
     places = [place for place, _ in ordered]
     costs = [cost for _, cost in ordered]
-    if len(set(places)) < max(LEAST_POINTS, len(places)) or places[0] <= 0:
+    if len(set(places)) < max(_LEAST_POINTS, len(places)) or places[0] <= 0:
         return None
     if not all(cost.sd and cost.value > 0 for cost in costs):
         return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
-from opcost.statistics import Estimate
+from opcost.statistics import Estimate, weighted_sum
 from opcost.text import digits, significant, with_interval
 
 ESTIMATED = " (sum)"
@@ -66,6 +66,13 @@ class Headline:
         """`rate` with as many digits as the interval allows, or a dash."""
         value = self.rate(quantity)
         return _NOTHING if value is None else significant(value, digits(self.cost(quantity)))
+
+
+def of_each(cost: Estimate | None, samples: int | None) -> Estimate | None:
+    """The cost of one of so many samples; None if one of the two is unknown."""
+    if cost is None or not samples:
+        return None
+    return weighted_sum([(1 / samples, cost)])
 
 
 def headline(compared: Row) -> Headline:

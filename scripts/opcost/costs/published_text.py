@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from opcost.costs.headline import headline
+from opcost.costs.headline import headline, of_each
 from opcost.costs.terms import Row
 from opcost.models.published import Published
 from opcost.rows.quantities import COMPARED, Quantity
-from opcost.statistics import Estimate, weighted_sum
+from opcost.statistics import Estimate
 from opcost.text import difference, table, with_interval, wrapped
 
 _NOTHING = "-"
@@ -39,10 +39,7 @@ def _cells(row: Row, published: Published) -> Mapping[str, str]:
         cells[f"published {quantity}"] = quantity.show(known) if known else _NOTHING
     for quantity in COMPARED:
         known = _figure(published, quantity.of("sample"))
-        cost = found.cost(quantity)
-        each = None
-        if cost is not None and found.batch_size:
-            each = weighted_sum([(1 / found.batch_size, cost)])
+        each = of_each(found.cost(quantity), found.batch_size)
         cells[f"{quantity}/sample"] = with_interval(each, quantity.show) if known else _NOTHING
         cells[f"published {quantity}/sample"] = quantity.show(known) if known else _NOTHING
     for quantity in COMPARED:

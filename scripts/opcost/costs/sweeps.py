@@ -12,7 +12,7 @@ from typing import Any
 
 from opcost import statistics
 from opcost.costs.growth import Growth, growth
-from opcost.costs.headline import headline
+from opcost.costs.headline import headline, of_each
 from opcost.costs.optima import OBJECTIVES, AlongAxis, objective, on_front, optima
 from opcost.costs.terms import Row, by_target
 from opcost.models.axes import Point, Sweep
@@ -108,7 +108,7 @@ def _rows(
                 row |= quantity.columns(cost)
                 row[f"{quantity}_is_estimate"] = estimated if cost is not None else None
                 samples = found.batch_size if row["tuple_id"] is None else 1
-                row |= sample(quantity).columns(_each(cost, samples))
+                row |= sample(quantity).columns(of_each(cost, samples))
             rows.append(row)
     for series in series_of(rows):
         for quantity in COMPARED:
@@ -134,12 +134,6 @@ def _of_operator(compared: Row) -> dict[str, Any]:
     """
     names = ("tuple_id", "flops", "bytes", "device_name")
     return {name: compared[name] if "tuple_id" in compared else None for name in names}
-
-
-def _each(cost: Estimate | None, samples: int | None) -> Estimate | None:
-    if cost is None or not samples:
-        return None
-    return statistics.weighted_sum([(1 / samples, cost)])
 
 
 def series_of(
