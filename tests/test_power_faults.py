@@ -36,7 +36,7 @@ from opcost.power.window_table import window_lines
 from opcost.rows.flags import COUNTER_DISAGREES
 
 from tests.opcost_measure import GPU, IDLE_W, measure
-from tests.simulated_nvml.recorded import record
+from tests.simulated_nvml.recorded import record, switching
 
 SENSOR = Sensor(refresh_s=0.1, averaging_s=0.1, counter_refresh_s=0.1)
 
@@ -140,7 +140,7 @@ class TestSensors:
             generator,
             60.0,
             period_s=period_s,
-            switches_s=(0.05, 0.6),
+            load=switching(generator, 60.0, (0.05, 0.6)),
             meanwhile=edges,
         )
         told = held = 0

@@ -12,6 +12,7 @@ from opcost.power.recording import SAMPLE
 from opcost.rows.flags import COUNTER_DISAGREES
 
 from tests import simulated_powercap
+from tests.benchmarks.power_windows import draw, loop
 from tests.simulated_nvml.card import UUID
 from tests.simulated_nvml.recorded import Recorded, record
 from tests.simulated_powercap import Powercap
@@ -77,3 +78,40 @@ def test_a_counter_that_is_right_does_not_disagree(card):
         start_s = generator.uniform(6, 55)
         found, _ = recorded.window(start_s, start_s + 0.6)
         assert COUNTER_DISAGREES not in found.flags
+
+
+SENSORS = {
+    "counter": (Sensor(0.1, 0.1, counter_refresh_s=0.1), True),
+    "readings": (Sensor(0.1, 0.1), False),
+    "readings over a second": (Sensor(0.1, 1.0), False),
+}
+
+
+@pytest.mark.parametrize("pause_s", [0.002, 0.02, 0.1, 0.3])
+@pytest.mark.parametrize("kind", SENSORS)
+def test_a_loop_whose_pauses_the_sensor_does_not_show_has_intervals_that_hold(card, kind, pause_s):
+    """The edges of its windows say that there are pauses, and when."""
+    sensor, has_counter = SENSORS[kind]
+    for seed in range(3):
+        load, windows = loop(1.0, pause_s, seed)
+        recorded = draw(card, sensor, has_counter, seed, load=load)
+        edges_s = [edge_s for window in windows for edge_s in window]
+        for window in windows:
+            found, true_j = recorded.window(*window, edges_s)
+            assert found.energy is None or found.energy.low <= true_j <= found.energy.high
+
+
+def test_without_other_windows_nearby_a_window_is_as_it_was(card):
+    sensor, has_counter = SENSORS["readings"]
+    recorded = draw(card, sensor, has_counter, seed=3)
+    alone, _ = recorded.window(20.0, 22.0)
+    assert recorded.window(20.0, 22.0, [12.0, 14.0, 20.0, 22.0, 30.0, 31.0])[0] == alone
+
+
+def test_hardly_anything_can_happen_between_windows_that_follow_at_once(card):
+    sensor, has_counter = SENSORS["counter"]
+    recorded = draw(card, sensor, has_counter, seed=4)
+    alone, _ = recorded.window(20.0, 22.0)
+    edges_s = [18.0, 19.9999, 20.0, 22.0, 22.0001, 24.0]
+    followed, _ = recorded.window(20.0, 22.0, edges_s)
+    assert followed.energy.relative_half_width < alone.energy.relative_half_width + 0.001

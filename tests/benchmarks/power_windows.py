@@ -4,9 +4,11 @@ Draws simulated cards (tests/simulated_nvml) and loads that switch at random mom
 windows of several lengths at random moments. A polling loop, as tools around `nvidia-smi` have it,
 multiplies its mean reading by the time of the window; other tools subtract two readings of the
 counter. With `--zeus`, ZeusMonitor, which must be installed, has the same windows on the same cards
-that have a counter; on others, it polls in another process, where the simulated clock is not. The
-last kind is a processor with a powercap tree (tests/simulated_powercap.py), which is read at the
-edges of windows.
+that have a counter; on others, it polls in another process, where the simulated clock is not.
+
+Then come loops, whose windows begin and end with their load, with pauses too short for some of the
+sensors. The last kind is a processor with a powercap tree (tests/simulated_powercap.py), which is
+read at the edges of windows.
 
     PYTHONPATH=scripts python -m tests.benchmarks.power_windows [--draws 60] [--zeus]
 """
@@ -28,7 +30,10 @@ from tests.simulated_nvml.recorded import Recorded, record
 from tests.simulated_powercap import Powercap
 
 LENGTHS_S = (0.05, 0.2, 1.0, 5.0, 30.0)
+PAUSES_S = (0.002, 0.02, 0.1, 0.3, 0.5)
 RECORDED_S = 80.0
+LOOP_S = 20.0
+IDLE_W = 60.0
 WINDOWS = 10
 KINDS = {
     "counter of 100 ms": (Sensor(0.1, 0.1, counter_refresh_s=0.1), True),
@@ -71,7 +76,12 @@ class Zeus:
 
 
 def draw(
-    card: Card, sensor: Sensor, has_counter: bool, seed: int, meanwhile: Edges = ()
+    card: Card,
+    sensor: Sensor,
+    has_counter: bool,
+    seed: int,
+    meanwhile: Edges = (),
+    load: Sequence[tuple[float, float]] = (),
 ) -> Recorded:
     """A card with this kind of sensor, of random phase, noise and rise time."""
     generator = random.Random(seed)
@@ -79,9 +89,10 @@ def draw(
         card,
         sensor,
         generator,
-        RECORDED_S,
+        LOOP_S if load else RECORDED_S,
         period_s=sensor.refresh_s / 4,
         counter=has_counter,
+        load=load,
         meanwhile=meanwhile,
         seed=seed,
         refresh_s=sensor.refresh_s,
@@ -89,9 +100,25 @@ def draw(
         counter_step_s=sensor.counter_refresh_s or 0.1,
         phase_s=generator.uniform(0, sensor.refresh_s),
         noise=generator.uniform(0.001, 0.01),
-        rise_s=generator.uniform(0.01, 0.1),
+        rise_s=generator.uniform(0.01, 0.1) if not load else generator.uniform(0.002, 0.02),
         fluctuation_w=generator.uniform(0, 10),
     )
+
+
+def loop(
+    length_s: float, pause_s: float, seed: int
+) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """The load of a loop, as pairs of seconds and watts, and windows around its busy parts."""
+    generator = random.Random(seed)
+    busy_w, now_s = generator.uniform(150, 600), 2.0
+    load, windows = [(now_s, IDLE_W)], []
+    while now_s < LOOP_S:
+        busy_s, idle_s = (each * generator.uniform(0.9, 1.1) for each in (length_s, pause_s))
+        load += [(busy_s, busy_w), (idle_s, IDLE_W)]
+        if 6 < now_s < LOOP_S - length_s - 3:
+            windows.append((now_s, now_s + busy_s))
+        now_s += busy_s + idle_s
+    return load, windows
 
 
 def polled(recorded: Recorded, start_s: float, end_s: float) -> float | None:
@@ -130,6 +157,8 @@ def main() -> None:
                     found = recorded.window(*window)
                     errors[length_s].append(_compared(recorded, window, *found, zeus))
             _print(kind, errors)
+        for kind, (sensor, has_counter) in KINDS.items():
+            _print_loops(card, kind, sensor, has_counter, arguments.draws)
         errors = {length_s: [] for length_s in LENGTHS_S}
         for seed in range(arguments.draws):
             for length_s, compared in _of_processor(seed, Path(folder) / f"powercap{seed}"):
@@ -141,6 +170,21 @@ def _print(kind: str, errors: dict[float, list[dict]]) -> None:
     print(kind)
     for length_s, found in errors.items():
         print(f"  {length_s:5g} s: {_summary(found)}")
+
+
+def _print_loops(card: Card, kind: str, sensor: Sensor, has_counter: bool, draws: int) -> None:
+    print(f"{kind}, loops")
+    for length_s in (0.2, 1.0):
+        for pause_s in PAUSES_S:
+            found = []
+            for seed in range(draws):
+                load, windows = loop(length_s, pause_s, seed)
+                recorded = draw(card, sensor, has_counter, seed, load=load)
+                edges_s = [edge_s for window in windows for edge_s in window]
+                for window in windows:
+                    told, true_j = recorded.window(*window, edges_s)
+                    found.append(_compared(recorded, window, told, true_j, None))
+            print(f"  {length_s:5g} s, pauses of {pause_s:g} s: {_summary(found)}")
 
 
 def _of_processor(seed: int, folder: Path) -> list[tuple[float, dict]]:

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +24,36 @@ class Recorded:
     sensor: Sensor
     samples: np.ndarray
 
-    def window(self, start_s: float, end_s: float) -> tuple[DeviceEnergy, float]:
-        """What a window is said to have used, and what it has used."""
+    def window(
+        self, start_s: float, end_s: float, edges_s: Sequence[float] = ()
+    ) -> tuple[DeviceEnergy, float]:
+        """What a window is said to have used, and what it has used. `edges_s` are those of all
+        windows of the program.
+        """
         near = self.samples["time_s"] >= start_s - AROUND_S
         ready = self.samples["time_s"] <= end_s + 1.0
-        found = device_energy(self.samples[near & ready], self.sensor, False, None, start_s, end_s)
+        found = device_energy(
+            self.samples[near & ready],
+            self.sensor,
+            False,
+            None,
+            start_s,
+            end_s,
+            edges_s=np.sort(edges_s),
+        )
         return found, self.card.true_energy_j(end_s) - self.card.true_energy_j(start_s)
+
+
+def switching(
+    generator: random.Random, seconds: float, switches_s: tuple[float, float] = (0.05, 3.0)
+) -> Iterator[tuple[float, float]]:
+    """A load that switches at random moments, which are so far apart: pairs of seconds, watts."""
+    left_s = seconds
+    while left_s > 0:
+        stays_s = math.exp(generator.uniform(*map(math.log, switches_s)))
+        busy = generator.random() < 0.7
+        yield stays_s, generator.uniform(150, 600) if busy else 60.0
+        left_s -= stays_s
 
 
 def record(
@@ -40,21 +64,18 @@ def record(
     *,
     period_s: float = 0.025,
     counter: bool = True,
-    switches_s: tuple[float, float] = (0.05, 3.0),
+    load: Iterable[tuple[float, float]] = (),
     meanwhile: Sequence[tuple[float, Callable[[], None]]] = (),
     **settings: float,
 ) -> Recorded:
-    """Reset the card, give it a load that switches at random moments, and read its meter.
+    """Reset the card, give it a load, and read its meter.
 
-    `meanwhile` are moments of the recording, with what is done then.
+    The `load` is pairs of seconds and watts; by default, it switches at random moments. `meanwhile`
+    are moments of the recording, with what is done then.
     """
     card.reset(**settings)
-    left_s = seconds
-    while left_s > 0:
-        stays_s = math.exp(generator.uniform(*map(math.log, switches_s)))
-        busy = generator.random() < 0.7
-        card.run(stays_s, generator.uniform(150, 600) if busy else 60.0)
-        left_s -= stays_s
+    for stays_s, watts in load or switching(generator, seconds):
+        card.run(stays_s, watts)
     meter = NvmlMeter(UUID)
     rows = []
     coming = sorted(meanwhile, key=lambda each: each[0])[::-1]

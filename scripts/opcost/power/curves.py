@@ -41,7 +41,8 @@ class Curve:
     The counter was set back, or jumped, before the knots `broken`. Within `unread_s`, pairs of
     moments, the sensor was not read, or stood still; so it is between readings further apart than
     `covered_s`. If it `counts`, their energy is known as a whole. `shown_w` are the least and the
-    most power that readings show, if there are any.
+    most power that readings show, if there are any; `limit_w` is the device's power limit, if
+    it is known.
     """
 
     times_s: Numbers
@@ -56,6 +57,7 @@ class Curve:
     counts: bool = False
     shown_w: tuple[float, float] | None = None
     covered_s: float = math.inf
+    limit_w: float | None = None
 
     def unread_between(self, start_s: float, end_s: float) -> Numbers:
         """The lengths in seconds of the parts of `unread_s` that lie between two moments."""

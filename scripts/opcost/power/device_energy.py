@@ -1,7 +1,7 @@
 """What a device used in a window: energy, power, and the flags that tell how far to trust them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from opcost.energy.meter import ABOVE_LIMIT, MAX_W
 from opcost.energy.sensor import Sensor
 from opcost.power.attribution import By, share
-from opcost.power.curves import Curve, of_counter, of_readings
+from opcost.power.curves import Curve, Numbers, of_counter, of_readings
 from opcost.power.estimation import NOT_SHOWN, WindowEnergy, energy_of
+from opcost.power.stretches import NO_EDGES
 from opcost.rows.flags import (
     COUNTER_DISAGREES,
     OTHER_PROCESS,
@@ -111,15 +112,17 @@ def device_energy(
     end_s: float,
     lost: str | None = None,
     overlap: str | None = None,
+    edges_s: Numbers = NO_EDGES,
 ) -> DeviceEnergy:
-    """From the samples of one device; its meter may have been `lost` for that reason.
+    """From the samples of one device; its meter may have been `lost` for that reason. `edges_s`,
+    ascending, are those of all windows of the program.
 
     The counter tells best; where it stands still, the readings do.
     """
     curves, best_curve = _curves(samples, sensor, reads_since_last)
     if not curves:
         return DeviceEnergy.without(lost or "the meter gave no reading in the window")
-    found = [energy_of(curve, start_s, end_s) for curve in curves]
+    found = [energy_of(curve, start_s, end_s, edges_s) for curve in curves]
     stands_still, best = best_curve > 0, found[best_curve]
     return DeviceEnergy(
         best.energy,
@@ -161,7 +164,9 @@ def _curves(
     counted = _of_counter(samples, sensor, reads_since_last)
     read = _of_readings(samples, sensor)
     stands_still = counted is not None and read is not None and not len(counted.times_s)
-    return [curve for curve in (counted, read) if curve is not None], int(stands_still)
+    limit_w = _limit_w(samples)
+    curves = [replace(curve, limit_w=limit_w) for curve in (counted, read) if curve is not None]
+    return curves, int(stands_still)
 
 
 def _of_counter(samples: NDArray[np.void], sensor: Sensor, reads_since_last: bool) -> Curve | None:
@@ -192,9 +197,14 @@ def _readings(samples: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def _most_w(samples: NDArray[np.void]) -> float:
-    """What the device can draw, by its power limit, if that is known."""
+    """What the device can draw at any moment, by its power limit, if that is known."""
+    limit_w = _limit_w(samples)
+    return MAX_W if limit_w is None else min(MAX_W, ABOVE_LIMIT * limit_w)
+
+
+def _limit_w(samples: NDArray[np.void]) -> float | None:
     limits_w = samples["power_limit_w"][samples["power_limit_w"] > 0]
-    return min(MAX_W, ABOVE_LIMIT * float(limits_w.max())) if len(limits_w) else MAX_W
+    return float(limits_w.max()) if len(limits_w) else None
 
 
 def _disagreement(found: list[WindowEnergy]) -> list[str]:

@@ -4,11 +4,14 @@ A window seldom begins or ends at a knot of a curve of energy (curves.py). Where
 their energy was spent is unknown, within limits: power lies between the least and the most that the
 sensor has shown. The interval of a window reaches to these limits at both edges: where a window
 begins and ends with the load, as most do, the truth lies at them, and at both in the same sense.
-While the sensor was not read, power has no limits.
+While the sensor was not read, power has no limits. What a program does between two windows,
+or within one, may be too short for the sensor to show it: see stretches.py.
 """
 
 # ASSUME power between two knots does not leave the range of what is shown around the window by more
-# than a tenth of that range: shorter peaks and pauses are not seen.
+# than a tenth of that range, unless an edge of another window says that the program does something
+# else: shorter peaks and pauses are not seen. A device whose power limit is unknown draws at most
+# twice as much as it shows.
 
 import math
 from dataclasses import dataclass
@@ -16,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opcost.power.curves import Curve
+from opcost.power.curves import Curve, Numbers
+from opcost.power.stretches import NO_EDGES, PowerRange, Stretches
 from opcost.statistics import NORMAL_97_5, Estimate
 
 _BEYOND_SHOWN = 0.1
@@ -29,6 +33,12 @@ sampler from reading is likely to be what the window is about."""
 
 _LONG_ENOUGH = 2.0
 """A window of so many readings would mostly have an energy, were the sensor read often enough."""
+
+_RESOLVED = 2.0
+"""What lasts for so many intervals between knots has one of them for itself."""
+
+_PEAK = 2.0
+"""What a device draws at most, over what it shows at most, if its power limit is unknown."""
 
 NOT_SHOWN = "the sensor did not change before and after the window"
 
@@ -48,8 +58,12 @@ class WindowEnergy:
     every_s: float | None
 
 
-def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
-    """The energy between two moments."""
+def energy_of(
+    curve: Curve, start_s: float, end_s: float, edges_s: Numbers = NO_EDGES
+) -> WindowEnergy:
+    """The energy between two moments. `edges_s`, ascending, are those of all windows of the
+    program.
+    """
     moments = curve.times_s
     every_s = float(np.median(np.diff(moments))) if len(moments) > 1 else None
     before = int(np.searchsorted(moments, start_s, "right")) - 1
@@ -75,15 +89,18 @@ def energy_of(curve: Curve, start_s: float, end_s: float) -> WindowEnergy:
     if not changes:
         reason = _too_short(curve, start_s, end_s, every_s)
         return WindowEnergy(None, reason, limit_j, changes, every_s)
-    low_w, high_w = _range_w(curve)
+    resolution_s = _RESOLVED * (every_s or 0.0) + curve.blur_s
+    power = _shown(np.diff(curve.joules) / np.diff(moments), curve, resolution_s, _BEYOND_SHOWN)
     first, last = (
-        _up_to(curve, place, moment_s, low_w, high_w)
+        _up_to(curve, place, moment_s, power, edges_s)
         for place, moment_s in ((before, start_s), (after - 1, end_s))
     )
     value_j = last.joules - first.joules
     readings_sd = math.hypot(curve.unseen_j, curve.noise_j) * math.sqrt(changes)
     shown_sd = curve.step_w * (end_s - start_s) / math.sqrt(12)
-    unread_j = 0.0 if curve.counts else (high_w - low_w) * float(np.linalg.norm(unread_s))
+    unread_j = (
+        0.0 if curve.counts else (power.high_w - power.low_w) * float(np.linalg.norm(unread_s))
+    )
     unread_sd = unread_j / math.sqrt(3)
     sds = (first.sd, last.sd, readings_sd, shown_sd, unread_sd)
     margin_j = first.beyond_j + last.beyond_j + NORMAL_97_5 * math.hypot(*sds)
@@ -124,14 +141,17 @@ class _UpTo(NamedTuple):
     sd: float
 
 
-def _up_to(curve: Curve, place: int, moment_s: float, low_w: float, high_w: float) -> _UpTo:
+def _up_to(curve: Curve, place: int, moment_s: float, power: PowerRange, edges_s: Numbers) -> _UpTo:
     """The energy up to a moment after the knot at `place`."""
     length_s = float(curve.times_s[place + 1] - curve.times_s[place])
     spent_j = float(curve.joules[place + 1] - curve.joules[place])
     part_s = moment_s - float(curve.times_s[place])
-    rest_s = length_s - part_s
-    least_j = max(spent_j - high_w * rest_s, low_w * part_s, 0.0)
-    most_j = min(high_w * part_s, spent_j - low_w * rest_s, spent_j)
+    least_before_j, most_before_j = Stretches.before(edges_s, moment_s, part_s).limits_j(power)
+    least_after_j, most_after_j = Stretches.after(edges_s, moment_s, length_s - part_s).limits_j(
+        power
+    )
+    least_j = max(spent_j - most_after_j, least_before_j, 0.0)
+    most_j = min(most_before_j, spent_j - least_after_j, spent_j)
     straight_j = middle_j = spent_j * part_s / length_s
     ends_s = curve.times_s[place : place + 2]
     if len(curve.unread_between(float(ends_s[0]), float(ends_s[1]))):
@@ -141,24 +161,14 @@ def _up_to(curve: Curve, place: int, moment_s: float, low_w: float, high_w: floa
     else:
         middle_j = (least_j + most_j) / 2
     slack_j = float(curve.slack_s[place]) * spent_j / length_s
-    blur_j = _step_w(curve, moment_s) * curve.blur_s / 8
     # Where a load begins or ends at the edge, a blur is off by as much, and at both alike.
-    beyond_j = max(most_j - middle_j, middle_j - least_j) + blur_j
+    beyond_j = max(most_j - middle_j, middle_j - least_j)
+    beyond_j += _blurred_j(curve, moment_s, power.resolution_s, edges_s)
     return _UpTo(float(curve.joules[place]) + middle_j, beyond_j, slack_j / math.sqrt(3))
 
 
-def _range_w(curve: Curve) -> tuple[float, float]:
-    """The least and the most power between knots, and a little beyond."""
-    shown_w = np.diff(curve.joules) / np.diff(curve.times_s)
-    least, most = float(shown_w.min()), float(shown_w.max())
-    if curve.shown_w is not None:
-        least, most = min(least, curve.shown_w[0]), max(most, curve.shown_w[1])
-    beyond = _BEYOND_SHOWN * (most - least)
-    return max(0.0, least - beyond), most + beyond
-
-
-def _step_w(curve: Curve, moment_s: float) -> float:
-    """By how much power changes around a moment, within the length of a blur."""
+def _blurred_j(curve: Curve, moment_s: float, resolution_s: float, edges_s: Numbers) -> float:
+    """The most energy that a blur may have counted on the wrong side of a moment."""
     if not curve.blur_s:
         return 0.0
     first, last = np.searchsorted(curve.times_s, [moment_s - curve.blur_s, moment_s + curve.blur_s])
@@ -166,7 +176,22 @@ def _step_w(curve: Curve, moment_s: float) -> float:
     if len(curve.times_s[near]) < 2:
         return 0.0
     shown_w = np.diff(curve.joules[near]) / np.diff(curve.times_s[near])
-    return float(shown_w.max() - shown_w.min())
+    power = _shown(shown_w, curve, resolution_s, 0.0)
+    (least_before_j, most_before_j), (least_after_j, most_after_j) = (
+        side(edges_s, moment_s, curve.blur_s / 2).blurred_j(power, curve.blur_s)
+        for side in (Stretches.before, Stretches.after)
+    )
+    return max(most_after_j - least_before_j, most_before_j - least_after_j)
+
+
+def _shown(shown_w: Numbers, curve: Curve, resolution_s: float, beyond: float) -> PowerRange:
+    """The range of what was shown, and a little `beyond`, as a share of it."""
+    least, most = float(shown_w.min()), float(shown_w.max())
+    if curve.shown_w is not None:
+        least, most = min(least, curve.shown_w[0]), max(most, curve.shown_w[1])
+    low_w, high_w = max(0.0, least - beyond * (most - least)), most + beyond * (most - least)
+    peak_w = _PEAK * high_w if curve.limit_w is None else max(curve.limit_w, high_w)
+    return PowerRange(low_w, high_w, peak_w, resolution_s)
 
 
 def _often(every_s: float | None, at_most_s: float = math.inf) -> str:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 import warnings
+from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -102,6 +103,7 @@ class Monitor:
         self._begun: set[_Window] = set()
         self._unasked: WeakSet[_Window] = WeakSet()
         self._left: _Left | None = None
+        self._edges_s = array("d")
         self.written: int | None = None
         settings = {
             "devices": None if devices is None else list(devices),
@@ -216,8 +218,11 @@ class Monitor:
             self._left = None
 
     def mark(self) -> float:
-        """Have all meters read now. Returns the moment, of the monotonic clock."""
+        """Have all meters read now, at the edge of a window. Returns the moment, of the monotonic
+        clock.
+        """
         now_s = time.monotonic()
+        self._edges_s.append(now_s)
         self._sampler.read_now()
         return now_s
 
@@ -251,7 +256,7 @@ class Monitor:
     def _found(
         self, samples: NDArray[np.void], start_s: float, end_s: float, fault: str | None
     ) -> dict[str, DeviceEnergy]:
-        lost = self._sampler.lost
+        lost, edges_s = self._sampler.lost, np.unique(self._edges_s)
         found = {}
         for number, (source, sensor) in enumerate(zip(self._sources, self._sensors, strict=True)):
             own = samples[samples["source"] == number]
@@ -264,6 +269,7 @@ class Monitor:
                 end_s,
                 lost.get(source["name"], fault),
                 source["overlap"],
+                edges_s,
             )
         for name, reason in self.missing.items():
             found[name] = DeviceEnergy.without(reason)

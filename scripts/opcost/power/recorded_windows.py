@@ -26,8 +26,10 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     samples, about = recording.mapped(), recording.about
     sources, far_s = about["sources"], _PERIODS * about["period_s"]
     times_s, lost = np.ascontiguousarray(samples["time_s"]), recording.lost()
-    found = []
-    for event in recording.events():
+    found, events = [], list(recording.events())
+    windows = [event for event in events if "window" in event]
+    edges_s = np.unique([each[edge] for each in windows for edge in ("start_s", "end_s")])
+    for event in events:
         if "window" not in event:
             found.append(event)
             continue
@@ -46,6 +48,7 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
                 start_s,
                 end_s,
                 lost.get(source["name"]),
+                edges_s=edges_s,
             )
             devices[source["name"]] = _kept(used)
         found.append({**event, "devices": devices})

@@ -1,0 +1,85 @@
+"""What power may have been around an edge of a window, where a program did things that are too
+short for the sensor.
+
+The edges of a program's windows part its time into stretches. Within a stretch that lasts for less
+than the sensor resolves, power may be higher or lower than the sensor ever showed, but not by more
+than what it showed of a longer time allows: a stretch of half the resolution had at most twice the
+power that was shown.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opcost.power.curves import Numbers
+
+NO_EDGES = np.empty(0)
+
+
+@dataclass(frozen=True)
+class PowerRange:
+    """Watts that a sensor has shown, at least and at most, of all that lasts for `resolution_s` or
+    longer. The device draws `peak_w` at most.
+    """
+
+    low_w: float
+    high_w: float
+    peak_w: float
+    resolution_s: float
+
+    def of(self, lengths_s: Numbers) -> tuple[Numbers, Numbers]:
+        """The least and the most power of stretches of these lengths."""
+        shares = np.minimum(lengths_s / self.resolution_s, 1.0)
+        # What is seen is a mean: of the stretch, and of something else for the rest of the time.
+        least_w = (self.low_w - self.peak_w * (1 - shares)) / shares
+        return np.maximum(least_w, 0.0), np.minimum(self.high_w / shares, self.peak_w)
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Those on one side of a moment, outwards: their lengths, and from where to where they reach,
+    in seconds from the moment.
+    """
+
+    lengths_s: Numbers
+    starts_s: Numbers
+    ends_s: Numbers
+
+    @classmethod
+    def before(cls, edges_s: Numbers, moment_s: float, reach_s: float) -> "Stretches":
+        """Those before a moment, as far as `reach_s`. `edges_s` ascend."""
+        first, last = np.searchsorted(edges_s, [moment_s - reach_s, moment_s])
+        return cls._at(moment_s - edges_s[max(int(first) - 1, 0) : last][::-1], reach_s)
+
+    @classmethod
+    def after(cls, edges_s: Numbers, moment_s: float, reach_s: float) -> "Stretches":
+        """Those after a moment, as far as `reach_s`. `edges_s` ascend."""
+        first, last = np.searchsorted(edges_s, [moment_s, moment_s + reach_s], "right")
+        return cls._at(edges_s[first : int(last) + 1] - moment_s, reach_s)
+
+    @classmethod
+    def _at(cls, distances_s: Numbers, reach_s: float) -> "Stretches":
+        starts_s = np.append(0.0, distances_s)
+        ends_s = np.append(distances_s, np.inf)[starts_s < reach_s]
+        starts_s = starts_s[starts_s < reach_s]
+        return cls(ends_s - starts_s, starts_s, np.minimum(ends_s, reach_s))
+
+    def limits_j(self, power: PowerRange) -> tuple[float, float]:
+        """The least and the most energy within reach."""
+        least_w, most_w = power.of(self.lengths_s)
+        lasted_s = self.ends_s - self.starts_s
+        return float(least_w @ lasted_s), float(most_w @ lasted_s)
+
+    def blurred_j(self, power: PowerRange, blur_s: float) -> tuple[float, float]:
+        """The least and the most energy that a mean over `blur_s` around the moment counts on its
+        other side.
+        """
+        least_w, most_w = power.of(self.lengths_s)
+        weights = _weight_s(self.ends_s, blur_s) - _weight_s(self.starts_s, blur_s)
+        return float(least_w @ weights), float(most_w @ weights)
+
+
+def _weight_s(until_s: Numbers, blur_s: float) -> Numbers:
+    """Means around moments next to an edge reach over it: for how long in all, up to a distance."""
+    near_s = np.minimum(until_s, blur_s / 2)
+    return near_s / 2 - near_s**2 / (2 * blur_s)
