@@ -278,19 +278,20 @@ def test_each_column_says_from_which_version_on_it_exists():
 
 
 def as_if_measured_here(root):
-    """The caches of the samples' processor are those of this one."""
+    """The processor of the samples, and its caches, are those of this machine."""
     here = open_device(Target("cpu", threads=1, tf32=False))
-    caches = {name: getattr(here, name) for name in ("core_cache_bytes", "last_level_cache_bytes")}
+    known = {name: getattr(here, name) for name in ("core_cache_bytes", "last_level_cache_bytes")}
+    known["device_name"] = here.model_name
     for path in root.glob("results/local/*/*.parquet"):
         table = pq.read_table(path)
-        for name in caches.keys() & set(table.column_names):
+        for name in known.keys() & set(table.column_names):
             index = table.schema.get_field_index(name)
-            values = pa.array([caches[name]] * len(table), table.schema.field(name).type)
+            values = pa.array([known[name]] * len(table), table.schema.field(name).type)
             table = table.set_column(index, table.schema.field(name), values)
         pq.write_table(table, path)
     path = root / "results/local/device.json"
     device = json.loads(path.read_text())
-    path.write_text(json.dumps(device | {n: v for n, v in caches.items() if n in device}))
+    path.write_text(json.dumps(device | {n: v for n, v in known.items() if n in device}))
 
 
 @pytest.mark.parametrize(("name", "kinds"), [("3-spread", 1), ("5-reference-flags", 2), ("7", 4)])
