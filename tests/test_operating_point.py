@@ -361,7 +361,7 @@ def test_before_anything_is_measured_a_point_that_cannot_be_is_refused(
     with pytest.raises(OpcostError, match="run as root"):
         identified(power_limit_w=300)
     monkeypatch.setattr(target_identity, "_identified", lambda _: DeviceFile("cpu", "Simulated"))
-    with pytest.raises(OpcostError, match="device auto is the processor here"):
+    with pytest.raises(OpcostError, match="device auto is cpu here, which has max_frequency_mhz"):
         identified(power_limit_w=300)
     assert not (tmp_path / "gpu/device.json").exists()
 

@@ -104,14 +104,18 @@ def test_the_shipped_configuration_is_valid():
         ({**CONFIG, "targets": {"tuples": {"device": "cpu"}}}, "give the target another name"),
         (
             {**CONFIG, "targets": {"local": {"device": "cpu", "power_limit_w": 300}}},
-            "targets.local.power_limit_w is 300, and its device cpu: it is set on GPUs only",
+            "its device cpu, which has max_frequency_mhz instead",
+        ),
+        (
+            {**CONFIG, "targets": {"x": {"device": "cuda:1", "max_frequency_mhz": 2000}}},
+            "such as device: cpu",
         ),
         (
             {
                 **CONFIG,
                 "targets": {"x": {"device": "cuda", "sm_clock_mhz": 9, "any_of_kind": True}},
             },
-            "targets.x.sm_clock_mhz is 9, and any_of_kind true: it is set on one GPU",
+            "targets.x.sm_clock_mhz is 9, and any_of_kind true: it is set on one device",
         ),
         (
             {**CONFIG, "targets": {"x": {"device": "cuda", "power_limit_w": 0}}},

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from opcost.configuration import checked, read_schema
-from opcost.devices.kinds import kind_of, protocol_version
+from opcost.devices.kinds import KINDS, kind_of, protocol_version
 from opcost.devices.operating_point import OperatingPoint
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
@@ -23,6 +23,9 @@ from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
 from opcost.models.published import Published, read_published
 from opcost.results_folder import RESERVED, target_folder
+
+POINT = fields(OperatingPoint)
+"""The settings of an operating point; a target has them all."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,12 @@ class Target:
     power_limit_w: int | None = None
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
+    max_frequency_mhz: int | None = None
 
     @property
     def operating_point(self) -> OperatingPoint:
-        """What is set of a GPU while it is measured."""
-        return OperatingPoint(self.power_limit_w, self.sm_clock_mhz, self.memory_clock_mhz)
+        """What is set of the device while it is measured."""
+        return OperatingPoint(**{each.name: getattr(self, each.name) for each in POINT})
 
     def to_json(self) -> str:
         """The settings as one line of JSON, without those at a default."""
@@ -281,20 +285,22 @@ def _check_names(targets: Iterable[str]) -> None:
 
 def _check_operating_points(targets: Mapping[str, Mapping[str, Any]]) -> None:
     for name, target in targets.items():
-        asked = [each.name for each in fields(OperatingPoint) if target[each.name] is not None]
+        asked = [each.name for each in POINT if target[each.name] is not None]
         if not asked:
             continue
-        found = f"targets.{name}.{asked[0]} is {target[asked[0]]}"
         kind = kind_of(target["device"])
-        if kind is not None and kind.is_processor:
-            raise OpcostError(
-                f"{found}, and its device {target['device']}: it is set on GPUs only. Leave it "
-                "out, or name a GPU, such as device: cuda"
-            )
+        for each in asked:
+            if kind is not None and each not in kind.point:
+                [other] = (known.name for known in KINDS.values() if each in known.point)
+                raise OpcostError(
+                    f"targets.{name}.{each} is {target[each]}, and its device {target['device']}, "
+                    f"which has {', '.join(kind.point)} instead: leave it out, or name a device "
+                    f"that has it, such as device: {other}"
+                )
         if target["any_of_kind"]:
             raise OpcostError(
-                f"{found}, and any_of_kind true: it is set on one GPU, which the target must name. "
-                "Leave one of the two out"
+                f"targets.{name}.{asked[0]} is {target[asked[0]]}, and any_of_kind true: it is set "
+                "on one device, which the target must name. Leave one of the two out"
             )
 
 

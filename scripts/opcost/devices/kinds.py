@@ -21,6 +21,8 @@ class Kind:
     the host runs ahead of the device. `is_processor`: nothing else may use the processor during
     measurements. `recorded` returns the environment's columns without opening a device.
 
+    `point` names the settings of an operating point that devices of this kind have.
+
     `protocol_version` is incremented when the same settings define a different measurement on
     devices of this kind; all is then measured again on these.
     """
@@ -30,6 +32,7 @@ class Kind:
     host_sets_pace: bool
     is_processor: bool
     recorded: Callable[[], Mapping[str, Any]]
+    point: tuple[str, ...]
     protocol_version: int
 
 
@@ -48,8 +51,24 @@ def _of_nvidia() -> dict[str, Any]:
     return {"driver_version": loaded_driver(), "machine_id_hash": machine_id_hash()}
 
 
-_CPU = Kind("cpu", "opcost.devices.processor:CpuDevice", True, True, _of_processor, 4)
-_CUDA = Kind("cuda", "opcost.devices.gpu:CudaDevice", False, False, _of_nvidia, 5)
+_CPU = Kind(
+    "cpu",
+    "opcost.devices.processor:CpuDevice",
+    host_sets_pace=True,
+    is_processor=True,
+    recorded=_of_processor,
+    point=("max_frequency_mhz",),
+    protocol_version=4,
+)
+_CUDA = Kind(
+    "cuda",
+    "opcost.devices.gpu:CudaDevice",
+    host_sets_pace=False,
+    is_processor=False,
+    recorded=_of_nvidia,
+    point=("power_limit_w", "sm_clock_mhz", "memory_clock_mhz"),
+    protocol_version=5,
+)
 
 KINDS = {kind.name: kind for kind in (_CUDA, _CPU)}
 """Name -> kind; `device: auto` is the first that this machine has."""

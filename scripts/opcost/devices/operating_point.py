@@ -1,10 +1,12 @@
-"""Operating points of a GPU, power limit and locked clocks: set while its lock is held, by a guard
-that restores what was set before, however this process ends.
+"""Operating points: power limit and locked clocks of a GPU, the highest frequency of a processor.
 
-The guard (point_guard.py) is a process of its own. It holds the lock of the GPU as well, so nobody
-else gets the GPU before it is restored. What it has to restore is in a file beside the lock
-(point_record.py): if even the guard is killed, the next process that takes the lock restores it.
-This process asks NVML for nothing: a driver that hangs holds up the guard.
+They are set while the lock of the device is held, by a guard that restores what was set before,
+however this process ends.
+
+The guard (point_guard.py) is a process of its own. It holds the lock of the device as well, so
+nobody else gets the device before it is restored. What it has to restore is in a file beside the
+lock (point_record.py): if even the guard is killed, the next process that takes the lock restores
+it. This process asks NVML for nothing: a driver that hangs holds up the guard.
 """
 
 import json
@@ -27,17 +29,18 @@ _ANSWER_S = 180.0
 """Seconds until a driver counts as hanging: loading it takes some, settling up to `_SETTLE_S`."""
 
 _STEADY_S, _SETTLE_S = 10.0, 60.0
-"""After a switch, the temperature of the GPU must not have moved for so long; ASSUME that waiting
-longer than `_SETTLE_S` changes little."""
+"""After a switch, the temperature of the device must not have moved for so long; ASSUME that
+waiting longer than `_SETTLE_S` changes little."""
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """What is set of a GPU, in watts and megahertz; None leaves it as it is."""
+    """What is set of a device, in watts and megahertz; None leaves it as it is."""
 
     power_limit_w: float | None = None
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
+    max_frequency_mhz: int | None = None
 
     def __bool__(self) -> bool:
         """Whether anything is set."""
@@ -48,6 +51,7 @@ class OperatingPoint:
             "power limit": (self.power_limit_w, "W"),
             "multiprocessors at": (self.sm_clock_mhz, "MHz"),
             "memory at": (self.memory_clock_mhz, "MHz"),
+            "cores at most": (self.max_frequency_mhz, "MHz"),
         }
         return ", ".join(
             f"{name} {value:g} {unit}" for name, (value, unit) in named.items() if value is not None
@@ -58,11 +62,11 @@ AS_IT_IS = OperatingPoint()
 
 
 class HeldLock(Protocol):
-    """The lock of a GPU that this process holds: `devices.lock.exclusive` yields one."""
+    """The lock of a device that this process holds: `devices.lock.exclusive` yields one."""
 
     @property
     def key(self) -> str:
-        """The hash of the GPU's UUID."""
+        """The hash of a GPU's UUID, or the name of the processor."""
 
     @property
     def descriptor(self) -> int:
@@ -81,11 +85,12 @@ class HeldLock(Protocol):
 def applied(held: HeldLock, point: OperatingPoint) -> Iterator[None]:
     """Set an operating point in this block; afterwards, restore what was set before.
 
-    The power limit becomes what it was. Clocks that were locked before cannot be read: they are
-    released. If restoring fails, this tells so, and the next that takes the lock tries again.
+    Power limit and frequencies become what they were. Clocks that were locked before cannot be
+    read: they are released. If restoring fails, this tells so, and the next that takes the lock
+    tries again.
 
-    Raises OpcostError, with nothing changed, if the GPU does not allow a value, if this user may
-    not set it, and if the GPU then says that another one is set.
+    Raises OpcostError, with nothing changed, if the device does not allow a value, if this user
+    may not set it, and if the device then says that another one is set.
     """
     if not point:
         yield
@@ -100,12 +105,12 @@ def applied(held: HeldLock, point: OperatingPoint) -> Iterator[None]:
 
 def settle(held: HeldLock, point: OperatingPoint) -> None:
     """If the holder of the lock before measured at another point, wait until the temperature of the
-    GPU is steady: the heat of that point is then not in what is measured at this one.
+    device is steady: the heat of that point is then not in what is measured at this one.
     """
     if held.point_before != str(point):
         to = str(point) or "as it is without one"
-        announce(f"[operating point] {to}: waiting until the temperature of the GPU is steady")
-        with suppress(OpcostError):  # anybody may have written that; there may be no GPU
+        announce(f"[operating point] {to}: waiting until the temperature is steady")
+        with suppress(OpcostError):  # anybody may have written that; the device may be gone
             _Guard(held, {"settle": [_STEADY_S, _SETTLE_S]}).ask("waiting for its temperature")
 
 
@@ -133,7 +138,7 @@ class _Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # it may outlive what reads those of this process
-            pass_fds=[held.descriptor],  # it holds the lock until it has restored the GPU
+            pass_fds=[held.descriptor],  # it holds the lock until it has restored the device
             env={**os.environ, "PYTHONPATH": _python_path()},
             start_new_session=True,  # signals of the terminal are not for it
         )
@@ -164,7 +169,7 @@ class _Guard:
         return document
 
     def end(self) -> None:
-        """Have it restore the GPU. If it was killed, another one does that."""
+        """Have it restore the device. If it was killed, another one does that."""
         if os.getpid() != self._owner:
             return
         with suppress(BrokenPipeError):

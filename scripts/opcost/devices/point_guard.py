@@ -1,9 +1,9 @@
-"""The guard: a process that sets the operating point of a GPU, and restores what was set before.
+"""The guard: a process that sets the operating point of a device, and restores what was set before.
 
     python -m opcost.devices.point_guard TASK
 
-It holds the lock of the GPU, which it has from its parent. Other tasks are to restore what was left
-behind, and to wait until the temperature is steady. It answers on standard output, a line of
+It holds the lock of the device, which it has from its parent. Other tasks are to restore what was
+left behind, and to wait until the temperature is steady. It answers on standard output, a line of
 JSON for each step: that the point is set, and later that it is restored, or an `error`. It restores
 when its input ends, or its parent: forks of that may keep the input open. Signals that end a whole
 group of processes leave it to its parent's end.
@@ -17,10 +17,10 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from opcost.devices.kinds import KINDS
 from opcost.devices.operating_point import OperatingPoint
 from opcost.devices.point_record import (
     ForeignRecord,
@@ -30,6 +30,7 @@ from opcost.devices.point_record import (
     write_record,
 )
 from opcost.devices.point_settings import Gpu
+from opcost.devices.processor_settings import Processor
 from opcost.errors import OpcostError
 
 _LOOKS, _STEADY_C = 10, 1.0
@@ -46,7 +47,7 @@ def main() -> None:
         if "point" in task:
             _keep(key, path, OperatingPoint(**task["point"]), task["parent"])
         elif "settle" in task:
-            _settle(Gpu(key), task["parent"], *task["settle"])
+            _settle(_device(key), task["parent"], *task["settle"])
             _say({})
         else:
             _say({"restored": _restore_left(key, path)})
@@ -56,37 +57,35 @@ def main() -> None:
 
 def _keep(key: str, path: Path, point: OperatingPoint, parent: int) -> None:
     """Set a point until the parent ends."""
-    gpu = Gpu(key)
-    gpu.check(point)
-    record = gpu.record(point, parent)
+    device = _device(key)
+    device.check(point)
+    record = undo = device.record(point, parent)
     write_record(path, record)
-    undo = replace(record, sm_clock_locked=False, memory_clock_locked=False)
     try:
-        if point.sm_clock_mhz is not None:
-            gpu.lock_sm_clock(point.sm_clock_mhz)
-            undo = replace(undo, sm_clock_locked=True)
-        if point.memory_clock_mhz is not None:
-            gpu.lock_memory_clock(point.memory_clock_mhz)
-            undo = replace(undo, memory_clock_locked=True)
-        if point.power_limit_w is not None:
-            gpu.set_power_limit(point.power_limit_w)
-    except OpcostError:  # a clock that cannot be locked cannot be released either
-        _restore(gpu, path, undo)
+        for undo in device.set(point, record):  # noqa: B007  used if the next step fails
+            pass
+    except OpcostError:
+        _restore(device, path, undo)
         raise
     _say({})
     _ended(parent)
-    _restore(gpu, path, record)
+    _restore(device, path, record)
     _say({})
 
 
-def _restore(gpu: Gpu, path: Path, record: PointRecord) -> None:
+def _device(key: str) -> Gpu | Processor:
+    """The device that a lock is of."""
+    return Processor() if key in KINDS else Gpu(key)
+
+
+def _restore(device: Gpu | Processor, path: Path, record: PointRecord) -> None:
     try:
-        gpu.restore(record)
+        device.restore(record)
     except OpcostError as error:
         raise OpcostError(
-            f"the operating point of the GPU ({record.point}) could not be restored: {error}. The "
+            f"the operating point ({record.point}) could not be restored: {error}. The "
             f"next run tries again, because {path} says what is to be restored; until then, the "
-            f"GPU is not as it was{_before(record)}"
+            f"device is not as it was{_before(record)}"
         ) from error
     path.unlink(missing_ok=True)
 
@@ -98,20 +97,20 @@ def _restore_left(key: str, path: Path) -> str:
     except ForeignRecord as reason:
         return (
             f"{path} is not used: {reason}. If it is another user's, a study of theirs may have "
-            "left the GPU at another power limit or clock: have them run opcost power-limit"
+            "left the device at another power limit, clock or frequency: have them run opcost on it"
         )
     if record is None:
         path.unlink(missing_ok=True)
-        return "an earlier process was killed before it had set an operating point of the GPU"
+        return "an earlier process was killed before it had set an operating point"
     if record.boot != this_boot():
         path.unlink(missing_ok=True)
         return (
-            f"process {record.process} had left the GPU at another operating point "
-            f"({record.point}); the machine has restarted since, and the driver forgot it"
+            f"process {record.process} had left the device at another operating point "
+            f"({record.point}); the machine has restarted since, and forgot it"
         )
-    _restore(Gpu(key), path, record)
+    _restore(_device(key), path, record)
     return (
-        f"process {record.process} was killed, or its guard, and had left the GPU at another "
+        f"process {record.process} was killed, or its guard, and had left the device at another "
         f"operating point ({record.point}): restored{_before(record)}"
     )
 
@@ -121,13 +120,13 @@ def _before(record: PointRecord) -> str:
     return "" if limit is None else f" (power limit {limit:g} W)"
 
 
-def _settle(gpu: Gpu, parent: int, steady_s: float, most_s: float) -> None:
+def _settle(device: Gpu | Processor, parent: int, steady_s: float, most_s: float) -> None:
     """Wait until the temperature has stayed the same for so long; not longer than `most_s`, not for
-    a GPU that tells none, and not without the parent.
+    a device that tells none, and not without the parent.
     """
     seen_c: list[float] = []
     for _ in range(math.ceil(most_s / steady_s * _LOOKS)):
-        if (now_c := gpu.temperature_c()) is None:
+        if (now_c := device.temperature_c()) is None:
             return
         seen_c.append(now_c)
         lately = seen_c[-_LOOKS - 1 :]

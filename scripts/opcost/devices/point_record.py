@@ -1,22 +1,28 @@
-"""What is to be restored of a GPU whose operating point was set: a file beside its lock.
+"""What is to be restored of a device whose operating point was set: a file beside its lock.
 
 Any user can create the file, so it is not trusted: links are not followed, only a regular file with
 one name is used, that of this user or root, which nobody else may write. Its values are compared
-with what the GPU allows before they are set.
+with what the device allows before they are set.
 """
 
 import json
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from opcost.errors import OpcostError
 from opcost.files import first_line, parse_json
-from opcost.values import BOOLEAN, PRINTABLE, check_values, number, optional, whole_number
+from opcost.values import BOOLEAN, PRINTABLE, Rule, check_values, number, optional, whole_number
 
 _MODE = 0o644
 _MOST_BYTES = 4096
+_FREQUENCIES = Rule(
+    "an object of whole numbers",
+    lambda value: isinstance(value, dict) and all(type(each) is int for each in value.values()),
+)
 _RULES = {
     "boot": PRINTABLE,
     "process": whole_number(1),
@@ -24,7 +30,10 @@ _RULES = {
     "power_limit_w": optional(number(0, 100_000, above=True)),
     "sm_clock_locked": BOOLEAN,
     "memory_clock_locked": BOOLEAN,
+    "max_frequencies_khz": optional(_FREQUENCIES),
 }
+_ABSENT: Mapping[str, Any] = {"max_frequencies_khz": None}
+"""Keys of later versions, with their values in files without them."""
 
 
 class ForeignRecord(Exception):
@@ -34,16 +43,17 @@ class ForeignRecord(Exception):
 @dataclass(frozen=True)
 class PointRecord:
     """The start of the machine, `boot`, after which a `process` set a `point`, for messages; the
-    power limit to restore, None if it was not changed; and which clocks were locked and are to be
-    released.
+    power limit to restore, None if it was not changed; which clocks were locked and are to be
+    released; and the highest frequencies to restore, by the name of cpufreq's policy.
     """
 
     boot: str
     process: int
     point: str
-    power_limit_w: float | None
-    sm_clock_locked: bool
-    memory_clock_locked: bool
+    power_limit_w: float | None = None
+    sm_clock_locked: bool = False
+    memory_clock_locked: bool = False
+    max_frequencies_khz: Mapping[str, int] | None = None
 
 
 def this_boot() -> str:
@@ -58,7 +68,7 @@ def write_record(path: Path, record: PointRecord) -> None:
         descriptor = os.open(path, flags, _MODE)
     except OSError as error:
         raise OpcostError(
-            f"{path}, which is to say what must be restored of the GPU, cannot be created: "
+            f"{path}, which is to say what must be restored of the device, cannot be created: "
             f"{error.strerror}. Inspect it; its owner or the administrator must delete it, and "
             f"this user must be able to write to {path.parent}; then run again"
         ) from error
@@ -89,9 +99,11 @@ def read_record(path: Path) -> PointRecord | None:
         return None
     remedy = (
         "check the power limit and the clocks of the GPU (opcost power-limit, nvidia-smi -q "
-        "-d CLOCK,POWER), delete this file, and run again"
+        "-d CLOCK,POWER) or the frequencies of the processor "
+        "(cpupower frequency-info), delete this file, and run again"
     )
     document = parse_json(content.decode(errors="replace"), path, remedy)
+    document = {**_ABSENT, **document}
     check_values(document, _RULES, path, remedy)
     return PointRecord(**{name: document[name] for name in _RULES})
 

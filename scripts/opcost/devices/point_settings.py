@@ -1,7 +1,7 @@
 """Power limit and locked clocks of an NVIDIA GPU, by NVML: what is allowed, set and restored."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -105,15 +105,23 @@ class Gpu:
             point.memory_clock_mhz is not None,
         )
 
-    def lock_sm_clock(self, mhz: int) -> None:
-        """Lock the clock of the multiprocessors. Raises OpcostError if it cannot be locked."""
-        what = f"locking the clock of the multiprocessors at {mhz} MHz"
-        self._do(what, pynvml.nvmlDeviceSetGpuLockedClocks, mhz, mhz)
+    def set(self, point: OperatingPoint, record: PointRecord) -> Iterator[PointRecord]:
+        """Set a point. Yields what is to be restored if the next step fails: a clock that cannot be
+        locked cannot be released either.
 
-    def lock_memory_clock(self, mhz: int) -> None:
-        """Lock the clock of the memory. Raises OpcostError if it cannot be locked."""
-        what = f"locking the clock of the memory at {mhz} MHz"
-        self._do(what, pynvml.nvmlDeviceSetMemoryLockedClocks, mhz, mhz)
+        Raises OpcostError if anything cannot be set.
+        """
+        yield (record := replace(record, sm_clock_locked=False, memory_clock_locked=False))
+        if (mhz := point.sm_clock_mhz) is not None:
+            what = f"locking the clock of the multiprocessors at {mhz} MHz"
+            self._do(what, pynvml.nvmlDeviceSetGpuLockedClocks, mhz, mhz)
+            yield (record := replace(record, sm_clock_locked=True))
+        if (mhz := point.memory_clock_mhz) is not None:
+            what = f"locking the clock of the memory at {mhz} MHz"
+            self._do(what, pynvml.nvmlDeviceSetMemoryLockedClocks, mhz, mhz)
+            yield replace(record, memory_clock_locked=True)
+        if point.power_limit_w is not None:
+            self.set_power_limit(point.power_limit_w)
 
     def set_power_limit(self, watts: float) -> None:
         """Set the power limit. Raises OpcostError if it cannot be set, or reads back otherwise."""

@@ -5,6 +5,7 @@ import mmap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter  # bound here: a model may replace the one in `time`
+from typing import Any
 
 import torch
 
@@ -12,6 +13,7 @@ from opcost.devices import cpuinfo
 from opcost.devices.device import BatchTime, Device, OutOfMemory, nothing
 from opcost.devices.disturbance import CoreWatch, Watch, find_baseline_s
 from opcost.devices.kinds import KINDS
+from opcost.devices.processor_settings import max_frequency_mhz
 from opcost.memory import free_bytes, limited_to_free_bytes
 
 
@@ -50,6 +52,10 @@ class CpuDevice(Device):
     def uuid(self) -> str | None:
         """A processor has none."""
         return None
+
+    def setup(self) -> dict[str, Any]:
+        """The highest frequency that Linux allows the cores."""
+        return {"max_frequency_mhz": max_frequency_mhz()}
 
     @property
     def last_level_cache_bytes(self) -> int | None:

@@ -38,7 +38,7 @@ def identify_target(target: Target, output: Path) -> None:
     # Import once, which takes seconds, instead of in each process forked below.
     importlib.import_module("opcost.measuring.overhead")
     found = _identified(target)
-    _refuse_point_of_processor(target, found)
+    _refuse_point_of_another_kind(target, found)
     refuse_and_note_changes(output.parent, asdict(found), target.any_of_kind)
     with (
         exclusive(found.own_key, f"the identity of {found.device}") as held,
@@ -63,15 +63,16 @@ def _refuse_more_threads_than_cores(target: Target) -> None:
         )
 
 
-def _refuse_point_of_processor(target: Target, found: DeviceFile) -> None:
-    """`auto` may be a processor."""
+def _refuse_point_of_another_kind(target: Target, found: DeviceFile) -> None:
+    """`auto` may be a processor or a GPU."""
     kind = kind_of(found.device)
-    if target.operating_point and kind is not None and kind.is_processor:
-        raise OpcostError(
-            f"the target requests an operating point ({target.operating_point}), and its device "
-            f"{target.device} is the processor here: it is set on GPUs only. Leave it out, or "
-            "measure on a machine with a GPU"
-        )
+    for name, value in asdict(target.operating_point).items():
+        if value is not None and kind is not None and name not in kind.point:
+            raise OpcostError(
+                f"the target requests {name} {value:g}, and its device {target.device} is "
+                f"{found.device} here, which has {', '.join(kind.point)} instead: leave it out, or "
+                "measure on a machine whose device has it"
+            )
 
 
 def measure_overhead(settings: Target, target: str, device_file: Path, output: Path) -> None:

@@ -112,6 +112,11 @@ PROVENANCE = in_role(
             "baseline of the sentinel (`sentinel_time_s`): seconds on the undisturbed core, "
             "measured at the start of the study",
         ),
+        (
+            "max_frequency_mhz",
+            pa.float64(),
+            "highest frequency that Linux allows the cores; null for a GPU, and if unknown",
+        ),
         ("torchvision_version", pa.string(), "version of torchvision"),
         ("python_version", pa.string(), "version of Python"),
         ("os", pa.string(), "operating system and kernel"),

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from opcost.study import POINT
+
 Settings = Mapping[str, Any]
 
 AUTO: Mapping[str, Settings] = {"local": {"device": "auto"}}
@@ -55,8 +57,6 @@ def _stated(settings: Settings) -> dict[str, Any]:
         "threads": 1,
         "tf32": False,
         "any_of_kind": False,
-        "power_limit_w": None,
-        "sm_clock_mhz": None,
-        "memory_clock_mhz": None,
+        **{each.name: None for each in POINT},
         **{key: value for key, value in settings.items() if key != "cluster"},
     }

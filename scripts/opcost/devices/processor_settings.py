@@ -1,0 +1,124 @@
+"""The highest frequency that Linux allows the cores: its range, set and restored (cpufreq)."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from opcost.devices.operating_point import OperatingPoint
+from opcost.devices.point_record import PointRecord, this_boot
+from opcost.errors import OpcostError
+from opcost.files import first_line
+
+FOLDER = Path(os.environ.get("OPCOST_CPUFREQ", "/sys/devices/system/cpu/cpufreq"))
+"""The folder of cpufreq's policies, each of which holds for some cores."""
+
+_SET, _KEPT_ABOVE = "scaling_max_freq", "scaling_min_freq"
+_LEAST, _MOST = "cpuinfo_min_freq", "cpuinfo_max_freq"
+_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
+_TOLERANCE_KHZ = 1000
+_PERMISSION = (
+    "Only root may do that, where the kernel's files can be written: run as root (sudo), in a "
+    "container with --privileged. Or have the administrator set it (cpupower frequency-set "
+    "--max), and leave it out of the target"
+)
+
+
+class Processor:
+    """The cores of this machine. Raises OpcostError where Linux has no limits of frequencies."""
+
+    def __init__(self) -> None:
+        self._policies = sorted(FOLDER.glob("policy*"), key=lambda path: (len(path.name), path))
+        if not self._policies:
+            raise OpcostError(
+                f"max_frequency_mhz cannot be set: {FOLDER} has no policy, as in virtual machines. "
+                "Leave it out of the target"
+            )
+
+    def temperature_c(self) -> float | None:
+        """Degrees Celsius of the hottest core; None if Linux does not tell."""
+        found = psutil.sensors_temperatures()
+        return max(
+            (each.current for name in _SENSORS for each in found.get(name, [])), default=None
+        )
+
+    def check(self, point: OperatingPoint) -> None:
+        """Raise OpcostError if the cores do not allow a point."""
+        if point.max_frequency_mhz is None:
+            return
+        least = max(
+            _khz(policy, name) for policy in self._policies for name in (_LEAST, _KEPT_ABOVE)
+        )
+        most = min(_khz(policy, _MOST) for policy in self._policies)
+        if not least <= 1000 * point.max_frequency_mhz <= most:
+            raise OpcostError(
+                f"max_frequency_mhz is {point.max_frequency_mhz}; the cores allow "
+                f"{least / 1000:g} to {most / 1000:g}: choose a frequency among these"
+            )
+
+    def record(self, point: OperatingPoint, process: int) -> PointRecord:
+        """What is to be restored after a point."""
+        present = {policy.name: _khz(policy, _SET) for policy in self._policies}
+        return PointRecord(this_boot(), process, str(point), max_frequencies_khz=present)
+
+    def set(self, point: OperatingPoint, record: PointRecord) -> Iterator[PointRecord]:
+        """Set a point. Yields what is to be restored if the next step fails.
+
+        Raises OpcostError if a frequency cannot be set, or reads back otherwise.
+        """
+        yield record
+        if point.max_frequency_mhz is not None:
+            for policy in self._policies:
+                self._set(policy, 1000 * point.max_frequency_mhz)
+
+    def restore(self, record: PointRecord) -> None:
+        """Restore what a record says. Raises OpcostError if anything cannot be, after the rest."""
+        faults = []
+        policies = {policy.name: policy for policy in self._policies}
+        for name, khz in (record.max_frequencies_khz or {}).items():
+            try:
+                if name not in policies:
+                    raise OpcostError(f"{FOLDER} has no {name}")
+                if _khz(policies[name], _SET) != khz:  # it may never have been changed
+                    self._set(policies[name], khz)
+            except OpcostError as error:
+                faults.append(str(error))
+        if faults:
+            raise OpcostError("; ".join(faults))
+
+    def _set(self, policy: Path, khz: int) -> None:
+        path = policy / _SET
+        try:
+            path.write_text(str(khz), encoding="ascii")
+        except OSError as error:
+            raise OpcostError(
+                f"setting the highest frequency of the cores failed: {path}: {error.strerror}. "
+                f"{_PERMISSION}"
+            ) from error
+        if abs(_khz(policy, _SET) - khz) > _TOLERANCE_KHZ:
+            raise OpcostError(
+                f"{path} was set to {khz} kHz, and reads {_khz(policy, _SET)}: choose a frequency "
+                "that it keeps"
+            )
+
+
+def max_frequency_mhz() -> float | None:
+    """The highest frequency that Linux allows this process's cores; None if it does not tell."""
+    known = {
+        int(core): first_line(policy / _SET)
+        for policy in FOLDER.glob("policy*")
+        for core in first_line(policy / "affected_cpus").split()
+    }
+    found = [known[core] for core in os.sched_getaffinity(0) if known.get(core, "").isdigit()]
+    return max(map(int, found)) / 1000 if found else None
+
+
+def _khz(policy: Path, name: str) -> int:
+    text = first_line(policy / name)
+    if not text.isdigit():
+        raise OpcostError(
+            f"max_frequency_mhz cannot be set: {policy / name} says {text!r}, no frequency. Leave "
+            "it out of the target"
+        )
+    return int(text)

@@ -1,0 +1,148 @@
+"""The highest frequency of a processor as an operating point, on a simulated tree of cpufreq.
+
+Two policies of two cores each allow 800 to 3500 MHz; the administrator has set 3000 MHz at most.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from opcost.devices import lock, operating_point, processor_settings
+from opcost.devices.lock import exclusive
+from opcost.devices.operating_point import OperatingPoint, applied, settle
+from opcost.devices.processor_settings import max_frequency_mhz
+from opcost.errors import OpcostError
+
+LIMIT = OperatingPoint(max_frequency_mhz=2000)
+BEFORE_MHZ, LIMIT_MHZ = [3000, 3000], [2000, 2000]
+READY = "the point is set"
+
+
+class CpuFreq:
+    """Policies of cpufreq in a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        cores = sorted(os.sched_getaffinity(0))
+        for number in (0, 2):
+            policy = folder / f"policy{number}"
+            policy.mkdir(parents=True)
+            texts = {
+                "cpuinfo_min_freq": "800000",
+                "cpuinfo_max_freq": "3500000",
+                "scaling_min_freq": "1000000",
+                "scaling_max_freq": "3000000",
+                "affected_cpus": " ".join(map(str, cores)) if number == 0 else "900 901",
+            }
+            for name, text in texts.items():
+                (policy / name).write_text(text + "\n")
+
+    @property
+    def now_mhz(self):
+        """What is set of each policy."""
+        policies = sorted(self.folder.glob("policy*"))
+        return [int((each / "scaling_max_freq").read_text()) // 1000 for each in policies]
+
+
+@pytest.fixture
+def cores(tmp_path, monkeypatch):
+    found = CpuFreq(tmp_path / "cpufreq")
+    monkeypatch.setenv("OPCOST_CPUFREQ", str(found.folder))
+    monkeypatch.setenv("OPCOST_LOCKS", str(tmp_path))
+    monkeypatch.setattr(processor_settings, "FOLDER", found.folder)
+    monkeypatch.setattr(lock, "FOLDER", tmp_path)
+    return found
+
+
+def set_in_job(point=LIMIT):
+    with exclusive("cpu", "a job") as held, applied(held, point):
+        pass
+
+
+def test_a_frequency_is_set_in_the_block_and_the_previous_one_is_restored(cores, tmp_path):
+    record = tmp_path / "opcost-cpu.point"
+    with exclusive("cpu", "a job") as held, applied(held, LIMIT):
+        assert cores.now_mhz == LIMIT_MHZ
+        assert max_frequency_mhz() == 2000
+        known = json.loads(record.read_text())["max_frequencies_khz"]
+        assert known == {"policy0": 3_000_000, "policy2": 3_000_000}
+    assert cores.now_mhz == BEFORE_MHZ
+    assert not record.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_however_a_job_ends_the_frequency_is_as_before(cores, number):
+    body = f"""
+    import time
+    from opcost.devices.lock import exclusive
+    from opcost.devices.operating_point import OperatingPoint, applied
+
+    with exclusive("cpu", "a job") as held, applied(held, {LIMIT!r}):
+        print({READY!r}, flush=True)
+        time.sleep(60)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(body)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline().strip() == READY
+    assert cores.now_mhz == LIMIT_MHZ
+    process.send_signal(number)
+    process.communicate()
+    with exclusive("cpu", "the next job", timeout_s=20):  # the guard has the lock until then
+        assert cores.now_mhz == BEFORE_MHZ
+
+
+@pytest.mark.parametrize(
+    ("frequency_mhz", "message"),
+    [
+        (900, "max_frequency_mhz is 900; the cores allow 1000 to 3500"),
+        (3600, "max_frequency_mhz is 3600; the cores allow 1000 to 3500"),
+    ],
+)
+def test_a_frequency_that_the_cores_do_not_allow_is_refused(cores, frequency_mhz, message):
+    with pytest.raises(OpcostError, match=message):
+        set_in_job(OperatingPoint(max_frequency_mhz=frequency_mhz))
+    assert cores.now_mhz == BEFORE_MHZ
+
+
+def test_where_linux_has_no_limits_of_frequencies_none_is_set(cores, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPCOST_CPUFREQ", str(tmp_path / "none"))
+    with pytest.raises(OpcostError, match="none has no policy, as in virtual machines"):
+        set_in_job()
+
+
+def test_a_file_that_holds_no_frequency_is_explained(cores):
+    second = cores.folder / "policy2" / "scaling_max_freq"
+    second.unlink()
+    second.symlink_to("/proc/version")
+    with pytest.raises(OpcostError, match="policy2/scaling_max_freq says 'Linux"):
+        set_in_job()
+    assert int((cores.folder / "policy0" / "scaling_max_freq").read_text()) == 3_000_000
+
+
+def test_a_file_that_cannot_be_written_is_explained_and_the_others_are_restored(cores):
+    second = cores.folder / "policy2" / "scaling_max_freq"
+    second.unlink()
+    second.symlink_to("/proc/sys/kernel/random/entropy_avail")  # a number, which is read-only
+    with pytest.raises(OpcostError, match=r"setting the highest frequency .*: run as root"):
+        set_in_job()
+    assert int((cores.folder / "policy0" / "scaling_max_freq").read_text()) == 3_000_000
+
+
+def test_after_a_switch_a_processor_without_sensors_of_temperature_is_not_waited_for(
+    cores, monkeypatch
+):
+    monkeypatch.setattr(operating_point, "_STEADY_S", 30.0)
+    set_in_job()
+    with exclusive("cpu", "a job at the point", point=LIMIT) as held:
+        settle(held, LIMIT)
+
+
+def test_on_a_machine_without_cpufreq_the_column_is_empty(tmp_path, monkeypatch):
+    monkeypatch.setattr(processor_settings, "FOLDER", tmp_path)
+    assert max_frequency_mhz() is None
