@@ -22,6 +22,11 @@ from opcost.rows.flags import (
 )
 from opcost.statistics import Estimate, overlap
 
+_BEFORE_S = 5.0
+PERIODS = 3
+"""How much before a window tells the range of power: seconds, and, where sensors are read seldom,
+readings."""
+
 _NO_IDLE_POWER = (
     "the power of the idle device is unknown: measure a window in which it is idle, and subtract "
     "its mean power"
@@ -101,6 +106,11 @@ class DeviceEnergy:
         if self.energy is None or self.idle_w is None:
             return None
         return self.energy.value - self.idle_w * self.time_s
+
+
+def read_before_s(period_s: float) -> float:
+    """From how many seconds before a window on readings are used, if they are so far apart."""
+    return max(_BEFORE_S, PERIODS * period_s)
 
 
 def device_energy(

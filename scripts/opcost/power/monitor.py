@@ -20,13 +20,10 @@ from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
 from opcost.power.attribution import NOBODY, By
 from opcost.power.descriptor import Descriptor
-from opcost.power.device_energy import DeviceEnergy, device_energy
+from opcost.power.device_energy import DeviceEnergy, device_energy, read_before_s
 from opcost.power.export import finish, prepare_table, recording_beside
 from opcost.power.recording import Recording, claim
 from opcost.power.sampler_process import SamplerProcess
-
-_AROUND_S, _AROUND_PERIODS = 5.0, 3
-"""How much of the recording before a window tells the range of power: seconds, and periods."""
 
 _REFRESHES_BEFORE, _REFRESHES_AFTER = 3, 3
 _POLL_S = 0.01
@@ -244,8 +241,8 @@ class Monitor:
             except OpcostError as silent:
                 return self._without(str(silent))
             samples, fault = self.recording.mapped(), self._sampler.fault()
-        before_s = max(_AROUND_S, _AROUND_PERIODS * self.period_s)
-        return self._found(_since(samples, start_s - before_s), start_s, end_s, fault)
+        near = _since(samples, start_s - read_before_s(self.period_s))
+        return self._found(near, start_s, end_s, fault)
 
     def _wait_for(self, end_s: float) -> None:
         """Wait until the sensors have shown what was before a moment."""

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 
 from opcost.energy.sensor import Sensor
-from opcost.power.device_energy import DeviceEnergy, device_energy, limits_j
+from opcost.power.device_energy import (
+    PERIODS,
+    DeviceEnergy,
+    device_energy,
+    limits_j,
+    read_before_s,
+)
 from opcost.power.recording import Recording
 from opcost.rows.quantities import ENERGY
 from opcost.statistics import correlated_sum
 
-_BEFORE_S, _AFTER_S = 5.0, 2.0
-_PERIODS = 3
-"""If the sensors were read seldom, so many readings before and after a window are used."""
+_AFTER_S = 2.0
 
 
 def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
@@ -24,7 +28,7 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     interval, or the reason why there are none, and what qualifies them.
     """
     samples, about = recording.mapped(), recording.about
-    sources, far_s = about["sources"], _PERIODS * about["period_s"]
+    sources, before_s = about["sources"], read_before_s(about["period_s"])
     times_s, lost = np.ascontiguousarray(samples["time_s"]), recording.lost()
     found, events = [], list(recording.events())
     windows = [event for event in events if "window" in event]
@@ -35,7 +39,7 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
             continue
         start_s, end_s = event["start_s"], event["end_s"]
         first, last = times_s.searchsorted(
-            [start_s - max(_BEFORE_S, far_s), end_s + max(_AFTER_S, far_s)]
+            [start_s - before_s, end_s + max(_AFTER_S, PERIODS * about["period_s"])]
         )
         near = samples[first:last]
         devices = {}
