@@ -34,7 +34,7 @@ def words(text):
     [
         (["--duration", 2, "--", "sleep", 1], ONE_OF),
         (["--pid", 1, "--", "sleep", 1], ONE_OF),
-        (["--label", "batch=8", "--", "echo", "ran"], WITH_OUTPUT),
+        (["--label", "batch=8", "--", "echo", "ran"], "--label needs --output"),
         (["--label", "batch=8", "-o", "run.csv", "--", "echo", "ran"], WITH_OUTPUT),
     ],
 )
@@ -50,6 +50,62 @@ def test_labels_of_a_monitor_without_a_recording_are_refused():
         power.Monitor([GPU], labels={"batch": "8"})
 
 
+def test_an_answer_in_a_file_of_its_own_is_alone_there(tmp_path):
+    script = "import sys; print('of the program', file=sys.stderr)"
+    answer = tmp_path / "answer.json"
+    found = measure(
+        *("--json", "--every", 0.2, "--to", answer, "--", sys.executable, "-c", script),
+    )
+    assert "of the program" in found.stderr
+    assert json.loads(answer.read_text())["devices"].keys() >= {GPU}
+    assert "{" not in found.stderr
+
+
+def test_a_file_for_the_answer_that_cannot_be_written_is_refused_before_the_command(tmp_path):
+    recording = tmp_path / "run.parquet"
+    assert measure("-o", recording, "--", "true").returncode == 0
+    before = recording.read_bytes()
+    for to in (tmp_path / "none" / "answer", recording):
+        found = measure("-o", recording, "--append", "--to", to, "--", "echo", "ran")
+        assert found.returncode == 1
+        assert found.stdout == ""
+        assert str(to) in found.stderr
+    assert recording.read_bytes() == before
+
+
+def test_how_long_a_process_had_run_before_is_told():
+    with subprocess.Popen(["sleep", "3"]) as running:
+        time.sleep(1.0)
+        found = measure("--pid", running.pid)
+    assert "it had run for " in found.stderr
+    assert "that is not in the energy" in found.stderr
+    with subprocess.Popen(["sleep", "30"]) as running:
+        time.sleep(1.0)
+        known = json.loads(measure("--json", "--pid", running.pid, "--duration", 1).stderr)
+        running.terminate()
+    assert 1.0 < known["ran_before_s"] < 30
+    assert json.loads(measure("--json", "--", "true").stderr)["ran_before_s"] is None
+
+
+def test_of_a_command_that_does_not_begin_only_the_reason_is_told():
+    found = measure("--", "no-such-program")
+    assert found.returncode == 127
+    assert found.stderr == "opcost: no-such-program cannot be run: No such file or directory\n"
+
+
+def test_a_window_has_the_devices_that_it_asks_for():
+    with power.Monitor([GPU, "cpu"]) as monitor:
+        both = power.start("all", monitor=monitor)
+        one = power.start("one", [GPU], monitor)
+        time.sleep(0.3)
+        one.stop()
+        both.stop()
+        assert set(one.devices) == {GPU}
+        assert set(both.devices) == {GPU, "cpu"}
+        with pytest.raises(OpcostError, match=r"reads the devices cuda:0, cpu: for others, open a"):
+            power.start("other", ["cuda:7"], monitor)
+
+
 def test_of_a_machine_no_part_is_attributed_to_a_program():
     found = measure("--json", "--duration", 0.5)
     assert used(found)["attributed_reason"] == "no program is measured whose part it could be"
@@ -59,7 +115,7 @@ def test_of_a_machine_no_part_is_attributed_to_a_program():
 
 
 def test_watching_says_nothing_of_a_program():
-    command = [sys.executable, "-m", "opcost", "watch", "--every", "0.3", "--device", GPU]
+    command = [sys.executable, "-m", "opcost", "watch", "--every", "0.3s", "--device", GPU]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         watching.stdout.readline()
         watching.send_signal(signal.SIGINT)

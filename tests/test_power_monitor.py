@@ -284,7 +284,10 @@ def test_a_table_may_be_csv(tmp_path):
         ([], "give a COMMAND, --pid or --duration"),
         (["--repeat", 2, "--duration", 1], "--repeat is for a COMMAND"),
         (["--append", "--", "true"], "--append needs --output"),
-        (["--label", "batch", "--", "true"], "'batch' is not a label: give NAME=TEXT"),
+        (
+            ["-o", "a.parquet", "--label", "batch", "--", "true"],
+            "'batch' is not a label: give NAME=TEXT",
+        ),
         (["-o", "run.txt", "--", "true"], "name a file that ends with .parquet or .csv"),
         (["-d", "tpu", "--", "true"], "'tpu' is no device of this machine"),
         (["--period", 0, "--", "true"], "'0': give a number and s, min or h"),

@@ -1,7 +1,9 @@
 """`opcost measure`."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ import click
 
 from opcost.commands.parameters import Duration
 from opcost.terminal import tell
+from opcost.text import seconds
 
 if TYPE_CHECKING:
     from opcost.power.monitor import Monitor
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from opcost.statistics import Estimate
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
+_SOON_S = 0.05
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -50,7 +54,8 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Kept with --output.")
 @click.option("--output", "-o", type=_PATH, help="Write all readings to a .parquet or .csv file.")
 @click.option("--append", is_flag=True, help="Continue the recording in --output.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option("--to", type=_PATH, help="Write the answer to a file, which nothing else writes to.")
 def command(
     command: tuple[str, ...],
     devices: tuple[str, ...],
@@ -63,6 +68,7 @@ def command(
     output: Path | None,
     append: bool,
     as_json: bool,
+    to: Path | None,
 ) -> None:
     """Measure the energy of COMMAND, as `time` measures its time.
 
@@ -77,6 +83,7 @@ def command(
     opcost measure --duration 60 --device cuda:0
     """
     from opcost.errors import OpcostError
+    from opcost.files import check_output
     from opcost.power.attribution import NOBODY
     from opcost.power.command import CannotRun, ended_by_signal, run_command, watch
     from opcost.power.monitor import Monitor
@@ -89,10 +96,15 @@ def command(
         )
     if repeat > 1 and not command:
         raise click.UsageError("--repeat is for a COMMAND")
-    if append and output is None:
-        raise click.UsageError("--append needs --output")
+    for option, given in (("--append", append), ("--label", labels)):
+        if given and output is None:
+            raise click.UsageError(f"{option} needs --output")
     during = _print_so_far if every else None
-    code, stopped = 0, None
+    place = None
+    if to is not None:  # opened before anything is measured, in case it cannot be written
+        check_output(to, [] if output is None else [output])
+        place = to.open("w", encoding="utf-8")
+    code, stopped, ran_before_s = 0, None, None
     windows: list[Window] = []
     with Monitor(
         devices or None,
@@ -109,7 +121,10 @@ def command(
                 if command:
                     window, code = run_command(command, monitor, during, every or 0.0)
                 else:
+                    began_s = _began_s(pid)
                     window, code = watch(pid, duration, monitor, during, every or 0.0)
+                    if began_s is not None:
+                        ran_before_s = max(0.0, time.time() - began_s - window.time_s)
                     stopped = ended_by_signal(window, code, duration)
             except CannotRun as error:
                 code, stopped = error.code, str(error)
@@ -122,7 +137,12 @@ def command(
             if code:
                 break
         if windows:
-            tell(_answer(windows, stopped, as_json))
+            answer = _answer(windows, stopped, ran_before_s, as_json)
+            if place is None:
+                tell(answer)
+            else:
+                with place:
+                    place.write(f"{answer}\n")
         elif stopped:
             tell(f"opcost: {stopped}")
             monitor.discard()
@@ -162,8 +182,19 @@ def _print_so_far(window: "Window") -> None:
     click.echo(window.line(), err=True)
 
 
-def _answer(windows: Sequence["Window"], stopped: str | None, as_json: bool) -> str:
-    """What the windows used, and why there are no more of them."""
+def _began_s(pid: int | None) -> float | None:
+    """When a process began, of the clock of the day; None if unknown."""
+    import psutil
+
+    with suppress(psutil.Error):
+        return None if pid is None else float(psutil.Process(pid).create_time())
+    return None
+
+
+def _answer(
+    windows: Sequence["Window"], stopped: str | None, ran_before_s: float | None, as_json: bool
+) -> str:
+    """What the windows used, why there are no more of them, and what they do not hold."""
     from opcost.power.window_text import as_document, as_text, repeated
 
     name, devices = windows[0].name, windows[0].devices
@@ -173,6 +204,11 @@ def _answer(windows: Sequence["Window"], stopped: str | None, as_json: bool) -> 
         name = f"{name}, mean of {len(windows)} runs"
     if as_json:
         document: Mapping[str, Any] = as_document(name, time_s, len(windows), devices)
-        return json.dumps({**document, "stopped": stopped}, indent=2)
+        told = {**document, "stopped": stopped, "ran_before_s": ran_before_s}
+        return json.dumps(told, indent=2)
     lines = [f"opcost: {stopped}"] if stopped else []
+    if ran_before_s is not None and ran_before_s > _SOON_S:
+        lines.append(
+            f"opcost: it had run for {seconds(ran_before_s)} before; that is not in the energy"
+        )
     return "\n".join([*lines, "", *as_text(f"opcost: {name}", time_s, devices)])

@@ -4,6 +4,8 @@ import signal
 
 import click
 
+from opcost.commands.parameters import Duration
+
 
 @click.command()
 @click.option(
@@ -15,10 +17,10 @@ import click
 )
 @click.option(
     "--every",
-    type=click.FloatRange(0.1, 3600),
-    default=1.0,
+    type=Duration(0.1, 3600),
+    default="1s",
     show_default=True,
-    help="Seconds between lines.",
+    help="Time between lines, such as 5 or 10min.",
 )
 def command(devices: tuple[str, ...], every: float) -> None:
     """Show the power of each device, and its energy since the start, until Ctrl-C.

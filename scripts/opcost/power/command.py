@@ -47,6 +47,7 @@ def run_command(
             # Descriptors may be its arguments, as of `<(...)`; opcost's own are not inherited.
             child = subprocess.Popen(command, env=environment, close_fds=False)
         except OSError as error:
+            window.abandon()
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
             raise CannotRun(f"{command[0]} cannot be run: {error.strerror}", code) from error
         to_child(child)

@@ -17,7 +17,8 @@ def log(**values: float) -> bool:
     numbers = {}
     for name, each in values.items():
         try:
-            numbers[name] = float(each)
+            # A tensor that autograd records would warn.
+            numbers[name] = float(each.detach() if hasattr(each, "detach") else each)
         except (TypeError, ValueError, OverflowError) as error:
             raise OpcostError(f"log: {name} is {each!r}: give numbers") from error
     recordings = [*around(), *kept_recordings()]

@@ -202,6 +202,10 @@ class Monitor:
         """A window of this monitor has begun."""
         self._begun.add(window)
 
+    def forget(self, window: _Window) -> None:
+        """A window that has begun is of nothing, and never ends."""
+        self._begun.discard(window)
+
     def is_over(self, window: _Window) -> None:
         """A window is over, and may be asked for its energy."""
         self._begun.discard(window)

@@ -32,9 +32,9 @@ os.register_at_fork(after_in_child=_forked)
 class Window:
     """A window of time. It is over after `stop`; its energy is found when it is asked for."""
 
-    def __init__(self, name: str, monitor: Monitor) -> None:
+    def __init__(self, name: str, monitor: Monitor, devices: Sequence[str] | None = None) -> None:
         self.name = name
-        self._monitor = monitor
+        self._monitor, self._chosen = monitor, devices
         wait_for_gpu()
         self._start_s = monitor.mark()
         self._end_s: float | None = None
@@ -53,6 +53,10 @@ class Window:
             for recording in (*own, *around()):
                 recording.note(event)
 
+    def abandon(self) -> None:
+        """Forget the window: what it is of did not begin."""
+        self._monitor.forget(self)
+
     @property
     def time_s(self) -> float:
         """Seconds of the window; up to now, if it is not over."""
@@ -68,7 +72,14 @@ class Window:
             raise OpcostError(f"the window {self.name!r} is not over: call its stop() first")
         found = self._monitor.energy(self._start_s, self._end_s)
         self._monitor.was_asked(self)
-        return found
+        return self._of_chosen(found)
+
+    def _of_chosen(self, found: dict[str, DeviceEnergy]) -> dict[str, DeviceEnergy]:
+        return {
+            name: each
+            for name, each in found.items()
+            if self._chosen is None or name in self._chosen
+        }
 
     def line(self) -> str:
         """The window in one line, as for a log: name, time, energy and mean power of each device.
@@ -79,7 +90,7 @@ class Window:
         if self._end_s is not None:
             return as_line(self.name, self.time_s, self.devices)
         now_s = self._monitor.mark()
-        devices = self._monitor.energy(self._start_s, now_s)
+        devices = self._of_chosen(self._monitor.energy(self._start_s, now_s))
         return as_line(f"{self.name} so far", now_s - self._start_s, devices)
 
     def __repr__(self) -> str:
@@ -103,8 +114,8 @@ def measure(
     """The energy of a block of code; it has a window also if the block raises.
 
     `devices` are named as in targets (`cuda:0`, `cpu`): by default, all that this process may see.
-    They are those of the first window of a process, or of the `monitor`. Raises OpcostError for an
-    unknown device.
+    The first window of a process chooses what is read: later ones may have some of these, or those
+    of another `monitor`. Raises OpcostError for others.
     """
     window = start(name, devices, monitor)
     try:
@@ -121,7 +132,10 @@ def start(
         raise OpcostError(f"the name of a window is {name!r}: give text of one line")
     if monitor is not None and monitor.is_closed:
         raise OpcostError(f"the monitor of window {name!r} is closed: open another")
-    return Window(name, monitor or _of_this_process(devices))
+    if monitor is None:
+        return Window(name, _of_this_process(devices), devices)
+    _check_among(devices, monitor, f"the monitor of window {name!r} reads")
+    return Window(name, monitor, devices)
 
 
 def _of_this_process(devices: Sequence[str] | None) -> Monitor:
@@ -130,12 +144,18 @@ def _of_this_process(devices: Sequence[str] | None) -> Monitor:
     with _lock:
         if _shared is None or not _shared.is_running:
             _shared = Monitor(devices)
-        elif devices is not None and set(devices) - {*_shared.devices, *_shared.missing}:
-            raise OpcostError(
-                f"the first window of this process chose the devices {', '.join(_shared.devices)}: "
-                "for others, open a Monitor of them, and give it to the window"
-            )
+        _check_among(devices, _shared, "the first window of this process chose")
         return _shared
+
+
+def _check_among(devices: Sequence[str] | None, monitor: Monitor, known: str) -> None:
+    """Raise OpcostError for devices that a monitor does not know."""
+    names = [*monitor.devices, *monitor.missing]
+    if devices is not None and set(devices) - set(names):
+        raise OpcostError(
+            f"{known} the devices {', '.join(names)}: for others, open a Monitor of them, and give "
+            "it to the window"
+        )
 
 
 def wait_for_gpu() -> None:

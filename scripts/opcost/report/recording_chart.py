@@ -147,9 +147,11 @@ def _in_parts(rows: pd.DataFrame, parts: int) -> pd.DataFrame:
 def _heading(
     segment: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], name: str | None
 ) -> str:
-    """Name and labels of a segment, and its longest window, mostly the program, with energies."""
+    """Name and labels of a segment, and its longest window, mostly the program, with energies; that
+    of windows of a name is their mean.
+    """
     labels = ", ".join(f"{label}={text}" for label, text in segment.get("labels", {}).items())
-    longest = max(rows, key=lambda row: row["time_s"], default=None)
+    longest = max(rows, key=lambda row: row["time_s"] / row["windows"], default=None)
     return "; ".join(text for text in (name, labels, longest and _of_windows(longest)) if text)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from opcost.costs.breakdown import Part, percents
-from opcost.costs.caveats import INTERVAL
+from opcost.costs.caveats import INTERVAL, caveats
 from opcost.costs.explanation import explain_in_study
 from opcost.costs.in_place import IN_PLACE, between_calls
 from opcost.costs.in_place_table import BETWEEN, WHOLE
@@ -112,11 +112,14 @@ def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
     comparison = records.read(COMPARISON, schemas.COMPARISON).to_pylist()
     lines, notes, complete = [], [_MEANING], True
     for target, names in (only or {}).items():
+        found: list[Row] = []
         compared = {row["model"]: row for row in comparison if row["target"] == target}
         for name in names:
             own = explain_in_study(_extracted(name), target).estimate.in_place.modules()
             cells = _cells(study, _extracted(name), compared, own)
-            complete &= all(_is_measured(compared.get(each)) for each in study.models_of(name))
+            rows = [row for each in study.models_of(name) if (row := compared.get(each))]
+            found += rows
+            complete &= len(rows) == len(study.models_of(name)) and all(map(_is_measured, rows))
             if cells:
                 lines += [f"{name} on {target}, layer by layer, each run alone as in the model:"]
                 lines += [*table(list(cells[0]), [list(each.values()) for each in cells], 2), ""]
@@ -126,6 +129,7 @@ def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
                 notes += _not_run(
                     _extracted(name), listed, own, compared.get(name, {}).get(_WHOLE_S)
                 )
+        notes += caveats(found, quantities=())
     notes += _without_energy(comparison, only or {})
     return "\n".join([*lines, *wrapped(notes)]), complete
 
@@ -182,7 +186,8 @@ def _cells(
     rows = [each.cells | {"time share": share} for each, share in zip(lines, shares, strict=True)]
     if whole:
         rows.append(_whole_cells(whole))
-    return [{title: row.get(title, "") for title in rows[0]} for row in rows]
+    known = [title for title in rows[0] if any(row.get(title, "") not in ("", "-") for row in rows)]
+    return [{title: row.get(title, "") for title in known} for row in rows]
 
 
 def _layers(
