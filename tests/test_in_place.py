@@ -101,6 +101,24 @@ def test_a_model_whose_calls_vary_is_not_timed_in_place(takes):
     assert timed(takes, SimulatedDevice(), varies=True) == VARYING
 
 
+def test_a_model_that_makes_as_many_other_calls_is_not_timed_in_place():
+    class Alternates(torch.nn.Module):
+        runs = 0
+
+        def forward(self, x):
+            self.runs += 1
+            return torch.relu(x) if self.runs % 3 else torch.sigmoid(x)
+
+    workload = ModelWorkload([Alternates()], [Arguments((torch.zeros(2),), {})])
+    with torch.inference_mode():
+        with CallLog() as log:
+            workload.output()
+        timing = type("Timing", (), {"batch_iterations": 2})
+        calls = log.operator_tuples
+        found = time_in_place(workload, calls, SimulatedDevice(), NoWatch(), timing, 0.0)
+    assert found == VARYING
+
+
 def test_a_gpu_that_waits_for_its_host_inside_the_model_has_no_times_in_place(takes):
     assert timed(takes, SimulatedDevice("cuda", waits=True)) == WAITING
 

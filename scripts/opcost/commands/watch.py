@@ -36,6 +36,7 @@ def command(devices: tuple[str, ...], every: float) -> None:
     from opcost.power.attribution import NOBODY
     from opcost.power.command import KILLED, watch
     from opcost.power.monitor import Monitor
+    from opcost.power.so_far import SoFar
     from opcost.power.window_text import as_text, as_tick, without_energy
 
     with Monitor(devices or None, user=NOBODY) as monitor:
@@ -44,13 +45,14 @@ def command(devices: tuple[str, ...], every: float) -> None:
         if not monitor.devices:
             others = "" if devices else "".join(f"; {why}" for why in unseen_kinds())
             raise OpcostError(f"there is no power sensor to watch{others}")
-        start_s = before_s = monitor.mark()
+        before_s = monitor.mark()
+        so_far = SoFar(monitor, before_s)
 
         def show(_window: object) -> None:
             nonlocal before_s
             now_s = monitor.mark()
             latest = monitor.energy(before_s, now_s)
-            click.echo(as_tick(latest, monitor.energy(start_s, now_s)))
+            click.echo(as_tick(latest, so_far.energy(now_s)))
             before_s = now_s
 
         window, code = watch(None, None, monitor, show, every)

@@ -45,6 +45,7 @@ _NOT_MEASURED = (
     "the whole model was measured before opcost timed calls in place; to measure it again, delete "
     "its file in models/ of the target's results"
 )
+_NO_CALLS = "the model calls no operator"
 _OTHER_CALLS = "the measured model made other calls than were recorded or extracted"
 
 
@@ -66,6 +67,7 @@ class InPlaceTimes:
         if not self._executions:
             reasons = (row["in_place_reason"] for row in measured)
             unknown = _OTHER_CALLS if clocked else _NOT_MEASURED
+            unknown = unknown if self._model.calls else _NO_CALLS
             self.reason = next(filter(None, reasons), unknown) if measured else None
 
     def _by_call(self, row: Row) -> list[Estimate] | None:

@@ -66,6 +66,7 @@ class CallClock(TorchDispatchMode):
         super().__init__()
         self._device, self._mark, self._hold_s = device, device.mark, hold_s
         self.marks: list[tuple[Any, Any]] = []
+        self.operators: list[Any] = []
         self.waited = False
         self.longest_s = 0.0
         self._released = device.hold_back(0.0)
@@ -86,6 +87,7 @@ class CallClock(TorchDispatchMode):
         before = self._mark()
         result = func(*args, **kwargs)
         self.marks.append((before, self._mark()))
+        self.operators.append(func)
         return result
 
     def end(self) -> list[float]:
@@ -135,6 +137,7 @@ def time_in_place(
     clock_only_s = clock_s(device)
     if clock_only_s is None:
         return WAITING
+    expected = [each.operator for each in calls]
     found: list[list[float]] = []
     passes_s: list[float] = []
     counted: list[bool] = []
@@ -150,7 +153,7 @@ def time_in_place(
             seconds = clock.end()
             passes_s.append(perf_counter() - began_s)
             hold_s = min(max(hold_s, _HOLDS * clock.longest_s), _LONGEST_HOLD_S)
-            if len(seconds) != len(calls):
+            if [str(each) for each in clock.operators] != expected:
                 return VARYING
             found.append(seconds)
             batch.append(not clock.waited)

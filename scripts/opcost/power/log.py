@@ -12,10 +12,12 @@ def log(**values: float) -> bool:
     To be called inside the window whose line should have them; windows around it have them, too.
 
     Returns whether there is one: without, as when the program runs without `opcost measure`,
-    nothing happens. Raises OpcostError for what is no number.
+    nothing is written. Raises OpcostError for what is no number, with or without a recording.
     """
     numbers = {}
     for name, each in values.items():
+        if not name.isprintable():
+            raise OpcostError(f"log: the name {name!r} cannot be printed: give text of one line")
         try:
             # A tensor that autograd records would warn.
             numbers[name] = float(each.detach() if hasattr(each, "detach") else each)

@@ -13,6 +13,7 @@ from opcost.errors import OpcostError
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.monitor import Monitor
 from opcost.power.recording import around
+from opcost.power.so_far import SoFar
 from opcost.power.window_text import as_line, as_text
 from opcost.text import seconds
 
@@ -38,12 +39,16 @@ class Window:
         wait_for_gpu()
         self._start_s = monitor.mark()
         self._end_s: float | None = None
+        self._is_over = False
+        self._so_far = SoFar(monitor, self._start_s)
         monitor.begins(self)
 
     def stop(self) -> None:
         """End the window. Raises OpcostError if it is over already."""
-        if self._end_s is not None:
-            raise OpcostError(f"the window {self.name!r} is over already: start another")
+        with _lock:  # two threads may end it
+            if self._is_over:
+                raise OpcostError(f"the window {self.name!r} is over already: start another")
+            self._is_over = True
         wait_for_gpu()
         self._end_s = self._monitor.mark()
         self._monitor.is_over(self)
@@ -90,7 +95,7 @@ class Window:
         if self._end_s is not None:
             return as_line(self.name, self.time_s, self.devices)
         now_s = self._monitor.mark()
-        devices = self._of_chosen(self._monitor.energy(self._start_s, now_s))
+        devices = self._of_chosen(self._so_far.energy(now_s))
         return as_line(f"{self.name} so far", now_s - self._start_s, devices)
 
     def __repr__(self) -> str:
