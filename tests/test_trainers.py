@@ -40,7 +40,7 @@ def callback(name):
 
 
 def epochs_in(printed):
-    return re.findall(r"^epoch (\d): [\d.]+ m?s$", printed, re.MULTILINE)
+    return re.findall(r"^epoch (\d): [\d.]+ m?s, cuda:0 ", printed, re.MULTILINE)
 
 
 class Tokens(torch.utils.data.Dataset):

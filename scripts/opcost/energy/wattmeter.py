@@ -37,8 +37,9 @@ _RIVAL_ERROR, _RIVAL_ERROR_MORE = 2.0, 0.005
 """ASSUME a shift so far from the best one may be the true one as well, if the share of the variance
 that it leaves unexplained is not more than so many times the best one's, and a little."""
 
-_LEAST_RANGE = 0.2
-"""A load whose power varies by less than this share of its mean tells no gain."""
+_LEAST_RANGE, _MOST_OF = 0.2, (0.05, 0.95)
+"""A load whose power, but for the quantiles beyond, varies by less than this share of its mean tells
+no gain."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ def calibrate(meter: Power, sensor: Power, seed: int = 0) -> Calibration:
             f"wattmeter and sensor share {len(first)} values; give {least}, which are "
             f"{_LEAST_BLOCKS * _BLOCK_S:.0f} s"
         )
-    spread = float(np.ptp(second)) / max(float(second.mean()), 1e-9)
+    low_w, high_w = np.quantile(second, _MOST_OF)
+    spread = float(high_w - low_w) / max(float(second.mean()), 1e-9)
     if spread < _LEAST_RANGE:
         raise OpcostError(
             f"power varies by {spread:.0%} of its mean in the recording, which tells no gain: "
