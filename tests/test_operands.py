@@ -11,7 +11,7 @@ from opcost.measuring.operands import Rotation, degenerate, operand_sets
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.parsing import parse
-from opcost.tuples.replay import tensors_in_tree
+from opcost.tuples.replay import UnsupportedOperator, tensors_in_tree
 
 aten, vision = torch.ops.aten, torch.ops.torchvision
 STILL = Rotation(0)
@@ -163,6 +163,12 @@ def test_sets_are_distinct_memory_of_equal_values(cpu):
     tensors = [tensor for call in operands.calls for tensor in call.args[:2]]
     assert len({tensor.data_ptr() for tensor in tensors}) == 64
     assert all(torch.equal(call.args[0], tensors[0]) for call in operands.calls)
+
+
+@pytest.mark.parametrize("memory", ["pinned", "pageable"])
+def test_a_processor_has_no_memory_of_a_host(cpu, memory):
+    with pytest.raises(UnsupportedOperator, match="this target is a processor"):
+        operand_sets(parse(f"copy_(8, 8[{memory}])"), cpu, STILL, seed=0)
 
 
 def test_small_tensors_do_not_share_cache_lines(cpu):

@@ -18,12 +18,14 @@ from opcost.errors import OpcostError
 from opcost.models.axes import Sweep
 from opcost.models.configs import define_models
 from opcost.models.definition import ModelDefinition
+from opcost.plain_yaml import read_yaml
 from opcost.planning.target_plan import describe_plans, plan_target
 from opcost.results_folder import extraction
 from opcost.rows import schemas
 from opcost.runs.operators import operator_variant
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.host_memory import copy_of
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
 
@@ -119,11 +121,36 @@ def test_dtype_layout_and_zeros_are_those_of_tensors_that_state_none():
         ("softmax(2x3, dim=1, dtype=None)", "softmax(2x3, dim=1)"),
         ("cat([2x3,2x3[zeros=0.5]], dim=1)", "cat([2x3,2x3[zeros=0.5]], dim=1)"),
         ("ones(size=[{k}])", "ones(size=[2])"),
+        ("copy_({k}, {k}[pinned])", "copy_(2, 2[pinned])"),
+        ("copy_(2[zeros=0.5,pageable], 2)", "copy_(2[zeros=0.5,pageable], 2)"),
     ],
 )
 def test_any_operator_that_computes_can_be_a_subject(call, described):
     axes = {"axes": {"k": [2]}} if "{k}" in call else {}
     assert str(only_tuple(operator=call, **axes).operator_tuple) == described
+
+
+def test_the_memory_of_a_tensor_may_be_an_axis():
+    axes = {"n": [2, 8], "memory": ["pinned", "pageable"]}
+    found = extracted(operator="copy_({n}, {n}[{memory}], non_blocking=True)", axes=axes)
+    assert found[-1].model == "conv[n=8,memory=pageable]"
+    assert [str(each.tuples[0].operator_tuple) for each in found] == [
+        f"copy_({n}, {n}[{memory}], non_blocking=True)"
+        for n in axes["n"]
+        for memory in axes["memory"]
+    ]
+
+
+@pytest.mark.parametrize("name", ["copies_to_device", "copies_to_host"])
+def test_copies_between_host_and_device_are_configs_that_come_with_opcost(name):
+    path = Path("config/models") / f"{name}.yaml"
+    models = define_models(name, read_yaml(path), path.parent, str(path)).models
+    tuples = [extract_model_tuples(each).tuples[0].operator_tuple for each in models.values()]
+    copies = [copy_of(each) for each in tuples]
+    assert {copy.is_to_device for copy in copies} == {name == "copies_to_device"}
+    for memory in ("pinned", "pageable"):
+        sizes = [copy.to.bytes for copy in copies if copy.memory == memory]
+        assert sizes == [4**exponent * 2**10 for exponent in range(1, 10)]
 
 
 def test_a_definition_and_its_tuple_are_read_back(tmp_path):

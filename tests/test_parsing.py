@@ -1,6 +1,8 @@
 """Descriptions, as `opcost query` prints them, are read back as the tuples that they describe."""
 
 import json
+import re
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -63,6 +65,7 @@ tensors = st.builds(
     st.sampled_from(["float32", "float16", "bfloat16", "float64", "complex64"]),
     zeros=st.just(0.0) | shares,
 )
+memories = st.sampled_from(["pinned", "pageable"])
 
 
 @given(tensors, tensors)
@@ -70,6 +73,45 @@ def test_shares_of_zeros_are_read_back(first, second):
     described = OperatorTuple("aten.add.Tensor", (("other", second), ("self", first)))
     assert parse(str(described)).canonical_json == described.canonical_json
     assert OperatorTuple.from_json(described.canonical_json) == described
+
+
+@given(tensors, tensors, memories, st.booleans(), st.booleans())
+def test_copies_between_host_and_device_are_read_back(to, source, memory, to_device, blocking):
+    on_host = replace(source if to_device else to, memory=memory)
+    arguments = {"self": to, "src": on_host} if to_device else {"self": on_host, "src": source}
+    arguments |= {} if blocking else {"non_blocking": True}
+    described = OperatorTuple("aten.copy_.default", tuple(arguments.items()))
+    assert parse(str(described)).canonical_json == described.canonical_json
+    assert OperatorTuple.from_json(described.canonical_json) == described
+
+
+def test_a_memory_of_the_host_is_part_of_the_identity_and_none_leaves_it_as_it_was():
+    within, pinned = parse("copy_(2x3, 2x3)"), parse("copy_(2x3, 2x3[pinned])")
+    pageable, back = parse("copy_(2x3, 2x3[pageable])"), parse("copy_(2x3[pinned], 2x3)")
+    assert "memory" not in within.canonical_json
+    assert len({within, pinned, pageable, back}) == 4
+    both = parse("copy_(2x3, 2x3:float16[zeros=0.5,pinned])")
+    assert parse("copy_(2x3, 2x3:float16[pinned,zeros=0.5])") == both
+    assert str(both) == "copy_(2x3, 2x3:float16[zeros=0.5,pinned])"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("add(8[pinned], 8)", "a GPU does not compute: only copy_ between the host and the device"),
+        ("copy_(8[pinned], 8[pageable])", "copies within the memory of the host"),
+        ("copy_(8, 8[pined])", "'pined' says nothing of a tensor: write [zeros=0.5], [pinned] or"),
+    ],
+)
+def test_what_is_no_copy_between_host_and_device_is_refused(text, message):
+    with pytest.raises(OpcostError, match=re.escape(message)):
+        parse(text)
+
+
+def test_a_damaged_memory_of_the_host_is_refused():
+    damaged = parse("copy_(2x3, 2x3[pinned])").canonical_json.replace("pinned", "shared")
+    with pytest.raises(OpcostError, match="no tensor is in the memory 'shared'"):
+        OperatorTuple.from_json(damaged)
 
 
 def test_a_share_of_zeros_is_part_of_the_identity_and_none_leaves_it_as_it_was():
@@ -154,7 +196,7 @@ def test_names_decide_between_arguments_and_overloads():
         ("relu(2x3[zeros=-0.1])", "zeros=-0.1 is no share: give a number from 0 to 1"),
         ("relu(2x3[zeros=nan])", "zeros=nan is no share: give a number from 0 to 1"),
         ("relu(2x3[zeros=half])", "zeros=half is no share: give a number from 0 to 1"),
-        ("relu(2x3[zero=0.5])", "'2x3[zero=0.5]' is no tensor: write 1x64x56x56"),
+        ("relu(2x3[zero=0.5])", "'zero=0.5' says nothing of a tensor: write [zeros=0.5]"),
         ("relu(2x3:int64[zeros=0.5])", "a tensor of int64 has no share of zeros: only tensors of"),
         ("relu(2x3, self=2x3)", "do not fit its tensors"),
         ("gelu(2x3, approximate=tanh, approximate=none)", "gives approximate twice"),

@@ -168,6 +168,14 @@ def test_memory_is_that_of_arguments_and_results():
     assert memory_bytes(record(1000)) == 8000
 
 
+def test_memory_of_the_host_is_not_the_devices():
+    to = TensorSpec((1000,), "float32")
+    copy = OperatorTuple(
+        "aten.copy_.default", (("self", to), ("src", replace(to, memory="pinned")))
+    )
+    assert memory_bytes(TupleRecord(copy, (to,), True, 0, 4000)) == 8000
+
+
 def test_a_gpus_job_is_expected_to_measure_power(settings):
     processor = plan([MODEL], ALL, [], settings, None, device="cpu")
     gpu = plan([MODEL], ALL, [], settings, None, device="cuda:1")

@@ -127,6 +127,18 @@ def test_memory_holds_what_the_host_copied_to_it(found):
     assert found("contents")["kept"]
 
 
+@pytest.mark.parametrize("direction", ["to_device", "to_host"])
+def test_copies_of_pinned_memory_are_faster_and_the_host_does_not_wait_for_them(found, direction):
+    size, latency_s = 2**22, 2e-6
+    pinned, pageable = found("host_copies")["pinned"], found("host_copies")["pageable"]
+    assert pinned["is_pinned"]
+    assert not pageable["is_pinned"]
+    assert pinned[direction]["seconds"] == pytest.approx(latency_s + size / 20e9)
+    assert pageable[direction]["seconds"] == pytest.approx(latency_s + size / 5e9)
+    assert not pinned[direction]["waits"]
+    assert pageable[direction]["waits"]
+
+
 def test_a_fork_of_a_process_with_a_gpu_has_none(found):
     probe = found("fork")
     assert probe["child"] == 3  # cudaErrorInitializationError
@@ -217,7 +229,7 @@ def test_the_tests_of_a_gpu_pass_on_the_simulated_one(simulated):
         command += ["--deselect", f"tests/gpu/test_cuda.py::test_{test}"]
     ran = subprocess.run(command, env=simulated.environment(), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout
-    assert "18 passed, 1 skipped" in ran.stdout
+    assert "20 passed, 1 skipped" in ran.stdout
 
 
 @pytest.mark.slow

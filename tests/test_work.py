@@ -5,6 +5,7 @@ import torch
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.parsing import parse
 from opcost.tuples.work import flops, minimal_bytes
 from torchvision.models import get_model_weights, get_weight
 
@@ -59,6 +60,11 @@ def test_products_of_groups_are_counted(first, second, expected):
 def test_minimal_bytes_count_each_element_once(operator, args, expected):
     outputs = [describe_tensor(operator(*args))]
     assert minimal_bytes(describe(operator, args, {}), outputs) == expected
+
+
+@pytest.mark.parametrize("call", ["copy_(5x10, 5x10[pinned])", "copy_(5x10[pageable], 10)"])
+def test_of_a_copy_between_host_and_device_the_bytes_are_those_that_pass_between_them(call):
+    assert minimal_bytes(parse(call), []) == 200
 
 
 def test_the_weights_that_the_oracle_speaks_of_exist():

@@ -21,7 +21,7 @@ from opcost.measuring.benchmark import measure
 from opcost.measuring.recording import record_on
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_sensor import characterise_target
-from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.definition import InputSpec, ModelDefinition, SingleOperator
 from opcost.study import Conditions, Target
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -120,6 +120,21 @@ def test_memory_is_as_fast_as_it_can_be(gpu, on_gpu):
     record = relu_in_place(max(2**26, 2 * gpu.last_level_cache_bytes))
     share = record.bytes / measured(record, gpu, on_gpu)["time_s"] / peak
     assert 0.5 < share < 1
+
+
+@pytest.mark.parametrize("direction", ["{n}, {n}[{memory}]", "{n}[{memory}], {n}"])
+def test_copies_between_host_and_device_are_measured(gpu, on_gpu, direction):
+    times_s = {}
+    for memory in ("pinned", "pageable"):
+        call = f"copy_({direction.format(n=2**24, memory=memory)}, non_blocking=True)"
+        definition = ModelDefinition("copy", (), operator=SingleOperator(call, ("src",)))
+        row = measured(extract_model_tuples(definition).tuples[0], gpu, on_gpu)
+        assert row["status"] == "ok", row["error"]
+        assert ("waits_for_device" in row["flags"]) == (memory == "pageable")
+        times_s[memory] = row["time_s"]
+    assert times_s["pinned"] <= times_s["pageable"]
+    # No link between a host and a GPU moves a terabyte in a second.
+    assert 2**26 / times_s["pinned"] < 1e12
 
 
 def test_operands_are_slower_from_memory_than_from_the_cache(gpu, on_gpu):

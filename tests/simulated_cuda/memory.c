@@ -1,4 +1,4 @@
-/* Memory: of limited size on each device, and holding what the host copied to it. */
+/* Memory: of limited size on each device, and holding what the host copied to it; pinned on the host. */
 #define _GNU_SOURCE
 #include "simulated.h"
 #include <pthread.h>
@@ -6,7 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-typedef struct { char *start; size_t bytes; int device; } block;
+#define PINNED (-1)
+typedef struct { char *start; size_t bytes; int device; } block; /* of a device, or PINNED */
 static block *blocks;
 static size_t block_count, room, used[MAX_GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -16,7 +17,12 @@ static size_t capacity(void) {
     return gib > 0 ? (size_t)(gib * 0x1p30) : 0;
 }
 
-/* The block that an address is in, else NULL: it is the host's. */
+static void add(void *start, size_t bytes, int device) {
+    if (block_count >= room) blocks = realloc(blocks, sizeof *blocks * (room = 2 * room + 64));
+    blocks[block_count++] = (block){start, bytes, device};
+}
+
+/* The block that an address is in, else NULL: it is in pageable memory of the host. */
 static block *block_at(const void *address) {
     for (size_t i = 0; i < block_count; i++) {
         size_t offset = (size_t)((const char *)address - blocks[i].start);
@@ -34,8 +40,7 @@ cudaError_t cudaMalloc(void **address, size_t bytes) {
         int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         *address = mmap(NULL, rounded, PROT_READ | PROT_WRITE, flags, -1, 0);
         if (*address != MAP_FAILED) {
-            if (block_count >= room) blocks = realloc(blocks, sizeof *blocks * (room = 2 * room + 64));
-            blocks[block_count++] = (block){*address, rounded, current};
+            add(*address, rounded, current);
             used[current] += rounded;
             result = cudaSuccess;
         }
@@ -68,12 +73,20 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
 cudaError_t cudaHostAlloc(void **address, size_t bytes, unsigned flags) {
     READY;
     *address = malloc(bytes);
-    return *address ? cudaSuccess : fail(cudaErrorMemoryAllocation);
+    if (!*address) return fail(cudaErrorMemoryAllocation);
+    pthread_mutex_lock(&lock);
+    add(*address, bytes, PINNED);
+    pthread_mutex_unlock(&lock);
+    return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void **address, size_t bytes) { return cudaHostAlloc(address, bytes, 0); }
 
 cudaError_t cudaFreeHost(void *address) {
+    pthread_mutex_lock(&lock);
+    block *found = address ? block_at(address) : NULL;
+    if (found) *found = blocks[--block_count];
+    pthread_mutex_unlock(&lock);
     free(address);
     return cudaSuccess;
 }
@@ -82,7 +95,10 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     pthread_mutex_lock(&lock);
     block *found = block_at(address);
     *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered, .hostPointer = (void *)address};
-    if (found)
+    if (found && found->device == PINNED)
+        *attributes = (struct cudaPointerAttributes){
+            .type = cudaMemoryTypeHost, .devicePointer = (void *)address, .hostPointer = (void *)address};
+    else if (found)
         *attributes = (struct cudaPointerAttributes){
             .type = cudaMemoryTypeDevice, .device = found->device, .devicePointer = (void *)address};
     pthread_mutex_unlock(&lock);
@@ -91,19 +107,33 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 
 /* --- copies: bytes move between host and device, none within the device ------------------- */
 
+static int device_of(const void *address, int otherwise) {
+    pthread_mutex_lock(&lock);
+    block *found = block_at(address);
+    int device = found ? found->device : otherwise;
+    pthread_mutex_unlock(&lock);
+    return device;
+}
+
+static int on_device(const void *address) { return device_of(address, PINNED) != PINNED; }
+static int is_pageable(const void *address) { return device_of(address, PINNED - 1) == PINNED - 1; }
+
+/* The host waits for copies of pageable memory, and for no copy of pinned memory. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t on) {
     if (kind == cudaMemcpyDefault)
-        kind = block_at(to) ? (block_at(from) ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice)
-                            : (block_at(from) ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost);
+        kind = on_device(to) ? (on_device(from) ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice)
+                             : (on_device(from) ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost);
     if (kind == cudaMemcpyDeviceToDevice) {
         double seconds = GET(kernel_us) * 1e-6 + memory_s(2.0 * (double)bytes);
         return run(on, "copy", seconds * GET(kernel_scale), GET(copy_w));
     }
-    double seconds = GET(kernel_us) * 1e-6 + (double)bytes / (GET(host_link_gb_per_s) * 1e9);
-    const char *name = kind == cudaMemcpyHostToDevice ? "copy to device" : "copy to host";
+    int to_device = kind == cudaMemcpyHostToDevice, pageable = is_pageable(to_device ? from : to);
+    double gb_per_s = pageable ? GET(pageable_gb_per_s) : GET(host_link_gb_per_s);
+    double seconds = GET(kernel_us) * 1e-6 + (double)bytes / (gb_per_s * 1e9);
+    const char *name = to_device ? "copy to device" : "copy to host";
     cudaError_t status = run(on, name, seconds, GET(copy_w));
     if (status) return status;
-    if (kind == cudaMemcpyDeviceToHost && !stream_of(on)->capture) wait_until(stream_of(on)->done_at);
+    if (pageable && !stream_of(on)->capture) wait_until(stream_of(on)->done_at);
     memcpy(to, from, bytes);
     return cudaSuccess;
 }

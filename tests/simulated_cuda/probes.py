@@ -277,6 +277,30 @@ def call_overhead():
     }
 
 
+@probe(host_link_gb_per_s=20, pageable_gb_per_s=5)
+def host_copies():
+    size = 2**22
+    found = {}
+    for memory in ("pinned", "pageable"):
+        on_host = torch.ones(size, dtype=torch.uint8, pin_memory=memory == "pinned")
+        on_device = torch.zeros(size, dtype=torch.uint8, device="cuda")
+
+        def to_device(on_host=on_host, on_device=on_device):
+            on_device.copy_(on_host, non_blocking=True)
+
+        def to_host(on_host=on_host, on_device=on_device):
+            on_host.copy_(on_device, non_blocking=True)
+
+        found[memory] = {"is_pinned": on_host.is_pinned()}
+        for work in (to_device, to_host):
+            torch.cuda.synchronize()
+            torch.cuda._sleep(int(0.1 * 1.98e9))
+            seconds = truth(work)
+            waits = torch.cuda.current_stream().query()
+            found[memory][work.__name__] = {"seconds": seconds, "waits": waits}
+    return found
+
+
 @probe()
 def solving():
     square = torch.eye(4, device="cuda")

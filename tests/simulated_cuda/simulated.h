@@ -11,8 +11,8 @@
     X(memory_gb, 80) X(context_gb, 0.5) X(other_memory_gb, 0) X(initialisation_s, 0) X(context_s, 0) \
     X(queue_length, 1024) X(latency_us, 2) X(host_us, 0) X(kernel_scale, 1) X(kernel_us, 2) \
     X(thread_ps, 20) X(float32_tflops, 50) X(tensor_tflops, 400) X(memory_tb_per_s, 2.8) \
-    X(host_link_gb_per_s, 25) X(sm_clock_mhz, 1980) X(kernel_w, 300) X(matrix_w, 550) X(copy_w, 250) \
-    X(spin_w, 120) X(context_w, 90) X(lost_at_s, 1e18) X(lost_after_launches, 1e18) X(trace_stubs, 0)
+    X(host_link_gb_per_s, 25) X(pageable_gb_per_s, 10) X(sm_clock_mhz, 1980) X(kernel_w, 300) \
+    X(matrix_w, 550) X(copy_w, 250) X(spin_w, 120) X(context_w, 90) X(lost_at_s, 1e18) X(lost_after_launches, 1e18) X(trace_stubs, 0)
 
 enum {
 #define X(name, initial) K_##name,

@@ -1,4 +1,7 @@
-"""The operands of a replayed operator, and their rotation through memory."""
+"""The operands of a replayed operator, and their rotation through memory.
+
+It is that of the device, and that of its host for a copy between the two.
+"""
 
 import itertools
 import math
@@ -9,9 +12,12 @@ import torch
 
 from opcost.devices.device import Device, OutOfMemory
 from opcost.measuring.operand_values import Draw, draws, steady
+from opcost.memory import free_bytes
+from opcost.tuples.host_memory import check_memories
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, tensors_in
 from opcost.tuples.replay import (
     ReplayCall,
+    UnsupportedOperator,
     on_device,
     rebuild,
     storage_elements,
@@ -65,18 +71,15 @@ def operand_sets(
 
     `outputs` are the recorded results: their memory rotates, too, and values are drawn to give
     their sizes. Free memory and a maximum number of sets may reduce the footprint. Raises
-    OutOfMemory if not even one set fits.
+    OutOfMemory if not even one set fits, and UnsupportedOperator on a processor for operands in the
+    memory of a host.
     """
+    check_memories(operator_tuple)
     names = [name for name, value in operator_tuple.arguments for _ in tensors_in(value)]
     specs = [spec for _, spec in operator_tuple.tensors]
     sizes = [_slot_bytes(spec) for spec in specs]
     held = [rotation.parameters is None or name in rotation.parameters for name in names]
-    room = int(device.free_memory_bytes() * MEMORY_SHARE)
-    if sum(sizes) > room:
-        raise OutOfMemory(
-            f"the arguments need {sum(sizes) / 2**20:.0f} MiB; {device.name} has "
-            f"{room / 2**20:.0f} MiB available"
-        )
+    room = _room(specs, sizes, device)
     held_bytes = sum(itertools.compress(sizes, held))
     result_bytes = 0 if operator_tuple.name.endswith("_") else sum(map(_slot_bytes, outputs))
     kept = rotation.parameters is not None and RESULTS in rotation.parameters
@@ -103,6 +106,29 @@ def operand_sets(
     result_sets = _sets(rotation.footprint_bytes, result_bytes, room) if kept else activation_sets
     kept_results = result_sets if result_bytes and result_sets > 1 else 0
     return OperandSets(tuple(calls), footprint, kept_results)
+
+
+def _room(specs: Sequence[TensorSpec], sizes: Sequence[int], device: Device) -> int:
+    """Bytes that may be used of each memory that operands are in. Raises OutOfMemory."""
+    on_host = [spec.memory is not None for spec in specs]
+    if any(on_host) and device.kind.is_processor:
+        raise UnsupportedOperator(
+            "it copies between the memory of a GPU and that of its host, and this target is a "
+            "processor, which has one memory: measure it on a GPU"
+        )
+    memories = {device.name: (device.free_memory_bytes(), [not each for each in on_host])}
+    if any(on_host):
+        memories["the host"] = (free_bytes(), on_host)
+    rooms = []
+    for name, (free, there) in memories.items():
+        needed, room = sum(itertools.compress(sizes, there)), int(free * MEMORY_SHARE)
+        if needed > room:
+            raise OutOfMemory(
+                f"the arguments need {needed / 2**20:.0f} MiB; {name} has "
+                f"{room / 2**20:.0f} MiB available"
+            )
+        rooms.append(room)
+    return min(rooms)
 
 
 def _sets(footprint_bytes: int, set_bytes: int, room: int) -> int:
@@ -141,8 +167,12 @@ def _copies(
     slot = _slot_elements(spec)
     if slot == 0:
         return (torch.empty(spec.shape, dtype=dtype, device=device.torch_device),) * count
-    block = device.allocate(count * slot, dtype)
-    block.view(count, slot).copy_(draw(slot, dtype, generator).expand(count, -1))
+    if spec.memory is not None:
+        block = torch.empty(count * slot, dtype=dtype, pin_memory=spec.memory == "pinned")
+    else:
+        block = device.allocate(count * slot, dtype)
+    drawn = draw(slot, dtype, generator).to(block.device)
+    block.view(count, slot).copy_(drawn.expand(count, -1))
     tensors = block.as_strided((count, *spec.shape), (slot, *strides(spec))).unbind(0)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(generator.initial_seed()))
     return tuple(tensors[index] for index in order.tolist())

@@ -15,7 +15,6 @@ from scipy.optimize import nnls
 from opcost.devices.kinds import kind_of
 from opcost.study import MeasurementSettings
 from opcost.tuples.model_tuples import ModelTuples
-from opcost.tuples.operator_tuple import tensors_in
 from opcost.tuples.tuple_record import TupleRecord
 
 Row = Mapping[str, Any]
@@ -147,10 +146,8 @@ def predicted_times_s(tuples: Mapping[str, TupleRecord], rows: Iterable[Row]) ->
 
 
 def memory_bytes(record: TupleRecord) -> int:
-    """The minimum memory of a call: arguments and results, without workspaces."""
-    arguments = sum(
-        spec.bytes for _, value in record.operator_tuple.arguments for spec in tensors_in(value)
-    )
+    """The minimum memory of a call on its device: arguments and results, without workspaces."""
+    arguments = sum(spec.bytes for _, spec in record.operator_tuple.tensors if spec.memory is None)
     return arguments + sum(spec.bytes for spec in record.outputs)
 
 

@@ -47,11 +47,17 @@ _OPERATOR: list[Column] = [
                 "canonical_json",
                 pa.string(),
                 "the operator tuple as JSON: operator, attributes, and the shape, dtype and layout "
-                "of tensors, with their share of zeros if one is requested",
+                "of tensors, their share of zeros if one is requested, and the memory of those on "
+                "the host of a GPU",
             ),
             ("description", pa.string(), "readable form of the operator tuple"),
             ("flops", pa.int64(), "floating-point operations; null if unknown"),
-            ("bytes", pa.int64(), "minimum bytes moved: arguments read plus results written"),
+            (
+                "bytes",
+                pa.int64(),
+                "minimum bytes moved: arguments read plus results written; of a copy between host "
+                "and device, those that pass between them",
+            ),
             (
                 "parameters",
                 pa.list_(pa.string()),

@@ -1,9 +1,9 @@
 """The identity of an operator tuple: operator, parameters, and tensors by shape, dtype and layout.
 
 Two calls are the same tuple if and only if their canonical JSON is equal. It excludes device,
-versions, model and values of tensors, but for the share of zeros where one is asked for. This
-module handles only JSON: `description` makes tuples from live calls, `replay` makes calls from
-tuples.
+versions, model and values of tensors, but for the share of zeros where one is asked for; and the
+memory that tensors lie in, but for that of the host of a GPU. This module handles only JSON:
+`description` makes tuples from live calls, `replay` makes calls from tuples.
 """
 
 import hashlib
@@ -43,6 +43,10 @@ _SIZE_LIMIT = 2**63
 _WITH_ZEROS = ("float", "bfloat", "complex")
 """What dtypes begin with whose tensors may have a share of zeros."""
 
+HOST_MEMORIES = ("pinned", "pageable")
+"""The kinds of memory of a GPU's host: page-locked, from which the GPU copies by itself; and any
+other."""
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -51,13 +55,15 @@ class TensorSpec:
     `layout` is None for a contiguous tensor, the memory format if it is "channels_last" or
     "channels_last_3d", and otherwise the strides in elements. Strides of dimensions of size 1 are
     zero because no element depends on them. `zeros` is the share of elements that are set to zero,
-    0 for values as they are drawn.
+    0 for values as they are drawn. `memory` is one of HOST_MEMORIES, or None for the memory of the
+    device that the operator runs on.
     """
 
     shape: tuple[int, ...]
     dtype: str
     layout: str | tuple[int, ...] | None = None
     zeros: float = 0.0
+    memory: str | None = None
 
     @property
     def elements(self) -> int:
@@ -102,6 +108,8 @@ class TensorSpec:
             )
         if self.zeros:
             document["zeros"] = self.zeros
+        if self.memory is not None:
+            document["memory"] = self.memory
         return document
 
     @classmethod
@@ -114,6 +122,10 @@ class TensorSpec:
         if strides is None and layout not in (None, "channels_last", "channels_last_3d"):
             raise ValueError(f"no tensor of shape {shown(shape)} has the layout {shown(layout)}")
         spec = cls(tuple(shape), dtype, layout if strides is None else strides)
+        if "memory" in document:
+            if document["memory"] not in HOST_MEMORIES:
+                raise ValueError(f"no tensor is in the memory {shown(document['memory'])}")
+            spec = replace(spec, memory=document["memory"])
         if "zeros" not in document:
             return spec
         share = document["zeros"]
@@ -124,8 +136,10 @@ class TensorSpec:
     def __str__(self) -> str:
         layout = "" if self.layout is None else f"@{self.layout}".replace(" ", "")
         dtype = "" if self.dtype == "float32" else f":{self.dtype}"
-        zeros = f"[zeros={self.zeros}]" if self.zeros else ""
-        return ("x".join(map(str, self.shape)) or "scalar") + dtype + layout + zeros
+        said = [f"zeros={self.zeros}"] if self.zeros else []
+        said += [self.memory] if self.memory else []
+        brackets = f"[{','.join(said)}]" if said else ""
+        return ("x".join(map(str, self.shape)) or "scalar") + dtype + layout + brackets
 
 
 @dataclass(frozen=True)

@@ -8,23 +8,28 @@ from the operator's schemas. Where these leave a choice, names decide: `conv2d.p
 `padding=1`.
 
 A tensor is its sizes, or `scalar`; then, in this order and as far as they are not the usual ones,
-its dtype, its layout, and the share of its elements that are zero:
+its dtype, its layout, and in brackets the share of its elements that are zero and the memory of the
+host that it lies in:
 
-    1x64x56x56:bfloat16@channels_last[zeros=0.5]
+    1x64x56x56:bfloat16@channels_last[zeros=0.5,pinned]
 
-A share of 0 is none: the tensor is the one without it.
+A share of 0 is none: the tensor is the one without it. A tensor in no memory of the host is on the
+device; only copies between the two (host_memory.py) have one there.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import torch
 
 from opcost.errors import OpcostError, closest
+from opcost.tuples.host_memory import check_memories
 from opcost.tuples.operator_tuple import (
     ELEMENT_BYTES,
+    HOST_MEMORIES,
     Constant,
     OperatorTuple,
     TensorSpec,
@@ -38,7 +43,7 @@ _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=(.*)", re.DOTALL)
 _TENSOR = re.compile(
     r"(?P<shape>\d+(?:x\d+)*|scalar)(?::(?P<dtype>\w+))?"
     r"(?:@(?P<layout>channels_last(?:_3d)?|\(\d*(?:,\d+)*,?\)))?"
-    r"(?:\[zeros=(?P<zeros>[^][]*)\])?"
+    r"(?:\[(?P<said>[^][]+)\])?"
 )
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _TIMES = re.compile(r"(\d+) times (.*)", re.DOTALL)
@@ -72,16 +77,16 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
     tensors: list[str] = []
     named: dict[str, str] = {}
     for part in parts:
-        found = _NAMED.fullmatch(part)
-        if found is None and named and not _begins_tensor(part.strip()):
+        names = _NAMED.fullmatch(part)
+        if names is None and named and not _begins_tensor(part.strip()):
             # A comma in a text, as in that of einsum.
             named[next(reversed(named))] += f",{part}"
-        elif found is None:
+        elif names is None:
             tensors.append(part.strip())
-        elif found[1] in named:
-            raise OpcostError(f"{shown(text)} gives {found[1]} twice")
+        elif names[1] in named:
+            raise OpcostError(f"{shown(text)} gives {names[1]} twice")
         else:
-            named[found[1]] = found[2].strip()
+            named[names[1]] = names[2].strip()
     reasons: list[str] = []
     fitting: dict[str, OperatorTuple] = {}
     for operator in _overloads(name):
@@ -96,7 +101,9 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
             fitting = {each.tuple_id: each for each in usual}
             break
     if len(fitting) == 1:
-        return next(iter(fitting.values()))
+        [found] = fitting.values()
+        check_memories(found)
+        return found
     if not fitting:
         raise OpcostError("\n  ".join([f"{shown(text)} fits no overload of {name}:", *reasons]))
     choices = sorted(_with_names(each) for each in fitting.values())
@@ -250,9 +257,18 @@ def _tensors(text: str, unstated: Unstated) -> Value:
             raise ValueError(f"{shown(text)} has {len(shape)} sizes and {len(strides)} strides")
     usual = unstated.memory_format if len(shape) == 4 else None
     spec = TensorSpec(shape, dtype, strides or layout or usual)
-    if match["zeros"] is not None:
-        return spec.with_zeros(_share(match["zeros"]))
-    return spec.with_zeros(unstated.zeros) if spec.may_have_zeros else spec
+    zeros = unstated.zeros if spec.may_have_zeros else 0.0
+    for said in match["said"].split(",") if match["said"] else ():
+        if said.startswith("zeros="):
+            zeros = _share(said.removeprefix("zeros="))
+        elif said in HOST_MEMORIES:
+            spec = replace(spec, memory=said)
+        else:
+            raise ValueError(
+                f"{shown(text)}: {shown(said)} says nothing of a tensor: write [zeros=0.5], "
+                f"[{'] or ['.join(HOST_MEMORIES)}], or both, as in [zeros=0.5,pinned]"
+            )
+    return spec.with_zeros(zeros)
 
 
 def _share(text: str) -> float:

@@ -100,7 +100,7 @@ def _called(asked: OperatorTuple, parameters: Collection[str]) -> Call:
     [call] = made
     if not call.launches_kernel:
         raise OpcostError(f"{asked} moves no data, so there is nothing to measure")
-    return replace(call, operator_tuple=_with_zeros_of(asked, call.operator_tuple))
+    return replace(call, operator_tuple=_as_asked(asked, call.operator_tuple))
 
 
 def _why_not(asked: OperatorTuple, error: Exception) -> OpcostError:
@@ -115,14 +115,17 @@ def _why_not(asked: OperatorTuple, error: Exception) -> OpcostError:
     )
 
 
-def _with_zeros_of(asked: OperatorTuple, described: OperatorTuple) -> OperatorTuple:
-    """The described call, whose tensors have the shares of zeros that were asked for."""
+def _as_asked(asked: OperatorTuple, described: OperatorTuple) -> OperatorTuple:
+    """The described call, with the shares of zeros and the memories that were asked for."""
     specs = (spec for _, spec in asked.tensors)
 
     def restored(value: Value) -> Value:
         if isinstance(value, tuple):
             return tuple(map(restored, value))
-        return value.with_zeros(next(specs).zeros) if isinstance(value, TensorSpec) else value
+        if not isinstance(value, TensorSpec):
+            return value
+        wanted = next(specs)
+        return replace(value.with_zeros(wanted.zeros), memory=wanted.memory)
 
     arguments = ((name, restored(value)) for name, value in described.arguments)
     return replace(described, arguments=tuple(arguments))

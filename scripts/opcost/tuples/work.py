@@ -6,6 +6,7 @@ import torch
 from torch._C import DispatchKey
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from opcost.tuples.host_memory import copy_of
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, tensors_in
 from opcost.tuples.replay import empty_tensor, on_device, rebuild, resolve
 
@@ -57,8 +58,11 @@ def minimal_bytes(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) 
     """Bytes moved if each argument is read once and each result is written once.
 
     An argument changed in place is read and written; the result, which is the same tensor, is not
-    counted again.
+    counted again. Of a copy between host and device, they are those that pass from one to the
+    other.
     """
+    if (copied := copy_of(operator_tuple)) is not None:
+        return copied.to.bytes
     total = 0
     arguments = dict(operator_tuple.arguments)
     schema = resolve(operator_tuple.operator)._schema
