@@ -49,6 +49,8 @@ from opcost.tuples.places import Place, places
 from opcost.tuples.recorder import Call, Recorder
 from opcost.tuples.replay import tensors_in_tree
 from opcost.tuples.threads import operators_of_threads, threads_noticed
+from opcost.tuples.weight_uses import WeightUses
+from opcost.tuples.weights import WeightGroup
 
 _AS_GIVEN = (
     "opcost passes what `inputs` of the model config says, by position or by name; "
@@ -72,7 +74,8 @@ class SizesDependOnValues(OpcostError):
 class ModelCalls:
     """A model's calls, the number of its parameters, and the memory of what it makes.
 
-    `activation_peak_bytes` is the most that lives at once of what an iteration makes.
+    `activation_peak_bytes` is the most that lives at once of what an iteration makes. `weights` are
+    those of the model by the calls that use them; None for a training step, which changes them.
 
     `value_dependent` are the tuples whose sizes, or those of their results, depend on values: they
     do not occur with another seed of weights and inputs. `calls_vary` if a second run of the user's
@@ -84,6 +87,7 @@ class ModelCalls:
     activation_peak_bytes: int | None = None
     value_dependent: frozenset[OperatorTuple] = frozenset()
     calls_vary: bool = False
+    weights: tuple[WeightGroup, ...] | None = None
 
 
 @threads_noticed()
@@ -265,7 +269,8 @@ def recorded_calls(
         try:
             with conditions(trained), errors_said_once(), user_code():
                 prepare(run, Arguments(inputs, kwargs))
-                with Recorder(where, held_tensors(run), device) as recorder:
+                weights = None if trained else WeightUses(module)
+                with Recorder(where, held_tensors(run), device, weights) as recorder:
                     state = ProcessState()
                     run(*inputs, **kwargs)
                     # A mode that it left active would end instead of the recorder.
@@ -281,7 +286,12 @@ def recorded_calls(
             f"model {name}: its forward executes operators in other threads ({elsewhere[0]}), "
             "which opcost cannot record: execute them in the thread that calls forward"
         )
-    return ModelCalls(tuple(recorder.calls), parameters, recorder.peak_bytes)
+    return ModelCalls(
+        tuple(recorder.calls),
+        parameters,
+        recorder.peak_bytes,
+        weights=None if weights is None else weights.groups(),
+    )
 
 
 @contextmanager

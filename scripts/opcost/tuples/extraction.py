@@ -67,6 +67,7 @@ def extract_model_tuples(
         time.perf_counter() - started,
         refusal,
         activation_peak_bytes=executed.activation_peak_bytes,
+        weights=executed.weights,
     )
 
 
@@ -99,6 +100,7 @@ def extract_module_tuples(
         _as_given(module, tensors_in_tree((inputs, kwargs)), name),
         extraction_s=time.perf_counter() - started,
         activation_peak_bytes=executed.activation_peak_bytes,
+        weights=executed.weights,
     )
 
 

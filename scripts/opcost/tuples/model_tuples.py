@@ -21,6 +21,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.models.phases import FORWARD, PHASES
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_version
+from opcost.tuples.weights import Weight, WeightGroup
 from opcost.values import (
     OBJECT,
     PRINTABLE,
@@ -48,8 +49,11 @@ _RULES = {
     "not_recorded": optional(TEXT),
     "phases": optional(list_of(one_of(*PHASES))),
     "activation_peak_bytes": optional(_COUNT),
+    "weights": optional(list_of(list_like(list_of(list_like(STRING, _COUNT)), _COUNT))),
 }
-_ABSENT = {"device_name": None, "not_recorded": None, "phases": None, "activation_peak_bytes": None}
+_ABSENT = dict.fromkeys(
+    ["device_name", "not_recorded", "phases", "activation_peak_bytes", "weights"]
+)
 """Keys of later versions, with their values in files without them."""
 
 
@@ -72,6 +76,9 @@ class ModelTuples:
     `activation_peak_bytes` is the most that lives at once of what an iteration makes: activations,
     gradients and temporaries, without weights, optimizer state, inputs and kernels' workspaces.
 
+    `weights` are those of the model by the calls that use them; None for a training step, and in
+    files of an older opcost.
+
     Calls that were recorded on a device have its `device_name`. `not_recorded` is the reason why
     that failed; the calls are then those extracted.
     """
@@ -87,6 +94,7 @@ class ModelTuples:
     device_name: str | None = None
     not_recorded: str | None = None
     activation_peak_bytes: int | None = None
+    weights: tuple[WeightGroup, ...] | None = None
 
     @property
     def is_operator(self) -> bool:
@@ -180,6 +188,7 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "device_name": tuples.device_name,
         "not_recorded": tuples.not_recorded,
         "activation_peak_bytes": tuples.activation_peak_bytes,
+        "weights": None if tuples.weights is None else [_group(each) for each in tuples.weights],
     }
     with replacing(path) as temporary:
         temporary.write_bytes(pickle.dumps(document, protocol=4))
@@ -212,6 +221,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
             document["device_name"],
             document["not_recorded"],
             document["activation_peak_bytes"],
+            None if document["weights"] is None else _groups(document["weights"]),
         )
     except OpcostError:
         raise
@@ -258,6 +268,17 @@ def _calls(document: Mapping[str, Any]) -> tuple[ModelCall, ...]:
     return tuple(
         ModelCall(position, path, kind, phase)
         for (position, path, kind), phase in zip(calls, phases, strict=True)
+    )
+
+
+def _group(group: WeightGroup) -> list[Any]:
+    return [[list(weight) for weight in group.weights], group.uses]
+
+
+def _groups(listed: Iterable[Any]) -> tuple[WeightGroup, ...]:
+    return tuple(
+        WeightGroup(tuple(Weight(name, size) for name, size in weights), uses)
+        for weights, uses in listed
     )
 
 

@@ -14,8 +14,9 @@ from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.live_memory import LiveMemory
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.places import Place
-from opcost.tuples.replay import tensors_in_tree
+from opcost.tuples.replay import storage, tensors_in_tree
 from opcost.tuples.tuple_record import IN_CORE, RESULTS
+from opcost.tuples.weight_uses import WeightUses
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Recorder(TorchDispatchMode):
     """Records each operator below autograd and above the kernels.
 
     `where` returns the running module and phase; `held` are the tensors that persist from one
-    iteration to the next. With a `device`, only what runs there launches kernels.
+    iteration to the next. With a `device`, only what runs there launches kernels. `weights` notes
+    which weights kernels use.
     """
 
     def __init__(
@@ -46,9 +48,11 @@ class Recorder(TorchDispatchMode):
         where: Callable[[], Place],
         held: Iterable[torch.Tensor],
         device: torch.device | None = None,
+        weights: WeightUses | None = None,
     ) -> None:
         super().__init__()
         self._device = device
+        self._weights = weights
         self.calls: list[Call] = []
         self._where = where
         self._held = {storage(tensor) for tensor in held}
@@ -78,15 +82,10 @@ class Recorder(TorchDispatchMode):
         place = self._where()
         parameters = self._parameters(func, args, kwargs, place.phase)
         self._mark_kept(inputs, place.phase)
-        self.calls.append(
-            Call(
-                operator_tuple,
-                described,
-                launches_kernel(func, operator_tuple, inputs, outputs, self._device),
-                parameters,
-                place,
-            )
-        )
+        launches = launches_kernel(func, operator_tuple, inputs, outputs, self._device)
+        if launches and self._weights is not None:
+            self._weights.note(inputs)
+        self.calls.append(Call(operator_tuple, described, launches, parameters, place))
         for tensor in (*inputs, *outputs):
             self._used_in[storage(tensor)] = place.phase
         for tensor in outputs:
@@ -174,11 +173,6 @@ class CallLog(TorchDispatchMode):
         if launches_kernel(func, operator_tuple, inputs, outputs, self._device):
             self.kernels[operator_tuple] += 1
         return result
-
-
-def storage(tensor: torch.Tensor) -> int:
-    """An identifier of a tensor's memory, which views share."""
-    return tensor.untyped_storage()._cdata
 
 
 _DROPOUT = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}

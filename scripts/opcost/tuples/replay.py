@@ -140,6 +140,11 @@ def tensors_in_tree(tree: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
+def storage(tensor: torch.Tensor) -> int:
+    """An identifier of a tensor's memory, which views share."""
+    return tensor.untyped_storage()._cdata
+
+
 def empty_tensor(spec: TensorSpec, device: torch.device) -> torch.Tensor:
     """An uninitialised tensor of the spec's shape, dtype and layout."""
     storage = torch.empty(storage_elements(spec), dtype=torch_dtype(spec.dtype), device=device)

@@ -1,0 +1,53 @@
+"""Which weights the calls of a running model use together."""
+
+from collections.abc import Collection, Iterable
+
+import torch
+from torch import nn
+
+from opcost.tuples.replay import storage
+from opcost.tuples.weights import Weight, WeightGroup
+
+
+class WeightUses:
+    """Notes which weights of a module each call uses. Weights that share memory are one."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._weights: dict[int, Weight] = {}
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            size = tensor.untyped_storage().nbytes()
+            self._weights.setdefault(storage(tensor), Weight(name, size))
+        self._used: list[frozenset[int]] = []
+
+    def note(self, read: Collection[torch.Tensor]) -> None:
+        """A kernel reads these tensors."""
+        found = frozenset(map(storage, read)).intersection(self._weights)
+        if found and self._used[-1:] != [found]:
+            self._used.append(found)
+
+    def groups(self) -> tuple[WeightGroup, ...]:
+        """All weights, in the order of the module; those that calls use together are a group."""
+        first = _joined(self._weights, self._used)
+        members: dict[int, list[Weight]] = {}
+        for memory, weight in self._weights.items():
+            members.setdefault(first[memory], []).append(weight)
+        uses, last = dict.fromkeys(members, 0), None
+        for used in self._used:
+            group = first[next(iter(used))]
+            uses[group] += group != last
+            last = group
+        return tuple(WeightGroup(tuple(each), uses[group]) for group, each in members.items())
+
+
+def _joined(memories: Iterable[int], used: Iterable[Collection[int]]) -> dict[int, int]:
+    """A representative of the group of each memory: those used together are in one."""
+    first = {memory: memory for memory in memories}
+    for together in set(used):
+        representatives = {first[memory] for memory in together}
+        if len(representatives) > 1:
+            one = next(iter(representatives))
+            first = {
+                memory: one if group in representatives else group
+                for memory, group in first.items()
+            }
+    return first
