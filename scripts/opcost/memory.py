@@ -4,12 +4,18 @@ Standard library only: the light process that watches a job imports it.
 """
 
 import os
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 UNLIMITED = 2**63
+_UNITS = {
+    **{f"{prefix}B": 1000**power for power, prefix in enumerate(["", "k", "M", "G", "T"])},
+    **{f"{prefix}iB": 1024**power for power, prefix in enumerate(["K", "M", "G", "T"], 1)},
+}
+_SIZE = re.compile(rf"(\d+(?:\.\d+)?) *({'|'.join(_UNITS)})")
 _MEMORY = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
@@ -41,6 +47,18 @@ def limited_to_free_bytes() -> Iterator[None]:
 def gib(size: float) -> str:
     """Bytes as people read them: 1.5 GiB."""
     return f"{size / 2**30:,.3g} GiB" if size < 1000 * 2**30 else f"{size / 2**30:,.0f} GiB"
+
+
+def memory_size(text: str) -> int:
+    """Bytes of a text such as 2GiB. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    size = round(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if not size:
+        raise ValueError(
+            f"{text!r} is no size of memory: give a number above 0 and a unit "
+            f"({', '.join(_UNITS)}), such as 2GiB or 500MB"
+        )
+    return size
 
 
 def _available() -> int:

@@ -133,8 +133,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     const char *name = to_device ? "copy to device" : "copy to host";
     cudaError_t status = run(on, name, seconds, GET(copy_w));
     if (status) return status;
-    if (pageable && !stream_of(on)->capture) wait_until(stream_of(on)->done_at);
     memcpy(to, from, bytes);
+    if (pageable && !stream_of(on)->capture) wait_until(stream_of(on)->done_at);
     return cudaSuccess;
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from opcost.commands import INCOMPLETE
-from opcost.commands.parameters import Model
+from opcost.commands.parameters import MemorySize, Model
 
 _PATH = click.Path(path_type=Path)
 
@@ -65,6 +65,13 @@ _PATH = click.Path(path_type=Path)
     type=click.IntRange(1),
     help="Open all modules down to this depth, instead of the costliest.",
 )
+@click.option(
+    "--offload",
+    "budget_bytes",
+    type=MemorySize(),
+    help="Memory of the device for weights and activations, such as 2GiB: also say which weights "
+    "are copied in from the host for each pass, and what that costs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
 @click.option("--parquet", type=_PATH, help="Write a row per tuple and target to a file.")
 @click.option(
@@ -85,6 +92,7 @@ def command(
     targets: tuple[str, ...],
     top: int,
     depth: int | None,
+    budget_bytes: int | None,
     as_json: bool,
     parquet: Path | None,
     timeout: int,
@@ -94,17 +102,22 @@ def command(
     MODEL is a torchvision model, a model config (its path, or its name in config/models), or
     FILE.py:factory or package.module:factory with its inputs. Training steps, autocast and requests
     to language models need a model config. This measures nothing and needs neither a GPU nor
-    weights. Exits with 3 if an operator is missing on one of the targets.
+    weights. Exits with 3 if an operator is missing on one of the targets, or with --offload a copy
+    from the host.
 
     \b
     opcost explain alexnet
     opcost explain resnet50 --input 8x3x112x112
+    opcost explain vit_b_16 --target gpu --offload 200MB
     opcost explain config/models/resnet34_56.yaml --json
     opcost explain my_package.nets:tagger --input "1x128:int64<30522" --argument width=64
     """
     from opcost.costs.explanation import Explanation, explain
     from opcost.costs.explanation_text import as_text
     from opcost.costs.model_argument import config_path, find_steps, parse_argument, parse_input
+    from opcost.costs.offload import Offload, offload
+    from opcost.costs.offload_memory import offload_memory
+    from opcost.costs.offload_text import offload_as_text
     from opcost.costs.request_explanation import (
         RequestExplanation,
         explain_request,
@@ -128,6 +141,7 @@ def command(
     }
     defined, search_path = find_steps(model, **options)
     settings = ExtractionSettings(timeout)
+    answers: Sequence[Offload] = ()
     extracted = [tuples_of(each, search_path, settings) for each in defined.models.values()]
     for each in extracted:
         if each.refusal is not None:
@@ -139,6 +153,14 @@ def command(
         )
         what = {"definition": json.loads(defined.models[tuples.model].to_json())}
         text = partial(as_text, tuples, explained, name=model)
+        if budget_bytes is not None:
+            memory = offload_memory(tuples, budget_bytes)
+            answers = offload(memory, explained)
+    elif budget_bytes is not None:
+        raise OpcostError(
+            f"--offload: {model} is requests to a language model, which also keep cached keys and "
+            "values on the device: give a model without generation"
+        )
     else:
         [generation] = defined.generations
         found = requested = explain_request(generation, extracted, paths, targets)
@@ -149,12 +171,16 @@ def command(
         records.write(parquet, schemas.EXPLANATION, rows)
     if as_json:
         targets_found = [each.to_document() for each in found]
+        for document, answer in zip(targets_found, answers, strict=False):
+            document["offload"] = answer.to_document()
         name = generation.name if defined.generations else extracted[0].model
         document = {"model": name, **what, "targets": targets_found}
         click.echo(json.dumps(document, indent=2, default=dict))
     else:
         click.echo(text(top=top, depth=depth))
-    if not all(each.is_complete for each in found):
+        if budget_bytes is not None:
+            click.echo(f"\n{offload_as_text(memory, answers, top)}")
+    if not all(each.is_complete for each in [*found, *answers]):
         raise SystemExit(INCOMPLETE)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from opcost.memory import memory_size
+
 _SECONDS = {"": 1, "s": 1, "min": 60, "h": 3600}
 
 
@@ -39,6 +41,21 @@ class Numbers(click.ParamType):
         if not re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", value):
             self.fail(f"{value!r}: give numbers from 1, separated by commas, such as 1,8,32")
         return tuple(dict.fromkeys(map(int, value.split(","))))
+
+
+class MemorySize(click.ParamType):
+    """Bytes, with a unit."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """In bytes."""
+        if isinstance(value, int):
+            return value
+        try:
+            return memory_size(value)
+        except ValueError as error:
+            self.fail(str(error))
 
 
 class Duration(click.ParamType):

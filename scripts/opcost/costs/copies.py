@@ -1,0 +1,90 @@
+"""What copies from a host to its GPU cost, from measured ones of a few sizes.
+
+A copy takes a latency and its bytes at the bandwidth of the link, so between measured sizes the
+cost is linear in the bytes. A smaller copy than any measured one costs as much as the smallest one,
+which is mostly latency. A larger one than any costs in proportion to the largest one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from opcost.costs.interpolation import Interpolation
+from opcost.costs.terms import Row
+from opcost.rows.executed import measured_value
+from opcost.rows.quantities import ENERGY, TIME
+from opcost.statistics import Estimate, weighted_sum
+from opcost.tuples.host_memory import copy_of
+from opcost.tuples.operator_tuple import OperatorTuple
+
+MEASURED = "measured"
+BETWEEN = "between measured sizes"
+BELOW = "below the smallest measured size"
+BEYOND = "beyond the largest measured size"
+
+
+@dataclass(frozen=True)
+class CopyCost:
+    """The cost of a copy, and which measured copies it comes from; energy is None if unknown."""
+
+    time: Estimate
+    energy: Estimate | None
+    basis: str
+
+
+@dataclass(frozen=True)
+class MeasuredCopies:
+    """Copies from one memory of the host to the device, by their bytes, ascending."""
+
+    rows: Mapping[int, Row]
+
+    def cost(self, size: int) -> CopyCost:
+        """The cost of a copy of so many bytes."""
+        energies = [measured_value(row, ENERGY) for row in self.rows.values()]
+        return CopyCost(
+            self._at(size, [_time(row) for row in self.rows.values()]),
+            self._at(size, [each for each in energies if each]) if all(energies) else None,
+            self._basis(size),
+        )
+
+    @property
+    def energy_reason(self) -> str | None:
+        """Why energies are unknown, or None."""
+        reasons = (row["energy_reason"] for row in self.rows.values())
+        return next((reason for reason in reasons if reason), None)
+
+    def _basis(self, size: int) -> str:
+        if size in self.rows:
+            return MEASURED
+        if size < min(self.rows):
+            return BELOW
+        return BEYOND if size > max(self.rows) else BETWEEN
+
+    def _at(self, size: int, costs: list[Estimate]) -> Estimate:
+        sizes = [*self.rows]
+        within = min(max(size, sizes[0]), sizes[-1])
+        cost = Interpolation(sizes, costs).at(within)
+        return weighted_sum([(max(size / sizes[-1], 1.0), cost)])
+
+
+def measured_copies(rows: Iterable[Row]) -> dict[str, MeasuredCopies]:
+    """Memory of the host -> copies of contiguous tensors from there to the device, without waiting
+    for each.
+    """
+    found: dict[str, dict[int, Row]] = defaultdict(dict)
+    for row in rows:
+        operator_tuple = OperatorTuple.from_json(row["canonical_json"])
+        copy = copy_of(operator_tuple)
+        if copy is None or not copy.is_to_device or row["status"] != "ok":
+            continue
+        plain = (copy.to.shape, copy.to.dtype) == (copy.source.shape, copy.source.dtype)
+        plain = plain and copy.to.layout is copy.source.layout is None
+        if plain and dict(operator_tuple.arguments).get("non_blocking") is True:
+            found[copy.memory][copy.to.bytes] = row
+    return {memory: MeasuredCopies(dict(sorted(each.items()))) for memory, each in found.items()}
+
+
+def _time(row: Row) -> Estimate:
+    time = measured_value(row, TIME)
+    assert time is not None  # its status is ok
+    return time
