@@ -216,4 +216,4 @@ def test_the_command_adds_it_to_the_explanation(tmp_path):
 def test_requests_to_language_models_are_refused():
     ran = CliRunner().invoke(main, ["explain", "llama_tiny_chat", "--offload", "1GiB"])
     assert ran.exit_code == 1
-    assert "requests to a language model" in str(ran.exception) + ran.output
+    assert "requests to a language model" in ran.output

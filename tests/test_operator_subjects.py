@@ -153,6 +153,22 @@ def test_copies_between_host_and_device_are_configs_that_come_with_opcost(name):
         assert sizes == [4**exponent * 2**10 for exponent in range(1, 10)]
 
 
+@pytest.mark.parametrize(
+    "command", [["operator", "copy_(8, 8[pinned])"], ["run", "copies"]], ids=["operator", "run"]
+)
+def test_copies_of_a_gpu_are_refused_on_a_processor_before_anything_is_measured(
+    tmp_path, monkeypatch, command
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config/models").mkdir(parents=True)
+    config = {"operator": "copy_(8, 8[{memory}])", "axes": {"memory": ["pinned"]}}
+    (tmp_path / "config/models/copies.yaml").write_text(yaml.safe_dump(config))
+    ended = CliRunner().invoke(main, [*command, "--device", "cpu"])
+    assert ended.exit_code == 1
+    assert "target cpu is a processor (device cpu), which has one memory" in ended.output
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_definition_and_its_tuple_are_read_back(tmp_path):
     for subject in extracted(**SWEEP, parameters=["weight"]):
         assert ModelDefinition.from_json(subject.definition.to_json()) == subject.definition

@@ -193,6 +193,7 @@ def provided(
     from opcost.runs.configs import provide
     from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies, withdraw
     from opcost.runs.targets import chosen_targets
+    from opcost.runs.unsupported import refuse_copies_on_processor
 
     directory = studies.directory
     targets = chosen_targets(studies.targets, studies.known_targets, device, threads)
@@ -207,6 +208,9 @@ def provided(
     try:
         # Wrong settings are an error here, before Snakemake starts.
         found = read_studies().study(only)
+        for target, asked_names in only.items():
+            steps = [found.models[step] for name in asked_names for step in found.models_of(name)]
+            refuse_copies_on_processor(steps, target, found.conditions[target].target.device)
         steps_of |= {name: found.models_of(name) for name in written}
         _say(
             "wrote",
