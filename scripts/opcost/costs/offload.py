@@ -118,17 +118,15 @@ class FromMemory:
 
 @dataclass(frozen=True)
 class Offload:
-    """The answer for a target. Without copies to choose by there is a `reason` and no choice."""
+    """The answer for a target. Without copies to choose by there is a `reason` and no choice.
+
+    `rows` are those of copies, within the device as well.
+    """
 
     memory: OffloadMemory
     explanation: Explanation
     rows: Sequence[Row]
-
-    @property
-    def on_processor(self) -> bool:
-        """Whether the target is a processor, whose memory holds all weights or cannot run it."""
-        rows = [*self.explanation.estimate.rows, *self.rows]
-        return bool(rows) and comparability.host_sets_pace(rows[0])
+    on_processor: bool
 
     @cached_property
     def reason(self) -> str | None:
@@ -200,19 +198,17 @@ class Offload:
 
 def offload(memory: OffloadMemory, explanations: Sequence[Explanation]) -> list[Offload]:
     """The answer for each target of an explanation. Raises OpcostError for a damaged row."""
-    return [Offload(memory, each, _copy_rows(each)) for each in explanations]
+    return [_on_target(memory, each) for each in explanations]
 
 
-def _copy_rows(explanation: Explanation) -> list[Row]:
-    """The measured calls of `copy_` on a target, those within its memory included."""
+def _on_target(memory: OffloadMemory, explanation: Explanation) -> Offload:
     table = read_database(explanation.database, _COLUMNS)
-    wanted = pc.and_(
-        pc.equal(table["operator"], COPY), pc.equal(table["target"], explanation.target)
-    )
+    table = table.filter(pc.equal(table["target"], explanation.target))
     if explanation.conditions_id is not None:
-        same = pc.equal(table["conditions_id"], explanation.conditions_id)
-        wanted = pc.and_(wanted, same)
-    return table.filter(wanted).to_pylist()
+        table = table.filter(pc.equal(table["conditions_id"], explanation.conditions_id))
+    copies = table.filter(pc.equal(table["operator"], COPY)).to_pylist()
+    [first] = table.slice(0, 1).to_pylist()  # a target is known by its rows
+    return Offload(memory, explanation, copies, comparability.host_sets_pace(first))
 
 
 def _larger(first: float | None, second: float | None) -> float | None:

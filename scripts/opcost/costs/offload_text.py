@@ -32,7 +32,10 @@ def offload_as_text(memory: OffloadMemory, answers: Sequence[Offload], top: int)
 
 
 def _target(answer: Offload, top: int) -> str:
-    name = f"Offloading on target {answer.explanation.target}"
+    explanation = answer.explanation
+    name = f"Offloading on target {explanation.target}"
+    if explanation.conditions_id is not None:
+        name += f" ({explanation.conditions_id})"
     if answer.reason is not None:
         return "\n".join(wrapped([f"{name}: {answer.reason}."]))
     choice, chosen = answer.choice, answer.found[0]
