@@ -58,6 +58,14 @@ def test_a_copy_costs_what_those_of_its_size_or_near_it_cost(size, basis, second
     assert cost.time.low < seconds < cost.time.high
 
 
+def test_how_far_small_copies_are_from_linear_does_not_widen_the_interval_of_large_ones():
+    rows = {size: copy_row(size) for size in SIZES}
+    rows[SIZES[0]] = copy_row(20 * SIZES[1])
+    found = MeasuredCopies(rows)
+    assert found.cost(3 * SIZES[-2]).time.relative_half_width < 0.02
+    assert found.cost(3 * SIZES[0]).time.relative_half_width > 0.2
+
+
 def test_without_an_energy_at_one_of_the_sizes_copies_have_none():
     without = {"energy_j": None, "energy_reason": "no meter"}
     measured = MeasuredCopies({8: copy_row(8, **without), 64: copy_row(64)})

@@ -5,6 +5,7 @@ cost is linear in the bytes. A smaller copy than any measured one costs as much 
 which is mostly latency. A larger one than any costs in proportion to the largest one.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ MEASURED = "measured"
 BETWEEN = "between measured sizes"
 BELOW = "below the smallest measured size"
 BEYOND = "beyond the largest measured size"
+
+_NEAR = 3
+"""Measured sizes on either side of an interpolated one, which tell how far from linear costs are
+there: small copies are mostly latency, and differ more."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,9 @@ class MeasuredCopies:
     def _at(self, size: int, costs: list[Estimate]) -> Estimate:
         sizes = [*self.rows]
         within = min(max(size, sizes[0]), sizes[-1])
-        cost = Interpolation(sizes, costs).at(within)
+        above = bisect_left(sizes, within)
+        near = slice(max(above - _NEAR, 0), above + _NEAR)
+        cost = Interpolation(sizes[near], costs[near]).at(within)
         return weighted_sum([(max(size / sizes[-1], 1.0), cost)])
 
 
