@@ -38,8 +38,8 @@ _RIVAL_ERROR, _RIVAL_ERROR_MORE = 2.0, 0.005
 that it leaves unexplained is not more than so many times the best one's, and a little."""
 
 _LEAST_RANGE, _MOST_OF = 0.2, (0.05, 0.95)
-"""A load whose power, but for the quantiles beyond, varies by less than this share of its mean tells
-no gain."""
+"""A load whose power, between these quantiles, varies by less than this share of its mean tells no
+gain."""
 
 
 @dataclass(frozen=True)
