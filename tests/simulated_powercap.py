@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 from opcost.energy.rapl import RaplMeter
-from opcost.power.device_energy import DeviceEnergy, device_energy
+from opcost.power.device_energy import DeviceEnergy
 from opcost.power.recording import FIELDS, SAMPLE
 from opcost.power.sampler import SOON_S
+from opcost.power.shown import Shown, around
 
 UPDATE_S = 0.001
-AROUND_S = 5.0
 _SWITCHES_S = (0.05, 3.0)
 _OF_MEMORY = 0.1
 
@@ -103,7 +103,6 @@ class Powercap:
         self, samples: np.ndarray, start_s: float, end_s: float
     ) -> tuple[DeviceEnergy, float]:
         """What a window is said to have used, and what it has used."""
-        near = samples["time_s"] >= start_s - AROUND_S
-        ready = samples["time_s"] <= end_s + 1.0
-        found = device_energy(samples[near & ready], RaplMeter.assumed, True, None, start_s, end_s)
+        first, last = np.searchsorted(samples["time_s"], around(start_s, end_s, 0.025))
+        found = Shown(samples[first:last], RaplMeter.assumed, True).energy(start_s, end_s)
         return found, self.true_energy_j(end_s) - self.true_energy_j(start_s)

@@ -27,11 +27,11 @@ from opcost.commands import main
 from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
 from opcost.power.curves import of_counter, of_readings
-from opcost.power.device_energy import device_energy
 from opcost.power.estimation import NOT_SHOWN, energy_of
 from opcost.power.export import finish, recording_beside, segments
 from opcost.power.recorded_windows import window_rows
 from opcost.power.recording import SAMPLE, Recording, environment_in
+from opcost.power.shown import Shown
 from opcost.power.window_table import window_lines
 from opcost.rows.flags import COUNTER_DISAGREES
 
@@ -81,7 +81,7 @@ class TestSensors:
             pause = start_s + generator.uniform(0.5, 4.0)
             kept = recorded.samples[(times_s < pause) | (times_s > pause + pause_s)]
             near = kept[(kept["time_s"] > start_s - 5) & (kept["time_s"] < start_s + 7)]
-            found = device_energy(near, SENSOR, False, None, start_s, start_s + 5.0)
+            found = Shown(near, SENSOR).energy(start_s, start_s + 5.0)
             if found.energy is not None and whole.energy is not None:
                 told += 1
                 held += found.energy.low <= true_j <= found.energy.high
@@ -121,12 +121,10 @@ class TestSensors:
 
     def test_a_counter_that_stands_still_gives_way_to_the_readings(self):
         times_s = np.arange(0, 20, 0.025)
-        found = device_energy(
-            samples(times_s, noisy(times_s), 1234.5), SENSOR, False, None, 5.0, 15.0
-        )
+        found = Shown(samples(times_s, noisy(times_s), 1234.5), SENSOR).energy(5.0, 15.0)
         assert found.energy.value == pytest.approx(2000, rel=0.01)
         assert COUNTER_DISAGREES in found.flags
-        alone = device_energy(samples(times_s, counter_j=1234.5), SENSOR, False, None, 5.0, 15.0)
+        alone = Shown(samples(times_s, counter_j=1234.5), SENSOR).energy(5.0, 15.0)
         assert (alone.energy, alone.reason) == (None, NOT_SHOWN)
 
     @pytest.mark.parametrize("period_s", [0.2, 0.5])
@@ -190,28 +188,28 @@ class TestSensors:
         odd = (times_s > 7) & (times_s < 7.2)
         found = samples(times_s, np.where(odd, wrong_w, power_w))
         found["power_limit_w"] = 350.0
-        window = device_energy(found, SENSOR, False, None, 5.0, 15.0)
+        window = Shown(found, SENSOR).energy(5.0, 15.0)
         assert window.energy.low <= 2000 <= window.energy.high
         long = samples(times_s, np.where((times_s > 7) & (times_s < 10), wrong_w, power_w))
         long["power_limit_w"] = 350.0
-        assert "was not read" in device_energy(long, SENSOR, False, None, 5.0, 15.0).reason
+        assert "was not read" in Shown(long, SENSOR).energy(5.0, 15.0).reason
 
     def test_a_jump_of_the_counter_is_told_by_the_power_limit_or_by_the_readings(self):
         times_s = np.arange(0, 20, 0.025)
         joules = np.floor(times_s / 0.1 + 1e-9) * 20 + np.where(times_s > 7, 500.0, 0.0)
         found = samples(times_s, noisy(times_s), joules)
-        flagged = device_energy(found, SENSOR, False, None, 6.5, 8.0)
+        flagged = Shown(found, SENSOR).energy(6.5, 8.0)
         assert COUNTER_DISAGREES in flagged.flags
         found["power_limit_w"] = 350.0
-        assert "set back or jumped" in device_energy(found, SENSOR, False, None, 6.5, 8.0).reason
+        assert "set back or jumped" in Shown(found, SENSOR).energy(6.5, 8.0).reason
 
     def test_only_windows_that_a_loss_has_cut_are_without_energy_for_it(self):
         times_s = np.arange(0, 10, 0.025)
         kept = samples(times_s, noisy(times_s))
         lost = {"lost": "NVML: GPU is lost"}
-        assert device_energy(kept, SENSOR, False, None, 9.0, 12.0, **lost).reason == lost["lost"]
-        assert device_energy(kept, SENSOR, False, None, 2.0, 6.0, **lost).energy is not None
-        short = device_energy(kept, SENSOR, False, None, 2.0, 2.001, **lost)
+        assert Shown(kept, SENSOR).energy(9.0, 12.0, **lost).reason == lost["lost"]
+        assert Shown(kept, SENSOR).energy(2.0, 6.0, **lost).energy is not None
+        short = Shown(kept, SENSOR).energy(2.0, 2.001, **lost)
         assert "too short" in short.reason
 
 

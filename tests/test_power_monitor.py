@@ -339,7 +339,7 @@ def test_a_file_that_is_no_recording_is_not_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ("LOST_AT_S", "NVML: GPU is lost."),
+        ("LOST_AT_S", "NVML: GPU is lost; at most"),
         ("CRASH_AT_READING", "the process that reads the meters has ended (killed by SIG"),
     ],
 )
@@ -412,7 +412,8 @@ def test_a_share_is_of_the_time_of_a_window_or_of_the_memory_in_it():
     samples["own_use"], samples["all_use"] = [0, 1, 1, 2, 2], [0, 1, 2, 3, 4]
     assert share(samples, By.PROCESSOR_TIME, 1.0, 3.0) == pytest.approx(0.5)
     assert share(samples, By.MEMORY, 2.0, 2.0) == pytest.approx(4 / 6)
-    samples["all_use"] = np.nan
+    assert share(samples[:1], By.MEMORY, 0.0, 2.0) is None
+    samples["all_use"] = 0
     assert share(samples, By.MEMORY, 2.0, 2.0) is None
 
 

@@ -2,13 +2,14 @@
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
 from opcost.power.curves import of_counter, of_readings
-from opcost.power.estimation import energy_of
+from opcost.power.estimation import CUT_OFF, NOT_SHOWN, energy_of
 from opcost.power.recording import SAMPLE
 from opcost.rows.flags import COUNTER_DISAGREES
 
@@ -47,10 +48,22 @@ def test_a_window_that_the_sensor_cannot_see_has_an_upper_limit_alone():
 
 def test_a_window_before_the_first_or_after_the_last_change_is_unknown():
     curve = of_counter(*counter(200.0), refresh_s=0.1)
-    for window in ((-1.0, 2.0), (9.0, 11.0)):
-        assert "did not change before and after the window" in energy_of(curve, *window).reason
+    assert energy_of(curve, -1.0, 2.0).reason == NOT_SHOWN
     still = of_counter(np.arange(10.0), np.zeros(10), 0.1)
-    assert energy_of(still, 2.0, 3.0).energy is None
+    assert energy_of(still, 2.0, 3.0).reason == NOT_SHOWN
+    times_s = np.arange(0, 10, 0.02)
+    stops = of_counter(times_s, 200 * np.floor(np.minimum(times_s, 5) / 0.1 + 1e-9), 0.1)
+    assert energy_of(stops, 4.0, 6.0).reason == NOT_SHOWN
+
+
+@pytest.mark.parametrize("end_s", [9.93, 9.99, 11.0])
+def test_a_window_that_outlasts_its_recording_says_so_with_what_the_device_can_have_used(end_s):
+    curve = of_counter(*counter(200.0), refresh_s=0.1)
+    found = energy_of(curve, 9.0, end_s)
+    assert (found.energy, found.reason, found.at_most_j) == (None, CUT_OFF, None)
+    assert found.changes == 9
+    at_most_j = energy_of(replace(curve, limit_w=350.0), 9.0, end_s).at_most_j
+    assert 200 * (end_s - 9) < at_most_j < 20 + 200 * 0.9 + 350 * (end_s - 9.89)
 
 
 def test_a_burst_in_a_window_is_told_from_one_beside_it():

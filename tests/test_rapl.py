@@ -18,8 +18,9 @@ from opcost.energy import meters
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import every_meter, open_meter
 from opcost.energy.rapl import RaplMeter, rapl_parts
-from opcost.power.device_energy import DeviceEnergy, device_energy
+from opcost.power.device_energy import DeviceEnergy
 from opcost.power.recording import SAMPLE
+from opcost.power.shown import Shown
 from opcost.power.sources import Source, described
 from opcost.power.window_text import as_document, as_text
 from opcost.statistics import Estimate
@@ -220,7 +221,7 @@ def test_a_window_says_so_below_its_table(powercap):
     samples["counter_j"] = samples["time_s"] * 20
     samples["power_w"] = samples["other_processes"] = np.nan
     sensor = powercap.meter("core").assumed
-    found = device_energy(samples, sensor, True, None, 0.2, 0.8, overlap=source["overlap"])
+    found = Shown(samples, sensor, True).energy(0.2, 0.8, overlap=source["overlap"])
     whole = DeviceEnergy(Estimate(30.0, 29.0, 31.0), None, 0.6, changes=60)
     window = {"cpu": whole, "cpu:core": found}
     text = as_text("window", 0.6, window)

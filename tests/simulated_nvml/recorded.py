@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
-from opcost.power.device_energy import DeviceEnergy, device_energy
+from opcost.power.device_energy import DeviceEnergy
 from opcost.power.recording import SAMPLE
+from opcost.power.shown import Shown, around
 
 from tests.simulated_nvml.card import UUID, Card
-
-AROUND_S = 5.0
 
 
 @dataclass
@@ -30,17 +29,13 @@ class Recorded:
         """What a window is said to have used, and what it has used. `edges_s` are those of all
         windows of the program.
         """
-        near = self.samples["time_s"] >= start_s - AROUND_S
-        ready = self.samples["time_s"] <= end_s + 1.0
-        found = device_energy(
-            self.samples[near & ready],
-            self.sensor,
-            False,
-            None,
-            start_s,
-            end_s,
-            edges_s=np.sort(edges_s),
+        times_s, period_s = (
+            self.samples["time_s"],
+            float(np.median(np.diff(self.samples["time_s"]))),
         )
+        first, last = np.searchsorted(times_s, around(start_s, end_s, period_s))
+        shown = Shown(self.samples[first:last], self.sensor)
+        found = shown.energy(start_s, end_s, edges_s=np.sort(edges_s))
         return found, self.card.true_energy_j(end_s) - self.card.true_energy_j(start_s)
 
 

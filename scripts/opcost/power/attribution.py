@@ -108,9 +108,10 @@ def _tree(root: psutil.Process) -> dict[psutil.Process, None]:
     return dict.fromkeys([root, *root.children(recursive=True)])
 
 
-def share(samples: NDArray[np.void], by: By | None, start_s: float, end_s: float) -> float | None:
-    """The share of own use in a window; None if it is unknown, or the device was not used."""
-    known = samples[~np.isnan(samples["all_use"])]
+def share(known: NDArray[np.void], by: By | None, start_s: float, end_s: float) -> float | None:
+    """The share of own use in a window, from samples in which use is known; None if there are too
+    few, or the device was not used.
+    """
     if by is None or len(known) < 2:
         return None
     if by == By.PROCESSOR_TIME:

@@ -6,6 +6,7 @@ moments when the sensor changed.
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ class Curve:
     moments, the sensor was not read, or stood still; so it is between readings further apart than
     `covered_s`. If it `counts`, their energy is known as a whole. `shown_w` are the least and the
     most power that readings show, if there are any; `limit_w` is the device's power limit, if
-    it is known.
+    it is known. What was read last shows what was before `until_s`.
     """
 
     times_s: Numbers
@@ -58,6 +59,28 @@ class Curve:
     shown_w: tuple[float, float] | None = None
     covered_s: float = math.inf
     limit_w: float | None = None
+    until_s: float = math.inf
+
+    @cached_property
+    def every_s(self) -> float | None:
+        """How often the sensor changes."""
+        return float(np.median(np.diff(self.times_s))) if len(self.times_s) > 1 else None
+
+    @cached_property
+    def range_w(self) -> tuple[float, float]:
+        """The least and the most power between knots."""
+        watts = np.diff(self.joules) / np.diff(self.times_s)
+        return float(watts.min()), float(watts.max())
+
+    @cached_property
+    def early_s(self) -> Numbers:
+        """When the knots were at the earliest."""
+        return self.times_s - self.slack_s
+
+    @cached_property
+    def late_s(self) -> Numbers:
+        """When the knots were at the latest."""
+        return self.times_s + self.slack_s
 
     def unread_between(self, start_s: float, end_s: float) -> Numbers:
         """The lengths in seconds of the parts of `unread_s` that lie between two moments."""
@@ -103,6 +126,7 @@ def of_counter(
         counts=True,
         shown_w=shown_w,
         covered_s=read_every_s,
+        until_s=float(times_s[-1]),
     )
 
 
@@ -125,7 +149,8 @@ def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
     if not len(changed):  # exactly constant: it may have been refreshed at any moment
         joules, sure = power_w[0] * (times_s - times_s[0]), np.zeros(len(times_s))
         unread_s = _unread_s(times_s, max(sensor.refresh_s, sensor.averaging_s))
-        return Curve(times_s, joules, sure, step_w=step_w, unread_s=unread_s)
+        until_s = float(times_s[-1])
+        return Curve(times_s, joules, sure, step_w=step_w, unread_s=unread_s, until_s=until_s)
     refresh_s = _refresh_s(times_s, times_s[changed], sensor.refresh_s)
     unread_s = _together(
         _unread_s(times_s, max(refresh_s, sensor.averaging_s)),
@@ -158,6 +183,7 @@ def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
         step_w,
         unread_s=unread_s - late_s,
         covered_s=max(refresh_s, sensor.averaging_s),
+        until_s=float(times_s[-1]) - late_s,
     )
 
 

@@ -40,7 +40,11 @@ _RESOLVED = 2.0
 _PEAK = 2.0
 """What a device draws at most, over what it shows at most, if its power limit is unknown."""
 
+_ENDS_SOON = 2.0
+"""A sensor would have changed within so many of its usual intervals, had it been read."""
+
 NOT_SHOWN = "the sensor did not change before and after the window"
+CUT_OFF = "the recording ends before the sensor showed the end of the window"
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,13 @@ def energy_of(
     program.
     """
     moments = curve.times_s
-    every_s = float(np.median(np.diff(moments))) if len(moments) > 1 else None
+    every_s = curve.every_s
     before = int(np.searchsorted(moments, start_s, "right")) - 1
     after = int(np.searchsorted(moments, end_s, "left"))
-    if before < 0 or after >= len(moments):
+    if before < 0:
         return WindowEnergy(None, NOT_SHOWN, None, 0, every_s)
+    if after >= len(moments):
+        return _not_shown_to_its_end(curve, start_s, end_s, before)
     changes = max(0, after - before - 1)
     if ((before < curve.broken) & (curve.broken <= after)).any():
         reason = "the energy counter was set back or jumped in the window"
@@ -87,10 +93,10 @@ def energy_of(
     sure = seen and not curve.blur_s and not curve.unseen_j
     limit_j = at_most_j + noise_j if sure else None
     if not changes:
-        reason = _too_short(curve, start_s, end_s, every_s)
+        reason = _too_short(curve, start_s, end_s, (before, after))
         return WindowEnergy(None, reason, limit_j, changes, every_s)
     resolution_s = _RESOLVED * (every_s or 0.0) + curve.blur_s
-    power = _shown(np.diff(curve.joules) / np.diff(moments), curve, resolution_s, _BEYOND_SHOWN)
+    power = _shown(*curve.range_w, curve, resolution_s, _BEYOND_SHOWN)
     first, last = (
         _up_to(curve, place, moment_s, power, edges_s)
         for place, moment_s in ((before, start_s), (after - 1, end_s))
@@ -108,7 +114,7 @@ def energy_of(
         reason = "the sensor shows no power"
         return WindowEnergy(None, reason, None, changes, every_s)
     if margin_j > _WIDEST * value_j:
-        reason = _too_short(curve, start_s, end_s, every_s)
+        reason = _too_short(curve, start_s, end_s, (before, after))
         if unread_s.sum() > _MOST_UNREAD * (end_s - start_s):
             reason = _unread(float(unread_s.sum()), end_s - start_s, "")
         return WindowEnergy(None, reason, limit_j, changes, every_s)
@@ -119,11 +125,25 @@ def energy_of(
     return WindowEnergy(found, None, limit_j, changes, every_s)
 
 
+def _not_shown_to_its_end(curve: Curve, start_s: float, end_s: float, before: int) -> WindowEnergy:
+    """That of a window after whose end the sensor did not change. What a counter did not show of
+    it any more has an upper limit if the device has one.
+    """
+    if curve.until_s >= end_s + _ENDS_SOON * (curve.every_s or 0.0):
+        return WindowEnergy(None, NOT_SHOWN, None, 0, curve.every_s)
+    last = len(curve.times_s) - 1
+    limit_j = None
+    if curve.counts and curve.limit_w is not None and not (before < curve.broken).any():
+        unseen_s = end_s - float(curve.early_s[last])
+        limit_j = _limits(curve, start_s, end_s)[1] + unseen_s * curve.limit_w
+    return WindowEnergy(None, CUT_OFF, limit_j, last - before, curve.every_s)
+
+
 def _limits(curve: Curve, start_s: float, end_s: float) -> tuple[float, float]:
     """The joules between the changes that surely came in the window, and between those that surely
     came before and after it.
     """
-    early, late = curve.times_s - curve.slack_s, curve.times_s + curve.slack_s
+    early, late = curve.early_s, curve.late_s
     last = len(early) - 1
     before = max(int(np.searchsorted(late, start_s, "right")) - 1, 0)
     after = min(int(np.searchsorted(early, end_s, "left")), last)
@@ -176,7 +196,7 @@ def _blurred_j(curve: Curve, moment_s: float, resolution_s: float, edges_s: Numb
     if len(curve.times_s[near]) < 2:
         return 0.0
     shown_w = np.diff(curve.joules[near]) / np.diff(curve.times_s[near])
-    power = _shown(shown_w, curve, resolution_s, 0.0)
+    power = _shown(float(shown_w.min()), float(shown_w.max()), curve, resolution_s, 0.0)
     (least_before_j, most_before_j), (least_after_j, most_after_j) = (
         side(edges_s, moment_s, curve.blur_s / 2).blurred_j(power, curve.blur_s)
         for side in (Stretches.before, Stretches.after)
@@ -184,9 +204,10 @@ def _blurred_j(curve: Curve, moment_s: float, resolution_s: float, edges_s: Numb
     return max(most_after_j - least_before_j, most_before_j - least_after_j)
 
 
-def _shown(shown_w: Numbers, curve: Curve, resolution_s: float, beyond: float) -> PowerRange:
+def _shown(
+    least: float, most: float, curve: Curve, resolution_s: float, beyond: float
+) -> PowerRange:
     """The range of what was shown, and a little `beyond`, as a share of it."""
-    least, most = float(shown_w.min()), float(shown_w.max())
     if curve.shown_w is not None:
         least, most = min(least, curve.shown_w[0]), max(most, curve.shown_w[1])
     low_w, high_w = max(0.0, least - beyond * (most - least)), most + beyond * (most - least)
@@ -206,10 +227,11 @@ def _unread(unread_s: float, length_s: float, often: str) -> str:
     )
 
 
-def _too_short(curve: Curve, start_s: float, end_s: float, every_s: float | None) -> str:
-    length_s, moments = end_s - start_s, curve.times_s
-    before, after = moments[moments <= start_s][-1], moments[moments >= end_s][0]
-    unread_s = float(curve.unread_between(before, after).sum())
+def _too_short(curve: Curve, start_s: float, end_s: float, knots: tuple[int, int]) -> str:
+    """The reason for a window, with the last of the `knots` before, and the first after it."""
+    length_s, every_s = end_s - start_s, curve.every_s
+    before_s, after_s = (float(curve.times_s[place]) for place in knots)
+    unread_s = float(curve.unread_between(before_s, after_s).sum())
     if unread_s and length_s > _LONG_ENOUGH * curve.covered_s:
         return (
             f"the sensor was not read for {unread_s:.3g} s in and around the {length_s:.3g} s of "

@@ -1,12 +1,14 @@
 """A running sampler, and the energy of windows of its recording."""
 
 import atexit
+import math
 import os
 import shutil
 import tempfile
 import time
 import warnings
 from array import array
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,10 +22,11 @@ from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
 from opcost.power.attribution import NOBODY, By
 from opcost.power.descriptor import Descriptor
-from opcost.power.device_energy import DeviceEnergy, device_energy, read_before_s
+from opcost.power.device_energy import DeviceEnergy
 from opcost.power.export import finish, prepare_table, recording_beside
 from opcost.power.recording import Recording, claim
 from opcost.power.sampler_process import SamplerProcess
+from opcost.power.shown import Shown, around
 
 _REFRESHES_BEFORE, _REFRESHES_AFTER = 3, 3
 _POLL_S = 0.01
@@ -51,6 +54,16 @@ class _Left(NamedTuple):
     samples: NDArray[np.void]
     end_s: float
     fault: str | None
+
+
+class _Near(NamedTuple):
+    """What is shown around a window: from and to which sample and edge, by each source, and the
+    edges.
+    """
+
+    place: tuple[int, int, int, int]
+    shown: list[Shown]
+    edges_s: NDArray[np.float64]
 
 
 class Monitor:
@@ -100,7 +113,9 @@ class Monitor:
         self._begun: set[_Window] = set()
         self._unasked: WeakSet[_Window] = WeakSet()
         self._left: _Left | None = None
-        self._edges_s = array("d")
+        self._edges_s = array("d")  # ascending
+        self._flushed_s = -math.inf
+        self._kept_near: _Near | None = None
         self.written: int | None = None
         settings = {
             "devices": None if devices is None else list(devices),
@@ -215,15 +230,15 @@ class Monitor:
     def was_asked(self, window: _Window) -> None:
         """A window has its energy, and needs no readings any more."""
         self._unasked.discard(window)
-        if not self._unasked:
-            self._left = None
+        if self.is_closed and not self._unasked:
+            self._left = self._kept_near = None
 
     def mark(self) -> float:
         """Have all meters read now, at the edge of a window. Returns the moment, of the monotonic
         clock.
         """
         now_s = time.monotonic()
-        self._edges_s.append(now_s)
+        insort(self._edges_s, now_s)  # threads may mark at the same time
         self._sampler.read_now()
         return now_s
 
@@ -241,40 +256,59 @@ class Monitor:
         else:
             self._wait_for(end_s)
             try:
-                self._sampler.flush()
+                self._flush_once(self._ready_s(end_s))
             except OpcostError as silent:
                 return self._without(str(silent))
             samples, fault = self.recording.mapped(), self._sampler.fault()
-        near = _since(samples, start_s - read_before_s(self.period_s))
-        return self._found(near, start_s, end_s, fault)
-
-    def _wait_for(self, end_s: float) -> None:
-        """Wait until the sensors have shown what was before a moment."""
-        ready_s = end_s + self._shown_after_s(_REFRESHES_AFTER)
-        while (left_s := ready_s - time.monotonic()) > 0 and self._sampler.is_running:
-            time.sleep(min(left_s, _POLL_S))
-
-    def _found(
-        self, samples: NDArray[np.void], start_s: float, end_s: float, fault: str | None
-    ) -> dict[str, DeviceEnergy]:
-        lost, edges_s = self._sampler.lost, np.unique(self._edges_s)
-        found = {}
-        for number, (source, sensor) in enumerate(zip(self._sources, self._sensors, strict=True)):
-            own = samples[samples["source"] == number]
-            found[source["name"]] = device_energy(
-                own,
-                sensor,
-                source["reads_since_last"],
-                self._by(source),
+        near = self._near(samples, start_s, end_s)
+        lost, found = self._sampler.lost, {}
+        for source, shown in zip(self._sources, near.shown, strict=True):
+            found[source["name"]] = shown.energy(
                 start_s,
                 end_s,
-                lost.get(source["name"], fault),
-                source["overlap"],
-                edges_s,
+                by=self._by(source),
+                lost=lost.get(source["name"], fault),
+                overlap=source["overlap"],
+                edges_s=near.edges_s,
             )
         for name, reason in self.missing.items():
             found[name] = DeviceEnergy.without(reason)
         return found
+
+    def _near(self, samples: NDArray[np.void], start_s: float, end_s: float) -> "_Near":
+        """What is shown around a window. It is kept for the next one that is asked, which mostly
+        needs the same.
+        """
+        times_s = samples["time_s"]  # a search reads a few of them from the file
+        span_s = around(start_s, end_s, self.period_s)
+        first, last = (bisect_left(times_s, moment_s) for moment_s in span_s)
+        first_edge, last_edge = (bisect_left(self._edges_s, moment_s) for moment_s in span_s)
+        place = (first, last, first_edge, last_edge)
+        if self._kept_near is None or self._kept_near.place != place:
+            # One edge more on either side tells how long the stretches there are.
+            edges_s = np.unique(self._edges_s[max(first_edge - 1, 0) : last_edge + 1])
+            shown = Shown.of_sources(samples[first:last], self._sources)
+            self._kept_near = _Near(place, shown, edges_s)
+        return self._kept_near
+
+    def _flush_once(self, moment_s: float) -> None:
+        """Have written what was read up to a moment, unless it is already. Raises OpcostError if
+        the sampler does not answer.
+        """
+        if moment_s > self._flushed_s:
+            now_s = time.monotonic()
+            self._sampler.flush()
+            self._flushed_s = now_s
+
+    def _ready_s(self, end_s: float) -> float:
+        """When the sensors have shown what was before a moment."""
+        return end_s + self._shown_after_s(_REFRESHES_AFTER)
+
+    def _wait_for(self, end_s: float) -> None:
+        """Wait until the sensors have shown what was before a moment."""
+        ready_s = self._ready_s(end_s)
+        while (left_s := ready_s - time.monotonic()) > 0 and self._sampler.is_running:
+            time.sleep(min(left_s, _POLL_S))
 
     def _by(self, source: Mapping[str, Any]) -> By | None:
         if self._user == NOBODY:
@@ -293,10 +327,6 @@ class Monitor:
         slowest_s = max((each.refresh_s + each.lag_s for each in self._sensors), default=0.0)
         averaging_s = max((each.averaging_s for each in self._sensors), default=0.0)
         return refreshes * slowest_s + averaging_s / 2
-
-
-def _since(samples: NDArray[np.void], moment_s: float) -> NDArray[np.void]:
-    return np.array(samples[np.searchsorted(samples["time_s"], moment_s) :])
 
 
 def _claimed(folder: str | os.PathLike[str] | None) -> tuple[Path, Descriptor, bool]:

@@ -8,55 +8,42 @@ from typing import Any
 
 import numpy as np
 
-from opcost.energy.sensor import Sensor
-from opcost.power.device_energy import (
-    PERIODS,
-    DeviceEnergy,
-    device_energy,
-    limits_j,
-    read_before_s,
-)
+from opcost.power.device_energy import DeviceEnergy
 from opcost.power.recording import Recording
+from opcost.power.shown import Shown, around
 from opcost.rows.quantities import ENERGY
 from opcost.statistics import correlated_sum
-
-_AFTER_S = 2.0
 
 
 def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     """The events of a recording; those of windows have `devices`: name -> joules with their
     interval, or the reason why there are none, and what qualifies them.
     """
-    samples, about = recording.mapped(), recording.about
-    sources, before_s = about["sources"], read_before_s(about["period_s"])
-    times_s, lost = np.ascontiguousarray(samples["time_s"]), recording.lost()
-    found, events = [], list(recording.events())
+    samples, about, lost = recording.mapped(), recording.about, recording.lost()
+    times_s, sources = np.ascontiguousarray(samples["time_s"]), about["sources"]
+    events = list(recording.events())
     windows = [event for event in events if "window" in event]
     edges_s = np.unique([each[edge] for each in windows for edge in ("start_s", "end_s")])
-    for event in events:
-        if "window" not in event:
-            found.append(event)
-            continue
-        start_s, end_s = event["start_s"], event["end_s"]
-        first, last = times_s.searchsorted(
-            [start_s - before_s, end_s + max(_AFTER_S, PERIODS * about["period_s"])]
-        )
-        near = samples[first:last]
-        devices = {}
-        for number, source in enumerate(sources):
-            used = device_energy(
-                near[near["source"] == number],
-                Sensor(**source["sensor"]),
-                source["reads_since_last"],
-                None,
-                start_s,
-                end_s,
-                lost.get(source["name"]),
-                edges_s=edges_s,
-            )
-            devices[source["name"]] = _kept(used)
-        found.append({**event, "devices": devices})
-    return found
+    together: dict[tuple[float, float], list[dict[str, Any]]] = {}
+    for event in windows:
+        span_s = around(event["start_s"], event["end_s"], about["period_s"])
+        together.setdefault(span_s, []).append(event)
+    for span_s, same in together.items():
+        first, last = times_s.searchsorted(span_s)
+        every = Shown.of_sources(samples[first:last], sources)
+        for event in same:
+            event["devices"] = {
+                source["name"]: _kept(
+                    shown.energy(
+                        event["start_s"],
+                        event["end_s"],
+                        lost=lost.get(source["name"]),
+                        edges_s=edges_s,
+                    )
+                )
+                for source, shown in zip(sources, every, strict=True)
+            }
+    return events
 
 
 def most_by_name(recording: Recording) -> dict[str, dict[str, float]]:
@@ -73,18 +60,15 @@ def most_by_name(recording: Recording) -> dict[str, dict[str, float]]:
             spans[name] = min(first_s, event["start_s"]), max(last_s, event["end_s"])
     if not several:
         return {}
-    names, samples = sorted(several), recording.mapped()
-    found: dict[str, dict[str, float]] = {name: {} for name in names}
-    for number, source in enumerate(recording.about["sources"]):
-        limits = limits_j(
-            samples[samples["source"] == number],
-            Sensor(**source["sensor"]),
-            source["reads_since_last"],
-            [spans[name] for name in names],
-        )
-        for name, limit_j in zip(names, limits, strict=True):
-            if limit_j is not None:
-                found[name][source["name"]] = limit_j
+    sources = recording.about["sources"]
+    every = Shown.of_sources(recording.mapped(), sources)
+    found: dict[str, dict[str, float]] = {}
+    for name in sorted(several):
+        limits = {
+            source["name"]: shown.limit_j(*spans[name])
+            for source, shown in zip(sources, every, strict=True)
+        }
+        found[name] = {device: limit_j for device, limit_j in limits.items() if limit_j is not None}
     return found
 
 
