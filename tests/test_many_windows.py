@@ -7,12 +7,13 @@ import random
 import time
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from opcost import power
 from opcost.energy.sensor import Sensor
 from opcost.power import recorded_windows
 from opcost.power.curves import Curve
-from opcost.power.export import segments
+from opcost.power.export import finish, recording_beside, segments
 from opcost.power.recorded_windows import events_with_energy, window_rows
 from opcost.power.recording import Recording
 from opcost.power.shown import Shown, around
@@ -28,7 +29,8 @@ def recorded(card, tmp_path, request):
     """A recording of a card of some kind, with windows that nest, follow and overlap."""
     sensor, has_counter = KINDS[request.param]
     samples = draw(card, sensor, has_counter, 0).samples
-    recording = Recording(tmp_path)
+    recording = Recording(recording_beside(tmp_path / "run.parquet"))
+    recording.folder.mkdir()
     source = {"name": GPU, "sensor": vars(sensor), "reads_since_last": False}
     recording.begin({"sources": [source], "missing": {}, "period_s": PERIOD_S, "labels": {}})
     recording.samples_file.write_bytes(samples.tobytes())
@@ -66,6 +68,16 @@ def test_windows_close_in_time_share_the_curves_of_their_sensor(recorded, monkey
     assert len(events_with_energy(recorded)) > 150
     seconds = 19 + 4
     assert len(made) < 4 * 3 * seconds  # of each length, in each second, and copies with limits
+
+
+@pytest.mark.parametrize("recorded", KINDS, indirect=True)
+def test_a_file_keeps_of_each_window_what_there_is(recorded, tmp_path):
+    output, events = tmp_path / "run.parquet", events_with_energy(recorded)
+    finish(output)
+    [segment] = segments(output)
+    assert segment["events"] == events
+    described = sum(len(value) for value in pq.ParquetFile(output).metadata.metadata.values())
+    assert described < 5000 + 400 * len(events)
 
 
 @pytest.mark.usefixtures("card_of_sampler")

@@ -4,7 +4,7 @@ import glob
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,12 @@ import pyarrow.parquet as pq
 from opcost.energy.wattmeter import Power
 from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
-from opcost.power.recorded_windows import events_with_energy, most_by_name
+from opcost.power.recorded_windows import (
+    events_with_energy,
+    most_by_name,
+    with_defaults,
+    without_defaults,
+)
 from opcost.power.recording import FIELDS, VERSION, Recording, claim
 
 _ROWS = 100_000
@@ -125,8 +130,9 @@ def finish(output: Path) -> int:
     """
     folder = recording_beside(output)
     recording = Recording(folder)
-    windows = {"events": events_with_energy(recording), "most_by_name": most_by_name(recording)}
-    about = {**recording.about, **windows}
+    about = recording.about
+    if output.suffix == ".parquet":  # others have readings alone
+        about |= {"events": events_with_energy(recording), "most_by_name": most_by_name(recording)}
     for left in output.parent.glob(f".{glob.escape(output.name)}.*.tmp"):  # killed while writing
         left.unlink(missing_ok=True)
     known = _segments_before(output, folder)
@@ -151,39 +157,48 @@ def _segments_before(output: Path, folder: Path) -> list[dict[str, Any]]:
 
 def _write(recording: Recording, output: Path, known: list[dict[str, Any]]) -> None:
     earlier = pq.ParquetFile(output) if output.exists() else None
-    schema = SCHEMA.with_metadata({_METADATA: json.dumps(known)})
     with replacing(output) as temporary:
-        with _writer(temporary, output.suffix, schema) as writer:
+        with _writer(temporary, output.suffix) as writer:
             for batch in earlier.iter_batches(_ROWS) if earlier else ():
-                writer.write_table(_with_all_columns(batch, schema))
-            for part in _tables(recording, len(known), schema):
+                writer.write_table(_with_all_columns(batch))
+            for part in _tables(recording, len(known)):
                 writer.write_table(part)
-        _check_readable(temporary, output, recording.folder, len(known[-1]["events"]))
+            if isinstance(writer, pq.ParquetWriter):  # the schema would have it once more
+                writer.add_key_value_metadata({_METADATA: _described(known)})
+        if output.suffix == ".parquet":
+            _check_readable(temporary, output, recording.folder, len(known[-1]["events"]))
+
+
+def _described(known: Sequence[Mapping[str, Any]]) -> str:
+    """What was recorded in each segment, as it is written."""
+    short = [
+        {**segment, "events": [without_defaults(event) for event in segment.get("events", [])]}
+        for segment in known
+    ]
+    return json.dumps(short, separators=(",", ":"))
 
 
 def _check_readable(written: Path, output: Path, folder: Path, events: int) -> None:
     """Raise OpcostError if a table cannot be read back, before what it was made of is deleted."""
-    if output.suffix != ".parquet":
-        return
     try:
         pq.ParquetFile(written)
     except OSError as error:
         raise OpcostError(
             f"{output} would be unreadable, with {events} windows and figures: a file holds about "
-            f"200,000 windows of one device. The readings stay in {folder}; a .csv file has them "
+            f"300,000 windows of one device. The readings stay in {folder}; a .csv file has them "
             "without windows"
         ) from error
 
 
-def _with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+def _with_all_columns(batch: pa.RecordBatch) -> pa.Table:
     """Rows of an earlier segment; columns of later versions are null."""
     columns = [
         batch[field.name].cast(field.type)
         if field.name in batch.schema.names
         else pa.nulls(batch.num_rows, field.type)
-        for field in schema
+        for field in SCHEMA
     ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def segments(path: Path) -> list[dict[str, Any]]:
@@ -244,7 +259,7 @@ def recorded_power(path: Path, device: str) -> Power:
 
 
 def _metadata(file: pq.ParquetFile) -> list[dict[str, Any]]:
-    known = (file.schema_arrow.metadata or {}).get(_METADATA)
+    known = (file.metadata.metadata or {}).get(_METADATA)
     if known is None:
         raise TypeError("another program wrote it")
     found: list[dict[str, Any]] = json.loads(known)
@@ -253,16 +268,19 @@ def _metadata(file: pq.ParquetFile) -> list[dict[str, Any]]:
     versions = {segment.get("version", VERSION) for segment in found}
     if later := [each for each in versions if each > VERSION]:
         raise ValueError(f"it is of version {later[0]}, this opcost reads {VERSION}")
-    return found
+    return [
+        {**segment, "events": [with_defaults(event) for event in segment.get("events", [])]}
+        for segment in found
+    ]
 
 
-def _writer(path: Path, suffix: str, schema: pa.Schema) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
+def _writer(path: Path, suffix: str) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
     if suffix == ".parquet":
-        return pq.ParquetWriter(path, schema)
-    return pyarrow.csv.CSVWriter(path, schema)
+        return pq.ParquetWriter(path, SCHEMA)
+    return pyarrow.csv.CSVWriter(path, SCHEMA)
 
 
-def _tables(recording: Recording, segment: int, schema: pa.Schema) -> Iterator[pa.Table]:
+def _tables(recording: Recording, segment: int) -> Iterator[pa.Table]:
     about, first = recording.about, 0
     names = pa.array([source["name"] for source in about["sources"]], pa.string())
     wall_s = about["unix_s"] - about["monotonic_s"]
@@ -280,4 +298,4 @@ def _tables(recording: Recording, segment: int, schema: pa.Schema) -> Iterator[p
                 for name in FIELDS[2:]
             ),
         ]
-        yield pa.Table.from_arrays(columns, schema=schema)
+        yield pa.Table.from_arrays(columns, schema=SCHEMA)

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,17 @@ from opcost.power.recording import Recording
 from opcost.power.shown import Shown, around
 from opcost.rows.quantities import ENERGY
 from opcost.statistics import correlated_sum
+
+_MOSTLY: dict[str, Any] = {
+    **ENERGY.columns(None),
+    "reason": None,
+    "at_most_j": None,
+    "mean_power_w": None,
+    "changes": 0,
+    "gain_uncertainty": None,
+    "flags": [],
+}
+"""What is kept of a device in a window, if that is nothing."""
 
 
 def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
@@ -70,6 +81,27 @@ def most_by_name(recording: Recording) -> dict[str, dict[str, float]]:
         }
         found[name] = {device: limit_j for device, limit_j in limits.items() if limit_j is not None}
     return found
+
+
+def without_defaults(event: dict[str, Any]) -> dict[str, Any]:
+    """An event as it is written: fields of devices that are what they mostly are, are left out."""
+    return _of_devices(
+        event,
+        lambda used: {name: x for name, x in used.items() if name not in _MOSTLY or x},
+    )
+
+
+def with_defaults(event: dict[str, Any]) -> dict[str, Any]:
+    """An event as it was before it was written."""
+    return _of_devices(event, lambda used: {**_MOSTLY, **used})
+
+
+def _of_devices(
+    event: dict[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    if "devices" not in event:
+        return event
+    return {**event, "devices": {name: changed(used) for name, used in event["devices"].items()}}
 
 
 def _kept(used: DeviceEnergy) -> dict[str, Any]:
