@@ -26,13 +26,15 @@ def command(recording: Path, each: bool, as_json: bool) -> None:
     opcost windows --each run.parquet
     """
     from opcost.power.export import segments, unfinished
-    from opcost.power.recorded_windows import rows_by_name, window_rows
+    from opcost.power.recorded_windows import not_ended, rows_by_name, window_rows
     from opcost.power.window_table import window_lines
 
     known = segments(recording)
     rows = window_rows(known) if each else rows_by_name(known)
     if left := unfinished(recording):
         tell(f"opcost: not listed: {left}")
+    if begun := not_ended(known):
+        tell(f"opcost: {begun}")
     if as_json:
         for row in rows:  # JSON has no NaN and no infinity
             numbers = row["metrics"].items()

@@ -25,6 +25,7 @@ from opcost.power.descriptor import Descriptor
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.export import finish, prepare_table, recording_beside
 from opcost.power.recording import Recording, claim
+from opcost.power.recording import around as recordings_around
 from opcost.power.sampler_process import SamplerProcess
 from opcost.power.shown import Shown, around
 
@@ -226,6 +227,15 @@ class Monitor:
         self._begun.discard(window)
         if not self.is_closed:
             self._unasked.add(window)
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Write an event to the recordings that outlast this process: its own, if it is kept, and
+        those that it runs in.
+        """
+        if self.is_own:  # and not that of the parent of this fork
+            own = [] if self._temporary or self.is_closed else [self.recording]
+            for recording in (*own, *recordings_around()):
+                recording.note(event)
 
     def was_asked(self, window: _Window) -> None:
         """A window has its energy, and needs no readings any more."""

@@ -7,13 +7,17 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.recording import Recording
 from opcost.power.shown import Shown, around
 from opcost.rows.quantities import ENERGY
 from opcost.statistics import correlated_sum
+from opcost.text import counted, some
 
+WHOLE = "(whole recording)"
+_NAMED = 3
 _MOSTLY: dict[str, Any] = {
     **ENERGY.columns(None),
     "reason": None,
@@ -29,12 +33,19 @@ _MOSTLY: dict[str, Any] = {
 def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
     """The events of a recording; those of windows have `devices`: name -> joules with their
     interval, or the reason why there are none, and what qualifies them.
+
+    A recording without windows gets one, of all of it. Of beginnings of windows, those are left
+    that have no end.
     """
     samples, about, lost = recording.mapped(), recording.about, recording.lost()
     times_s, sources = np.ascontiguousarray(samples["time_s"]), about["sources"]
     events = list(recording.events())
+    if not any("window" in event for event in events):
+        events += _whole(samples, sources, lost)
     windows = [event for event in events if "window" in event]
-    edges_s = np.unique([each[edge] for each in windows for edge in ("start_s", "end_s")])
+    edges_s = np.unique(
+        [event[edge] for event in events for edge in ("start_s", "end_s") if edge in event]
+    )
     together: dict[tuple[float, float], list[dict[str, Any]]] = {}
     for event in windows:
         span_s = around(event["start_s"], event["end_s"], about["period_s"])
@@ -54,7 +65,45 @@ def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
                 )
                 for source, shown in zip(sources, every, strict=True)
             }
-    return events
+    return _without_ended(events)
+
+
+def _without_ended(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the beginnings of windows that have ended, or were abandoned."""
+    begun = {(event["begun"], event["start_s"]): event for event in events if "begun" in event}
+    others = [event for event in events if "begun" not in event]
+    for event in others:
+        begun.pop((event.get("window", event.get("abandoned")), event.get("start_s")), None)
+    return [*(event for event in others if "abandoned" not in event), *begun.values()]
+
+
+def _whole(
+    samples: NDArray[np.void], sources: Sequence[Mapping[str, Any]], lost: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """A window that reaches as far as all devices are shown, without those that were lost; none if
+    nothing is shown.
+    """
+    every = zip(sources, Shown.of_sources(samples, sources), strict=True)
+    spans_s = {source["name"]: each.span_s for source, each in every if each.span_s is not None}
+    spans_s = {name: span_s for name, span_s in spans_s.items() if name not in lost} or spans_s
+    start_s = max((first_s for first_s, _ in spans_s.values()), default=0.0)
+    end_s = min((last_s for _, last_s in spans_s.values()), default=0.0)
+    if start_s >= end_s:
+        return []
+    return [{"time_s": end_s, "window": WHOLE, "start_s": start_s, "end_s": end_s}]
+
+
+def not_ended(segments: Iterable[Mapping[str, Any]]) -> str | None:
+    """What is to be said of windows that have a beginning alone, if there are any: their program
+    was killed, or closed its monitor.
+    """
+    names = [
+        repr(event["begun"]) for each in segments for event in each["events"] if "begun" in event
+    ]
+    if not names:
+        return None
+    different = list(dict.fromkeys(names))
+    return f"{counted(len(names), 'window')} began and did not end: {some(different, _NAMED)}"
 
 
 def most_by_name(recording: Recording) -> dict[str, dict[str, float]]:

@@ -2,7 +2,7 @@
 
     about.json      what was recorded: sources, period, clocks, labels
     samples         records of equal size, appended at least once a second
-    events.jsonl    a line for each window and metric
+    events.jsonl    a line for each beginning and end of a window, and each metric
 
 A record that was cut off by a kill is ignored, so what is left is readable up to the last second.
 """

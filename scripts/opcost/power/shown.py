@@ -125,6 +125,14 @@ class Shown:
             by,
         )
 
+    @property
+    def span_s(self) -> tuple[float, float] | None:
+        """From when to when energy is known, if it is."""
+        if not self._curves or len(self._curves[self._best].times_s) < 2:
+            return None
+        moments_s = self._curves[self._best].times_s
+        return float(moments_s[0]), float(moments_s[-1])
+
     def limit_j(self, start_s: float, end_s: float) -> float | None:
         """The most that the device can have used between two moments, as `at_most_j`."""
         if not self._curves:

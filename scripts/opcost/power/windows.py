@@ -12,7 +12,6 @@ from typing import Any
 from opcost.errors import OpcostError
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.monitor import Monitor
-from opcost.power.recording import around
 from opcost.power.so_far import SoFar
 from opcost.power.window_text import as_line, as_text
 from opcost.text import seconds
@@ -42,6 +41,7 @@ class Window:
         self._is_over = False
         self._so_far = SoFar(monitor, self._start_s)
         monitor.begins(self)
+        monitor.note({"begun": name, "start_s": self._start_s})  # it may be killed
 
     def stop(self) -> None:
         """End the window. Raises OpcostError if it is over already."""
@@ -52,15 +52,12 @@ class Window:
         wait_for_gpu()
         self._end_s = self._monitor.mark()
         self._monitor.is_over(self)
-        event = {"window": self.name, "start_s": self._start_s, "end_s": self._end_s}
-        if self._monitor.is_own:  # and not that of the parent of this fork
-            own = [] if self._monitor.is_closed else [self._monitor.recording]
-            for recording in (*own, *around()):
-                recording.note(event)
+        self._monitor.note({"window": self.name, "start_s": self._start_s, "end_s": self._end_s})
 
     def abandon(self) -> None:
         """Forget the window: what it is of did not begin."""
         self._monitor.forget(self)
+        self._monitor.note({"abandoned": self.name, "start_s": self._start_s})
 
     @property
     def time_s(self) -> float:
