@@ -112,12 +112,24 @@ def test_a_reason_is_said_once_for_all_windows_that_it_is_true_of():
         window("c", 6, TEN),
     )
     assert (
-        f"{GPU}: no energy in 'a', 2 windows 'b': the first of them: 0.01 s are too short."
-        in text_of(found)
+        f"{GPU}: no energy in 'a', 2 windows 'b': the first of them ('a'): 0.01 s are too short; "
+        "at most: 4.00 J in 'a'." in text_of(found)
     )
     assert f"{GPU}: no energy in 'a': 0.01 s are too short; at most 4.00 J." in text_of(
         [found[0], found[3]]
     )
+
+
+def test_names_that_share_a_reason_have_their_upper_limits():
+    found = [
+        *(window("step", n, None, f"0.0{n} s are too short", at_most_j=2.0) for n in (1, 2, 3)),
+        *(window("backward", n, None, f"0.0{n} s are too short", at_most_j=3.0) for n in (4, 5)),
+        window("update", 6, None, "0.06 s are too short"),
+    ]
+    assert (
+        f"{GPU}: no energy in any window: 6 of 6 windows have no energy; the first of them "
+        "('step'): 0.01 s are too short; at most in all: 6.00 J in 'step', 6.00 J in 'backward'."
+    ) in text_of(by_name(*found))
 
 
 def drawn(*segments):

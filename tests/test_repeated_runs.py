@@ -9,6 +9,7 @@ import pytest
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
 from opcost.power.device_energy import DeviceEnergy
+from opcost.power.estimation import REPEAT
 from opcost.power.recording import SAMPLE
 from opcost.power.window_text import repeated
 from opcost.statistics import Estimate
@@ -35,6 +36,43 @@ def test_the_interval_of_a_mean_is_as_wide_as_those_of_its_runs_and_as_their_dif
 def test_runs_without_intervals_have_that_of_their_differences():
     found = mean_of(*(Estimate(joules, None, None) for joules in (99.0, 100.0, 101.0)))
     assert found.low == pytest.approx(97.5, abs=0.1)
+
+
+def mean_run(*runs):
+    return repeated([(each.time_s, {"cpu": each}) for each in runs])[1]["cpu"]
+
+
+def run(energy, time_s, reason=None, **more):
+    return DeviceEnergy(energy, reason, time_s, **more)
+
+
+def test_what_is_said_of_a_mean_without_energy_is_that_of_all_runs():
+    found = mean_run(
+        run(None, 0.04, f"0.04 s are too short: {REPEAT}", at_most_j=6.0, changes=1, share=0.2),
+        run(None, 0.06, f"0.06 s are too short: {REPEAT}", at_most_j=12.0, changes=0, share=0.7),
+    )
+    assert found.reason == (
+        "2 of 2 runs have no energy; the first of them: 0.04 s are too short: repeat it within a "
+        "run (sh -c 'for i in $(seq 100); do ...; done'), and divide; --repeat measures each run "
+        "by itself"
+    )
+    assert (found.energy, found.time_s, found.at_most_j, found.changes) == (None, 0.05, 9.0, 1)
+    assert found.share == pytest.approx(0.5)
+
+
+def test_a_mean_of_which_some_runs_have_no_energy_has_none():
+    known = run(Estimate(10.0, 9.0, 11.0), 1.0, at_most_j=12.0, changes=10)
+    found = mean_run(known, known, run(None, 1.0, "the sensor shows no power"))
+    assert found.reason == (
+        "1 of 3 runs have no energy; the first of them: the sensor shows no power"
+    )
+    assert (found.energy, found.at_most_j, found.changes) == (None, None, 20)
+    assert mean_run(known, known).at_most_j == 12.0
+
+
+def test_a_reason_that_all_runs_have_is_that_of_the_mean():
+    found = mean_run(*[DeviceEnergy.without("no energy sensor")] * 3)
+    assert (found.reason, found.time_s) == ("no energy sensor", 0.0)
 
 
 @pytest.mark.parametrize("has_counter", [True, False])

@@ -44,6 +44,7 @@ _ENDS_SOON = 2.0
 """A sensor would have changed within so many of its usual intervals, had it been read."""
 
 NOT_SHOWN = "the sensor did not change before and after the window"
+REPEAT = "repeat what the window holds, and divide"
 CUT_OFF = "the recording ends before the sensor showed the end of the window"
 
 
@@ -238,7 +239,4 @@ def _too_short(curve: Curve, start_s: float, end_s: float, knots: tuple[int, int
             "the window: give a shorter period, or leave the sampler a core"
         )
     often = _often(every_s, curve.covered_s if unread_s else math.inf)
-    return (
-        f"{length_s:.3g} s are too short for the sensor{often}: repeat what the window holds, and "
-        "divide"
-    )
+    return f"{length_s:.3g} s are too short for the sensor{often}: {REPEAT}"

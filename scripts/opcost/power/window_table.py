@@ -114,17 +114,36 @@ def _unknown(row: Row, used: Row) -> _Unknown:
 
 
 def _why(found: Sequence[_Unknown]) -> str:
-    """The reason that all have, or that of the first, and how many windows have none."""
+    """The reason that all have, or that of the first, how many windows have none, and their upper
+    limits.
+    """
     first, windows = found[0], sum(each.of for each in found)
     same = len({each.reason for each in found}) == 1 and all(each.of_all for each in found)
-    counted = windows > len(found) and not same
-    most_j = first.most_j if len(found) == 1 else None
-    most = "" if most_j is None else f"; at most {joules(most_j, _DIGITS)}"
-    most += " in all" if most and first.of > 1 else ""
-    if not counted:
-        return f"{'' if same else 'the first of them: '}{first.reason}{most}"
-    without = sum(each.windows for each in found)
-    return f"{without} of {windows} windows have no energy; the first of them: {first.reason}{most}"
+    most = _most(found)
+    if same:
+        return f"{first.reason}{most}"
+    several = len({each.row["window"] for each in found}) > 1
+    of = f" ({first.row['window']!r})" if several else ""
+    counted = ""
+    if windows > len(found):
+        without = sum(each.windows for each in found)
+        counted = f"{without} of {windows} windows have no energy; "
+    return f"{counted}the first of them{of}: {first.reason}{most}"
+
+
+def _most(found: Sequence[_Unknown]) -> str:
+    """The upper limits of the rows, by their names, without those of several rows."""
+    in_all = " in all" if any(each.of > 1 for each in found) else ""
+    if len(found) == 1:
+        most_j = found[0].most_j
+        return "" if most_j is None else f"; at most {joules(most_j, _DIGITS)}{in_all}"
+    times = Counter(each.row["window"] for each in found)
+    limits = [
+        f"{joules(each.most_j, _DIGITS)} in {each.row['window']!r}"
+        for each in found
+        if each.most_j is not None and times[each.row["window"]] == 1
+    ]
+    return f"; at most{in_all}: {some(limits, _NAMED)}" if limits else ""
 
 
 def _which(some_rows: Sequence[Row], rows: Sequence[Row]) -> str:

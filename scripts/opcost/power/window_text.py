@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from statistics import fmean
 from typing import Any
 
 from opcost.power.attribution import By
 from opcost.power.device_energy import DeviceEnergy
+from opcost.power.estimation import REPEAT
 from opcost.rows.flags import explained
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate, correlated_sum, mean
@@ -14,6 +16,10 @@ from opcost.text import joules, margin, seconds, table, with_interval, wrapped
 
 _NOTHING = "-"
 _DIGITS = 3
+_IN_ONE_RUN = (
+    "repeat it within a run (sh -c 'for i in $(seq 100); do ...; done'), and divide; --repeat "
+    "measures each run by itself"
+)
 
 
 def as_text(name: str, time_s: float | Estimate, devices: Mapping[str, DeviceEnergy]) -> list[str]:
@@ -94,26 +100,22 @@ def repeated(
     runs: Sequence[tuple[float, Mapping[str, DeviceEnergy]]],
 ) -> tuple[Estimate, dict[str, DeviceEnergy]]:
     """The mean time of several runs, with Student's interval over the runs, and what each device
-    used in their mean.
+    used in their mean; changes are those of all runs.
     """
     time_s = mean([time_s for time_s, _ in runs])
     found = {}
     for device in runs[0][1]:
         every = [devices[device] for _, devices in runs]
-        without = next((each for each in every if each.energy is None), None)
-        if without is not None:
-            found[device] = without
-            continue
-        energy = _mean_energy([each.energy for each in every if each.energy])
-        flags = tuple(dict.fromkeys(flag for each in every for flag in each.flags))
-        changes = sum(each.changes for each in every)
+        energies = [each.energy for each in every if each.energy is not None]
+        limits_j = [each.at_most_j for each in every if each.at_most_j is not None]
         found[device] = replace(
             every[0],
-            energy=energy,
-            time_s=time_s.value,
-            changes=changes,
-            flags=flags,
-            at_most_j=None,
+            energy=_mean_energy(energies) if len(energies) == len(runs) else None,
+            reason=_no_mean(every),
+            time_s=time_s.value if any(each.time_s for each in every) else 0.0,
+            changes=sum(each.changes for each in every),
+            flags=tuple(dict.fromkeys(flag for each in every for flag in each.flags)),
+            at_most_j=fmean(limits_j) if len(limits_j) == len(runs) else None,
             share=_mean_share(every),
         )
     return time_s, found
@@ -134,13 +136,26 @@ def _mean_energy(runs: Sequence[Estimate]) -> Estimate:
     return Estimate(over_runs.value, low, high)
 
 
-def _mean_share(every: Sequence[DeviceEnergy]) -> float | None:
-    """The share of all runs together; None if that of one is unknown."""
-    parts = [(each.share, each.energy.value) for each in every if each.energy is not None]
-    if any(share is None for share, _ in parts):
+def _no_mean(every: Sequence[DeviceEnergy]) -> str | None:
+    """Why several runs have no mean energy, or None if they have one."""
+    reasons = [each.reason.replace(REPEAT, _IN_ONE_RUN) for each in every if each.reason]
+    if not reasons:
         return None
-    total_j = sum(energy_j for _, energy_j in parts)
-    return sum((share or 0.0) * energy_j for share, energy_j in parts) / total_j
+    if len(reasons) == len(every) and len(set(reasons)) == 1:
+        return reasons[0]
+    return f"{len(reasons)} of {len(every)} runs have no energy; the first of them: {reasons[0]}"
+
+
+def _mean_share(every: Sequence[DeviceEnergy]) -> float | None:
+    """The share of all runs together, by their energies or else their times; None if that of one is
+    unknown.
+    """
+    shares = [each.share for each in every if each.share is not None]
+    if len(shares) < len(every):
+        return None
+    energies_j = [each.energy.value for each in every if each.energy is not None]
+    weights = energies_j if len(energies_j) == len(every) else [each.time_s for each in every]
+    return fmean(shares, weights)
 
 
 def without_energy(reasons: Mapping[str, str]) -> Iterable[str]:
