@@ -501,7 +501,10 @@ class TestCommands:
             (["--every", "inf", "--", "true"], "'inf': give a number and s, min or h"),
             (["--every", "0.01", "--", "true"], "'0.01': allowed are 0.1 s to"),
             (["--period", "2min", "--", "true"], "'2min': allowed are 0.001 s to 60 s"),
-            (["--label", "a=1", "--label", "a=2", "--", "true"], "the label 'a' is given twice"),
+            (
+                ["-o", "a.parquet", *["--label", "a=1"] * 2, "--", "true"],
+                "the label 'a' is given twice",
+            ),
         ],
     )
     def test_wrong_options_are_explained(self, arguments, message):

@@ -58,3 +58,24 @@ def test_more_edges_never_narrow_the_limits(edges_s):
         least_j, most_j = side(edges_s, MOMENT_S, 0.1).limits_j(SHOWN)
         assert least_j <= 10.0 + 1e-9
         assert most_j >= 30.0 - 1e-9
+
+
+def test_parts_between_two_moments_know_how_long_their_stretches_are():
+    between = Stretches.between(EDGES_S, 1.95, 2.02)
+    assert between.lengths_s == pytest.approx([0.1, 0.05])
+    assert between.starts_s == pytest.approx([0.0, 0.05])
+    assert between.ends_s == pytest.approx([0.05, 0.07])
+
+
+def test_what_is_resolved_is_certain_and_the_rest_between_its_limits():
+    long = Stretches.between(np.array([0.0, 5.0]), 1.0, 2.0)
+    assert long.uncertain_j(SHOWN) == 0.0
+    short = Stretches.between(np.array([1.0, 1.1, 1.2]), 1.0, 1.2)
+    assert short.uncertain_j(SHOWN) == pytest.approx(600 * 0.2)
+
+
+def test_of_a_device_without_a_known_limit_a_mean_may_hide_any_peak():
+    unlimited = PowerRange(100.0, 300.0, np.inf, 0.2)
+    least_w, most_w = unlimited.of(np.array([0.002, 0.2]))
+    assert least_w == pytest.approx([0.0, 100.0])
+    assert most_w == pytest.approx([30_000.0, 300.0])

@@ -115,3 +115,22 @@ def test_hardly_anything_can_happen_between_windows_that_follow_at_once(card):
     edges_s = [18.0, 19.9999, 20.0, 22.0, 22.0001, 24.0]
     followed, _ = recorded.window(20.0, 22.0, edges_s)
     assert followed.energy.relative_half_width < alone.energy.relative_half_width + 0.001
+
+
+@pytest.mark.parametrize("off", [0.0, 0.03, 0.2])
+def test_readings_of_a_part_of_the_time_do_not_tell_of_a_loop_in_step_with_them(card, off):
+    """Each of them may be of the same part of each turn."""
+    sensor, generator = Sensor(0.1, 0.025), random.Random(7)
+    load, edges_s, epochs, now_s = [(2.0, 60.0)], [], [], 2.0
+    while now_s < 19.0:
+        turn_s = 0.1 * generator.uniform(1 - off, 1 + off)
+        load += [(turn_s / 2, 500.0), (turn_s / 2, 60.0)]
+        edges_s += [now_s, now_s + turn_s / 2]
+        now_s += turn_s
+    for first_s in (7.0, 9.5, 12.0):
+        epochs.append((first_s, first_s + 2.5))
+        edges_s += epochs[-1]
+    recorded = draw(card, sensor, False, seed=8, load=load)
+    for epoch in epochs:
+        found, true_j = recorded.window(*epoch, edges_s)
+        assert found.energy is None or found.energy.low <= true_j <= found.energy.high

@@ -14,6 +14,9 @@ from opcost.power.shown import Shown, around
 
 from tests.simulated_nvml.card import UUID, Card
 
+LIMIT_W = 700.0
+"""The power limit of the card."""
+
 
 @dataclass
 class Recorded:
@@ -77,9 +80,9 @@ def record(
     while card.now_s() < seconds:
         counter_j = meter.counter_j() if counter else None
         power_w = meter.power_w()
-        unknown = [math.nan] * (len(SAMPLE.names) - 4)
         known_j = math.nan if counter_j is None else counter_j
-        rows.append((card.now_s(), 0, power_w, known_j, *unknown))
+        state = (LIMIT_W if name == "power_limit_w" else math.nan for name in SAMPLE.names[4:])
+        rows.append((card.now_s(), 0, power_w, known_j, *state))
         next_s = card.now_s() + period_s * generator.uniform(0.9, 1.3)
         while coming and coming[-1][0] <= next_s:
             moment_s, do = coming.pop()

@@ -35,9 +35,9 @@ class Curve:
     """Joules since a fixed moment at ascending `times_s`, each of which may be off by `slack_s`.
 
     Readings that are means over longer than they last blur the curve over `blur_s`. Each reading
-    adds an error of `noise_j`, that of the sensor, and, where readings cover part of the time
-    alone, one of `unseen_j`. All readings may be off by half of `step_w`, that of what the sensor
-    shows.
+    adds an error of `noise_j`, that of the sensor, and, where readings do not see the share
+    `unseen` of the time, one of `unseen_j`. All readings may be off by half of `step_w`, that of
+    what the sensor shows.
 
     The counter was set back, or jumped, before the knots `broken`. Within `unread_s`, pairs of
     moments, the sensor was not read, or stood still; so it is between readings further apart than
@@ -50,6 +50,7 @@ class Curve:
     joules: Numbers
     slack_s: Numbers
     blur_s: float = 0.0
+    unseen: float = 0.0
     unseen_j: float = 0.0
     noise_j: float = 0.0
     step_w: float = 0.0
@@ -178,6 +179,7 @@ def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
         joules,
         slack_s,
         sensor.averaging_s if sensor.averaging_s > 1.5 * refresh_s else 0.0,
+        unseen,
         refresh_s * unseen * between_w,
         refresh_s * noise_w,
         step_w,

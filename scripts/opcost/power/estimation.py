@@ -10,8 +10,8 @@ or within one, may be too short for the sensor to show it: see stretches.py.
 
 # ASSUME power between two knots does not leave the range of what is shown around the window by more
 # than a tenth of that range, unless an edge of another window says that the program does something
-# else: shorter peaks and pauses are not seen. A device whose power limit is unknown draws at most
-# twice as much as it shows.
+# else: shorter peaks and pauses are not seen. A device draws no more than its power limit; if that
+# is unknown, at most twice as much as it shows, but for what a mean over longer may hide.
 
 import math
 from dataclasses import dataclass
@@ -110,7 +110,9 @@ def energy_of(
     )
     unread_sd = unread_j / math.sqrt(3)
     sds = (first.sd, last.sd, readings_sd, shown_sd, unread_sd)
-    margin_j = first.beyond_j + last.beyond_j + NORMAL_97_5 * math.hypot(*sds)
+    # Readings of a part of the time may all be of the same part of each turn of a loop.
+    turns_j = curve.unseen * Stretches.between(edges_s, start_s, end_s).uncertain_j(power)
+    margin_j = first.beyond_j + last.beyond_j + turns_j + NORMAL_97_5 * math.hypot(*sds)
     if value_j <= 0:
         reason = "the sensor shows no power"
         return WindowEnergy(None, reason, None, changes, every_s)
@@ -212,7 +214,8 @@ def _shown(
     if curve.shown_w is not None:
         least, most = min(least, curve.shown_w[0]), max(most, curve.shown_w[1])
     low_w, high_w = max(0.0, least - beyond * (most - least)), most + beyond * (most - least)
-    peak_w = _PEAK * high_w if curve.limit_w is None else max(curve.limit_w, high_w)
+    unlimited_w = math.inf if curve.blur_s else _PEAK * high_w
+    peak_w = unlimited_w if curve.limit_w is None else max(curve.limit_w, high_w)
     return PowerRange(low_w, high_w, peak_w, resolution_s)
 
 

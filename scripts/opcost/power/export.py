@@ -1,6 +1,7 @@
 """A recording as a table, for other programs: Parquet or CSV."""
 
 import glob
+import importlib
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from opcost.power.recorded_windows import (
     with_defaults,
     without_defaults,
 )
-from opcost.power.recording import FIELDS, VERSION, Recording, claim
+from opcost.power.recording import FIELDS, VERSION, Recording, claim, is_event
 
 _ROWS = 100_000
 """Samples that are in memory at once."""
@@ -63,6 +64,7 @@ def prepare_table(output: Path, append: bool) -> None:
     What a killed measurement left beside it becomes a segment of it. Raises OpcostError for a file
     that cannot be written or continued.
     """
+    importlib.import_module("pandas")  # pyarrow does so as it writes: too late as Python ends
     _check_table(output, append)
     _finish_earlier(output)
     # What was left became a .csv file just now, which cannot be continued.
@@ -130,6 +132,7 @@ def finish(output: Path) -> int:
     """
     folder = recording_beside(output)
     recording = Recording(folder)
+    recording.check()
     about = recording.about
     if output.suffix == ".parquet":  # others have readings alone
         about |= {"events": events_with_energy(recording), "most_by_name": most_by_name(recording)}
@@ -233,7 +236,7 @@ def recorded_device(path: Path, device: str | None = None) -> str:
 
     Raises OpcostError for a file that is no recording, and an unknown device.
     """
-    names = sorted(source["name"] for source in segments(path)[-1]["sources"])
+    names = sorted(source["name"] for source in segments(path)[-1].get("sources", []))
     if device is None and len(names) == 1:
         [device] = names
     if device is None or device not in names:
@@ -263,7 +266,7 @@ def _metadata(file: pq.ParquetFile) -> list[dict[str, Any]]:
     if known is None:
         raise TypeError("another program wrote it")
     found: list[dict[str, Any]] = json.loads(known)
-    if not isinstance(found, list) or not all(isinstance(segment, dict) for segment in found):
+    if not isinstance(found, list) or not found or not all(map(_is_segment, found)):
         raise TypeError("its description is damaged")
     versions = {segment.get("version", VERSION) for segment in found}
     if later := [each for each in versions if each > VERSION]:
@@ -272,6 +275,13 @@ def _metadata(file: pq.ParquetFile) -> list[dict[str, Any]]:
         {**segment, "events": [with_defaults(event) for event in segment.get("events", [])]}
         for segment in found
     ]
+
+
+def _is_segment(document: Any) -> bool:
+    if not isinstance(document, dict):
+        return False
+    parts = [document.get(name, []) for name in ("events", "sources")]
+    return all(isinstance(part, list) for part in parts) and all(map(is_event, parts[0]))
 
 
 def _writer(path: Path, suffix: str) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:

@@ -28,9 +28,11 @@ from opcost.power.recording import Recording, claim
 from opcost.power.recording import around as recordings_around
 from opcost.power.sampler_process import SamplerProcess
 from opcost.power.shown import Shown, around
+from opcost.values import number, whole_number
 
 _REFRESHES_BEFORE, _REFRESHES_AFTER = 3, 3
 _POLL_S = 0.01
+_PERIOD, _PROCESS = number(0.001, 60), whole_number(0)
 _AFTER_CLOSE = "the monitor was closed before the window was over: call its stop() first"
 
 _kept: list[Recording] = []
@@ -92,7 +94,7 @@ class Monitor:
         user: int | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        _check(devices, period_s, labels)
+        _check(devices, period_s, labels, user)
         if append and output is None:
             raise OpcostError("append continues an output: give its name")
         self._user = user
@@ -364,14 +366,22 @@ def _claimed(folder: str | os.PathLike[str] | None) -> tuple[Path, Descriptor, b
 
 
 def _check(
-    devices: Sequence[str] | None, period_s: float | None, labels: Mapping[str, str] | None
+    devices: Sequence[str] | None,
+    period_s: float | None,
+    labels: Mapping[str, str] | None,
+    user: int | None,
 ) -> None:
     """Raise OpcostError for arguments that no monitor can have."""
-    if period_s is not None and not 0.001 <= period_s <= 60:
+    if period_s is not None and not _PERIOD.holds(period_s):
         raise OpcostError(f"period_s is {period_s!r}; allowed: seconds from 0.001 to 60")
+    if user is not None and not _PROCESS.holds(user):
+        raise OpcostError(f"user is {user!r}; allowed: the id of a process, or 0 for none")
     names = [] if devices is None else devices
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    known = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
+    if isinstance(names, str) or not known:
         raise OpcostError(f"devices is {devices!r}: give a list of names, such as ['cuda:0']")
+    if labels is not None and not isinstance(labels, Mapping):
+        raise OpcostError(f"labels is {labels!r}: give names and texts, such as {{'batch': '8'}}")
     for name, text in (labels or {}).items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise OpcostError(f"the label {name!r} is {text!r}: names and values are text")

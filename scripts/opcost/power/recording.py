@@ -12,6 +12,7 @@ import json
 import os
 import time
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from opcost.errors import OpcostError
 from opcost.files import read_json, write_json
+from opcost.values import OBJECT, check_values, list_of, number
 
 SAMPLE = np.dtype(
     [
@@ -56,6 +58,13 @@ _ENVIRONMENT = "OPCOST_RECORDINGS"
 """The environment variable with the recordings that a program runs in, as JSON: the folder of each,
 and its id, because another may have taken the folder since."""
 
+_ABOUT = {
+    "sources": list_of(OBJECT),
+    "missing": OBJECT,
+    "period_s": number(0, above=True),
+    "monotonic_s": number(),
+    "unix_s": number(),
+}
 VERSION = 2
 _TRIES = 3
 
@@ -94,12 +103,23 @@ class Recording:
             )
         return found
 
+    def check(self) -> None:
+        """Raise OpcostError if what is recorded is not described as opcost does."""
+        remedy = f"it is damaged: delete {self.folder}"
+        check_values({**dict.fromkeys(_ABOUT), **self.about}, _ABOUT, self.folder, remedy)
+
     @property
     def size(self) -> int:
-        """The number of complete records."""
+        """The number of complete records; zeros at the end, as of a power failure, are none."""
         if not self.samples_file.exists():
             return 0
-        return self.samples_file.stat().st_size // SAMPLE.itemsize
+        size = self.samples_file.stat().st_size // SAMPLE.itemsize
+        if not size:
+            return 0
+        times_s = np.memmap(self.samples_file, SAMPLE, "r", shape=(size,))["time_s"]
+        if times_s[-1] > 0:
+            return size
+        return bisect_left(range(size), 1, key=lambda place: not times_s[place] > 0)
 
     @property
     def is_written(self) -> bool:
@@ -129,7 +149,8 @@ class Recording:
 
     def note(self, event: Mapping[str, Any]) -> None:
         """Append an event. If it cannot be written, as on a full disk, the program goes on."""
-        line = json.dumps({"time_s": time.monotonic(), **event}, default=str) + "\n"
+        text = json.dumps({"time_s": time.monotonic(), **event}, default=str)
+        line = f"\n{text}\n"  # what a full disk has cut does not spoil it
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         try:
             descriptor = os.open(self.events_file, flags, 0o644)
@@ -150,14 +171,22 @@ class Recording:
         return lost
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """All complete events; what a full disk has cut is left out."""
+        """All complete events; what a full disk has cut, or something has damaged, is left out."""
         if not self.events_file.exists():
             return
-        with self.events_file.open(encoding="utf-8") as lines:
+        with self.events_file.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 with suppress(json.JSONDecodeError):
-                    if line.endswith("\n"):
-                        yield json.loads(line)
+                    if line.endswith("\n") and is_event(event := json.loads(line)):
+                        yield event
+
+
+def is_event(document: Any) -> bool:
+    """Whether a document is an event: one of a window has a beginning and an end."""
+    if not isinstance(document, dict):
+        return False
+    moments = [document.get(name) for name in ("start_s", "end_s")]
+    return "window" not in document or all(map(number().holds, moments))
 
 
 def claim(folder: Path) -> int:

@@ -31,8 +31,9 @@ class PowerRange:
         """The least and the most power of stretches of these lengths."""
         shares = np.minimum(lengths_s / self.resolution_s, 1.0)
         # What is seen is a mean: of the stretch, and of something else for the rest of the time.
-        least_w = (self.low_w - self.peak_w * (1 - shares)) / shares
-        return np.maximum(least_w, 0.0), np.minimum(self.high_w / shares, self.peak_w)
+        rest_w = np.where(shares < 1, self.peak_w, 0.0) * (1 - shares)
+        least_w = np.maximum((self.low_w - rest_w) / shares, 0.0)
+        return least_w, np.minimum(self.high_w / shares, self.peak_w)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,18 @@ class Stretches:
         return cls._at(edges_s[first : int(last) + 1] - moment_s, reach_s)
 
     @classmethod
+    def between(cls, edges_s: Numbers, start_s: float, end_s: float) -> "Stretches":
+        """Those of which a part lies between two moments, in seconds from the first."""
+        first, last = np.searchsorted(edges_s, [start_s, end_s], "right")
+        inside = cls._at(edges_s[first : int(last) + 1] - start_s, end_s - start_s)
+        if not first:
+            return inside
+        # The first one may have begun before.
+        lengths_s = inside.lengths_s.copy()
+        lengths_s[:1] += start_s - edges_s[first - 1]
+        return cls(lengths_s, inside.starts_s, inside.ends_s)
+
+    @classmethod
     def _at(cls, distances_s: Numbers, reach_s: float) -> "Stretches":
         starts_s = np.append(0.0, distances_s)
         ends_s = np.append(distances_s, np.inf)[starts_s < reach_s]
@@ -69,6 +82,12 @@ class Stretches:
         least_w, most_w = power.of(self.lengths_s)
         lasted_s = self.ends_s - self.starts_s
         return float(least_w @ lasted_s), float(most_w @ lasted_s)
+
+    def uncertain_j(self, power: PowerRange) -> float:
+        """By how much the energy of those that are not resolved may differ."""
+        short = self.lengths_s < power.resolution_s
+        least_w, most_w = power.of(self.lengths_s[short])
+        return float((most_w - least_w) @ (self.ends_s - self.starts_s)[short])
 
     def blurred_j(self, power: PowerRange, blur_s: float) -> tuple[float, float]:
         """The least and the most energy that a mean over `blur_s` around the moment counts on its
