@@ -58,7 +58,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     of_targets = [Sweep(**each) for each in params.target_sweeps]
     alone = single_operators(on_targets, operators.to_pylist())
     sweeps = sweep_rows(axes, of_targets, [*tables.comparison, *alone], models)
-    for output, schema, rows in (
+    for output, schema, table in (
         (outputs.comparison, schemas.COMPARISON, tables.comparison),
         (outputs.shares, schemas.SHARES, tables.shares),
         (outputs.modules, schemas.MODULES, tables.modules),
@@ -66,7 +66,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         (outputs.launches, schemas.LAUNCHES, tables.launches),
         (outputs.sweeps, schemas.SWEEPS, sweeps),
     ):
-        records.write_with_csv(Path(output), schema, rows)
+        records.write_with_csv(Path(output), schema, table)
     comparison, shares = tables.comparison, tables.shares
     page = summarise(comparison, shares, refusals(models), tables.modules)
     generations = map(Generation.from_document, params.generations)
