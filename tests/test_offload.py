@@ -55,7 +55,11 @@ def test_a_copy_costs_what_those_of_its_size_or_near_it_cost(size, basis, second
     assert cost.basis == basis
     assert cost.time.value == pytest.approx(seconds)
     assert cost.energy.value == pytest.approx(200 * seconds)
-    assert cost.time.low < seconds < cost.time.high
+    if basis == BEYOND:
+        assert (cost.time.low, cost.time.high) == (None, None)
+    else:
+        assert cost.time.low < seconds < cost.time.high
+        assert (cost.time.low == 0) == (basis == BELOW)
 
 
 def test_how_far_small_copies_are_from_linear_does_not_widen_the_interval_of_large_ones():
@@ -81,6 +85,8 @@ def test_without_an_energy_at_one_of_the_sizes_copies_have_none():
         "copy_(64, 64[pinned])",  # waits for each
         "copy_(64, 64:float16[pinned], non_blocking=True)",  # converts
         "copy_(8x8@(1,8), 8x8[pinned], non_blocking=True)",  # rearranges
+        "copy_(64, 64[zeros=0.9,pinned], non_blocking=True)",  # other values
+        "copy_(256:int8, 256:int8[pinned], non_blocking=True)",  # another dtype
     ],
 )
 def test_other_copies_tell_nothing(call):

@@ -80,3 +80,10 @@ def test_one_point_is_compared_with_nothing():
     operators = costs(alone, {"gpu[limit=400]": MODELS}, measured_everywhere())
     assert lines(alone, operators) == []
     assert lines(SWEEP, costs(SWEEP, {}, [])) == []
+
+
+def test_a_model_that_is_missing_at_one_point_is_left_out_at_all_of_them():
+    models = dict.fromkeys(SWEEP.points, MODELS) | {"gpu[limit=200]": MODELS[:1]}
+    operators = {each.operator: each for each in costs(SWEEP, models, measured_everywhere())}
+    assert operators["conv2d"].on["gpu[limit=400]"][TIME].value == pytest.approx(2e-3)
+    assert operators["conv2d"].above("gpu[limit=400]", "gpu[limit=200]", TIME).value == 1.0

@@ -1,42 +1,12 @@
 """Gain and offset of a sensor, from the recording of an external wattmeter."""
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from opcost.commands import main
 from opcost.energy.wattmeter import Power, calibrate, read_wattmeter
 from opcost.errors import OpcostError
 
-SHIFT_S = 1000.0
-
-
-def load(seconds, generator):
-    """True power: switching between idle and load, on a fine grid."""
-    times_s = np.arange(0, seconds, 0.01)
-    watts, level_w, until_s = np.empty(len(times_s)), 60.0, 0.0
-    for place, time_s in enumerate(times_s):
-        if time_s >= until_s:
-            level_w = 60.0 if level_w > 60 else generator.uniform(150, 400)
-            until_s = time_s + generator.uniform(1.0, 6.0)
-        watts[place] = level_w
-    return times_s, watts
-
-
-def averaged(times_s, watts, period_s, noise_w, generator, start_s=0.0):
-    """What an instrument with this period shows."""
-    edges_s = np.arange(start_s, times_s[-1], period_s)
-    joules = np.concatenate([[0.0], np.cumsum(watts[1:] * np.diff(times_s))])
-    means = np.diff(np.interp(edges_s, times_s, joules)) / period_s
-    return Power(edges_s[1:], means + generator.normal(0, noise_w, len(means)))
-
-
-def both(gain=1.06, offset_w=35.0, seed=0, meter_period_s=1.0, seconds=180.0):
-    """A wattmeter whose clock is ahead, and a sensor."""
-    generator = np.random.default_rng(seed)
-    times_s, watts = load(seconds, generator)
-    sensor = averaged(times_s, watts, 0.1, 2.0, generator)
-    meter = averaged(times_s, offset_w + gain * watts, meter_period_s, 1.0, generator, 3.3)
-    return Power(meter.times_s + SHIFT_S, meter.watts), sensor
+from tests.simulated_wattmeter import SHIFT_S, both
 
 
 @pytest.mark.parametrize("meter_period_s", [0.2, 0.5, 1.0])

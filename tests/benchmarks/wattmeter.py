@@ -12,7 +12,7 @@ import numpy as np
 from opcost.energy.wattmeter import calibrate
 from opcost.statistics import Estimate
 
-from tests.test_wattmeter import both
+from tests.simulated_wattmeter import both
 
 PERIODS_S = (0.2, 0.5, 1.0)
 
@@ -27,9 +27,8 @@ def main() -> None:
         for seed in range(arguments.draws):
             generator = random.Random(seed)
             gain, offset_w = generator.uniform(0.9, 1.4), generator.uniform(0, 60)
-            found = calibrate(
-                *both(gain, offset_w, seed, meter_period_s=period_s, seconds=180.0), seed=seed
-            )
+            meter, sensor = both(gain, offset_w, seed, period_s)
+            found = calibrate(meter, sensor, seed)
             gains.append((found.gain, gain))
             offsets.append((found.offset_w, offset_w))
         half = float(np.median([each.relative_half_width for each, _ in gains]))

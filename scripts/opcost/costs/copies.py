@@ -2,21 +2,22 @@
 
 A copy takes a latency and its bytes at the bandwidth of the link, so between measured sizes the
 cost is linear in the bytes. A smaller copy than any measured one costs as much as the smallest one,
-which is mostly latency. A larger one than any costs in proportion to the largest one.
+which is mostly latency, or less. A larger one than any costs in proportion to the largest one; how
+far that is off is not known, so these have no interval.
 """
 
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opcost.costs.interpolation import Interpolation
 from opcost.costs.terms import Row
 from opcost.rows.executed import measured_value
 from opcost.rows.quantities import ENERGY, TIME
-from opcost.statistics import Estimate, weighted_sum
+from opcost.statistics import Estimate
 from opcost.tuples.host_memory import copy_of
-from opcost.tuples.operator_tuple import OperatorTuple
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 
 MEASURED = "measured"
 BETWEEN = "between measured sizes"
@@ -58,6 +59,16 @@ class MeasuredCopies:
         reasons = (row["energy_reason"] for row in self.rows.values())
         return next((reason for reason in reasons if reason), None)
 
+    @property
+    def largest_bytes(self) -> int:
+        """Those of the largest copy that was measured."""
+        return max(self.rows)
+
+    @property
+    def flags(self) -> list[str]:
+        """Those of the rows, each once."""
+        return list(dict.fromkeys(flag for row in self.rows.values() for flag in row["flags"]))
+
     def _basis(self, size: int) -> str:
         if size in self.rows:
             return MEASURED
@@ -71,12 +82,16 @@ class MeasuredCopies:
         above = bisect_left(sizes, within)
         near = slice(max(above - _NEAR, 0), above + _NEAR)
         cost = Interpolation(sizes[near], costs[near]).at(within)
-        return weighted_sum([(max(size / sizes[-1], 1.0), cost)])
+        if size < sizes[0]:  # it costs no more
+            return Estimate(cost.value, None if cost.high is None else 0.0, cost.high)
+        if size > sizes[-1]:  # how far that is off is not known
+            return Estimate(size / sizes[-1] * cost.value, None, None)
+        return cost
 
 
 def measured_copies(rows: Iterable[Row]) -> dict[str, MeasuredCopies]:
-    """Memory of the host -> copies of contiguous tensors from there to the device, without waiting
-    for each.
+    """Memory of the host -> copies of contiguous tensors of float32 from there to the device,
+    without waiting for each.
     """
     found: dict[str, dict[int, Row]] = defaultdict(dict)
     for row in rows:
@@ -84,9 +99,10 @@ def measured_copies(rows: Iterable[Row]) -> dict[str, MeasuredCopies]:
         copy = copy_of(operator_tuple)
         if copy is None or not copy.is_to_device or row["status"] != "ok":
             continue
-        plain = (copy.to.shape, copy.to.dtype) == (copy.source.shape, copy.source.dtype)
-        plain = plain and copy.to.layout is copy.source.layout is None
-        if plain and dict(operator_tuple.arguments).get("non_blocking") is True:
+        # Values, dtype and layout may change what a copy costs.
+        plain = TensorSpec(copy.to.shape, "float32")
+        is_plain = copy.to == plain == replace(copy.source, memory=None)
+        if is_plain and dict(operator_tuple.arguments).get("non_blocking") is True:
             found[copy.memory][copy.to.bytes] = row
     return {memory: MeasuredCopies(dict(sorted(each.items()))) for memory, each in found.items()}
 

@@ -28,6 +28,9 @@ from opcost.tuples.operator_tuple import HOST_MEMORIES
 from opcost.tuples.weights import WeightGroup
 
 _COLUMNS = (*OPERATOR_COLUMNS, "operator", "canonical_json", "conditions_id")
+_BEYOND = 4
+"""Copies of at most so many times the largest measured one are estimated."""
+
 _REMEDY = "opcost run copies_to_device --device cuda"
 
 
@@ -60,6 +63,7 @@ class FromMemory:
     copied: tuple[CopiedGroup, ...]
     explanation: Explanation
     energy_unknown: str | None
+    flags: Sequence[str]
 
     @property
     def copies_time(self) -> Estimate:
@@ -112,6 +116,7 @@ class FromMemory:
             **TIME.of("overlapped").columns(self.overlapped_time),
             "time_reason": self.explanation.estimate.time_reason,
             "energy_reason": self.energy_reason,
+            "copy_flags": list(self.flags),
             "copied": [_document(copied) for copied in self.copied],
         }
 
@@ -137,7 +142,8 @@ class Offload:
             return None
         if not self._measured:
             return (
-                "no copy from the host to the device is measured there. To measure copies of 4 KiB "
+                "no copy from the host to the device is measured there, or none that is nearly as "
+                "large as its largest weights. To measure copies of 4 KiB "
                 f"to 256 MiB: {_REMEDY}"
             )
         return comparability.conflict([*self.explanation.estimate.rows, *self.rows])
@@ -150,7 +156,14 @@ class Offload:
     @cached_property
     def _measured(self) -> dict[str, MeasuredCopies]:
         found = measured_copies(self.rows)
-        return {memory: found[memory] for memory in HOST_MEMORIES if memory in found}
+        largest = max(
+            (each.bytes for group in self.memory.groups for each in group.weights), default=0
+        )
+        return {
+            memory: copies
+            for memory in HOST_MEMORIES
+            if (copies := found.get(memory)) and largest <= _BEYOND * copies.largest_bytes
+        }
 
     @cached_property
     def choice(self) -> Choice | None:
@@ -177,6 +190,7 @@ class Offload:
                 tuple(self._costs(group, copies) for group in groups),
                 self.explanation,
                 copies.energy_reason,
+                copies.flags,
             )
             for memory, copies in self._measured.items()
         ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from opcost.costs.cost_tables import indented
 from opcost.costs.offload import CopiedGroup, FromMemory, Offload
 from opcost.costs.offload_memory import OffloadMemory, in_bytes
+from opcost.rows.flags import explained
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.text import counted, table, with_interval, wrapped
@@ -108,6 +109,7 @@ def _notes(chosen: FromMemory) -> list[str]:
     )
     found = ", ".join(f"{number} {basis}" for basis, number in bases.most_common())
     notes = [f"Copies in a pass, by the sizes that were measured: {found}."]
+    notes += [f"Copies flagged {flag}: {explained(flag)}." for flag in chosen.flags]
     estimate = chosen.explanation.estimate
     if estimate.time_reason:
         notes.append(f"The model has no time: {estimate.time_reason}.")

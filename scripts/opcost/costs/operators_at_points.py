@@ -21,7 +21,8 @@ _MOST_POINTS = 6
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of all calls of an operator, in all models of a study, on each target of a sweep.
+    """The cost of all calls of an operator on each target of a sweep, in all models that are on all
+    of them.
 
     Tuples that are not measured on each of them are left out.
     """
@@ -46,6 +47,9 @@ def costs(
     `models` are those of each target, `rows` are those of operators.
     """
     listed = [target for target in sweep.points if models.get(target)]
+    # A model that is missing at one point would make that one look cheaper.
+    named = [{model.model for model in models[target]} for target in listed]
+    everywhere = set.intersection(*named) if named else set()
     on_target: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         on_target[row["target"]][row["tuple_id"]] = row
@@ -53,6 +57,8 @@ def costs(
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for target in listed:
         for model in models[target]:
+            if model.model not in everywhere:
+                continue
             for term in terms_of(model, on_target[target], set()):
                 if term.measured:
                     operator = short_name(term.record.operator_tuple.operator)

@@ -258,7 +258,10 @@ def _tensors(text: str, unstated: Unstated) -> Value:
     usual = unstated.memory_format if len(shape) == 4 else None
     spec = TensorSpec(shape, dtype, strides or layout or usual)
     zeros = unstated.zeros if spec.may_have_zeros else 0.0
-    for said in match["said"].split(",") if match["said"] else ():
+    brackets = match["said"].split(",") if match["said"] else []
+    if len({each.startswith("zeros=") for each in brackets}) < len(brackets):
+        raise ValueError(f"{shown(text)} says twice in brackets what may be said once")
+    for said in brackets:
         if said.startswith("zeros="):
             zeros = _share(said.removeprefix("zeros="))
         elif said in HOST_MEMORIES:
