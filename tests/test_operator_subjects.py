@@ -472,3 +472,12 @@ def test_a_study_measures_only_tuples_of_operators_that_are_new(done):
         names = pq.read_table(results / f"{table}.parquet")["model"].to_pylist()
         assert names == ["tiny_mlp", "tiny_cnn"]
     assert "Sweep conv: 3 operators on " in (results / "summary.txt").read_text()
+
+
+def test_the_points_of_a_target_have_a_table_of_operators_beside_operators_without_a_model(done):
+    (done.root / "tests/study/models/relu.yaml").write_text('operator: "relu(8)"\n')
+    points = {"device": "cpu", "axes": {"tf32": [False, True]}}
+    configure(done, models=["tiny_mlp", "relu"], targets={"point": points})
+    done.started()
+    summary = (done.root / "results/summary.txt").read_text()
+    assert "Time of all calls of each operator on point, and how much more at" in summary
