@@ -85,6 +85,21 @@ def test_a_changed_measurement_setting_measures_again(done):
     assert not before.items() & stamps(done).items()
 
 
+def test_rows_that_a_study_of_other_settings_left_are_measured_again_when_they_are_asked_for(done):
+    """Also if a run in between, at the present settings, did not ask for them."""
+    edit(
+        done.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(warm_up_s=0.02),
+    )
+    configure(done, models=["tiny_mlp"])
+    first = done.started()
+    configure(done, models=["tiny_mlp", "tiny_cnn"])
+    second = done.started()
+    assert first.count("benchmark_operator") + second.count("benchmark_operator") == 6
+    assert second.count("benchmark_operator") > 0
+    assert (first.count("benchmark_model"), second.count("benchmark_model")) == (1, 1)
+
+
 def test_other_durations_of_a_measurement_measure_nothing_again(done):
     longer = {"time_relative_ci": 0.4, "max_time_s": 1, "min_batches": 7, "timeout_s": 90}
     edit(done.root / "tests/study/config.yaml", lambda config: config["measurement"].update(longer))

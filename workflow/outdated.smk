@@ -10,7 +10,8 @@
 #   Rule                       Runs again if
 #   plan_round                 what was measured before, or the study's request, differs
 #   models, collect            the extracted models, or the study's request, differ
-#   database                   any measured file in results/, of this study or not, differs
+#   database                   any measured file in results/, of this study or not, or the study's
+#                              request differs
 #   compare, report            their inputs, or the study's request, differ
 #   extract                    the file is of another definition
 #   record_calls               the same, or of another device
@@ -51,7 +52,8 @@ ASKED = {
     for name, asked in (
         ("models", [DEFINITIONS]),
         ("collect", [MODELS_ON, DEFINITIONS, STUDY.operators]),
-        ("database", [CONDITIONS]),
+        # Rows of what was not asked for before may be of other conditions.
+        ("database", [CONDITIONS, MODELS_ON, DEFINITIONS, STUDY.operators]),
         (
             "rounds",
             [MODELS_ON, DEFINITIONS, CONDITIONS, asdict(STUDY.precision), STUDY.max_device_time_s],
