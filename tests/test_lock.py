@@ -1,5 +1,6 @@
 """One measurement at a time on a device; what other users put in its place is left alone."""
 
+import errno
 import os
 import re
 import subprocess
@@ -158,6 +159,22 @@ def test_a_file_that_was_removed_meanwhile_locks_nothing(path, monkeypatch):
         monkeypatch.undo()
         monkeypatch.setattr(lock, "FOLDER", path.parent)
         refused()
+
+
+@pytest.mark.parametrize("free_bytes", [0, 5])
+def test_a_full_disk_is_explained_and_the_file_stays_usable(path, monkeypatch, free_bytes):
+    def write_what_fits(descriptor, content, offset):
+        if offset >= free_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, content[: free_bytes - offset], offset)
+
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", write_what_fits)
+    message = refused()
+    assert f"{path}, cannot be written: No space left on device. Free space in" in message
+    monkeypatch.setattr(os, "pwrite", write)
+    with exclusive("cpu", "the next"):
+        pass
 
 
 @needs_root

@@ -14,6 +14,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import opcost
+import pynvml
 import pytest
 from click.testing import CliRunner
 from opcost.commands import main
@@ -23,6 +25,7 @@ from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
 from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, applied, settle
 from opcost.devices.point_record import this_boot
+from opcost.devices.point_settings import Gpu
 from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.errors import OpcostError
 from opcost.files import write_json
@@ -189,6 +192,102 @@ def test_if_job_and_guard_are_killed_the_next_that_takes_the_lock_restores(gpu, 
     )
     next_job()
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("killed", ["nobody", "the guard", "the job"])
+def test_while_a_job_or_its_guard_lives_nobody_else_restores_without_the_lock(
+    killed, gpu, record, job, capfd
+):
+    """A cleaner of the folder deletes the file of the lock."""
+    process = job()
+    guard = guard_of(process)
+    record.with_suffix(".lock").unlink()
+    if killed == "the guard":
+        os.kill(guard, signal.SIGKILL)
+        ended(guard)
+    elif killed == "the job":
+        os.kill(guard, signal.SIGSTOP)
+        process.kill()
+        process.wait()
+    refusal = (
+        rf"process {process.pid}, or its guard, holds the device .*\(power limit 300 W\), alth"
+    )
+    with pytest.raises(OpcostError, match=refusal + r".* its lock was deleted.*: wait for it"):
+        next_job()
+    assert gpu.now == (LIMIT_W, 0, 0)
+    if killed == "the job":
+        os.kill(guard, signal.SIGCONT)
+    else:
+        finish(process)
+    assert gpu.becomes(BEFORE_W)
+    ended(guard)
+    next_job()
+    assert capfd.readouterr().out == ""
+    assert not record.exists()
+
+
+@pytest.mark.parametrize("guard_is_killed", [False, True])
+def test_a_record_that_was_deleted_is_restored_nevertheless(guard_is_killed, gpu, record, job):
+    process = job()
+    record.unlink()
+    if guard_is_killed:
+        guard = guard_of(process)
+        os.kill(guard, signal.SIGKILL)
+        ended(guard)
+    output = "".join(process.communicate("go on\n"))
+    assert process.returncode == 0
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert f"{record} was deleted while the device was at the operating point" in output
+    assert ("was killed, or its guard" in output) == guard_is_killed
+
+
+def test_without_the_record_no_later_run_is_said_to_restore_a_lost_gpu(gpu, record, job):
+    process = job()
+    record.unlink()
+    gpu.refuse(LOST)
+    _, said = process.communicate("go on\n")
+    assert f"Restore it yourself: {record}, which said what to restore, was deleted" in said
+    assert "not as it was (power limit 650 W)" in said
+
+
+def test_the_record_of_another_process_in_place_of_a_deleted_one_stays(gpu, record, job):
+    process = job()
+    record.unlink()
+    record.write_text("another's")
+    process.communicate("go on\n")
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert record.read_text() == "another's"
+
+
+def test_without_space_for_the_record_nothing_is_set(gpu, record, tmp_path):
+    """The lock fits, and the record in part: the kernel writes as much as fits."""
+    body = f"""
+    import resource
+    from opcost.devices.lock import exclusive
+    from opcost.devices.operating_point import OperatingPoint, applied
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (120, 120))
+    with exclusive({KEY!r}, "a job") as held, applied(held, OperatingPoint({LIMIT_W})):
+        print({READY!r})
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(body)], capture_output=True, text=True
+    )
+    assert f"{record}, which is to say what must be restored" in done.stderr
+    assert "cannot be written: File too large. This user must be able to write to" in done.stderr
+    assert READY not in done.stdout
+    assert gpu.now == (BEFORE_W, 0, 0)
+    assert not record.exists()
+
+
+def test_whatever_fails_in_the_guard_is_its_answer(gpu, monkeypatch, tmp_path):
+    (tmp_path / "pynvml.py").write_text(
+        "class NVMLError(Exception): pass\ndef nvmlInit(): raise RuntimeError('it is broken')\n"
+    )
+    scripts = Path(opcost.__file__).parent.parent
+    monkeypatch.setattr(operating_point, "_python_path", lambda: f"{tmp_path}:{scripts}")
+    with pytest.raises(OpcostError, match="failed: RuntimeError: it is broken"):
+        set_in_job()
 
 
 def test_ctrl_c_while_the_point_is_being_set_restores_as_well(gpu, record, monkeypatch, capfd):
@@ -452,6 +551,26 @@ def test_a_temperature_that_moves_is_waited_for_within_a_limit(switch, monkeypat
     # From 36 to 70 degrees: it moves by less than one in half a second after some.
     assert switch(OperatingPoint(400)) > 2.0
     assert switch(OperatingPoint(399), most_s=0.6) < switch(OperatingPoint(400))
+
+
+def test_a_small_difference_is_restored_as_well(gpu):
+    set_in_job(OperatingPoint(BEFORE_W + 0.4))
+    assert gpu.now == (BEFORE_W, 0, 0)
+
+
+def test_another_gpu_that_does_not_answer_is_left_out(gpu, card, monkeypatch):
+    handle_of = pynvml.nvmlDeviceGetHandleByIndex
+
+    def without_first(number):
+        if number == 0:
+            raise pynvml.NVMLError(LOST)
+        return handle_of(number - 1)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 2)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", without_first)
+    assert Gpu(KEY).power_limit_w() == BEFORE_W
+    with pytest.raises(OpcostError, match=f"Its hashes: {KEY}; GPU 0 does not answer .GPU is lost"):
+        Gpu("0123")
 
 
 def test_another_gpu_or_none_is_refused(gpu, monkeypatch):

@@ -5,6 +5,7 @@ Two policies of two cores each allow 800 to 3500 MHz; the administrator has set 
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from opcost.devices import lock, operating_point, processor_settings
 from opcost.devices.lock import exclusive
 from opcost.devices.operating_point import OperatingPoint, applied, settle
+from opcost.devices.point_record import this_boot
 from opcost.devices.processor_settings import max_frequency_mhz
 from opcost.errors import OpcostError
 
@@ -108,6 +110,78 @@ def test_a_frequency_that_the_cores_do_not_allow_is_refused(cores, frequency_mhz
     with pytest.raises(OpcostError, match=message):
         set_in_job(OperatingPoint(max_frequency_mhz=frequency_mhz))
     assert cores.now_mhz == BEFORE_MHZ
+
+
+def remove(policy):
+    shutil.rmtree(policy)
+
+
+def take_offline(policy):
+    """Linux then reads nothing from the policy's files: "device or resource busy"."""
+    for file in policy.iterdir():
+        file.write_text("")
+
+
+@pytest.mark.parametrize("lose", [remove, take_offline])
+def test_a_policy_that_is_gone_afterwards_is_skipped_and_named(cores, lose, tmp_path, capfd):
+    with exclusive("cpu", "a job") as held, applied(held, LIMIT):
+        lose(cores.folder / "policy2")
+    assert int((cores.folder / "policy0" / "scaling_max_freq").read_text()) == 3_000_000
+    said = capfd.readouterr().err
+    assert "policy2 is gone, or its cores are offline, and is not restored" in said
+    assert "check that it allows 3000 MHz" in said
+    with exclusive("cpu", "the next job"):
+        assert capfd.readouterr().out == ""
+
+
+def test_without_any_policy_left_nothing_remains_to_be_restored(cores, tmp_path):
+    with exclusive("cpu", "a job") as held, applied(held, LIMIT):
+        remove(cores.folder)
+    assert not (tmp_path / "opcost-cpu.point").exists()
+
+
+def test_of_cores_that_are_offline_nothing_is_set(cores):
+    take_offline(cores.folder / "policy2")
+    with exclusive("cpu", "a job") as held, applied(held, LIMIT):
+        assert int((cores.folder / "policy0" / "scaling_max_freq").read_text()) == 2_000_000
+    assert int((cores.folder / "policy0" / "scaling_max_freq").read_text()) == 3_000_000
+    take_offline(cores.folder / "policy0")
+    with pytest.raises(OpcostError, match="has no policy"):
+        set_in_job()
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "message"),
+    [
+        ({"policy0": 0}, "max_frequencies_khz is"),
+        ({"policy0": -5}, "max_frequencies_khz is"),
+        ({"../policy0": 2_000_000}, "max_frequencies_khz is"),
+        ({"policy0": 1}, "allows 800000 to 3500000 kHz, and the file says that 1 was set before"),
+        ({"policy0": 99_999_999}, "the file says that 99999999 was set before"),
+    ],
+)
+def test_impossible_frequencies_of_a_record_are_not_set(cores, tmp_path, frequencies, message):
+    known = {"boot": this_boot(), "process": 1, "point": "a point", "power_limit_w": None}
+    known |= {"sm_clock_locked": False, "memory_clock_locked": False}
+    record = tmp_path / "opcost-cpu.point"
+    record.write_text(json.dumps(known | {"max_frequencies_khz": frequencies}))
+    with pytest.raises(OpcostError, match=message), exclusive("cpu", "the next job"):
+        pass
+    assert cores.now_mhz == BEFORE_MHZ
+
+
+def test_machines_with_a_policy_for_each_of_hundreds_of_cores_are_restored(cores, tmp_path):
+    for number in range(100, 400):
+        shutil.copytree(cores.folder / "policy0", cores.folder / f"policy{number}")
+    record = tmp_path / "opcost-cpu.point"
+    with exclusive("cpu", "a job") as held, applied(held, LIMIT):
+        left = record.read_text()
+        assert set(cores.now_mhz) == {2000}
+    record.write_text(left)
+    for policy in cores.folder.iterdir():
+        (policy / "scaling_max_freq").write_text("2000000")
+    with exclusive("cpu", "the next job"):
+        assert set(cores.now_mhz) == {3000}
 
 
 def test_where_linux_has_no_limits_of_frequencies_none_is_set(cores, monkeypatch, tmp_path):

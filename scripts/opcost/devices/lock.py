@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, restore_left
+from opcost.devices.point_record import overwrite
 from opcost.errors import OpcostError
 from opcost.terminal import announce
 
@@ -77,8 +78,13 @@ def exclusive(
     try:
         before = os.pread(descriptor, _READ, 0).decode(errors="replace")
         where = f"{_AT}{point}" if point else ""
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()}, {purpose}{where}".encode(), 0)
+        try:
+            overwrite(descriptor, f"process {os.getpid()}, {purpose}{where}".encode())
+        except OSError as error:
+            raise OpcostError(
+                f"the lock of the device, {path}, cannot be written: {error.strerror}. Free space "
+                f"in {path.parent}, then run again"
+            ) from error
         held = Held(device_key, descriptor, path, before.partition(_AT)[2])
         restore_left(held)
         yield held

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 import opcost
+from opcost.devices.point_record import is_empty, new_record
 from opcost.errors import OpcostError
 from opcost.terminal import announce, tell
 
@@ -95,12 +96,13 @@ def applied(held: HeldLock, point: OperatingPoint) -> Iterator[None]:
     if not point:
         yield
         return
-    guard = _Guard(held, {"point": asdict(point)})
-    try:
-        guard.answer(f"setting the operating point ({point})")
-        yield
-    finally:
-        guard.end()
+    with new_record(held.record) as record:
+        guard = _Guard(held, {"point": asdict(point)}, record)
+        try:
+            guard.answer(f"setting the operating point ({point})")
+            yield
+        finally:
+            guard.end()
 
 
 def settle(held: HeldLock, point: OperatingPoint) -> None:
@@ -117,20 +119,25 @@ def settle(held: HeldLock, point: OperatingPoint) -> None:
 def restore_left(held: HeldLock) -> None:
     """Restore what a process has left set that was killed with its guard, and announce that.
 
-    Raises OpcostError if it cannot be restored: what is measured would be at that point.
+    Raises OpcostError if it cannot be restored: what is measured would be at that point. The same
+    if that process or its guard lives: it measures, although its lock was deleted.
     """
-    if not os.path.lexists(held.record):
-        return
-    found = _Guard(held, {}).ask("restoring the operating point that was left behind")
-    announce(found["restored"])
+    if os.path.lexists(held.record):
+        _restore_by(_Guard(held, {}))
+
+
+def _restore_by(guard: "_Guard") -> None:
+    announce(guard.ask("restoring the operating point that was left behind")["restored"])
 
 
 class _Guard:
     """A guard, as seen by the process that starts it. Forks of that process leave it alone."""
 
-    def __init__(self, held: HeldLock, task: dict[str, Any]) -> None:
-        self._held, self._owner = held, os.getpid()
-        known = {"key": held.key, "record": str(held.record), "parent": self._owner}
+    def __init__(self, held: HeldLock, task: dict[str, Any], record: int | None = None) -> None:
+        """`record` is the descriptor of this process's own, None without one."""
+        self._held, self._record, self._owner = held, record, os.getpid()
+        known: dict[str, Any] = {"key": held.key, "record": str(held.record)}
+        known |= {"descriptor": record, "parent": self._owner}
         # -P: a file in this folder may have the name of a standard module.
         command = [sys.executable, "-P", "-m", "opcost.devices.point_guard"]
         self._process = subprocess.Popen(
@@ -138,7 +145,8 @@ class _Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # it may outlive what reads those of this process
-            pass_fds=[held.descriptor],  # it holds the lock until it has restored the device
+            # It holds both locks until it has restored the device.
+            pass_fds=[held.descriptor, *([] if record is None else [record])],
             env={**os.environ, "PYTHONPATH": _python_path()},
             start_new_session=True,  # signals of the terminal are not for it
         )
@@ -169,16 +177,24 @@ class _Guard:
         return document
 
     def end(self) -> None:
-        """Have it restore the device. If it was killed, another one does that."""
+        """Have it restore the device. If it was killed, another one does that, from this process's
+        descriptor of the record: its file may have been deleted.
+        """
         if os.getpid() != self._owner:
             return
         with suppress(BrokenPipeError):
             cast(IO[bytes], self._process.stdin).close()
         try:
             with suppress(_NoAnswer):
-                self.answer("restoring the operating point", last=True)
-            if self._process.wait() != 0:
-                restore_left(self._held)
+                found = self.answer("restoring the operating point", last=True)
+                for note in found.get("notes", []):
+                    tell(f"opcost: {note}")
+            if (
+                self._process.wait() != 0
+                and self._record is not None
+                and not is_empty(self._record)
+            ):
+                _restore_by(_Guard(self._held, {}, self._record))
         except OpcostError as error:
             tell(f"opcost: {error}")  # what was measured before is right
         self._process.wait()

@@ -2,11 +2,11 @@
 
     python -m opcost.devices.point_guard TASK
 
-It holds the lock of the device, which it has from its parent. Other tasks are to restore what was
-left behind, and to wait until the temperature is steady. It answers on standard output, a line of
-JSON for each step: that the point is set, and later that it is restored, or an `error`. It restores
-when its input ends, or its parent: forks of that may keep the input open. Signals that end a whole
-group of processes leave it to its parent's end.
+It holds the locks of the device and of the record, which it has from its parent. Other tasks are to
+restore what was left behind, and to wait until the temperature is steady. It answers on standard
+output, a line of JSON for each step: that the point is set, and later that it is restored, with
+`notes` for the user, or an `error`. It restores when its input ends, or its parent: forks of that
+may keep the input open. Signals that end a whole group of processes leave it to its parent's end.
 """
 
 import json
@@ -25,7 +25,11 @@ from opcost.devices.operating_point import OperatingPoint
 from opcost.devices.point_record import (
     ForeignRecord,
     PointRecord,
+    is_deleted,
+    is_in_use,
+    open_record,
     read_record,
+    remove_record,
     this_boot,
     write_record,
 )
@@ -45,32 +49,33 @@ def main() -> None:
     key, path = task["key"], Path(task["record"])
     try:
         if "point" in task:
-            _keep(key, path, OperatingPoint(**task["point"]), task["parent"])
+            _keep(key, path, task["descriptor"], OperatingPoint(**task["point"]), task["parent"])
         elif "settle" in task:
             _settle(_device(key), task["parent"], *task["settle"])
             _say({})
         else:
-            _say({"restored": _restore_left(key, path)})
+            _say({"restored": _restore_left(key, path, task["descriptor"])})
     except OpcostError as error:
         _say({"error": str(error)})
+    except Exception as error:  # without an answer, the parent would take it for killed
+        _say({"error": f"the process that sets the device failed: {type(error).__name__}: {error}"})
 
 
-def _keep(key: str, path: Path, point: OperatingPoint, parent: int) -> None:
-    """Set a point until the parent ends."""
+def _keep(key: str, path: Path, descriptor: int, point: OperatingPoint, parent: int) -> None:
+    """Set a point until the parent ends. The descriptor is that of a new record."""
     device = _device(key)
     device.check(point)
     record = undo = device.record(point, parent)
-    write_record(path, record)
+    write_record(path, descriptor, record)
     try:
         for undo in device.set(point, record):  # noqa: B007  used if the next step fails
             pass
-    except OpcostError:
-        _restore(device, path, undo)
+    except Exception:
+        _restore(device, path, descriptor, undo)
         raise
     _say({})
     _ended(parent)
-    _restore(device, path, record)
-    _say({})
+    _say({"notes": _restore(device, path, descriptor, record)})
 
 
 def _device(key: str) -> Gpu | Processor:
@@ -78,40 +83,77 @@ def _device(key: str) -> Gpu | Processor:
     return Processor() if key in KINDS else Gpu(key)
 
 
-def _restore(device: Gpu | Processor, path: Path, record: PointRecord) -> None:
+def _restore(
+    device: Gpu | Processor, path: Path, descriptor: int, record: PointRecord
+) -> list[str]:
+    """Restore what a record says, and delete it. Returns what the user must know besides."""
+    deleted = is_deleted(descriptor)
     try:
-        device.restore(record)
+        notes = device.restore(record)
     except OpcostError as error:
         raise OpcostError(
-            f"the operating point ({record.point}) could not be restored: {error}. The "
-            f"next run tries again, because {path} says what is to be restored; until then, the "
-            f"device is not as it was{_before(record)}"
+            f"the operating point ({record.point}) could not be restored: {error}. "
+            + (
+                f"Restore it yourself: {path}, which said what to restore, was deleted"
+                if deleted
+                else f"The next run tries again, because {path} says what is to be restored"
+            )
+            + f"; until then, the device is not as it was{_before(record)}"
         ) from error
-    path.unlink(missing_ok=True)
+    remove_record(path, descriptor)
+    if deleted:
+        notes = [
+            *notes,
+            f"{path} was deleted while the device was at the operating point ({record.point}), as "
+            f"by a cleaner of {path.parent}. If the lock beside it was deleted as well, another "
+            "process may have used the device meanwhile, and its power limit, clocks or "
+            "frequencies must be checked. Have the cleaner leave opcost-* alone",
+        ]
+    return notes
 
 
-def _restore_left(key: str, path: Path) -> str:
-    """Restore what a record says that was left behind. Returns a line about it."""
-    try:
-        record = read_record(path)
-    except ForeignRecord as reason:
-        return (
-            f"{path} is not used: {reason}. If it is another user's, a study of theirs may have "
-            "left the device at another power limit, clock or frequency: have them run opcost on it"
-        )
+def _restore_left(key: str, path: Path, descriptor: int | None) -> str:
+    """Restore what a record says that was left behind: that of the parent, whose first guard was
+    killed, if there is a descriptor. Returns a line about it.
+    """
+    if descriptor is None:
+        try:
+            descriptor = open_record(path)
+        except ForeignRecord as reason:
+            return (
+                f"{path} is not used: {reason}. If it is another user's, a study of theirs may "
+                "have left the device at another power limit, clock or frequency: have them run "
+                "opcost on it"
+            )
+        if is_in_use(descriptor):
+            raise _held(path, read_record(path, descriptor))
+        if is_deleted(descriptor):  # between opening and locking it
+            return "another process has just restored the device"
+    record = read_record(path, descriptor)
     if record is None:
-        path.unlink(missing_ok=True)
+        remove_record(path, descriptor)
         return "an earlier process was killed before it had set an operating point"
     if record.boot != this_boot():
-        path.unlink(missing_ok=True)
+        remove_record(path, descriptor)
         return (
             f"process {record.process} had left the device at another operating point "
             f"({record.point}); the machine has restarted since, and forgot it"
         )
-    _restore(_device(key), path, record)
-    return (
+    notes = _restore(_device(key), path, descriptor, record)
+    line = (
         f"process {record.process} was killed, or its guard, and had left the device at another "
         f"operating point ({record.point}): restored{_before(record)}"
+    )
+    return ". ".join([line, *notes])
+
+
+def _held(path: Path, record: PointRecord | None) -> OpcostError:
+    process = "another process" if record is None else f"process {record.process}"
+    point = "" if record is None else f" ({record.point})"
+    return OpcostError(
+        f"{process}, or its guard, holds the device at another operating point{point}, although "
+        f"its lock was deleted, as by a cleaner of {path.parent}: wait for it or end it, then run "
+        "again"
     )
 
 

@@ -1,14 +1,22 @@
 """What is to be restored of a device whose operating point was set: a file beside its lock.
 
+The process that sets a point and its guard keep the record locked (`flock`), by one descriptor that
+they share. Whoever wants to restore needs that lock. The lock of the device does not suffice: if a
+cleaner of `/tmp` deletes its file, a second process can lock a new one. If the record is deleted,
+the descriptor still reads it.
+
 Any user can create the file, so it is not trusted: links are not followed, only a regular file with
 one name is used, that of this user or root, which nobody else may write. Its values are compared
 with what the device allows before they are set.
 """
 
+import fcntl
 import json
 import os
+import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +26,17 @@ from opcost.files import first_line, parse_json
 from opcost.values import BOOLEAN, PRINTABLE, Rule, check_values, number, optional, whole_number
 
 _MODE = 0o644
-_MOST_BYTES = 4096
+_MOST_BYTES = 1 << 20
+"""Machines with hundreds of cores have a frequency for each."""
+
+_POLICY = re.compile(r"policy\d+", re.ASCII)
 _FREQUENCIES = Rule(
-    "an object of whole numbers",
-    lambda value: isinstance(value, dict) and all(type(each) is int for each in value.values()),
+    "an object of frequencies in kHz by the name of a policy",
+    lambda value: (
+        isinstance(value, dict)
+        and all(_POLICY.fullmatch(name) for name in value)
+        and all(type(each) is int and each > 0 for each in value.values())
+    ),
 )
 _RULES = {
     "boot": PRINTABLE,
@@ -61,40 +76,108 @@ def this_boot() -> str:
     return first_line(Path("/proc/sys/kernel/random/boot_id")) or "unknown"
 
 
-def write_record(path: Path, record: PointRecord) -> None:
-    """Write a record that is not there yet, to disk. Raises OpcostError if it cannot be written."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+@contextmanager
+def new_record(path: Path) -> Iterator[int]:
+    """Create an empty record, locked, and yield its descriptor; afterwards, delete it if it is
+    still empty. The lock lasts until all processes that have the descriptor have closed it.
+
+    Raises OpcostError if the record cannot be created.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, _MODE)
+    except FileExistsError as error:
+        remedy = "Inspect it; its owner or the administrator must delete it"
+        raise _failed(path, "created", error, remedy) from error
     except OSError as error:
-        raise OpcostError(
-            f"{path}, which is to say what must be restored of the device, cannot be created: "
-            f"{error.strerror}. Inspect it; its owner or the administrator must delete it, and "
-            f"this user must be able to write to {path.parent}; then run again"
-        ) from error
+        raise _failed(path, "created", error, _space(path)) from error
     try:
-        os.write(descriptor, json.dumps(asdict(record)).encode())
-        os.fsync(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
     finally:
+        if is_empty(descriptor):
+            remove_record(path, descriptor)
         os.close(descriptor)
 
 
-def read_record(path: Path) -> PointRecord | None:
-    """The record; None for an empty one, whose writer has set nothing yet.
-
-    Raises ForeignRecord if it cannot be trusted, and OpcostError if it is damaged.
+def write_record(path: Path, descriptor: int, record: PointRecord) -> None:
+    """Write a new record to disk. Raises OpcostError, with the record empty, if it cannot be
+    written completely.
     """
+    try:
+        overwrite(descriptor, json.dumps(asdict(record)).encode())
+        os.fsync(descriptor)
+    except OSError as error:
+        os.ftruncate(descriptor, 0)
+        raise _failed(path, "written", error, _space(path)) from error
+
+
+def overwrite(descriptor: int, content: bytes) -> None:
+    """Replace what a file contains. Raises OSError, with the file empty, unless all is written."""
+    os.ftruncate(descriptor, 0)
+    try:
+        written = 0
+        while written < len(content):  # on a full disk, the first of two writes may be short
+            written += os.pwrite(descriptor, content[written:], written)
+    except OSError:
+        os.ftruncate(descriptor, 0)
+        raise
+
+
+def is_empty(descriptor: int) -> bool:
+    """Whether a record says nothing yet: then nothing has been set."""
+    return os.fstat(descriptor).st_size == 0
+
+
+def is_deleted(descriptor: int) -> bool:
+    """Whether an open record has no name any more."""
+    return os.fstat(descriptor).st_nlink == 0
+
+
+def remove_record(path: Path, descriptor: int) -> None:
+    """Delete an open record; a file that has replaced it is another process's, and stays.
+
+    Raises OpcostError if it cannot be deleted.
+    """
+    try:
+        if os.path.samestat(path.lstat(), os.fstat(descriptor)):
+            path.unlink()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise OpcostError(
+            f"{path}, whose device is restored, cannot be deleted: {error.strerror}. Delete it"
+        ) from error
+
+
+def open_record(path: Path) -> int:
+    """The descriptor of a record. Raises ForeignRecord if it cannot be trusted."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags)
     except OSError as error:
         raise ForeignRecord(os.strerror(error.errno or 0)) from error
-    try:
-        if reason := _fault(os.fstat(descriptor)):
-            raise ForeignRecord(reason)
-        content = os.pread(descriptor, _MOST_BYTES, 0)
-    finally:
+    if reason := _fault(os.fstat(descriptor)):
         os.close(descriptor)
+        raise ForeignRecord(reason)
+    return descriptor
+
+
+def is_in_use(descriptor: int) -> bool:
+    """Whether the process that made an open record lives, or its guard. If not, locks it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def read_record(path: Path, descriptor: int) -> PointRecord | None:
+    """What an open record says; None for an empty one, whose writer has set nothing yet.
+
+    Raises OpcostError if it is damaged.
+    """
+    content = os.pread(descriptor, _MOST_BYTES, 0)
     if not content:
         return None
     remedy = (
@@ -106,6 +189,17 @@ def read_record(path: Path) -> PointRecord | None:
     document = {**_ABSENT, **document}
     check_values(document, _RULES, path, remedy)
     return PointRecord(**{name: document[name] for name in _RULES})
+
+
+def _failed(path: Path, what: str, error: OSError, remedy: str) -> OpcostError:
+    return OpcostError(
+        f"{path}, which is to say what must be restored of the device, cannot be {what}: "
+        f"{error.strerror}. {remedy}; then run again"
+    )
+
+
+def _space(path: Path) -> str:
+    return f"This user must be able to write to {path.parent}, and its disk must have space"
 
 
 def _fault(found: os.stat_result) -> str | None:

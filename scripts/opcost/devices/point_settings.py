@@ -39,17 +39,25 @@ class Gpu:
         try:
             pynvml.nvmlInit()
             count = pynvml.nvmlDeviceGetCount()
-            handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
-            known = {hashed_uuid(pynvml.nvmlDeviceGetUUID(each)): each for each in handles}
         except pynvml.NVMLError as error:
             raise OpcostError(
                 f"power limit and clocks cannot be set: NVML: {error}. Check that `nvidia-smi` "
                 "responds; where there is no NVIDIA GPU, leave them out of the target"
             ) from error
+        known: dict[str, Any] = {}
+        silent = []
+        for number in range(count):
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+                known[hashed_uuid(pynvml.nvmlDeviceGetUUID(handle))] = handle
+            except pynvml.NVMLError as error:  # of another GPU, it does not matter
+                silent.append(f"GPU {number} does not answer ({error})")
         if key not in known:
+            beside = "; ".join(["", *silent])
             raise OpcostError(
                 f"power limit and clocks cannot be set: NVML lists no GPU whose UUID has the hash "
-                f"{key}, as for a MIG instance. Its hashes: {', '.join(known) or 'none'}"
+                f"{key}, as for a MIG instance. Its hashes: {', '.join(known) or 'none'}{beside}"
+                + (". Check that `nvidia-smi` lists it, and this user may use it" if silent else "")
             )
         self._handle = known[key]
 
@@ -134,8 +142,10 @@ class Gpu:
                 "W: choose a limit that it keeps"
             )
 
-    def restore(self, record: PointRecord) -> None:
-        """Restore what a record says. Raises OpcostError if anything cannot be, after the rest."""
+    def restore(self, record: PointRecord) -> list[str]:
+        """Restore what a record says. Returns notes for the user, none for GPUs. Raises OpcostError
+        if anything cannot be restored, after the rest.
+        """
         faults = []
         for setting, restore in self._restorers(record):
             try:
@@ -144,6 +154,7 @@ class Gpu:
                 faults.append(f"{setting}: {error}")
         if faults:
             raise OpcostError("; ".join(faults))
+        return []
 
     def _restorers(self, record: PointRecord) -> Iterator[tuple[str, Callable[[], None]]]:
         if record.power_limit_w is not None:
@@ -157,7 +168,7 @@ class Gpu:
 
     def _restore_limit(self, watts: float) -> None:
         self.check(OperatingPoint(watts))  # the record may be damaged
-        if abs(self.power_limit_w() - watts) > _TOLERANCE_W:  # it may never have been changed
+        if self.power_limit_w() != watts:  # it may never have been changed
             self.set_power_limit(watts)
 
     def _refuse_mig(self) -> None:

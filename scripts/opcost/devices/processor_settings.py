@@ -26,15 +26,11 @@ _PERMISSION = (
 
 
 class Processor:
-    """The cores of this machine. Raises OpcostError where Linux has no limits of frequencies."""
+    """The cores of this machine that are online: of others, Linux tells and sets nothing."""
 
     def __init__(self) -> None:
-        self._policies = sorted(FOLDER.glob("policy*"), key=lambda path: (len(path.name), path))
-        if not self._policies:
-            raise OpcostError(
-                f"max_frequency_mhz cannot be set: {FOLDER} has no policy, as in virtual machines. "
-                "Leave it out of the target"
-            )
+        known = sorted(FOLDER.glob("policy*"), key=lambda path: (len(path.name), path))
+        self._policies = [policy for policy in known if first_line(policy / _SET)]
 
     def temperature_c(self) -> float | None:
         """Degrees Celsius of the hottest core; None if Linux does not tell."""
@@ -44,9 +40,14 @@ class Processor:
         )
 
     def check(self, point: OperatingPoint) -> None:
-        """Raise OpcostError if the cores do not allow a point."""
+        """Raise OpcostError if the cores do not allow a point, or Linux has no limits of theirs."""
         if point.max_frequency_mhz is None:
             return
+        if not self._policies:
+            raise OpcostError(
+                f"max_frequency_mhz cannot be set: {FOLDER} has no policy, as in virtual machines. "
+                "Leave it out of the target"
+            )
         least = max(
             _khz(policy, name) for policy in self._policies for name in (_LEAST, _KEPT_ABOVE)
         )
@@ -72,20 +73,29 @@ class Processor:
             for policy in self._policies:
                 self._set(policy, 1000 * point.max_frequency_mhz)
 
-    def restore(self, record: PointRecord) -> None:
-        """Restore what a record says. Raises OpcostError if anything cannot be, after the rest."""
-        faults = []
-        policies = {policy.name: policy for policy in self._policies}
+    def restore(self, record: PointRecord) -> list[str]:
+        """Restore what a record says. Returns a note for each policy that is gone, or whose cores
+        are offline. Raises OpcostError if anything else cannot be restored, after the rest.
+        """
+        faults, notes = [], []
         for name, khz in (record.max_frequencies_khz or {}).items():
+            policy = FOLDER / name
+            if not first_line(policy / _SET):
+                notes.append(
+                    f"{policy} is gone, or its cores are offline, and is not restored: if "
+                    f"they come back, check that it allows {khz / 1000:g} MHz (cpupower "
+                    "frequency-info)"
+                )
+                continue
             try:
-                if name not in policies:
-                    raise OpcostError(f"{FOLDER} has no {name}")
-                if _khz(policies[name], _SET) != khz:  # it may never have been changed
-                    self._set(policies[name], khz)
+                if _khz(policy, _SET) != khz:  # it may never have been changed
+                    _check_allowed(policy, khz)
+                    self._set(policy, khz)
             except OpcostError as error:
                 faults.append(str(error))
         if faults:
             raise OpcostError("; ".join(faults))
+        return notes
 
     def _set(self, policy: Path, khz: int) -> None:
         path = policy / _SET
@@ -112,6 +122,15 @@ def max_frequency_mhz() -> float | None:
     }
     found = [known[core] for core in os.sched_getaffinity(0) if known.get(core, "").isdigit()]
     return max(map(int, found)) / 1000 if found else None
+
+
+def _check_allowed(policy: Path, khz: int) -> None:
+    least, most = _khz(policy, _LEAST), _khz(policy, _MOST)
+    if not least <= khz <= most:
+        raise OpcostError(
+            f"{policy} allows {least} to {most} kHz, and the file says that {khz} was set before. "
+            "If it is damaged, delete it and set the frequency (cpupower frequency-set --max)"
+        )
 
 
 def _khz(policy: Path, name: str) -> int:
