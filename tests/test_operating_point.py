@@ -3,6 +3,7 @@
 The power limit of the simulated card is 700 W by itself, and may be 200 to 700 W.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -224,6 +226,19 @@ def test_while_a_job_or_its_guard_lives_nobody_else_restores_without_the_lock(
     next_job()
     assert capfd.readouterr().out == ""
     assert not record.exists()
+
+
+def test_a_killed_process_that_still_closes_its_files_is_waited_for(gpu, record, job):
+    process = job()
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(guard_of(process), signal.SIGKILL)
+    process.kill()
+    process.wait()
+    closing = os.open(record, os.O_RDWR)
+    fcntl.flock(closing, fcntl.LOCK_EX)
+    threading.Timer(1.0, os.close, [closing]).start()
+    next_job()
+    assert gpu.now == (BEFORE_W, 0, 0)
 
 
 @pytest.mark.parametrize("guard_is_killed", [False, True])

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -28,6 +29,11 @@ from opcost.values import BOOLEAN, PRINTABLE, Rule, check_values, number, option
 _MODE = 0o644
 _MOST_BYTES = 1 << 20
 """Machines with hundreds of cores have a frequency for each."""
+
+_EXIT_S, _POLL_S = 3.0, 0.1
+"""ASSUME that a process that is killed takes no longer to close the record after the lock of the
+device: the kernel closes files one after another, and those of a GPU may take a second.
+"""
 
 _POLICY = re.compile(r"policy\d+", re.ASCII)
 _FREQUENCIES = Rule(
@@ -165,11 +171,16 @@ def open_record(path: Path) -> int:
 
 def is_in_use(descriptor: int) -> bool:
     """Whether the process that made an open record lives, or its guard. If not, locks it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
+    end_s = time.monotonic() + _EXIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end_s:
+                return True
+            time.sleep(_POLL_S)
+        else:
+            return False
 
 
 def read_record(path: Path, descriptor: int) -> PointRecord | None:
