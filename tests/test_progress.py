@@ -87,3 +87,9 @@ def test_durations_have_the_unit_that_suits_them(value, text):
 def test_a_difference_that_rounds_to_zero_has_no_minus():
     assert difference(Estimate(-0.001, -0.131, 0.129)) == "+0% ± 13%"
     assert difference(Estimate(-0.071, -0.075, -0.067)) == "-7.1% ± 0.4%"
+
+
+def test_a_wide_and_lopsided_difference_has_its_limits():
+    """Half of their distance would hold zero where the limits do not."""
+    assert difference(Estimate(85.82, 7.84, 970.95)) == "+8582% [+784%, +97095%]"
+    assert difference(Estimate(0.10, 0.05, 0.15)) == "+10.0% ± 5.0%"

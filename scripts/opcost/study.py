@@ -293,9 +293,9 @@ def _check_operating_points(targets: Mapping[str, Mapping[str, Any]]) -> None:
             if kind is not None and each not in kind.point:
                 [other] = (known.name for known in KINDS.values() if each in known.point)
                 raise OpcostError(
-                    f"targets.{name}.{each} is {target[each]}, and its device {target['device']}, "
-                    f"which has {', '.join(kind.point)} instead: leave it out, or name a device "
-                    f"that has it, such as device: {other}"
+                    f"targets.{name}.{each} is {target[each]}, and its device is "
+                    f"{target['device']}, which has {', '.join(kind.point)} instead: leave it "
+                    f"out, or name a device that has it, such as device: {other}"
                 )
         if target["any_of_kind"]:
             raise OpcostError(

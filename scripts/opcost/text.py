@@ -68,10 +68,14 @@ def with_interval(estimate: Estimate | None, show: Callable[[float, int], str]) 
         return show(estimate.value, _DIGITS)
     shown = digits(estimate)
     value = show(estimate.value, shown)
-    shorter, longer = sorted([estimate.value - estimate.low, estimate.high - estimate.value])
-    if half > _WIDE and longer > 2 * shorter:
+    if half > _WIDE and _is_lopsided(estimate.value, estimate.low, estimate.high):
         return f"{value} [{show(estimate.low, shown)}, {show(estimate.high, shown)}]"
     return f"{value} ± {margin(half)}"
+
+
+def _is_lopsided(value: float, low: float, high: float) -> bool:
+    shorter, longer = sorted([value - low, high - value])
+    return longer > 2 * shorter
 
 
 def margin(share: float) -> str:
@@ -135,11 +139,15 @@ def shortened(description: str, width: int = 64) -> str:
 
 
 def difference(error: Estimate | None) -> str:
-    """A relative error with half of its 95 % interval, or a dash."""
+    """A relative error with half of its 95 % interval, or with the limits of one that is wide and
+    lopsided, or a dash.
+    """
     if error is None:
         return "-"
     if error.low is None or error.high is None:
         return f"{error.value:+z.1%}"
+    if (error.high - error.low) / 2 > _WIDE and _is_lopsided(error.value, error.low, error.high):
+        return f"{error.value:+z.0%} [{error.low:+z.0%}, {error.high:+z.0%}]"
     half = margin((error.high - error.low) / 2)
     return f"{error.value:+z.{1 if '.' in half else 0}%} ± {half}"
 
