@@ -49,7 +49,7 @@ def test_the_command_shows_sets_and_resets(gpu):
     assert run().output == shown
     assert json.loads(run("--json").stdout)["cuda:0"]["present_w"] == 650
     assert run("300").output == (
-        "GPU 0: the power limit is 300 W; before, it was 650 W.\n"
+        "cuda:0: the power limit is 300 W; before, it was 650 W.\n"
         "To set that again: opcost power-limit 650 --gpu 0\n"
     )
     assert gpu.now[0] == 300

@@ -26,7 +26,12 @@ def command(watts: float | None, reset: bool, gpu: str, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from opcost.power.power_limit import power_limits, reset_power_limit, set_power_limit
+    from opcost.power.power_limit import (
+        name_of,
+        power_limits,
+        reset_power_limit,
+        set_power_limit,
+    )
 
     if reset and watts is not None:
         raise click.UsageError("give WATTS or --reset, not both")
@@ -35,7 +40,7 @@ def command(watts: float | None, reset: bool, gpu: str, as_json: bool) -> None:
     if reset or watts is not None:
         before_w = reset_power_limit(gpu) if watts is None else set_power_limit(watts, gpu)
         now = "its default" if watts is None else f"{watts:g} W"
-        click.echo(f"GPU {gpu}: the power limit is {now}; before, it was {before_w:g} W.")
+        click.echo(f"{name_of(gpu)}: the power limit is {now}; before, it was {before_w:g} W.")
         click.echo(f"To set that again: opcost power-limit {before_w:g} --gpu {gpu}")
         return
     known = power_limits()
