@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opcost.errors import OpcostError
+from opcost.models.axes import expand, text, value_of
 from opcost.models.configs import define_models, load_model
 from opcost.study import load_study, without_axes
 from opcost.tuples.extraction import extract_model_tuples
@@ -100,6 +101,20 @@ def test_braces_end_the_name_of_an_axis_before_more_letters():
     assert defined(**whole).models["net[n=10]"].arguments == {"num_classes": 10}
 
 
+def test_null_creates_no_keys_on_its_way():
+    [without, with_it] = expand(
+        "net", {"axes": {"optimizer.momentum": [None, 0.9]}}, "net.yaml", {"optimizer"}
+    )
+    assert without.config == {}
+    assert with_it.config == {"optimizer": {"momentum": 0.9}}
+
+
+def test_a_key_may_begin_like_another():
+    axes = {"optimizer": ["SGD"], "optimizer_steps": [1]}
+    [point] = expand("net", {"axes": axes}, "net.yaml", axes.keys())
+    assert point.config == {"optimizer": "SGD", "optimizer_steps": 1}
+
+
 def test_names_have_the_last_part_of_a_key_and_values_as_yaml_writes_them():
     axes = {"arguments.zero_init_residual": [True], "autocast": [None]}
     assert [*defined(**IMAGES, axes=axes).models] == ["net[zero_init_residual=true,autocast=none]"]
@@ -180,6 +195,18 @@ def test_a_point_is_loaded_by_its_name(tmp_path):
             {"axes": {"batch": [1], "size": [32], "arguments.size": [1]}},
             "axes: size and arguments.size would both be called size",
         ),
+        (
+            {"axes": {"batch": [1], "size": [32], "optimizer.lr": [0.1], "optimizer": ["SGD"]}},
+            "axes.optimizer.lr: its key lies within that of the axis optimizer",
+        ),
+        (
+            {"axes": {"batch": [1], "size": [32], "optimizer": ["SGD"], "optimizer.lr": [0.1]}},
+            "axes.optimizer.lr: its key lies within that of the axis optimizer",
+        ),
+        (
+            {"arguments": {"w": {"x": "$size"}}, "axes": {"arguments.w": [1], "size": [32]}},
+            r"axes.arguments.w: its values would replace arguments.w .*\$size stands",
+        ),
         ({"axes": {"batch": list(range(1, 100)), "size": list(range(1, 100))}}, "9801 combinat"),
         ({"skip": [{"batch": 4}]}, "skip.0.batch: 4 is none of its values: 1, 8"),
         ({"skip": [{"bach": 8}]}, "skip.0: 'bach' is no axis. Did you mean 'batch'"),
@@ -223,6 +250,55 @@ def test_points_of_targets_may_be_written_out_as_the_file_of_all_runs_does():
     expanded = without_axes({"local": POINTS})
     assert without_axes(expanded) == expanded
     assert study_of(**expanded).target_sweeps == study_of(local=POINTS).target_sweeps
+
+
+def test_points_of_targets_have_the_values_of_axes_that_are_no_settings():
+    """Those of places, also of targets that are written out as the file of all runs does."""
+    targets = {"local": {"device": "cpu", "threads": "$n", "axes": {"n": [1, 2]}}}
+    for each in (targets, without_axes(targets)):
+        [sweep] = study_of(**each).target_sweeps
+        assert sweep.points == {"local[n=1]": {"n": 1}, "local[n=2]": {"n": 2}}
+
+
+@pytest.mark.parametrize("value", [None, True, False, 3, -0.5, 1e-30, 10**400, "a", "nan", "1x"])
+def test_a_value_is_known_from_a_name(value):
+    found = value_of(text(value))
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_a_target_is_not_both_written_out_and_a_point():
+    written = {"local[threads=1]": {"device": "cpu"}}
+    axes = {"local": {"device": "cpu", "axes": {"threads": [1, 2]}}}
+    for targets in (written | axes, axes | written):
+        with pytest.raises(OpcostError, match=r"\[threads=1\] is both written out and a point"):
+            study_of(**targets)
+
+
+@pytest.mark.parametrize(
+    ("model", "target"),
+    [
+        (
+            "model: resnet18\ninputs: [{shape: [$n, 3, 32, 32]}]\naxes: {n: [1, 2]}\n",
+            {"device": "cpu", "threads": "$n", "axes": {"n": [1, 2]}},
+        ),
+        (
+            "model: resnet18\ninputs: [{shape: [1, 3, 32, 32]}]\n"
+            "axes: {arguments.threads: [1, 2]}\n",
+            {"device": "cpu", "axes": {"threads": [1, 2]}},
+        ),
+        (
+            "operator: 'relu(1x{threads})'\naxes: {threads: [1, 2]}\n",
+            {"device": "cpu", "axes": {"threads": [1, 2]}},
+        ),
+    ],
+    ids=["places", "keys of one label", "an operator"],
+)
+def test_axes_of_models_and_targets_have_different_names(tmp_path, model, target):
+    (tmp_path / "net.yaml").write_text(model)
+    study = {"models": ["net"], "model_directory": str(tmp_path)}
+    with pytest.raises(OpcostError, match=r"targets\.local and the model net both have an axis"):
+        load_study({**study, "targets": {"local": target}})
+    [_] = load_study({**study, "targets": {"local": {"device": "cpu"}}}).sweeps
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,15 @@ def test_the_error_of_a_time_counts_for_each_power_of_it():
     assert objective(EDP, Estimate(2.0, None, None), energy) == Estimate(20.0, None, None)
 
 
+def test_what_is_no_finite_number_is_on_no_curve():
+    assert optimum([(x, Estimate(c.value, -math.inf, math.inf)) for x, c in points()]) is None
+    assert optimum([(x, Estimate(math.inf, 1.0, 2.0)) for x, _ in points()]) is None
+    assert optimum([*points(), (math.inf, known(2.0))]) is None
+    where = [{"n": x} for x in (1, 2, 4, 8, 10**400)]
+    [found] = optima(where, {ENERGY: [known(valley(n, 3)) for n in (1, 2, 4, 8, 16)]})
+    assert found.optimum.high <= 8
+
+
 pairs = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
 
 

@@ -177,6 +177,28 @@ def test_a_sweep_says_where_the_batch_size_leaves_its_floor():
     assert "from a batch size of 10 [" in text
 
 
+def test_the_line_of_a_target_is_through_its_own_points_whatever_its_axes_are_called():
+    sizes, targets = (1, 2, 4), {"cpu[n=1]": 1.0, "cpu[n=2]": 1.03}
+    sweep = Sweep("net", {f"net[n={size}]": {"n": size} for size in sizes})
+    target_sweep = Sweep("cpu", {name: {"n": n} for n, name in enumerate(targets, 1)})
+    comparison, models = [], []
+    for size in sizes:
+        for target, each in targets.items():
+            seconds = 1 + each * size
+            found = Estimate(seconds, seconds * 0.98, seconds * 1.02)
+            row = {
+                **compared((1, 32), target=target),
+                "batch_size": size,
+                "model": f"net[n={size}]",
+            }
+            comparison.append(row | TIME.of("reference").columns(found))
+        model = ModelTuples(f"net[n={size}]", (), (), None, "2.15")
+        model.__dict__["by_id"] = {"shared": None}
+        models.append(model)
+    for row in sweep_rows([sweep], [target_sweep], comparison, models):
+        assert marginal(TIME).read(row).value == pytest.approx(targets[row["target"]])
+
+
 def test_a_sweep_without_a_floor_or_a_line_says_so():
     assert "no floor is seen, at most" in " ".join(sweep_lines(of_batches({1: 1, 2: 2, 4: 4})))
     curved = of_batches({1: 1.0, 2: 1.0, 4: 5.0, 8: 5.1})

@@ -75,6 +75,10 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
         return None
     if not all(cost.sd and cost.value > 0 for cost in costs):
         return None
+    if not all(
+        map(math.isfinite, [*places, *(each for c in costs for each in (c.value, c.sd or 0))])
+    ):
+        return None
     x, y = np.log(places), np.log([cost.value for cost in costs])
     errors = np.array([(cost.sd or math.nan) / cost.value for cost in costs])
     grid = np.union1d(np.linspace(x[0], x[-1], _PLACES), x)

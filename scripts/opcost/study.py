@@ -17,7 +17,7 @@ from opcost.devices.kinds import KINDS, kind_of, protocol_version
 from opcost.devices.operating_point import OperatingPoint
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
-from opcost.models.axes import Sweep, expand
+from opcost.models.axes import Sweep, expand, label, value_of
 from opcost.models.configs import load_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
@@ -204,6 +204,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
     target_sweeps = _target_sweeps(targets)
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
     models, generations, sweeps, configs = _models(document)
+    _check_axes(sweeps, target_sweeps)
     only = document["only"] and {
         target: tuple(each for name in names for each in configs.get(name, (name,)))
         for target, names in document["only"].items()
@@ -249,11 +250,16 @@ def without_axes(targets: Mapping[str, Any]) -> dict[str, Any]:
     """
     target = read_schema("config")["properties"]["targets"]["additionalProperties"]
     keys = target["properties"].keys() - {"cluster"}
-    return {
-        each.name: each.config
-        for name, settings in targets.items()
-        for each in expand(name, settings, f"targets.{name}", keys)
-    }
+    found: dict[str, Any] = {}
+    for name, settings in targets.items():
+        for each in expand(name, settings, f"targets.{name}", keys):
+            if each.name in found:
+                raise OpcostError(
+                    f"targets: {each.name} is both written out and a point of the axes of "
+                    f"{each.name.partition('[')[0]}: rename the target, or remove the value"
+                )
+            found[each.name] = each.config
+    return found
 
 
 def _target_sweeps(targets: Mapping[str, Mapping[str, Any]]) -> tuple[Sweep, ...]:
@@ -262,9 +268,32 @@ def _target_sweeps(targets: Mapping[str, Mapping[str, Any]]) -> tuple[Sweep, ...
     for name, settings in targets.items():
         base, bracket, _ = name.partition("[")
         if bracket:
-            axes = [part.partition("=")[0] for part in name[len(base) + 1 : -1].split(",")]
-            points[base][name] = {axis: settings.get(axis) for axis in axes}
+            parts = [part.partition("=") for part in name[len(base) + 1 : -1].split(",")]
+            # An axis that is a place, as in `threads: $n`, is no setting: its value is in the name.
+            points[base][name] = {
+                axis: settings[axis] if axis in settings else value_of(value)
+                for axis, _, value in parts
+            }
     return tuple(Sweep(base, found) for base, found in points.items())
+
+
+def _check_axes(sweeps: Iterable[Sweep], target_sweeps: Iterable[Sweep]) -> None:
+    """Tables and curves have the axes of models and targets side by side, by their labels."""
+    of_targets = {
+        label(axis): target.name
+        for target in target_sweeps
+        for point in target.points.values()
+        for axis in point
+    }
+    for sweep in sweeps:
+        for axis in dict.fromkeys(axis for point in sweep.points.values() for axis in point):
+            if label(axis) in of_targets:
+                raise OpcostError(
+                    f"targets.{of_targets[label(axis)]} and the model {sweep.name} both have an "
+                    f"axis called {label(axis)}: rename one of the two. An axis has any name where "
+                    "the config has $NAME as a value, as in threads: $cores with axes: "
+                    "{cores: [1, 2]}"
+                )
 
 
 def _check_limits(measurement: Mapping[str, float], least: str, most: str) -> None:

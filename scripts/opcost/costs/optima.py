@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from opcost.models.axes import Value
+from opcost.models.axes import Value, number
 from opcost.optimum import Optimum, energy_delay, optimum
 from opcost.rows.quantities import ED2P, EDP, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
@@ -72,9 +72,9 @@ def _lines(
 ) -> Iterable[tuple[str, list[tuple[int, float]]]]:
     """The points along an axis, by number and value, for each combination of the other axes."""
     found: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for number, point in enumerate(points):
-        value = point.get(axis)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+    for index, point in enumerate(points):
+        value = number(point.get(axis))
+        if value is not None and value > 0:
             others = {each: point[each] for each in point if each != axis}
-            found[json.dumps(others)].append((number, float(value)))
+            found[json.dumps(others)].append((index, value))
     return found.items()

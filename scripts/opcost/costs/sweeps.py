@@ -140,16 +140,16 @@ def series_of(
     rows: Iterable[dict[str, Any]], whose: Sequence[str] = ("point",)
 ) -> list[list[dict[str, Any]]]:
     """Rows that have all axes of the model in common, but for those that follow the batch size; or
-    those of the target as well.
+    those of the target as well, none of which is the batch size whatever its name.
     """
     listed = list(rows)
     axes = {axis for row in listed for axis in point_of(row)}
     batch = {axis for axis in axes if follows_batch(listed, axis)}
     series: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in listed:
-        points = [point_of(row, each) for each in whose]
-        kept = [{axis: p[axis] for axis in p if axis not in batch} for p in points]
-        series[json.dumps(kept)].append(row)
+        points = {each: point_of(row, each) for each in whose}
+        points["point"] = {a: v for a, v in points["point"].items() if a not in batch}
+        series[json.dumps(points)].append(row)
     return list(series.values())
 
 

@@ -6,7 +6,9 @@ An axis is `$NAME` wherever the config has that, as in `shape: [$batch, 3, $size
 key, as dtype or arguments.width, and null leaves the key out.
 """
 
+import json
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -78,6 +80,24 @@ def text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def value_of(written: str) -> Value:
+    """The value that a name has, as `text` writes it. Words that look like numbers become those."""
+    if written == text(None):
+        return None
+    try:
+        found = json.loads(written, parse_constant=str)
+    except ValueError:
+        return written
+    return found if isinstance(found, int | float) else written
+
+
+def number(value: Value) -> float | None:
+    """The value of an axis of numbers, or None: for a place on a curve or in a chart."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= sys.float_info.max else None
+
+
 def _of_axes(
     axes: Mapping[str, Sequence[Value]], config: Mapping[str, Any], keys: Collection[str]
 ) -> Iterator[str]:
@@ -100,6 +120,17 @@ def _of_axes(
                 "operator, or name a key, such as dtype, arguments.width, or threads of a target. "
                 f"{closest(axis, sorted({*found, *keys}))}"
             ).rstrip()
+            continue
+        if outer := [each for each in axes if axis.startswith(f"{each}.") and each not in found]:
+            yield (
+                f"axes.{axis}: its key lies within that of the axis {outer[0]}, whose values would "
+                "replace it: remove one of the two"
+            )
+        elif lost := sorted(set(places(_at(config, axis)))):
+            yield (
+                f"axes.{axis}: its values would replace {axis} of the config, in which ${lost[0]} "
+                "stands: remove the axis or that part of the config"
+            )
         elif broken := _without_keys(config, axis):
             yield (
                 f"axes.{axis}: {broken}, which has no keys: write it as a mapping, as in "
@@ -160,6 +191,14 @@ def _without_keys(config: Mapping[str, Any], axis: str) -> str | None:
     return None
 
 
+def _at(config: Mapping[str, Any], axis: str) -> Any:
+    """What a config has at the key of an axis, or None."""
+    inside: Any = config
+    for part in axis.split("."):
+        inside = inside.get(part) if isinstance(inside, Mapping) else None
+    return inside
+
+
 def _placed(config: Mapping[str, Any], point: Point) -> dict[str, Any]:
     """The config with values in the places of axes and at their keys."""
     named = set(places(config))
@@ -170,7 +209,8 @@ def _placed(config: Mapping[str, Any], point: Point) -> dict[str, Any]:
         *path, key = axis.split(".")
         inside = found
         for part in path:
-            inside = inside.setdefault(part, {})
+            # null leaves a key out: it creates none on the way to it, either.
+            inside = inside.get(part, {}) if value is None else inside.setdefault(part, {})
         if value is None:
             inside.pop(key, None)
         else:

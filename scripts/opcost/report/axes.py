@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from opcost.costs.sweeps import axes_of, base_target, sample, series_of
-from opcost.models.axes import label, text
+from opcost.models.axes import label, number, text
 from opcost.report.colours import PALETTE
 from opcost.report.results import Results, Row
 from opcost.report.theme import INK, SHAPES, Figure, figure
@@ -59,7 +59,7 @@ def _points(
         point = axes_of(row)
         x = point.get(axis)
         y = _figures(row, what, row["flops"] or flops.get(row["model"]))
-        if isinstance(x, int | float) and not isinstance(x, bool) and y is not None:
+        if number(x) is not None and y is not None:
             others = [f"{label(a)}={text(v)}" for a, v in point.items() if a != axis]
             series = {"series": ", ".join(others) or row["sweep"], "model": row["model"], "x": x}
             found.append(series | dict(zip(("y", "low", "high"), y, strict=True)))
@@ -139,9 +139,9 @@ def _energy_against_time(rows: Sequence[Row]) -> Iterator[Figure]:
             "x": time.value,
             "y": energy.value,
             "front": row["is_on_front"],
-            "series": number,
+            "series": index,
         }
-        for number, series in enumerate(series_of([dict(row) for row in rows]))
+        for index, series in enumerate(series_of([dict(row) for row in rows]))
         for row in series
         if (time := sample(TIME).read(row)) and (energy := sample(ENERGY).read(row))
     ]
