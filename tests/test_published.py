@@ -32,7 +32,7 @@ def compared(model="net", time_s=2e-3, energy_j=0.5, target="local"):
 
 def written(folder, text):
     path = folder / "figures.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8", newline="")
     return path
 
 
@@ -41,16 +41,31 @@ def test_a_file_has_any_of_the_figures(tmp_path):
     assert read_published(path) == (Published("net[batch=1,size=2]", "A30", time_s=0.5),)
 
 
+@pytest.mark.parametrize("number", ["1000", "1e3", "+1.0E+03", "1000.", " 1000 "])
+def test_numbers_are_those_of_any_program(tmp_path, number):
+    [found] = read_published(written(tmp_path, f"model,device,time_s\nnet,A30,{number}\n"))
+    assert found.time_s == 1000
+
+
+def test_a_file_of_a_spreadsheet_begins_with_a_byte_order_mark(tmp_path):
+    path = written(tmp_path, "\ufeffmodel,device,time_s\r\nnet,A30,1\r\n")
+    assert read_published(path) == (Published("net", "A30", time_s=1.0),)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("model,time_s\nnet,1\n", "has no column device. Allowed: model, device, time_s"),
-        ("model,device,time_ms\nnet,A30,1\n", "has a column time_ms.* Did you mean 'time_s'"),
+        ("model,device,time_ms\nnet,A30,1\n", "has a column 'time_ms'.* Did you mean 'time_s'"),
         ("model,device,time_s\nnet,A30,fast\n", "line 2, time_s: 'fast' is no number above 0"),
         ("model,device,time_s\nnet,A30,-1\n", "'-1' is no number above 0"),
         ("model,device,time_s\nnet,A30,inf\n", "'inf' is no number above 0"),
         ("model,device,time_s\nnet,A30\n,A30,1\n", "line 3: a row has a model, a device"),
         ("model,device,time_s\nnet,A30,1,2\n", "line 2: a row has a model, a device"),
+        ("model,device,time_s\n\n\nnet,A30,fast\n", "line 4, time_s: 'fast'"),
+        ("model,device,time_s,time_s\nnet,A30,1,2\n", "has the column time_s twice"),
+        ("model,device,time_s\nnet,A30,1_000\n", "'1_000' is no number above 0"),
+        ("model,device,time_s\nnet,A\x1b[2J,1\n", r"line 2, device: 'A\\x1b.* printable"),
         ("", "has no column model"),
     ],
 )
@@ -81,11 +96,21 @@ def test_a_line_has_both_figures_of_what_was_published():
     assert "250.0 mJ" in line
     assert "+3.0% ± 2.0%" in line
     assert "+20.0%" in line
-    assert "absent" not in "\n".join(lines)
+    assert lines[-1].endswith("not in the study, or have no result yet: 1 of 2 (absent).")
 
 
-def test_without_a_published_model_there_is_no_table():
-    assert published_lines([Published("other", "A30")], [compared()]) == []
+def test_published_models_without_a_row_are_counted():
+    others = [Published(name, "A30") for name in ("a", "b", "c", "d", "d")]
+    assert published_lines(others, [compared()]) == [
+        "Published models that are not in the study, or have no result yet: 4 of 4 (a, b, c, ...)."
+    ]
+
+
+def test_without_published_or_compared_models_there_is_no_text():
+    assert published_lines([], [compared()]) == []
+    assert published_lines([Published("net", "A30")], []) == []
+    [*_, last] = published_lines([Published("net", "A30", time_s=1.0)], [compared()])
+    assert "not in the study" not in last
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

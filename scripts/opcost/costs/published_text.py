@@ -10,22 +10,41 @@ from opcost.statistics import Estimate
 from opcost.text import difference, table, with_interval, wrapped
 
 _NOTHING = "-"
+_NAMED = 3
 
 
 def published_lines(published: Iterable[Published], comparison: Sequence[Row]) -> list[str]:
-    """A table with a line for each published model and target of the study; empty without any."""
+    """A table with a line for each published model and target of the study, and which published
+    models have none; empty if nothing was published or compared.
+    """
+    listed = list(published)
     cells = [
-        _cells(row, each) for each in published for row in comparison if row["model"] == each.model
+        _cells(row, each) for each in listed for row in comparison if row["model"] == each.model
     ]
+    notes = _without_rows(listed, comparison) if comparison else []
     if not cells:
-        return []
+        return wrapped(notes) if notes else []
     shown = [title for title in cells[0] if any(row[title] != _NOTHING for row in cells)]
     return [
         "Beside what others published:",
         "",
         *table(shown, [[row[title] for title in shown] for row in cells], left=3),
         "",
-        *wrapped(["sum - whole: how much the sum over operators exceeds the whole model."]),
+        *wrapped(["sum - whole: how much the sum over operators exceeds the whole model.", *notes]),
+    ]
+
+
+def _without_rows(published: Iterable[Published], comparison: Iterable[Row]) -> list[str]:
+    """A line for published models that the study has not, or not yet."""
+    compared = {row["model"] for row in comparison}
+    models = dict.fromkeys(each.model for each in published)
+    absent = [model for model in models if model not in compared]
+    if not absent:
+        return []
+    named = ", ".join(absent[:_NAMED]) + (", ..." if len(absent) > _NAMED else "")
+    return [
+        "Published models that are not in the study, or have no result yet: "
+        f"{len(absent)} of {len(models)} ({named})."
     ]
 
 
