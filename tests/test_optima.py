@@ -91,6 +91,63 @@ def test_intervals_hold_the_place_and_the_cost_of_the_least():
     assert costs >= 85
 
 
+def kink(x):
+    """A cost that falls ten times as fast as it rises, and turns at 230."""
+    return 1 + (230 - x) / 100 if x < 230 else 1 + (x - 230) / 1000
+
+
+@pytest.mark.parametrize("count", [7, 8, 13])
+def test_an_interval_holds_a_kink_between_points(count):
+    places, generator = np.linspace(100, 700, count), np.random.default_rng(0)
+    step = places[1] - places[0]
+    holds = costs = 0
+    for sd in [0.0, *[0.01] * 15]:
+        noise = np.exp(generator.normal(0, sd, count))
+        found = optimum([(x, known(kink(x) * e)) for x, e in zip(places, noise, strict=True)])
+        holds += found.low <= 230 <= found.high
+        costs += found.cost.low <= 1 <= found.cost.high
+        assert found.high - found.low < 3.1 * step
+    assert holds == 16
+    assert costs >= 14
+
+
+def test_an_interval_holds_the_end_of_a_line_that_hardly_rises():
+    places, generator = np.linspace(100, 700, 13), np.random.default_rng(0)
+    drawn = [
+        optimum(
+            [
+                (x, known((1 + x / 70000) * math.exp(e), 0.03))
+                for x, e in zip(places, noise, strict=True)
+            ]
+        )
+        for noise in generator.normal(0, 0.03, (40, 13))
+    ]
+    assert sum(found.low <= 100.1 for found in drawn) >= 37
+
+
+def test_the_least_of_a_valley_lies_between_the_neighbours_of_its_least_point():
+    found = optimum(points(sd=0.001))
+    assert (found.low, found.high) == (pytest.approx(200), pytest.approx(280))
+
+
+@pytest.mark.parametrize("half", [0.1, 0.3, 0.6])
+def test_where_all_costs_are_alike_so_is_the_least_one(half):
+    alike = Estimate(5.0, 5 * (1 - half), 5 * (1 + half))
+    cost = optimum([(x, alike) for x in (100, 200, 300, 400, 500)]).cost
+    assert cost.value == pytest.approx(5)
+    assert alike.low - 1 < cost.low < 5 < cost.high < alike.high + 0.1
+
+
+def test_the_cost_of_a_flat_curve_is_hardly_biased_and_its_interval_holds_it():
+    generator = np.random.default_rng(0)
+    costs = [
+        optimum([(x, known(math.exp(e), 0.1)) for x, e in enumerate(noise, 1)]).cost
+        for noise in generator.normal(0, 0.1, (40, 8))
+    ]
+    assert abs(np.median([cost.value for cost in costs]) - 1) < 0.1
+    assert sum(cost.low <= 1 <= cost.high for cost in costs) >= 37
+
+
 def test_the_error_of_a_time_counts_for_each_power_of_it():
     time, energy = known(2.0, 0.01), known(10.0, math.hypot(0.01, 0.02))
     assert objective(TIME, time, energy) is time

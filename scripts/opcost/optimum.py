@@ -11,6 +11,7 @@ Introduction to the Bootstrap, 1993, section 6.5).
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,12 @@ _DRAWS = 400
 _PLACES = 201
 _SEED = 0
 
+_NORMAL_95 = NormalDist().inv_cdf(0.95)
+_FAR = 3.0
+"""So many standard errors above the least of a dozen equal costs, one lies hardly ever."""
+
 _Floats = NDArray[np.float64]
+_Bools = NDArray[np.bool_]
 _Curve = Callable[[_Floats], _Floats]
 
 
@@ -67,6 +73,11 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
     interval. A place is as good as the best one if the difference between the two is less than the
     95 % quantile of its error and what the curve departs there from straight lines between the
     points: of a kink, nothing more is known.
+
+    The curve rounds a kink off, and may have its least beside it. The interval therefore also has
+    the neighbours of the least measured point, and of those that may be the least: between these
+    lies the minimum of any cost that falls to it and rises from there. Beyond the neighbours of all
+    whose cost is not far above the least one, nothing is looked for, whatever the curve does there.
     """
     ordered = sorted(points, key=lambda point: point[0])
     places = [place for place, _ in ordered]
@@ -75,13 +86,13 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
         return None
     if not all(cost.sd and cost.value > 0 for cost in costs):
         return None
-    if not all(
-        map(math.isfinite, [*places, *(each for c in costs for each in (c.value, c.sd or 0))])
-    ):
+    if not all(map(math.isfinite, [*places, *(cost.value + (cost.sd or 0.0) for cost in costs)])):
         return None
     x, y = np.log(places), np.log([cost.value for cost in costs])
     errors = np.array([(cost.sd or math.nan) / cost.value for cost in costs])
+    left, right = _neighbours(_not_above(y, errors, _FAR))
     grid = np.union1d(np.linspace(x[0], x[-1], _PLACES), x)
+    grid = grid[(x[left] <= grid) & (grid <= x[right])]
     curve = _smooth(x, y, errors)
     on_curve, at_points = curve(grid), curve(x)
     best = int(np.argmin(on_curve))
@@ -89,19 +100,64 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
     drawn = [
         _smooth(x, at_points + generator.normal(0, errors), errors)(grid) for _ in range(_DRAWS)
     ]
-    curves = np.array(drawn)
-    worse = on_curve - on_curve[best]
-    by_chance = np.quantile(curves - curves[:, [best]] - worse, 0.95, axis=0)
+    noise = np.array(drawn) - on_curve
     bend = np.abs(on_curve - np.interp(grid, x, at_points))
-    as_good = np.flatnonzero(worse <= by_chance + bend + bend[best])
-    first, last = int(as_good[0]), int(as_good[-1])
+
+    def as_good(least: _Floats) -> _Bools:
+        by_chance = np.quantile(noise - least[:, None], 0.95, axis=0)
+        found: _Bools = on_curve - on_curve[best] <= by_chance + bend + bend[best]
+        return found
+
+    # The best was chosen among all that are as good, by errors that favour it.
+    good = as_good(noise[:, as_good(noise[:, best])].min(axis=1))
+    at = np.searchsorted(grid, x).clip(max=len(grid) - 1)
+    may_be = _not_above(y, errors, _NORMAL_95) & good[at]
+    may_be[np.argmin(y)] = True
+    left, right = _neighbours(may_be)
+    within = np.flatnonzero(good)
+    first, last = min(int(within[0]), int(at[left])), max(int(within[-1]), int(at[right]))
+    enclosed = range(left, right)
+    least = min([on_curve[best], y.min(), *(_least_between(places, y, gap) for gap in enclosed)])
     return Optimum(
         at=float(np.exp(grid[best])),
         low=float(np.exp(grid[first])),
         high=float(np.exp(grid[last])),
-        cost=_estimate(on_curve[best], curves.min(axis=1), float(bend[best])),
-        is_bounded=first > 0 and last < len(grid) - 1,
+        cost=_estimate(on_curve, noise, good, least, float(bend[best])),
+        is_bounded=bool(grid[first] > x[0] and grid[last] < x[-1]),
     )
+
+
+def _not_above(y: _Floats, errors: _Floats, deviations: float) -> _Bools:
+    """The points whose cost exceeds the least one by at most so many standard errors."""
+    least = int(np.argmin(y))
+    found: _Bools = y - y[least] <= deviations * np.hypot(errors, errors[least])
+    return found
+
+
+def _neighbours(points: _Bools) -> tuple[int, int]:
+    """The point before the first one of these, and that behind the last one."""
+    among = np.flatnonzero(points)
+    return max(int(among[0]) - 1, 0), min(int(among[-1]) + 1, len(points) - 1)
+
+
+def _least_between(places: Sequence[float], y: _Floats, gap: int) -> float:
+    """How low the logarithm of a convex cost can be between a point and the next: where the lines
+    meet that go through these and their neighbours on the other side. A gap at an end has one line
+    only, which does not bound it: infinity.
+    """
+    if not 0 < gap < len(places) - 2:
+        return math.inf
+    before, start, end, after = (float(each) for each in np.exp(y[gap - 1 : gap + 3]))
+    falls = (start - before) / (places[gap] - places[gap - 1])
+    rises = (after - end) / (places[gap + 2] - places[gap + 1])
+    width = places[gap + 1] - places[gap]
+    if (
+        rises <= falls
+        or not 0 <= (meet := (end - start - rises * width) / (falls - rises)) <= width
+    ):
+        return math.inf
+    cost = start + falls * meet
+    return math.log(cost) if cost > 0 else -math.inf
 
 
 def _smooth(x: _Floats, y: _Floats, errors: _Floats) -> _Curve:
@@ -112,12 +168,22 @@ def _smooth(x: _Floats, y: _Floats, errors: _Floats) -> _Curve:
     return lambda at: np.asarray(splev(at, knots), float)
 
 
-def _estimate(log_cost: float, drawn: _Floats, bend: float) -> Estimate:
-    """The limits leave out the bias of the minimum of a noisy curve, which the draws show twice."""
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    bias = float(np.mean(drawn)) - log_cost
+def _estimate(
+    on_curve: _Floats, noise: _Floats, good: _Bools, least: float, bend: float
+) -> Estimate:
+    """The least cost, without the bias of the minimum of a noisy curve, which the draws show.
+
+    Where the curve happens to be flat, the draws show more bias than it has. The mean of the places
+    that may be as good has none, and is never below the least: it limits the value, and the upper
+    limit is its own. The lower one reaches to `least`, where a kink between points may lie.
+    """
+    lowest = (on_curve + noise).min(axis=1)
+    mean, mean_sd = on_curve[good].mean(), noise[:, good].mean(axis=1).std()
+    value = min(2 * on_curve.min() - lowest.mean(), mean)
+    low = value - (lowest.mean() - np.quantile(lowest, 0.025))
+    below = max(bend, float(on_curve.min()) - least)
     return Estimate(
-        math.exp(log_cost - bias),
-        math.exp(min(low - 2 * bias, log_cost - bias) - bend),
-        math.exp(max(high - 2 * bias, log_cost - bias) + bend),
+        math.exp(value),
+        math.exp(low - below),
+        math.exp(mean + NORMAL_97_5 * mean_sd + bend),
     )
