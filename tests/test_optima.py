@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opcost.costs.optima import OBJECTIVES, objective, on_front, optima
 from opcost.optimum import optimum
@@ -157,6 +157,23 @@ def test_the_error_of_a_time_counts_for_each_power_of_it():
     assert found.sd / found.value == pytest.approx(math.hypot(0.02, 3 * 0.01))
     assert objective(EDP, time, None) is None
     assert objective(EDP, Estimate(2.0, None, None), energy) == Estimate(20.0, None, None)
+
+
+drawn_points = st.lists(
+    st.tuples(st.floats(1e-3, 1e6), st.floats(1e-9, 1e9), st.floats(1e-6, 3)),
+    min_size=4,
+    max_size=14,
+)
+
+
+@settings(max_examples=30)
+@example([(1.0, 0.0625, 1.0), (15502.0, 1.0, 1.0), (38855.0, 1.0, 1.0), (41755.0, 202.0, 1.0)])
+@given(drawn_points)
+def test_of_any_points_the_interval_holds_the_optimum_and_its_cost(drawn):
+    found = optimum([(x, Estimate(c, c * (1 - half), c * (1 + half))) for x, c, half in drawn])
+    if found is not None:
+        assert found.low <= found.at <= found.high
+        assert 0 <= found.cost.low <= found.cost.value <= found.cost.high < math.inf
 
 
 def test_what_is_no_finite_number_is_on_no_curve():

@@ -92,3 +92,11 @@ def test_energy_is_shown_against_time_with_their_correlation():
 
 def test_a_sweep_without_two_points_along_an_axis_has_no_chart():
     assert sweeps(results(points=["net[batch=1,size=32]"])) == []
+
+
+def test_a_value_that_no_chart_can_have_is_left_out():
+    found = results()
+    point = '{"batch": 1' + 400 * "0" + ', "size": 32}'
+    found.sweeps[0]["point"] = point
+    points = data(found, "Time of a sample by batch")
+    assert len(points) == len(POINTS) - 1

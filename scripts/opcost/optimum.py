@@ -2,10 +2,10 @@
 and products of energy and time as costs.
 
 The curve is a smoothing spline of the logarithms of cost and axis, as rough as the intervals of the
-points ask for: its weighted sum of squares is n - sqrt(2 n), the lower end of the range that
-Reinsch (Smoothing by spline functions, Numerische Mathematik 10, 1967) gives. Intervals are from
-curves through points that are drawn about it (a parametric bootstrap: Efron and Tibshirani, An
-Introduction to the Bootstrap, 1993, section 6.5).
+points ask for: its weighted sum of squares is n - sqrt(2 n), the lower end of the range to
+n + sqrt(2 n) that Reinsch (Smoothing by spline functions, Numerische Mathematik 10, 1967) gives.
+Intervals are from curves through points that are drawn about it (a parametric bootstrap: Efron and
+Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5).
 """
 
 import math
@@ -70,7 +70,8 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
     """The minimum of the curve through places and costs, never outside what was measured.
 
     None for fewer than four places, and for places or costs that are not positive or have no
-    interval. A place is as good as the best one if the difference between the two is less than the
+    interval, or an error as large as they are, and where the curve swings far beyond the points. A
+    place is as good as the best one if the difference between the two is less than the
     95 % quantile of its error and what the curve departs there from straight lines between the
     points: of a kink, nothing more is known.
 
@@ -84,7 +85,7 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
     costs = [cost for _, cost in ordered]
     if len(set(places)) < max(_LEAST_POINTS, len(places)) or places[0] <= 0:
         return None
-    if not all(cost.sd and cost.value > 0 for cost in costs):
+    if not all(cost.sd and cost.sd < cost.value for cost in costs):
         return None
     if not all(map(math.isfinite, [*places, *(cost.value + (cost.sd or 0.0) for cost in costs)])):
         return None
@@ -95,12 +96,15 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
     grid = grid[(x[left] <= grid) & (grid <= x[right])]
     curve = _smooth(x, y, errors)
     on_curve, at_points = curve(grid), curve(x)
+    lowest, highest = _believable(y, errors)
+    if on_curve.min() < lowest or on_curve.max() > highest:
+        return None
     best = int(np.argmin(on_curve))
     generator = np.random.default_rng(_SEED)
     drawn = [
         _smooth(x, at_points + generator.normal(0, errors), errors)(grid) for _ in range(_DRAWS)
     ]
-    noise = np.array(drawn) - on_curve
+    noise = np.clip(drawn, lowest, highest) - on_curve
     bend = np.abs(on_curve - np.interp(grid, x, at_points))
 
     def as_good(least: _Floats) -> _Bools:
@@ -125,6 +129,14 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
         cost=_estimate(on_curve, noise, good, least, float(bend[best])),
         is_bounded=bool(grid[first] > x[0] and grid[last] < x[-1]),
     )
+
+
+def _believable(y: _Floats, errors: _Floats) -> tuple[float, float]:
+    """The range of a curve through points: between unevenly spaced ones, a spline may swing without
+    limit.
+    """
+    beyond = float(np.ptp(y) + _FAR * errors.max())
+    return float(y.min()) - beyond, float(y.max()) + beyond
 
 
 def _not_above(y: _Floats, errors: _Floats, deviations: float) -> _Bools:
@@ -161,10 +173,19 @@ def _least_between(places: Sequence[float], y: _Floats, gap: int) -> float:
 
 
 def _smooth(x: _Floats, y: _Floats, errors: _Floats) -> _Curve:
-    """The spline; where FITPACK finds none of that roughness, it returns the nearest."""
+    """The spline; where FITPACK finds none of that roughness, it returns the nearest. One that
+    swings beyond the points gives way to a smoother one, up to the upper end of the range.
+    """
     from scipy.interpolate import splev, splrep
 
-    knots, *_ = splrep(x, y, w=1 / errors, s=len(x) - math.sqrt(2 * len(x)), full_output=1, quiet=1)
+    between = np.linspace(x[0], x[-1], _PLACES)
+    lowest, highest = _believable(y, errors)
+    for roughness in (-1, 0, 1):
+        squares = len(x) + roughness * math.sqrt(2 * len(x))
+        knots, *_ = splrep(x, y, w=1 / errors, s=squares, full_output=1, quiet=1)
+        curve = np.asarray(splev(between, knots), float)
+        if lowest <= curve.min() and curve.max() <= highest:
+            break
     return lambda at: np.asarray(splev(at, knots), float)
 
 
