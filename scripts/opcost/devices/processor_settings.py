@@ -4,8 +4,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 from opcost.devices.operating_point import OperatingPoint
 from opcost.devices.point_record import PointRecord, this_boot
 from opcost.errors import OpcostError
@@ -34,6 +32,8 @@ class Processor:
 
     def temperature_c(self) -> float | None:
         """Degrees Celsius of the hottest core; None if Linux does not tell."""
+        import psutil  # every job imports this file, and few need the temperature
+
         found = psutil.sensors_temperatures()
         return max(
             (each.current for name in _SENSORS for each in found.get(name, [])), default=None
