@@ -311,5 +311,5 @@ def test_a_study_measures_at_operating_points_and_restores_the_gpu(tmp_path, che
     }
     said = ran.stdout + ran.stderr
     # Each point is visited once, and the sensor is characterised at none.
-    assert said.count("waiting until the temperature of the GPU is steady") == 2
+    assert said.count("waiting until the temperature is steady") == 2
     assert said.count("[sensor] gpu[power_limit_w=") == 1
