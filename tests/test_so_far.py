@@ -1,5 +1,7 @@
 """The energy of what goes on, part by part."""
 
+import pytest
+from opcost import power
 from opcost.power import so_far
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.so_far import SoFar
@@ -45,3 +47,14 @@ def test_after_a_part_without_energy_the_sum_has_none_for_that_reason():
     monitor.reason = None
     [found] = since.energy(130.0).values()
     assert (found.energy, found.reason) == (None, "lost")
+
+
+@pytest.mark.usefixtures("card_of_sampler")
+def test_a_line_about_a_window_in_progress_is_no_edge_of_it():
+    """The program does nothing else there, so nothing may be hidden around it."""
+    with power.Monitor(["cuda:0"]) as monitor:
+        window = power.start("work", monitor=monitor)
+        window.line()
+        assert list(monitor._edges_s) == [window._start_s]
+        window.stop()
+        assert list(monitor._edges_s) == [window._start_s, window._end_s]

@@ -86,7 +86,7 @@ def _device(key: str) -> Gpu | Processor:
 def _restore(
     device: Gpu | Processor, path: Path, descriptor: int, record: PointRecord
 ) -> list[str]:
-    """Restore what a record says, and delete it. Returns what the user must know besides."""
+    """Restore what a record says, and delete it. Returns notes for the user."""
     deleted = is_deleted(descriptor)
     try:
         notes = device.restore(record)

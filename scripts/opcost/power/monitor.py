@@ -246,12 +246,15 @@ class Monitor:
             self._left = self._kept_near = None
 
     def mark(self) -> float:
-        """Have all meters read now, at the edge of a window. Returns the moment, of the monotonic
-        clock.
-        """
+        """Have all meters read now. Returns the moment, of the monotonic clock."""
         now_s = time.monotonic()
-        insort(self._edges_s, now_s)  # threads may mark at the same time
         self._sampler.read_now()
+        return now_s
+
+    def edge(self) -> float:
+        """The same at the edge of a window, where the program begins to do something else."""
+        now_s = self.mark()
+        insort(self._edges_s, now_s)  # those of other threads may be later
         return now_s
 
     def energy(self, start_s: float, end_s: float) -> dict[str, DeviceEnergy]:

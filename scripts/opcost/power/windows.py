@@ -36,7 +36,7 @@ class Window:
         self.name = name
         self._monitor, self._chosen = monitor, devices
         wait_for_gpu()
-        self._start_s = monitor.mark()
+        self._start_s = monitor.edge()
         self._end_s: float | None = None
         self._is_over = False
         self._so_far = SoFar(monitor, self._start_s)
@@ -50,7 +50,7 @@ class Window:
                 raise OpcostError(f"the window {self.name!r} is over already: start another")
             self._is_over = True
         wait_for_gpu()
-        self._end_s = self._monitor.mark()
+        self._end_s = self._monitor.edge()
         self._monitor.is_over(self)
         self._monitor.note({"window": self.name, "start_s": self._start_s, "end_s": self._end_s})
 
