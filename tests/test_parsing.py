@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from opcost.commands import main
 from opcost.errors import OpcostError
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.parsing import Unstated, parse, with_argument
+from opcost.tuples.recorder import CallLog
 
 from tests.documents import ROOT
 
@@ -23,6 +25,37 @@ def test_all_descriptions_of_the_reference_data_are_read_back():
     found = [OperatorTuple.from_json(text) for text in texts]
     assert len(found) == 112
     for each in found:
+        assert parse(str(each)) == each
+
+
+_CALLS = [
+    lambda x, _: x + True,
+    lambda x, _: x * 2,
+    lambda x, _: 1 - x,
+    lambda x, _: x / 0.5,
+    lambda x, _: x > 0,
+    lambda x, _: x.pow(0.5),
+    lambda x, _: x.fmod(2),
+    lambda x, _: x.fill_(2),
+    lambda x, _: x.bernoulli(0.5),
+    lambda x, _: x.bernoulli_(0.5),
+    lambda x, _: x.xlogy(2.0),
+    lambda x, _: x.std(),
+    lambda x, _: torch.normal(x, 0.5),
+    lambda x, _: torch.linspace(x[0, 0], 1, 4),
+    lambda x, i: x.index_fill(0, i, 0.5),
+    lambda _, i: i << 1,
+    lambda _, i: i & 3,
+]
+
+
+@pytest.mark.parametrize("number", range(len(_CALLS)))
+def test_what_a_call_of_python_with_numbers_dispatches_is_read_back(number):
+    x, i = torch.ones(2, 3), torch.zeros(2, dtype=torch.int64)
+    with CallLog() as log:
+        _CALLS[number](x, i)
+    assert log.operator_tuples
+    for each in log.operator_tuples:
         assert parse(str(each)) == each
 
 
@@ -184,6 +217,7 @@ def test_names_decide_between_arguments_and_overloads():
     ("text", "message"),
     [
         ("conv2d", "is no call of an operator: write it like conv2d"),
+        ("conv2d(1x144x56x56, 144x1x3x3, gro...", "is cut to fit a line: opcost query prints"),
         ("conv2dd(1x3)", "conv2dd is no operator of PyTorch. Did you mean 'conv2d'"),
         ("conv2d.same(1x3)", "has no such overload. Allowed: default, padding"),
         ("conv2d(1x3x8x8)", "1 tensors do not fit its tensors: input, weight, bias"),

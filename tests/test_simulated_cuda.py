@@ -6,6 +6,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
+from opcost.rows.quantities import ENERGY
 
 from tests.benchmarks.simulated_gpu import true_costs
 from tests.checkout import configure
@@ -262,10 +263,13 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkou
     assert database.energy_reason.isna().all()
     code = checkout.root / "tests/study/models"
     truth = true_costs(checkout.root, simulated.environment(), code)
-    for row in database.itertuples():
-        seconds, joules = truth[row.tuple_id]
-        assert row.time_s == pytest.approx(seconds, rel=0.02)
-        assert row.energy_j == pytest.approx(joules, rel=0.02)
+    for row in database.to_dict("records"):
+        seconds, joules = truth[row["tuple_id"]]
+        assert row["time_s"] == pytest.approx(seconds, rel=0.02)
+        # Of a device that waits for a host with other work, the interval holds the energy.
+        energy = ENERGY.read(row)
+        near = energy.value == pytest.approx(joules, rel=0.02)
+        assert near or energy.low <= joules <= energy.high
     sensor = json.loads((results / "local/sensor.json").read_text())
     assert sensor["readings"][sensor["meter"]]["refresh_s"] == pytest.approx(0.1, rel=0.05)
     assert sensor["idle_power_w"] == pytest.approx(90, rel=0.02)

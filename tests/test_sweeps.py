@@ -20,7 +20,7 @@ SWEEP = Sweep("net", {name: {"batch": b, "size": s} for (b, s), name in NAMES.it
 def tuples(point):
     """A model of which only the tuples' ids are known."""
     found = ModelTuples(NAMES[point], (), (), None, "2.15")
-    found.__dict__["by_id"] = dict.fromkeys(["shared", f"batch {point[0]}", str(point)])
+    found.__dict__["kernel_ids"] = frozenset(["shared", f"batch {point[0]}", str(point)])
     return found
 
 
@@ -32,6 +32,8 @@ def compared(point, half=0.02, watts=None, whole=True, target="local"):
 
     seconds = SECONDS[point]
     row = {"model": NAMES[point], "target": target, "batch_size": point[0]}
+    row |= {"reference_flags": ["drifting"] if whole else None, "time_scatter": 0.01}
+    row |= {"time_reason": None, "energy_reason": None if watts else "no meter"}
     return row | columns(TIME, seconds) | columns(ENERGY, watts and watts * seconds)
 
 
@@ -162,7 +164,7 @@ def of_batches(costs_s, half=0.02):
         row = {**compared((1, 32)), "model": f"net[batch={size}]", "batch_size": size}
         comparison.append(row | TIME.of("reference").columns(found))
         model = ModelTuples(row["model"], (), (), None, "2.15")
-        model.__dict__["by_id"] = {"shared": None}
+        model.__dict__["kernel_ids"] = frozenset(["shared"])
         models.append(model)
     return sweep_rows([sweep], [], comparison, models)
 
@@ -193,7 +195,7 @@ def test_the_line_of_a_target_is_through_its_own_points_whatever_its_axes_are_ca
             }
             comparison.append(row | TIME.of("reference").columns(found))
         model = ModelTuples(f"net[n={size}]", (), (), None, "2.15")
-        model.__dict__["by_id"] = {"shared": None}
+        model.__dict__["kernel_ids"] = frozenset(["shared"])
         models.append(model)
     for row in sweep_rows([sweep], [target_sweep], comparison, models):
         assert marginal(TIME).read(row).value == pytest.approx(targets[row["target"]])
@@ -204,3 +206,45 @@ def test_a_sweep_without_a_floor_or_a_line_says_so():
     curved = of_batches({1: 1.0, 2: 1.0, 4: 5.0, 8: 5.1})
     assert fixed(TIME).read(curved[0]) is None
     assert "Time does not grow in a straight line" in " ".join(sweep_lines(curved))
+
+
+def operator_rows(**columns):
+    """A sweep of an operator without a model over the number of its channels: one of two failed."""
+    sweep = Sweep("relu", {f"relu[c={c}]": {"c": c} for c in (1, 2)})
+    second = {"time_reason": "error: not for 2", "flags": None, TIME.scatter: None}
+    rows_ = []
+    for number, name in enumerate(sweep.points, 1):
+        row = {"model": name, "target": "local", "batch_size": None, "tuple_id": name}
+        row |= {"flops": None, "bytes": number, "device_name": "CPU", "energy_reason": "no meter"}
+        row |= {"time_reason": None, "flags": ["disturbed"], TIME.scatter: 0.03, **columns}
+        cost = Estimate(1.0, 0.9, 1.1) if number == 1 else None
+        row |= TIME.of("estimate").columns(cost) | ENERGY.of("estimate").columns(None)
+        rows_.append(row | (second if number == 2 else {}))
+    models = [ModelTuples(name, (), (), None, "2.15") for name in sweep.points]
+    for model in models:
+        model.__dict__["kernel_ids"] = frozenset([model.model])
+    return sweep_rows([sweep], [], rows_, models)
+
+
+def test_flags_stand_beside_the_cost_and_are_explained_without_a_model():
+    lines = sweep_lines(operator_rows())
+    assert [line.split()[-1] for line in lines if line.startswith(("1 ", "2 "))] == [
+        "disturbed",
+        "-",
+    ]
+    text = " ".join(lines)
+    assert "disturbed: interference slowed the core" in text
+    assert "±: half of the 95 % interval. Executions of one operator scatter by 3.0%" in text
+    of_model = sweep_lines(rows())
+    assert [line.split()[-1] for line in of_model if line.startswith("1 ")] == ["drifting"] * 2
+    assert "drifting:" not in " ".join(of_model)
+
+
+def test_a_point_without_a_cost_says_why():
+    found = operator_rows()
+    assert [(row["time_reason"], row["energy_reason"]) for row in found] == [
+        (None, "no meter"),
+        ("error: not for 2", "no meter"),
+    ]
+    assert "No time of c=2: error: not for 2." in sweep_lines(found)
+    assert rows()[0]["energy_reason"] == "no meter"

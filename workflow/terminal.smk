@@ -39,13 +39,14 @@ HIDDEN_TEXTS = {  # which are no events
     "DAG of jobs will be updated after completion.",
     "Updating checkpoint dependencies.",
 }
+NOISE = "Cannot restore "  # outputs of a job that failed: of a first one, there are none
 SAID_WHY = tuple(f"exit status {code}." for code in (1, 128 + signal.SIGINT, 128 + signal.SIGTERM))
 LAST_TEXTS = ("Exiting because a job execution failed", "At least one job did not complete")
 
 
 def is_shown(record):
     text = record.getMessage()
-    if get_event(record) in HIDDEN or text in HIDDEN_TEXTS:
+    if get_event(record) in HIDDEN or text in HIDDEN_TEXTS or text.startswith(NOISE):
         return False
     if HAS_DISPLAY and (record.levelno < logging.WARNING or any(map(text.count, LAST_TEXTS))):
         return False

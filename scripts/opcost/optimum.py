@@ -35,15 +35,28 @@ _Curve = Callable[[_Floats], _Floats]
 @dataclass(frozen=True)
 class Optimum:
     """The least cost on the curve, and where it is: `low` and `high` enclose the places that may be
-    as good as `at`. An interval ends where the measured points do; `is_bounded` tells whether it
-    lies within, as otherwise a place beyond them may be better.
+    as good as `at`. An interval ends where the measured points do, and a place beyond them may be
+    better: `is_first` and `is_last` tell whether `low` is the first and `high` the last point.
     """
 
     at: float
     low: float
     high: float
     cost: Estimate
-    is_bounded: bool
+    is_first: bool
+    is_last: bool
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the interval lies within the measured points."""
+        return not (self.is_first or self.is_last)
+
+    @property
+    def beyond(self) -> str:
+        """Which ends of the interval are those of the measured points, to follow it; or nothing."""
+        ends = {"least": self.is_first, "largest": self.is_last}
+        which = " and the ".join(name for name, is_end in ends.items() if is_end)
+        return f" (the {which} that was measured)" if which else ""
 
 
 def energy_delay(time: Estimate | None, energy: Estimate | None, exponent: int) -> Estimate | None:
@@ -122,12 +135,17 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
     first, last = min(int(within[0]), int(at[left])), max(int(within[-1]), int(at[right]))
     enclosed = range(left, right)
     least = min([on_curve[best], y.min(), *(_least_between(places, y, gap) for gap in enclosed)])
+    measured = dict(zip(x, places, strict=True))
+    at_best, low, high = (
+        float(measured.get(grid[each], math.exp(grid[each]))) for each in (best, first, last)
+    )
     return Optimum(
-        at=float(np.exp(grid[best])),
-        low=float(np.exp(grid[first])),
-        high=float(np.exp(grid[last])),
+        at=at_best,
+        low=low,
+        high=high,
         cost=_estimate(on_curve, noise, good, least, float(bend[best])),
-        is_bounded=bool(grid[first] > x[0] and grid[last] < x[-1]),
+        is_first=bool(grid[first] <= x[0]),
+        is_last=bool(grid[last] >= x[-1]),
     )
 
 

@@ -61,12 +61,13 @@ def outliers(estimate: "ModelEstimate") -> Iterator[str]:
 
 def _interval(rows: Sequence[Row]) -> list[str]:
     """How executions scatter, and whether the intervals of sums hold more than measurement."""
-    texts = [f"{INTERVAL}. {_scatter(rows[0][TIME.scatter])}"]
+    texts = [f"{INTERVAL}. {scatter_text(rows[0][TIME.scatter])}"]
     known = [row["method_models"] for row in rows if row[TIME.of("estimate").value] is not None]
     return [*texts, _MEASUREMENT_ALONE] if known and not any(known) else texts
 
 
-def _scatter(scatter: float | None) -> str:
+def scatter_text(scatter: float | None) -> str:
+    """What an interval holds of the scatter between executions, a relative standard deviation."""
     if scatter is None:
         return (
             "It lacks the scatter between executions, which is unknown: the interval of one "

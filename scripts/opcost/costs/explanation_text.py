@@ -15,11 +15,13 @@ from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import waiting
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
+from opcost.results_folder import DATABASE
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.text import counted, margin, scaled, some, table, wrapped
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 _RECORDED = 5
+_TARGETS = 3
 _NOT_COMPARED = "The whole model was not measured there"
 _UNVERIFIED = (
     "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
@@ -46,7 +48,7 @@ def as_text(
     parts += [_target(model, explanation, top, depth) for explanation in explanations]
     incomplete = [explanation for explanation in explanations if explanation.missing]
     if incomplete:
-        parts.append(_remedy(model.definition, name))
+        parts.append(_remedy(model.definition, name, incomplete))
     return "\n\n".join(parts)
 
 
@@ -184,8 +186,16 @@ def _missing(explanation: Explanation) -> list[str]:
     return missing_lines(explanation.missing, len(explanation.estimate.terms))
 
 
-def _remedy(definition: ModelDefinition | None, name: str | None) -> str:
+def _remedy(
+    definition: ModelDefinition | None, name: str | None, incomplete: Sequence[Explanation]
+) -> str:
+    """A command measures on the targets of this folder's study, not on those of other databases."""
     how = "opcost.run(module, inputs)"
     if definition is not None and name is not None:
         how = run_command(definition, name)
-    return f"To measure what is missing, and only that:\n\n    {how}"
+    here = DATABASE.resolve()
+    elsewhere = [each.target for each in incomplete if each.database.resolve() != here]
+    what = "To measure what is missing, and only that"
+    if elsewhere:
+        what += f" (on this machine, not on {some(elsewhere, _TARGETS)}, which others measured)"
+    return f"{what}:\n\n    {how}"

@@ -22,8 +22,9 @@ _COARSE = 0.01
 
 def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
     """A row of a table for each model whose calls were timed in place."""
-    cells = []
-    for row in comparison:
+    rows, cells = list(comparison), []
+    several = len({row["target"] for row in rows}) > 1
+    for row in rows:
         in_place = IN_PLACE.read(row)
         if in_place is None:
             continue
@@ -32,6 +33,7 @@ def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
         cells.append(
             {
                 "model": row["model"],
+                **({"target": row["target"]} if several else {}),
                 "sum - whole": difference(TIME.error.read(row)),
                 "alone": without_interval(alone_s, half_s, TIME.show),
                 "in place": with_interval(in_place, TIME.show),

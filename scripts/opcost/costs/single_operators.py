@@ -5,15 +5,17 @@ from typing import Any
 
 from opcost.costs.terms import Row
 from opcost.rows.executed import measured_value
-from opcost.rows.quantities import COMPARED
+from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.tuples.model_tuples import ModelTuples
+
+_MEASURED = ("device_name", "flags", TIME.scatter)
 
 
 def single_operators(
     models: Mapping[str, Sequence[ModelTuples]], operator_rows: Sequence[Row]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each measured operator without a model on each target, with the columns of the
-    comparison that a headline and a sweep read, and with its tuple.
+    """A row for each operator without a model on each target, with the columns of the comparison
+    that a headline and a sweep read, and with its tuple.
 
     `models` are those of each target. Nothing stands beside a whole: an operator's cost is its own.
     """
@@ -24,8 +26,6 @@ def single_operators(
                 continue
             [(tuple_id, record)] = subject.by_id.items()
             row = rows.get((target, tuple_id))
-            if row is None:
-                continue
             columns: dict[str, Any] = {
                 "model": subject.model,
                 "target": target,
@@ -33,9 +33,19 @@ def single_operators(
                 "flops": record.flops,
                 "bytes": record.bytes,
                 "batch_size": None,
-                "device_name": row["device_name"],
+                **{name: None if row is None else row[name] for name in _MEASURED},
             }
             for quantity in COMPARED:
-                cost = measured_value(row, quantity) if row["status"] == "ok" else None
+                reason = _why_unknown(row, quantity)
+                cost = measured_value(row, quantity) if row and reason is None else None
                 columns |= quantity.of("estimate").columns(cost)
+                columns[f"{quantity}_reason"] = reason
             yield columns
+
+
+def _why_unknown(row: Row | None, quantity: Quantity) -> str | None:
+    if row is None:
+        return "not measured"
+    if row["status"] != "ok":
+        return f"{row['status']}: {row['error']}"
+    return row["energy_reason"] if quantity == ENERGY else None

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from opcost.costs.caveats import INTERVAL, scatter_text
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.optima import AlongAxis
 from opcost.costs.sweeps import (
@@ -19,10 +20,24 @@ from opcost.costs.sweeps import (
 )
 from opcost.costs.terms import Row
 from opcost.models.axes import Point, label, text
+from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
-from opcost.text import counted, difference, digits, scaled, table, with_interval, wrapped
+from opcost.text import (
+    counted,
+    difference,
+    digits,
+    names_by_text,
+    scaled,
+    significant,
+    some,
+    table,
+    with_interval,
+    wrapped,
+)
 
 _NOTHING = "-"
+_NAMED = 6
+_LARGE = 100
 
 
 def sweep_lines(rows: Sequence[Row]) -> list[str]:
@@ -36,7 +51,8 @@ def sweep_lines(rows: Sequence[Row]) -> list[str]:
         on = f" on {target}" if several else ""
         lines += ["", f"Sweep {name}{on}: {_tuples(points)}", "", *_table(points)]
         found = [*_most_frugal(points), *_optima(points), *_growths(points)]
-        lines += ["", *wrapped(found)] if found else []
+        notes = _notes(points) if points[0]["tuple_id"] is not None else []
+        lines += ["", *wrapped([*found, *notes])] if found or notes else []
     return lines[1:]
 
 
@@ -70,12 +86,34 @@ def _table(points: Sequence[Row]) -> list[str]:
             f"EDP/{_unit(row)}": _edp(row),
             "front": {True: "*", False: ""}.get(row["is_on_front"], _NOTHING),
             "new tuples": str(row["new_tuples"]) if row["tuple_id"] is None else _NOTHING,
+            "flags": ", ".join(row["flags"] or ()) or _NOTHING,
         }
         for row in points
     ]
     shown = [title for title in cells[0] if any(row[title] != _NOTHING for row in cells)]
     rows = [[row[title] for title in shown] for row in cells]
     return table(shown, rows, left=len(axes_of(points[0])))
+
+
+def _notes(points: Sequence[Row]) -> list[str]:
+    """What the intervals and the flags of operators without a model mean. For models, it stands
+    beside the comparison.
+    """
+    measured = [row for row in points if TIME.read(row) is not None]
+    scatters = dict.fromkeys(row[TIME.scatter] for row in measured)
+    found = {flag for row in measured for flag in row["flags"] or ()}
+    unknown = names_by_text(
+        (row[f"{TIME}_reason"], _point(row)) for row in points if row[f"{TIME}_reason"]
+    )
+    return [
+        *(f"{INTERVAL}. {scatter_text(scatter)}" for scatter in scatters),
+        *(f"{flag}: {explained(flag)}." for flag in sorted(found)),
+        *(f"No time of {some(names, _NAMED)}: {reason}." for reason, names in unknown.items()),
+    ]
+
+
+def _point(row: Row) -> str:
+    return " ".join(f"{label(axis)}={text(value)}" for axis, value in axes_of(row).items())
 
 
 def _cost(row: Row, quantity: Quantity) -> str:
@@ -165,12 +203,17 @@ def _least_along(found: AlongAxis, at: Point, unit: str) -> str:
     what = names.get(found.quantity, str(found.quantity).capitalize())
     where = ", ".join(f"{label(axis)}={text(value)}" for axis, value in {**at, **found.at}.items())
     best, axis = found.optimum, label(found.axis)
-    measured = "" if best.is_bounded else ", where the measured points end"
+    place, low, high = (_place(each) for each in (best.at, best.low, best.high))
     return (
         f"{what} per {unit}{f' at {where}' if where else ''}, on a curve along {axis}: least at "
-        f"{axis}={best.at:.3g} [{best.low:.3g}, {best.high:.3g}]{measured}, "
+        f"{axis}={place} [{low}, {high}]{best.beyond}, "
         f"{with_interval(best.cost, found.quantity.show)}."
     )
+
+
+def _place(value: float) -> str:
+    """A place on a curve: as it is if it is a whole number, or else to three digits."""
+    return f"{value:.0f}" if value.is_integer() or value >= _LARGE else significant(value, 3)
 
 
 def _growths(points: Sequence[Row]) -> list[str]:
@@ -197,10 +240,14 @@ def _growths(points: Sequence[Row]) -> list[str]:
                 most = quantity.show(max(0.0, line.fixed.high or 0.0), 2)
                 found.append(f"{what}: {each} for each sample; no floor is seen, at most {most}.")
                 continue
-            even = f"{line.even.value:.2g} [{line.even.low:.2g}, {line.even.high:.2g}]"
+            even, low, high = (
+                "?" if each is None else significant(each, 2)
+                for each in (line.even.value, line.even.low, line.even.high)
+            )
             found.append(
                 f"{what}: {with_interval(line.fixed, quantity.show)} for an iteration, and {each} "
-                f"for each sample, which outweigh the former from a batch size of {even} on."
+                f"for each sample, which outweigh the former from a batch size of {even} "
+                f"[{low}, {high}] on."
             )
     return found
 

@@ -87,7 +87,7 @@ def _rows(
             if name not in on_targets[target]:
                 continue
             found = headline(on_targets[target][name])
-            tuples = models[name].by_id.keys()
+            tuples = models[name].kernel_ids
             row: dict[str, Any] = {
                 "sweep": sweep.name,
                 "model": name,
@@ -97,6 +97,7 @@ def _rows(
                 "batch_size": found.batch_size,
                 "tuples": len(tuples),
                 "new_tuples": len(tuples - known[target]),
+                TIME.scatter: on_targets[target][name][TIME.scatter],
                 **_of_operator(on_targets[target][name]),
             }
             known[target] |= tuples
@@ -107,6 +108,8 @@ def _rows(
                 cost = found.cost(quantity)
                 row |= quantity.columns(cost)
                 row[f"{quantity}_is_estimate"] = estimated if cost is not None else None
+                reason = on_targets[target][name][f"{quantity}_reason"]
+                row[f"{quantity}_reason"] = reason if cost is None else None
                 samples = found.batch_size if row["tuple_id"] is None else 1
                 row |= sample(quantity).columns(of_each(cost, samples))
             rows.append(row)
@@ -130,10 +133,12 @@ def _rows(
 
 def _of_operator(compared: Row) -> dict[str, Any]:
     """The tuple of an operator without a model, its work and device; null for a model, of which
-    the comparison has the latter two.
+    the comparison has the latter two. The flags of either.
     """
     names = ("tuple_id", "flops", "bytes", "device_name")
-    return {name: compared[name] if "tuple_id" in compared else None for name in names}
+    if "tuple_id" in compared:
+        return {name: compared[name] for name in (*names, "flags")}
+    return dict.fromkeys(names) | {"flags": compared["reference_flags"]}
 
 
 def series_of(

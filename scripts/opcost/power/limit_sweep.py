@@ -85,10 +85,9 @@ class LimitSweep:
         if self.best is not None:
             lines.append(f"Least energy x time² among these: {self.best.limit_w:g} W.")
         if found := self.optimum:
-            beyond = "" if found.is_bounded else ", where the measured limits end"
             lines.append(
                 f"On a curve through them: {found.at:.0f} W "
-                f"[{found.low:.0f}, {found.high:.0f}]{beyond}."
+                f"[{found.low:.0f}, {found.high:.0f}]{found.beyond}."
             )
         return "\n".join(lines)
 

@@ -492,12 +492,22 @@ SWEEPS = _schema(
         ("point", pa.string(), "the value of each axis of the model, as JSON"),
         ("target_point", pa.string(), "the value of each axis of the target, as JSON"),
         ("batch_size", pa.int64(), "samples of an iteration; null if unknown"),
-        ("tuples", pa.int64(), "distinct operator tuples of the model"),
+        ("tuples", pa.int64(), "distinct operator tuples of the model that launch kernels"),
         ("new_tuples", pa.int64(), "those that no earlier point of the sweep has"),
         ("tuple_id", pa.string(), "that of an operator without a model; null for a model"),
         ("flops", pa.int64(), "FLOPs of that operator; null if unknown"),
         ("bytes", pa.int64(), "minimum bytes moved by that operator"),
         ("device_name", pa.string(), "product name of its device; null for a model"),
+        (
+            "flags",
+            pa.list_(pa.string()),
+            "of that operator, or else of the whole model; null if this was not measured",
+        ),
+        (
+            TIME.scatter,
+            pa.float64(),
+            "relative standard deviation of the target's executions; null if unknown",
+        ),
         *(
             column
             for quantity, unit in ((TIME, "seconds"), (ENERGY, "gross joules"))
@@ -507,6 +517,7 @@ SWEEPS = _schema(
                     "its operators; of an operator without a model, its own"
                 ),
                 (f"{quantity}_is_estimate", pa.bool_(), "whether it is the sum; null without one"),
+                (f"{quantity}_reason", pa.string(), f"why the {quantity} is null"),
                 *quantity.of("sample").described(
                     f"{unit} of a sample, or of a call of an operator without a model"
                 ),

@@ -131,6 +131,11 @@ class ModelTuples:
         counts = self.call_counts().values()
         return [pair for pair in zip(self.tuples, counts, strict=True) if pair[0].launches_kernel]
 
+    @cached_property
+    def kernel_ids(self) -> frozenset[str]:
+        """The ids of the distinct tuples that launch kernels."""
+        return frozenset(record.operator_tuple.tuple_id for record, _ in self.kernels())
+
     def launched(self) -> dict[OperatorTuple, int]:
         """How often the model calls each tuple that launches a kernel."""
         return {record.operator_tuple: count for record, count in self.kernels()}

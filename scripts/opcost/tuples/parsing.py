@@ -46,11 +46,15 @@ _TENSOR = re.compile(
     r"(?:\[(?P<said>[^][]+)\])?"
 )
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_IN_PLACE_OF_TENSOR = re.compile(
+    r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|inf|nan)|True|False"
+)
 _TIMES = re.compile(r"(\d+) times (.*)", re.DOTALL)
 _CONSTANTS = {"ScalarType": "dtype", "MemoryFormat": "memory_format", "Layout": "layout"}
-_USUAL = ("default", "Tensor", "dtype")
+_USUAL = ("correction", "default", "Tensor", "dtype")
 """The overloads that Python's calls use where several fit, in this order."""
 
+_CUT = ("...", "…")
 _FORM = "conv2d(1x64x56x56, 64x64x3x3, padding=[1,1])"
 
 
@@ -89,12 +93,20 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
             named[names[1]] = names[2].strip()
     reasons: list[str] = []
     fitting: dict[str, OperatorTuple] = {}
+    numbers: dict[str, int] = {}
     for operator in _overloads(name):
         try:
             for each in _calls(operator, tensors, named, unstated):
                 fitting.setdefault(each.tuple_id, each)
+                numbers[each.tuple_id] = _numbers_as_tensors(operator, each)
         except ValueError as error:
             reasons.append(f"{operator}: {error}")
+    if fitting:
+        # Python's calls of arithmetic give a number in the place of a tensor; other operators have
+        # overloads for numbers.
+        arithmetic = torch._C._should_allow_numbers_as_tensors(name.partition(".")[0])
+        usual_numbers = (max if arithmetic else min)(numbers.values())
+        fitting = {key: each for key, each in fitting.items() if numbers[key] == usual_numbers}
     for overload in _USUAL:
         usual = [each for each in fitting.values() if each.operator.endswith(f".{overload}")]
         if usual:
@@ -108,6 +120,15 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
         raise OpcostError("\n  ".join([f"{shown(text)} fits no overload of {name}:", *reasons]))
     choices = sorted(_with_names(each) for each in fitting.values())
     raise OpcostError("\n  ".join([f"{shown(text)} may be any of these: name one of", *choices]))
+
+
+def _numbers_as_tensors(operator: torch._ops.OpOverload, found: OperatorTuple) -> int:
+    """How many of the arguments are numbers that the overload declares as tensors."""
+    arguments = dict(found.arguments)
+    return sum(
+        isinstance(arguments.get(each.name), bool | int | float) and _may_hold(each)
+        for each in operator._schema.arguments
+    )
 
 
 def known_arguments(text: str) -> set[str]:
@@ -133,6 +154,11 @@ def arguments_of(text: str) -> dict[str, str]:
 def _called(text: str) -> tuple[str, list[str]]:
     """The name of the operator, and what is between the commas of its arguments."""
     match = _CALL.fullmatch(text)
+    if match is None and text.rstrip().endswith(_CUT):
+        raise OpcostError(
+            f"{shown(text)} is cut to fit a line: opcost query prints all of it where it has room, "
+            "and with --json anywhere"
+        )
     if match is None:
         raise OpcostError(f"{shown(text)} is no call of an operator: write it like {_FORM}")
     return match[1], [*_split(match[2])]
@@ -285,7 +311,7 @@ def _value(text: str, argument: Any, unstated: Unstated) -> Value:
     """A value as the argument's declared type has it. Raises ValueError."""
     declared = _declared(argument)
     if _may_hold(argument):
-        number = re.fullmatch(r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|inf|nan)", text)
+        number = _IN_PLACE_OF_TENSOR.fullmatch(text)
         declared = "number" if number else declared
         if not number and (tensor := _tensors(text, unstated)) is not None:
             return tensor
