@@ -104,7 +104,7 @@ def test_the_shipped_configuration_is_valid():
         ({**CONFIG, "targets": {"tuples": {"device": "cpu"}}}, "give the target another name"),
         (
             {**CONFIG, "targets": {"local": {"device": "cpu", "power_limit_w": 300}}},
-            "its device is cpu, which has max_frequency_mhz instead",
+            "its device is cpu, which has max_frequency_mhz, numa_node, huge_pages instead",
         ),
         (
             {**CONFIG, "targets": {"x": {"device": "cuda:1", "max_frequency_mhz": 2000}}},

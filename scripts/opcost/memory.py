@@ -25,17 +25,30 @@ def free_bytes() -> int:
     return min(_available(), _control_group_room())
 
 
+def free_bytes_of(node: Path) -> int:
+    """Bytes that can be allocated now on a NUMA node, which has that folder of Linux: without its
+    file pages that are in use, of which Linux tells no more.
+    """
+    listed = _listed_bytes(node / "meminfo", "MemFree:", "Inactive(file):")
+    return UNLIMITED if listed is None else listed
+
+
+def bytes_in_huge_pages() -> int:
+    """Memory of this process in huge pages; 0 if unknown."""
+    return _listed_bytes(Path("/proc/self/smaps_rollup"), "AnonHugePages:") or 0
+
+
 def resident_bytes(process: int) -> int:
     """Memory that a process holds, without file pages; 0 if unknown."""
     return _listed_bytes(Path(f"/proc/{process}/status"), "RssAnon:", "RssShmem:") or 0
 
 
 @contextmanager
-def limited_to_free_bytes() -> Iterator[None]:
+def limited_to(free: int) -> Iterator[None]:
     """Make allocations beyond free memory fail in this process; no limit if it is unknown."""
     before, most = resource.getrlimit(resource.RLIMIT_DATA)
     held = _listed_bytes(Path("/proc/self/status"), "VmData:")
-    room = UNLIMITED if held is None else held + free_bytes()
+    room = UNLIMITED if held is None else held + free
     if room < UNLIMITED and (before == resource.RLIM_INFINITY or room < before):
         resource.setrlimit(resource.RLIMIT_DATA, (room, most))
     try:
@@ -67,10 +80,11 @@ def _available() -> int:
 
 
 def _listed_bytes(path: Path, *names: str) -> int | None:
-    """The sum of these entries of a file in /proc, in bytes; None if it has none of them."""
+    """The sum of these entries in a list of the kernel, in bytes; None if it has none of them."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith(names)]
+        words = [line.split() for line in lines]
+        sizes = [int(each[-2]) * 1024 for each in words if {*each} & {*names}]
     except (OSError, ValueError, IndexError):  # no /proc, or not Linux's
         return None
     return sum(sizes) if sizes else None

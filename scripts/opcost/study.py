@@ -24,7 +24,7 @@ from opcost.models.generation import Generation
 from opcost.models.published import Published, read_published
 from opcost.results_folder import RESERVED, target_folder
 
-POINT = fields(OperatingPoint)
+POINT = tuple(name for kind in KINDS.values() for name in kind.point)
 """The settings of an operating point; a target has them all."""
 
 
@@ -40,11 +40,14 @@ class Target:
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
     max_frequency_mhz: int | None = None
+    numa_node: int | None = None
+    huge_pages: bool | None = None
 
     @property
     def operating_point(self) -> OperatingPoint:
-        """What is set of the device while it is measured."""
-        return OperatingPoint(**{each.name: getattr(self, each.name) for each in POINT})
+        """What is set of the device while it is measured; the rest is of each process."""
+        names = [each.name for each in fields(OperatingPoint)]
+        return OperatingPoint(**{name: getattr(self, name) for name in names})
 
     def to_json(self) -> str:
         """The settings as one line of JSON, without those at a default."""
@@ -314,7 +317,7 @@ def _check_names(targets: Iterable[str]) -> None:
 
 def _check_operating_points(targets: Mapping[str, Mapping[str, Any]]) -> None:
     for name, target in targets.items():
-        asked = [each.name for each in POINT if target[each.name] is not None]
+        asked = [each for each in POINT if target[each] is not None]
         if not asked:
             continue
         kind = kind_of(target["device"])

@@ -57,7 +57,7 @@ _CPU = Kind(
     host_sets_pace=True,
     is_processor=True,
     recorded=_of_processor,
-    point=("max_frequency_mhz",),
+    point=("max_frequency_mhz", "numa_node", "huge_pages"),
     protocol_version=4,
 )
 _CUDA = Kind(

@@ -13,8 +13,9 @@ from opcost.devices import cpuinfo
 from opcost.devices.device import BatchTime, Device, OutOfMemory, nothing
 from opcost.devices.disturbance import CoreWatch, Watch, find_baseline_s
 from opcost.devices.kinds import KINDS
+from opcost.devices.memory_placement import asks_for_huge_pages, free_bytes
 from opcost.devices.processor_settings import max_frequency_mhz
-from opcost.memory import free_bytes, limited_to_free_bytes
+from opcost.memory import limited_to
 
 
 class CpuDevice(Device):
@@ -68,21 +69,26 @@ class CpuDevice(Device):
         return cpuinfo.core_cache_bytes()
 
     def free_memory_bytes(self) -> int:
-        """MemAvailable of Linux, within the control group's limit."""
+        """MemAvailable of Linux, within the limit of the control group and of a NUMA node."""
         return free_bytes()
 
     def within_free_memory(self) -> AbstractContextManager[None]:
         """Limits this process: Linux overcommits memory, and would kill it at the first use."""
-        return limited_to_free_bytes()
+        return limited_to(free_bytes())
 
     def allocate(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Mapped with MAP_POPULATE, five times faster than touching each page."""
-        size = elements * dtype.itemsize
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_POPULATE", 0)
+        """Mapped with MAP_POPULATE, five times faster than touching each page; huge pages, which
+        are fewer, are touched.
+        """
+        size, huge = elements * dtype.itemsize, asks_for_huge_pages()
+        populated = 0 if huge else getattr(mmap, "MAP_POPULATE", 0)
         try:
-            memory = mmap.mmap(-1, size, flags=flags)
+            memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | populated)
         except OSError as error:
             raise OutOfMemory(f"{size / 2**20:.0f} MiB cannot be mapped: {error}") from error
+        if huge:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+            torch.frombuffer(memory, dtype=torch.uint8)[:: mmap.PAGESIZE] = 0
         return torch.frombuffer(memory, dtype=dtype)
 
     def synchronise(self) -> None:

@@ -8,6 +8,7 @@ import torch
 from opcost.devices.cores import measure_here
 from opcost.devices.device import Device
 from opcost.devices.kinds import KINDS, Kind, kind_of
+from opcost.devices.memory_placement import place_memory
 from opcost.errors import OpcostError
 
 
@@ -26,6 +27,14 @@ class Settings(Protocol):
     def tf32(self) -> bool:
         """Whether matrix products may use TF32."""
 
+    @property
+    def numa_node(self) -> int | None:
+        """The node that memory lies on; None leaves it to Linux."""
+
+    @property
+    def huge_pages(self) -> bool | None:
+        """Whether memory lies in huge pages; None leaves it to Linux."""
+
 
 def open_device(target: Settings) -> Device:
     """Open the target's device, and set this process to its cores and operating point.
@@ -34,6 +43,7 @@ def open_device(target: Settings) -> Device:
     the processor only where there is no GPU.
     """
     measure_here(target.device)
+    place_memory(target.numa_node, target.huge_pages)
     torch.set_num_threads(target.threads)
     torch.backends.cuda.matmul.allow_tf32 = target.tf32
     torch.backends.cudnn.allow_tf32 = target.tf32

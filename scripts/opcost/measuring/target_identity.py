@@ -14,7 +14,7 @@ from opcost.devices.lock import exclusive
 from opcost.devices.operating_point import applied
 from opcost.environments.noticed import refuse_and_note_changes
 from opcost.errors import OpcostError
-from opcost.study import Target
+from opcost.study import POINT, Target
 from opcost.terminal import announce
 from opcost.workers.isolation import answer_of
 
@@ -66,10 +66,11 @@ def _refuse_more_threads_than_cores(target: Target) -> None:
 def _refuse_point_of_another_kind(target: Target, found: DeviceFile) -> None:
     """`auto` may be a processor or a GPU."""
     kind = kind_of(found.device)
-    for name, value in asdict(target.operating_point).items():
+    for name in POINT:
+        value = getattr(target, name)
         if value is not None and kind is not None and name not in kind.point:
             raise OpcostError(
-                f"the target requests {name} {value:g}, and its device {target.device} is "
+                f"the target requests {name} {value}, and its device {target.device} is "
                 f"{found.device} here, which has {', '.join(kind.point)} instead: leave it out, or "
                 "measure on a machine whose device has it"
             )

@@ -64,6 +64,16 @@ SETTINGS = in_role(
         ),
         ("threads", pa.int64(), "number of PyTorch threads on the processor"),
         ("tf32", pa.bool_(), "whether TF32 was allowed"),
+        (
+            "numa_node",
+            pa.int64(),
+            "NUMA node on which the memory lies; null if that was left to the system",
+        ),
+        (
+            "huge_pages",
+            pa.bool_(),
+            "whether the memory lies in huge pages; null if that was left to the system",
+        ),
     ],
 )
 """The requested measurement procedure."""

@@ -66,6 +66,8 @@ def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:
         "worker": workers.kind,
         "threads": conditions.target.threads,
         "tf32": conditions.target.tf32,
+        "numa_node": conditions.target.numa_node,
+        "huge_pages": conditions.target.huge_pages,
         "schema_version": SCHEMA_VERSION,
     }
 

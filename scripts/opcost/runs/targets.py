@@ -57,6 +57,6 @@ def _stated(settings: Settings) -> dict[str, Any]:
         "threads": 1,
         "tf32": False,
         "any_of_kind": False,
-        **{each.name: None for each in POINT},
+        **dict.fromkeys(POINT),
         **{key: value for key, value in settings.items() if key != "cluster"},
     }

@@ -46,9 +46,7 @@ _TENSOR = re.compile(
     r"(?:\[(?P<said>[^][]+)\])?"
 )
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_IN_PLACE_OF_TENSOR = re.compile(
-    r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|inf|nan)|True|False"
-)
+_IN_PLACE_OF_TENSOR = re.compile(r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|inf|nan)|True|False")
 _TIMES = re.compile(r"(\d+) times (.*)", re.DOTALL)
 _CONSTANTS = {"ScalarType": "dtype", "MemoryFormat": "memory_format", "Layout": "layout"}
 _USUAL = ("correction", "default", "Tensor", "dtype")

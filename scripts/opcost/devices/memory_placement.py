@@ -1,0 +1,125 @@
+"""Where the memory of this process lies: on a NUMA node, and in huge pages (Linux)."""
+
+import ctypes
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+from opcost import memory
+from opcost.errors import OpcostError
+from opcost.files import first_line
+
+NODES = Path("/sys/devices/system/node")
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+_PYTORCH = "THP_MEM_ALLOC_ENABLE"
+"""PyTorch reads it at its first allocation, and asks for huge pages for 2 MiB and more."""
+
+# Of Linux: asm/unistd.h, linux/mempolicy.h and linux/prctl.h.
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
+_GET_MEMPOLICY = {"x86_64": 239, "aarch64": 236}
+_BIND = 2
+_FORBID_HUGE_PAGES = 41
+_NODES_AT_MOST = 1024
+_PROBE_BYTES = 64 * 2**20
+
+
+def place_memory(numa_node: int | None, huge_pages: bool | None) -> None:
+    """Let memory that this process allocates from now on lie on that node alone, and in huge pages
+    or in none; None leaves it as it is.
+
+    Raises OpcostError if there is no such node, or if Linux or PyTorch does not do so.
+    """
+    if numa_node is not None:
+        _bind(numa_node)
+    if huge_pages is not None:
+        _take_huge_pages() if huge_pages else _take_no_huge_pages()
+    elif asks_for_huge_pages():
+        raise OpcostError(
+            f"{_PYTORCH} is set, so that memory lies in huge pages, and no row would say so: unset "
+            "it, and give the target huge_pages: true"
+        )
+
+
+def asks_for_huge_pages() -> bool:
+    """Whether PyTorch asks for huge pages in this process."""
+    return os.environ.get(_PYTORCH, "0") != "0"
+
+
+def free_bytes() -> int:
+    """Bytes that can be allocated now where the memory of this process may lie."""
+    node = _bound()
+    free = memory.free_bytes()
+    return free if node is None else min(free, memory.free_bytes_of(NODES / f"node{node}"))
+
+
+def _bind(node: int) -> None:
+    known = _numbers(first_line(NODES / "has_memory"))
+    if node not in known:
+        there = ", ".join(map(str, known)) or "none that Linux tells of"
+        raise OpcostError(
+            f"numa_node is {node}; the nodes of this machine that have memory: {there}. Choose one "
+            "of these, or leave it out of the target"
+        )
+    words = (ctypes.c_ulong * (_NODES_AT_MOST // 64))()
+    words[node // 64] = 1 << node % 64
+    if _system_call(_SET_MEMPOLICY, _BIND, words, _NODES_AT_MOST) or _bound() != node:
+        raise OpcostError(
+            f"memory could not be bound to NUMA node {node} ({os.strerror(ctypes.get_errno())}): "
+            "leave numa_node out of the target. Containers may forbid it (set_mempolicy)"
+        )
+
+
+def _bound() -> int | None:
+    """The only node that memory of this process may lie on; None if there are several."""
+    mode, words = ctypes.c_int(), (ctypes.c_ulong * (_NODES_AT_MOST // 64))()
+    failed = _system_call(_GET_MEMPOLICY, ctypes.byref(mode), words, _NODES_AT_MOST, None, 0)
+    nodes = [each for each in range(_NODES_AT_MOST) if words[each // 64] >> each % 64 & 1]
+    return nodes[0] if not failed and mode.value == _BIND and len(nodes) == 1 else None
+
+
+def _system_call(numbers: dict[str, int], *arguments: object) -> bool:
+    """Whether it fails."""
+    number = numbers.get(platform.machine())
+    call = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
+    return number is None or call is None or call(number, *arguments) != 0
+
+
+def _take_no_huge_pages() -> None:
+    if asks_for_huge_pages() or _control(_FORBID_HUGE_PAGES, 1):
+        raise OpcostError(
+            f"huge pages could not be forbidden (prctl, {_PYTORCH}): leave huge_pages out of the "
+            "target"
+        )
+
+
+def _take_huge_pages() -> None:
+    modes = first_line(HUGE_PAGES)
+    if not modes or "[never]" in modes:
+        raise OpcostError(
+            f"huge_pages is true; {HUGE_PAGES} says {modes or 'nothing'}: have the administrator "
+            "write madvise there, or leave huge_pages out of the target"
+        )
+    os.environ[_PYTORCH] = "1"
+    before = memory.bytes_in_huge_pages()
+    probe = torch.ones(_PROBE_BYTES, dtype=torch.uint8)
+    if memory.bytes_in_huge_pages() - before < probe.nbytes / 2:
+        raise OpcostError(
+            "huge_pages is true; PyTorch's memory is not in huge pages: free memory is in small "
+            f"pieces, or {_PYTORCH} came too late. Free memory, or leave huge_pages out of the "
+            "target"
+        )
+
+
+def _control(option: int, value: int) -> bool:
+    """Whether it fails."""
+    call = getattr(ctypes.CDLL(None), "prctl", None)
+    return call is None or call(option, value, 0, 0, 0) != 0
+
+
+def _numbers(text: str) -> list[int]:
+    """The numbers of a list of Linux, such as `0-1,3`."""
+    ranges = [part.split("-") for part in text.split(",") if part]
+    return [number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)]

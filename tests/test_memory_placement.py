@@ -1,0 +1,116 @@
+"""Memory on a NUMA node and in huge pages, as far as this machine has them, and what is refused."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from opcost.devices import memory_placement
+from opcost.devices.memory_placement import HUGE_PAGES, NODES, free_bytes, place_memory
+from opcost.errors import OpcostError
+from opcost.files import first_line
+from opcost.memory import UNLIMITED, free_bytes_of
+
+from tests.documents import ROOT
+
+
+def in_process(code, **variables):
+    """What code prints that places memory, which a process cannot undo."""
+    program = textwrap.dedent(code)
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PATH": "", "PYTHONPATH": str(ROOT / "scripts"), **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+@pytest.mark.parametrize(("listed", "known"), [("0-1,3", "0, 1, 3"), ("", "none that Linux")])
+def test_a_node_without_memory_is_refused_with_those_that_have_some(
+    tmp_path, monkeypatch, listed, known
+):
+    (tmp_path / "has_memory").write_text(f"{listed}\n")
+    monkeypatch.setattr(memory_placement, "NODES", tmp_path)
+    with pytest.raises(OpcostError, match=f"numa_node is 2; .* have memory: {known}"):
+        place_memory(2, None)
+
+
+@pytest.mark.skipif(first_line(NODES / "has_memory") == "", reason="Linux tells of no nodes")
+def test_memory_is_bound_to_a_node():
+    code = """
+        from opcost.devices import memory_placement as placement
+        from opcost.errors import OpcostError
+        assert placement._bound() is None
+        try:
+            placement.place_memory(0, None)
+        except OpcostError as error:
+            print(error)
+        else:
+            print(placement._bound(), placement.free_bytes() > 0)
+    """
+    found = in_process(code)
+    assert found == "0 True" or "could not be bound to NUMA node 0" in found
+
+
+def test_the_free_memory_of_a_node_is_without_file_pages_in_use(tmp_path):
+    (tmp_path / "meminfo").write_text(
+        "Node 1 MemTotal:       4000 kB\n"
+        "Node 1 MemFree:        1000 kB\n"
+        "Node 1 Active(file):    500 kB\n"
+        "Node 1 Inactive(file):  200 kB\n"
+    )
+    assert free_bytes_of(tmp_path) == 1200 * 1024
+    assert free_bytes_of(tmp_path / "none") == UNLIMITED
+    assert 0 < free_bytes() < UNLIMITED
+
+
+IN_HUGE_PAGES = """
+    import torch
+    from opcost.devices.memory_placement import place_memory
+    from opcost.devices.processor import CpuDevice
+    from opcost.memory import bytes_in_huge_pages
+    place_memory(None, {wanted})
+    before = bytes_in_huge_pages()
+    own = CpuDevice().allocate(2**24, torch.float32)
+    result = torch.relu(own)
+    print(round((bytes_in_huge_pages() - before) / (own.nbytes + result.nbytes), 1))
+"""
+
+
+@pytest.mark.skipif("[never]" in first_line(HUGE_PAGES), reason="Linux has no huge pages")
+def test_operands_and_results_lie_in_huge_pages_or_in_none():
+    assert in_process(IN_HUGE_PAGES.format(wanted=True)) == "1.0"
+    assert in_process(IN_HUGE_PAGES.format(wanted=False)) == "0.0"
+
+
+@pytest.mark.parametrize("mode", ["always madvise [never]", None])
+def test_without_huge_pages_of_linux_they_are_refused(tmp_path, monkeypatch, mode):
+    path = Path(tmp_path / "enabled")
+    if mode:
+        path.write_text(f"{mode}\n")
+    monkeypatch.setattr(memory_placement, "HUGE_PAGES", path)
+    with pytest.raises(OpcostError, match=f"says {mode or 'nothing'}".replace("[", r"\[")):
+        place_memory(None, True)
+
+
+def test_huge_pages_that_no_row_would_tell_of_are_refused(monkeypatch):
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "1")
+    with pytest.raises(OpcostError, match="give the target huge_pages: true"):
+        place_memory(None, None)
+
+
+@pytest.mark.skipif("[never]" in first_line(HUGE_PAGES), reason="Linux has no huge pages")
+def test_pytorch_that_has_decided_before_is_noticed():
+    code = """
+        import torch
+        from opcost.devices.memory_placement import place_memory
+        torch.ones(3)
+        try:
+            place_memory(None, True)
+        except Exception as error:
+            print(error)
+    """
+    assert "PyTorch's memory is not in huge pages" in in_process(code)
