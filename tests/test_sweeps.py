@@ -160,8 +160,9 @@ def of_batches(costs_s, half=0.02):
     sweep = Sweep("net", {f"net[batch={size}]": {"batch": size} for size in costs_s})
     comparison, models = [], []
     for size, seconds in costs_s.items():
-        found = Estimate(seconds, seconds * (1 - half), seconds * (1 + half))
+        found = seconds and Estimate(seconds, seconds * (1 - half), seconds * (1 + half))
         row = {**compared((1, 32)), "model": f"net[batch={size}]", "batch_size": size}
+        row |= TIME.of("estimate").columns(found)
         comparison.append(row | TIME.of("reference").columns(found))
         model = ModelTuples(row["model"], (), (), None, "2.15")
         model.__dict__["kernel_ids"] = frozenset(["shared"])
@@ -248,3 +249,19 @@ def test_a_point_without_a_cost_says_why():
     ]
     assert "No time of c=2: error: not for 2." in sweep_lines(found)
     assert rows()[0]["energy_reason"] == "no meter"
+
+
+def test_the_least_along_whole_numbers_is_a_whole_number():
+    lines = " ".join(sweep_lines(of_batches({1: 2.0, 2: 2.4, 4: 4.4, 8: 15.2})))
+    found = re.search(
+        r"Time per sample, on a curve along batch: least at batch=(\d+) \[(.*?)\]", lines
+    )
+    assert 2 <= int(found[1]) <= 4
+    assert found[2] == "2, 8"
+
+
+def test_a_batch_size_that_was_not_measured_is_not_on_the_line():
+    sizes = {1: 1.1, 2: 1.2, 4: 1.4, 8: 1.8}
+    assert "100 ms ± " in " ".join(sweep_lines(of_batches(sizes | {1: None})))
+    two = " ".join(sweep_lines(of_batches(sizes | {1: None, 2: None})))
+    assert "straight line" not in two

@@ -1,5 +1,6 @@
 """Sweeps as text: the cost of each point, the most frugal ones, and how a cost grows."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -37,7 +38,6 @@ from opcost.text import (
 
 _NOTHING = "-"
 _NAMED = 6
-_LARGE = 100
 
 
 def sweep_lines(rows: Sequence[Row]) -> list[str]:
@@ -194,16 +194,23 @@ def _optima(points: Sequence[Row]) -> list[str]:
             if not follows_batch(points, axis)
         }
         unit = _unit(series[0])
-        found += [_least_along(each, at, unit) for each in least_along_axes(series)]
+        for each in least_along_axes(series):
+            values = [axes_of(row)[each.axis] for row in series]
+            whole = all(isinstance(value, int) for value in values)
+            found.append(_least_along(each, at, unit, whole))
     return found
 
 
-def _least_along(found: AlongAxis, at: Point, unit: str) -> str:
+def _least_along(found: AlongAxis, at: Point, unit: str, whole: bool) -> str:
+    """`whole` axes have whole numbers, of which the interval has all that may be as good."""
     names = {EDP: "Energy x delay", ED2P: "Energy x delay^2"}
     what = names.get(found.quantity, str(found.quantity).capitalize())
     where = ", ".join(f"{label(axis)}={text(value)}" for axis, value in {**at, **found.at}.items())
     best, axis = found.optimum, label(found.axis)
-    place, low, high = (_place(each) for each in (best.at, best.low, best.high))
+    places = (best.at, best.low, best.high)
+    if whole:
+        places = (round(best.at), math.floor(best.low), math.ceil(best.high))
+    place, low, high = (f"{each}" if whole else significant(each, 3) for each in places)
     return (
         f"{what} per {unit}{f' at {where}' if where else ''}, on a curve along {axis}: least at "
         f"{axis}={place} [{low}, {high}]{best.beyond}, "
@@ -211,18 +218,13 @@ def _least_along(found: AlongAxis, at: Point, unit: str) -> str:
     )
 
 
-def _place(value: float) -> str:
-    """A place on a curve: as it is if it is a whole number, or else to three digits."""
-    return f"{value:.0f}" if value.is_integer() or value >= _LARGE else significant(value, 3)
-
-
 def _growths(points: Sequence[Row]) -> list[str]:
     """What an iteration and each of its samples cost, in each series and of each quantity."""
     found = []
     for series in series_of([dict(row) for row in points], ("point", "target_point")):
-        sizes = {row["batch_size"] for row in series}
         for quantity in COMPARED:
-            if len(sizes) < 3 or quantity.read(series[0]) is None:
+            sizes = {row["batch_size"] for row in series if quantity.read(row) is not None}
+            if len(sizes) < 3:
                 continue
             axes = {
                 axis: value
