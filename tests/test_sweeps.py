@@ -33,6 +33,7 @@ def compared(point, half=0.02, watts=None, whole=True, target="local"):
     seconds = SECONDS[point]
     row = {"model": NAMES[point], "target": target, "batch_size": point[0]}
     row |= {"reference_flags": ["drifting"] if whole else None, "time_scatter": 0.01}
+    row |= {"reference_measurements": 2 if whole else None}
     row |= {"time_reason": None, "energy_reason": None if watts else "no meter"}
     return row | columns(TIME, seconds) | columns(ENERGY, watts and watts * seconds)
 
@@ -213,6 +214,7 @@ def operator_rows(**columns):
     """A sweep of an operator without a model over the number of its channels: one of two failed."""
     sweep = Sweep("relu", {f"relu[c={c}]": {"c": c} for c in (1, 2)})
     second = {"time_reason": "error: not for 2", "flags": None, TIME.scatter: None}
+    columns = {"executions": 1} | columns
     rows_ = []
     for number, name in enumerate(sweep.points, 1):
         row = {"model": name, "target": "local", "batch_size": None, "tuple_id": name}
@@ -236,6 +238,11 @@ def test_flags_stand_beside_the_cost_and_are_explained_without_a_model():
     text = " ".join(lines)
     assert "disturbed: interference slowed the core" in text
     assert "±: half of the 95 % interval. Executions of one operator scatter by 3.0%" in text
+    alone = " ".join(" ".join(sweep_lines(operator_rows(**{TIME.scatter: None}))).split())
+    assert "the interval of one execution is that of its batches" in alone
+    several = " ".join(sweep_lines(operator_rows(executions=4, **{TIME.scatter: None})))
+    assert "±: half of the 95 % interval." in several
+    assert "execution is that" not in several
     of_model = sweep_lines(rows())
     assert [line.split()[-1] for line in of_model if line.startswith("1 ")] == ["drifting"] * 2
     assert "drifting:" not in " ".join(of_model)

@@ -8,7 +8,7 @@ from opcost.rows.executed import measured_value
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.tuples.model_tuples import ModelTuples
 
-_MEASURED = ("device_name", "flags", TIME.scatter)
+_MEASURED = ("device_name", "flags", "executions", TIME.scatter)
 
 
 def single_operators(

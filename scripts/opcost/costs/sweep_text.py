@@ -100,13 +100,18 @@ def _notes(points: Sequence[Row]) -> list[str]:
     beside the comparison.
     """
     measured = [row for row in points if TIME.read(row) is not None]
-    scatters = dict.fromkeys(row[TIME.scatter] for row in measured)
+    scatters = dict.fromkeys(
+        ""
+        if row[TIME.scatter] is None and row["executions"] > 1
+        else scatter_text(row[TIME.scatter])
+        for row in measured
+    )
     found = {flag for row in measured for flag in row["flags"] or ()}
     unknown = names_by_text(
         (row[f"{TIME}_reason"], _point(row)) for row in points if row[f"{TIME}_reason"]
     )
     return [
-        *(f"{INTERVAL}. {scatter_text(scatter)}" for scatter in scatters),
+        *(f"{INTERVAL}. {text}".rstrip() for text in scatters),
         *(f"{flag}: {explained(flag)}." for flag in sorted(found)),
         *(f"No time of {some(names, _NAMED)}: {reason}." for reason, names in unknown.items()),
     ]

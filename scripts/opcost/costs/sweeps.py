@@ -133,12 +133,13 @@ def _rows(
 
 def _of_operator(compared: Row) -> dict[str, Any]:
     """The tuple of an operator without a model, its work and device; null for a model, of which
-    the comparison has the latter two. The flags of either.
+    the comparison has the latter two. The flags and executions of either.
     """
     names = ("tuple_id", "flops", "bytes", "device_name")
     if "tuple_id" in compared:
-        return {name: compared[name] for name in (*names, "flags")}
-    return dict.fromkeys(names) | {"flags": compared["reference_flags"]}
+        return {name: compared[name] for name in (*names, "flags", "executions")}
+    whole = {"flags": "reference_flags", "executions": "reference_measurements"}
+    return dict.fromkeys(names) | {name: compared[of] for name, of in whole.items()}
 
 
 def series_of(

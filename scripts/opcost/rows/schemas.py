@@ -504,6 +504,11 @@ SWEEPS = _schema(
             "of that operator, or else of the whole model; null if this was not measured",
         ),
         (
+            "executions",
+            pa.int64(),
+            "measurements of that operator, or else of the whole model, in runs of their own",
+        ),
+        (
             TIME.scatter,
             pa.float64(),
             "relative standard deviation of the target's executions; null if unknown",
