@@ -86,6 +86,17 @@ def test_operands_and_results_lie_in_huge_pages_or_in_none():
     assert in_process(IN_HUGE_PAGES.format(wanted=False)) == "0.0"
 
 
+@pytest.mark.skipif("[never]" in first_line(HUGE_PAGES), reason="Linux has no huge pages")
+@pytest.mark.parametrize("order", [(None, True, False, None), (False, True, None)])
+def test_a_plan_places_memory_for_one_target_after_the_other(order):
+    code = f"""
+        from opcost.devices.memory_placement import place_memory
+        for wanted in {order}:
+            place_memory(None, wanted)
+    """
+    assert in_process(code) == ""
+
+
 @pytest.mark.parametrize("mode", ["always madvise [never]", None])
 def test_without_huge_pages_of_linux_they_are_refused(tmp_path, monkeypatch, mode):
     path = Path(tmp_path / "enabled")

@@ -25,6 +25,9 @@ _FORBID_HUGE_PAGES = 41
 _NODES_AT_MOST = 1024
 _PROBE_BYTES = 64 * 2**20
 
+_set_here = False
+"""Whether this process has set PyTorch's variable, as a plan of several targets does."""
+
 
 def place_memory(numa_node: int | None, huge_pages: bool | None) -> None:
     """Let memory that this process allocates from now on lie on that node alone, and in huge pages
@@ -35,8 +38,8 @@ def place_memory(numa_node: int | None, huge_pages: bool | None) -> None:
     if numa_node is not None:
         _bind(numa_node)
     if huge_pages is not None:
-        _take_huge_pages() if huge_pages else _take_no_huge_pages()
-    elif asks_for_huge_pages():
+        _take_huge_pages() if huge_pages else _forbid_huge_pages(True)
+    elif asks_for_huge_pages() and not _set_here:
         raise OpcostError(
             f"{_PYTORCH} is set, so that memory lies in huge pages, and no row would say so: unset "
             "it, and give the target huge_pages: true"
@@ -87,21 +90,25 @@ def _system_call(numbers: dict[str, int], *arguments: object) -> bool:
     return number is None or call is None or call(number, *arguments) != 0
 
 
-def _take_no_huge_pages() -> None:
-    if asks_for_huge_pages() or _control(_FORBID_HUGE_PAGES, 1):
+def _forbid_huge_pages(forbidden: bool) -> None:
+    call = getattr(ctypes.CDLL(None), "prctl", None)
+    if call is None or call(_FORBID_HUGE_PAGES, int(forbidden), 0, 0, 0):
         raise OpcostError(
-            f"huge pages could not be forbidden (prctl, {_PYTORCH}): leave huge_pages out of the "
-            "target"
+            "huge pages could not be forbidden or allowed (prctl, PR_SET_THP_DISABLE): leave "
+            "huge_pages out of the target"
         )
 
 
 def _take_huge_pages() -> None:
+    global _set_here
     modes = first_line(HUGE_PAGES)
     if not modes or "[never]" in modes:
         raise OpcostError(
             f"huge_pages is true; {HUGE_PAGES} says {modes or 'nothing'}: have the administrator "
             "write madvise there, or leave huge_pages out of the target"
         )
+    _forbid_huge_pages(False)
+    _set_here = _set_here or not asks_for_huge_pages()
     os.environ[_PYTORCH] = "1"
     before = memory.bytes_in_huge_pages()
     probe = torch.ones(_PROBE_BYTES, dtype=torch.uint8)
@@ -111,12 +118,6 @@ def _take_huge_pages() -> None:
             f"pieces, or {_PYTORCH} came too late. Free memory, or leave huge_pages out of the "
             "target"
         )
-
-
-def _control(option: int, value: int) -> bool:
-    """Whether it fails."""
-    call = getattr(ctypes.CDLL(None), "prctl", None)
-    return call is None or call(option, value, 0, 0, 0) != 0
 
 
 def _numbers(text: str) -> list[int]:
