@@ -49,3 +49,17 @@ def test_two_sizes_and_costs_without_intervals_tell_nothing():
     assert growth(costs(10.0, 2.0, sizes=(1, 2))) is None
     assert growth(costs(10.0, 2.0, sizes=(1, 1, 2))) is None
     assert growth([(n, Estimate(float(n), None, None)) for n in SIZES]) is None
+
+
+@pytest.mark.parametrize("each", [0.0, 0.05, 0.2, 1.0])
+def test_a_batch_size_at_which_both_parts_are_equal_is_told_only_where_both_are(each):
+    generator = np.random.default_rng(2)
+    told = held = 0
+    for _ in range(300):
+        found = growth(costs(10.0, each, sizes=(1, 2, 4, 8), generator=generator))
+        assert (found.even is None) == (found.fixed.low <= 0 or found.each.low <= 0)
+        if found.even is not None:
+            told += 1
+            held += each > 0 and found.even.low <= 10 / each <= found.even.high
+    assert told < 12 if each == 0 else True
+    assert held / told > 0.9 if each >= 0.2 else True

@@ -272,3 +272,14 @@ def test_a_batch_size_that_was_not_measured_is_not_on_the_line():
     assert "100 ms ± " in " ".join(sweep_lines(of_batches(sizes | {1: None})))
     two = " ".join(sweep_lines(of_batches(sizes | {1: None, 2: None})))
     assert "straight line" not in two
+
+
+def test_costs_that_hardly_grow_with_the_batch_size_have_no_batch_size_of_a_floor():
+    flat = " ".join(" ".join(sweep_lines(of_batches({1: 1.02, 2: 1.0, 4: 1.01, 8: 1.0}))).split())
+    assert re.search(
+        r"Time: 1\.0\d+ s ± [\d.]+% for an iteration; no cost of a further sample is seen, at most",
+        flat,
+    )
+    assert "outweigh" not in flat
+    noisy = of_batches({1: 1.0, 2: 1.0, 4: 1.1}, half=1.5)
+    assert "nor that of a further sample" in " ".join(" ".join(sweep_lines(noisy)).split())

@@ -9,8 +9,10 @@ equal, a larger batch costs little more: that is where the curve leaves its floo
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opcost.statistics import Estimate, student_97_5
 
@@ -21,12 +23,13 @@ _MISFIT_P = 0.01
 @dataclass(frozen=True)
 class Growth:
     """Costs with their 95 % intervals: `fixed` for an iteration, `each` for a sample; both parts
-    are equal at a batch size of `even`. `is_straight` tells whether a line fits.
+    are equal at a batch size of `even`, None unless both are told from zero. `is_straight` tells
+    whether a line fits.
     """
 
     fixed: Estimate
     each: Estimate
-    even: Estimate
+    even: Estimate | None
     is_straight: bool
 
 
@@ -58,6 +61,20 @@ def growth(points: Sequence[tuple[int, Estimate]]) -> Growth | None:
     return Growth(
         estimate(float(fixed), [1, 0]),
         estimate(float(each), [0, 1]),
-        estimate(float(fixed / each), [1 / each, -fixed / each**2]),
+        _ratio(float(fixed), float(each), covariance * half**2),
         float(special.chdtrc(degrees, squares)) >= _MISFIT_P,
     )
+
+
+def _ratio(fixed: float, each: float, margins: NDArray[np.floating[Any]]) -> Estimate | None:
+    """fixed / each with the interval of Fieller (Some problems in interval estimation, Journal of
+    the Royal Statistical Society B 16, 1954); None where one of the two is not told from zero.
+
+    `margins` is the covariance times the square of the quantile.
+    """
+    squares = each**2 - margins[1, 1]
+    if squares <= 0 or each <= 0 or fixed**2 <= margins[0, 0] or fixed <= 0:
+        return None
+    middle = fixed * each - margins[0, 1]
+    spread = math.sqrt(max(middle**2 - squares * (fixed**2 - margins[0, 0]), 0.0))
+    return Estimate(fixed / each, (middle - spread) / squares, (middle + spread) / squares)

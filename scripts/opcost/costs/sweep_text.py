@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from opcost.costs.caveats import INTERVAL, scatter_text
+from opcost.costs.growth import Growth
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.optima import AlongAxis
 from opcost.costs.sweeps import (
@@ -242,21 +243,32 @@ def _growths(points: Sequence[Row]) -> list[str]:
             if line is None:
                 found.append(f"{what} does not grow in a straight line with the batch size.")
                 continue
-            each = with_interval(line.each, quantity.show)
-            if line.fixed.low is None or line.fixed.low <= 0:
-                most = quantity.show(max(0.0, line.fixed.high or 0.0), 2)
-                found.append(f"{what}: {each} for each sample; no floor is seen, at most {most}.")
-                continue
-            even, low, high = (
-                "?" if each is None else significant(each, 2)
-                for each in (line.even.value, line.even.low, line.even.high)
-            )
-            found.append(
-                f"{what}: {with_interval(line.fixed, quantity.show)} for an iteration, and {each} "
-                f"for each sample, which outweigh the former from a batch size of {even} "
-                f"[{low}, {high}] on."
-            )
+            found.append(f"{what}: {_line(line, quantity)}.")
     return found
+
+
+def _line(line: Growth, quantity: Quantity) -> str:
+    fixed, each = (with_interval(part, quantity.show) for part in (line.fixed, line.each))
+    if line.even is not None:
+        even, low, high = (
+            "?" if place is None else significant(place, 2)
+            for place in (line.even.value, line.even.low, line.even.high)
+        )
+        return (
+            f"{fixed} for an iteration, and {each} for each sample, which outweigh the former from "
+            f"a batch size of {even} [{low}, {high}] on"
+        )
+    most_fixed, most_each = (
+        quantity.show(max(0.0, part.high or 0.0), 2) for part in (line.fixed, line.each)
+    )
+    if line.each.low is not None and line.each.low > 0:
+        return f"{each} for each sample; no floor is seen, at most {most_fixed}"
+    if line.fixed.low is not None and line.fixed.low > 0:
+        return f"{fixed} for an iteration; no cost of a further sample is seen, at most {most_each}"
+    return (
+        f"neither the cost of an iteration, at most {most_fixed}, nor that of a further sample, at "
+        f"most {most_each}, is told from zero"
+    )
 
 
 def _free(row: Row, axis_of_batch: bool) -> str:
