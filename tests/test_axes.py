@@ -266,6 +266,20 @@ def test_a_value_is_known_from_a_name(value):
     assert (found, type(found)) == (value, type(value))
 
 
+def test_what_is_skipped_is_told_by_its_name():
+    """For Python, true, 1 and 1.0 are the same."""
+    values = {"n": [True, 1, 1.0, 0, False]}
+    found = expand("net", {"x": "$n", "axes": values, "skip": [{"n": 1}, {"n": False}]}, "s", ())
+    assert [each.name for each in found] == ["net[n=true]", "net[n=1.0]", "net[n=0]"]
+
+
+@pytest.mark.parametrize("axis", ["tf32", "numa_node", "cluster"])
+def test_a_place_of_a_target_is_not_called_like_a_setting(axis):
+    target = {"device": "cpu", "threads": f"${axis}", "axes": {axis: [1, 2]}}
+    with pytest.raises(OpcostError, match=f"axes.{axis}: .{axis} is a place, and a target has a"):
+        study_of(local=target)
+
+
 def test_a_target_is_not_both_written_out_and_a_point():
     written = {"local[threads=1]": {"device": "cpu"}}
     axes = {"local": {"device": "cpu", "axes": {"threads": [1, 2]}}}

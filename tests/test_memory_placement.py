@@ -107,8 +107,12 @@ def test_without_huge_pages_of_linux_they_are_refused(tmp_path, monkeypatch, mod
         place_memory(None, True)
 
 
-def test_huge_pages_that_no_row_would_tell_of_are_refused(monkeypatch):
-    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "1")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("THP_MEM_ALLOC_ENABLE", "1"), ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")],
+)
+def test_huge_pages_that_no_row_would_tell_of_are_refused(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
     with pytest.raises(OpcostError, match="give the target huge_pages: true"):
         place_memory(None, None)
 

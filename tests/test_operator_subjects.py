@@ -303,9 +303,10 @@ def costs(*rows_of_points, target="local", **config):
     return sweep_rows([Sweep("conv", points)], [], alone, subjects)
 
 
-def test_a_sweep_has_a_row_of_each_measured_operator():
+def test_a_sweep_has_a_row_of_each_operator_and_says_why_one_is_not_measured():
     found = costs(row(2e-3, power_w=50), row(4e-3, power_w=50))
-    assert [json.loads(each["point"]) for each in found] == [{"k": 1}, {"k": 3}]
+    assert [json.loads(each["point"]) for each in found] == [{"k": 1}, {"k": 3}, {"k": 5}]
+    assert [each["time_reason"] for each in found] == [None, None, "not measured"]
     assert found[0].keys() == set(schemas.SWEEPS.names)
     assert found[1]["time_s"] == 4e-3
     assert found[1]["energy_j"] == pytest.approx(0.2)
@@ -326,9 +327,11 @@ def test_operators_without_flops_have_a_bandwidth():
 
 
 def test_what_failed_has_a_row_without_a_time():
-    [found] = costs(row(**FAILED))
+    found, *_ = costs(row(**FAILED))
     assert found["time_s"] is None
-    assert [line.split() for line in sweep_lines([found])[2:4]] == [["k"], ["1"]]
+    lines = sweep_lines([found])
+    assert [line.split() for line in lines[2:4]] == [["k"], ["1"]]
+    assert lines[-1] == f"No time of k=1: {FAILED['status']}: {FAILED['error']}."
 
 
 def test_an_operator_without_axes_has_a_table_of_one_line():
@@ -400,6 +403,8 @@ CONVOLUTION = "conv2d(1x2x8x8, 2x2x{k}x{k})"
         (CONVOLUTION, ["k=[]"], r"--axis k=\[\] has no values: give NAME=\[VALUE,...\]"),
         (CONVOLUTION, ["k=3"], r"--axis k=3 is no axis: give NAME=\[VALUE,...\], such as padding"),
         (CONVOLUTION, ["k"], "--axis k is no axis"),
+        (CONVOLUTION, ["k=[2020-13-45]"], "--axis k=.* is no axis"),
+        (CONVOLUTION, [f"k=[{'9' * 5000}]"], "--axis k=.* is no axis"),
         (CONVOLUTION, ["k=[1"], r"--axis k=\[1 is no axis"),
         (CONVOLUTION, ["k=[1]", "k=[3]"], "--axis k is there twice"),
         (CONVOLUTION, ["k=[[1,1]]"], r"axes.k.0: \[1, 1\] is not of type"),

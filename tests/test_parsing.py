@@ -41,6 +41,10 @@ _CALLS = [
     lambda x, _: x.bernoulli_(0.5),
     lambda x, _: x.xlogy(2.0),
     lambda x, _: x.std(),
+    lambda x, _: x.std(1),
+    lambda x, _: x.var((0, 1), keepdim=True),
+    lambda x, _: x.to("cpu", torch.float16),
+    lambda x, _: x.to(torch.float16),
     lambda x, _: torch.normal(x, 0.5),
     lambda x, _: torch.linspace(x[0, 0], 1, 4),
     lambda x, i: x.index_fill(0, i, 0.5),
@@ -49,10 +53,11 @@ _CALLS = [
 ]
 
 
+@pytest.mark.parametrize("inference", [True, False])
 @pytest.mark.parametrize("number", range(len(_CALLS)))
-def test_what_a_call_of_python_with_numbers_dispatches_is_read_back(number):
+def test_what_a_call_of_python_dispatches_is_read_back(number, inference):
     x, i = torch.ones(2, 3), torch.zeros(2, dtype=torch.int64)
-    with CallLog() as log:
+    with torch.inference_mode(inference), CallLog() as log:
         _CALLS[number](x, i)
     assert log.operator_tuples
     for each in log.operator_tuples:
@@ -203,6 +208,12 @@ def test_a_row_is_found_by_its_description():
     assert json.loads(found.output)["description"] == description
 
 
+def test_operators_of_torchvision_are_known():
+    assert parse("torchvision.nms(4x4, scores=4:float32, iou_threshold=0.5)").name == (
+        "torchvision.nms"
+    )
+
+
 def test_names_decide_between_arguments_and_overloads():
     whole = parse("aten.conv2d.padding(1x3x8x8, 4x3x3x3, padding=same)")
     assert dict(whole.arguments)["padding"] == "same"
@@ -217,6 +228,8 @@ def test_names_decide_between_arguments_and_overloads():
     ("text", "message"),
     [
         ("conv2d", "is no call of an operator: write it like conv2d"),
+        ("cat([1000000000 times 8])", "is more than 100,000 times"),
+        (f"cat({'[' * 3000}8{']' * 3000})", "brackets in brackets, more than 50 deep"),
         ("conv2d(1x144x56x56, 144x1x3x3, gro...", "is cut to fit a line: opcost query prints"),
         ("conv2dd(1x3)", "conv2dd is no operator of PyTorch. Did you mean 'conv2d'"),
         ("conv2d.same(1x3)", "has no such overload. Allowed: default, padding"),

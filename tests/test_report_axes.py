@@ -16,7 +16,7 @@ LIMITS = Sweep("gpu", {f"gpu[limit={w}]": {"limit": w} for w in (200, 400)})
 
 def tuples(name):
     found = ModelTuples(name, (), (), None, "2.15")
-    found.__dict__["by_id"] = {}
+    found.__dict__["kernel_ids"] = frozenset()
     return found
 
 
@@ -27,7 +27,9 @@ def compared(name, target, watts):
 
     point = POINTS[name]
     seconds = (1 + point["batch"]) * point["size"] ** 2 * 1e-6 * (1.5 if "200" in target else 1)
-    row = {"model": name, "target": target, "batch_size": point["batch"]}
+    row = {"model": name, "target": target, "batch_size": point["batch"], TIME.scatter: None}
+    row |= dict.fromkeys(("reference_flags", "reference_measurements", "time_reason"))
+    row["energy_reason"] = None if watts else "no meter"
     return row | columns(TIME, seconds) | columns(ENERGY, watts and watts * seconds)
 
 

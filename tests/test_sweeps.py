@@ -156,6 +156,15 @@ def test_a_model_without_axes_has_the_points_of_its_targets():
     assert sweep_rows([], [THREADS], plain, map(tuples, [(1, 32)])) == []
 
 
+def test_a_target_beside_points_of_its_name_has_its_own_table():
+    comparison = [compared((1, 32), target=target) for target in ("cpu", *THREADS.points)]
+    lines = sweep_lines(sweep_rows([SWEEP], [THREADS], comparison, map(tuples, SECONDS)))
+    assert [line for line in lines if line.startswith("Sweep")] == [
+        "Sweep net on cpu: 1 model of 3 operator tuples, 3 of them distinct",
+        "Sweep net on cpu[threads]: 1 model of 3 operator tuples, 3 of them distinct, on 2 targets",
+    ]
+
+
 def of_batches(costs_s, half=0.02):
     """Lines of a sweep over batch sizes of these costs."""
     sweep = Sweep("net", {f"net[batch={size}]": {"batch": size} for size in costs_s})

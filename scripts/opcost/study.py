@@ -17,7 +17,7 @@ from opcost.devices.kinds import KINDS, kind_of, protocol_version
 from opcost.devices.operating_point import OperatingPoint
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
-from opcost.models.axes import Sweep, expand, label, value_of
+from opcost.models.axes import Sweep, expand, label, places, value_of
 from opcost.models.configs import load_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
@@ -255,6 +255,12 @@ def without_axes(targets: Mapping[str, Any]) -> dict[str, Any]:
     keys = target["properties"].keys() - {"cluster"}
     found: dict[str, Any] = {}
     for name, settings in targets.items():
+        axes = settings.get("axes") if isinstance(settings, Mapping) else None
+        for axis in set(places(settings)) & {*keys, "cluster"} & {*(axes or ())}:
+            raise OpcostError(
+                f"targets.{name}.axes.{axis}: ${axis} is a place, and a target has a setting of "
+                f"that name: give the axis another name, as in threads: $cores"
+            )
         for each in expand(name, settings, f"targets.{name}", keys):
             if each.name in found:
                 raise OpcostError(

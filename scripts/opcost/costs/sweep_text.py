@@ -11,7 +11,6 @@ from opcost.costs.optima import AlongAxis
 from opcost.costs.sweeps import (
     above_least,
     axes_of,
-    base_target,
     follows_batch,
     least_along_axes,
     line_through,
@@ -19,6 +18,7 @@ from opcost.costs.sweeps import (
     point_of,
     sample,
     series_of,
+    target_group,
 )
 from opcost.costs.terms import Row
 from opcost.models.axes import Point, label, text
@@ -45,7 +45,7 @@ def sweep_lines(rows: Sequence[Row]) -> list[str]:
     """Sweeps as text: the points of each, and the most frugal ones. Empty without rows."""
     sweeps: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        sweeps[row["sweep"], base_target(row["target"])].append(row)
+        sweeps[row["sweep"], target_group(row["target"], on_target(row))].append(row)
     several = len({target for _, target in sweeps}) > 1
     lines: list[str] = []
     for (name, target), points in sweeps.items():
@@ -103,7 +103,7 @@ def _notes(points: Sequence[Row]) -> list[str]:
     measured = [row for row in points if TIME.read(row) is not None]
     scatters = dict.fromkeys(
         ""
-        if row[TIME.scatter] is None and row["executions"] > 1
+        if row[TIME.scatter] is None and (row["executions"] or 1) > 1
         else scatter_text(row[TIME.scatter])
         for row in measured
     )

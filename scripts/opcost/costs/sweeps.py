@@ -59,7 +59,7 @@ def sweep_rows(
     points = {name: point for sweep in target_sweeps for name, point in sweep.points.items()}
     groups: dict[str, list[str]] = defaultdict(list)
     for target in on_targets:
-        groups[base_target(target)].append(target)
+        groups[target_group(target, points.get(target, {}))].append(target)
     found = []
     for sweep in [*with_axes, *alone]:
         for targets in groups.values():
@@ -69,9 +69,10 @@ def sweep_rows(
     return found
 
 
-def base_target(target: str) -> str:
-    """The target whose axes a target is a point of, or that itself."""
-    return target.partition("[")[0]
+def target_group(target: str, point: Point) -> str:
+    """What targets have in common that differ in the values of the same axes: `local[threads]`."""
+    base = target.partition("[")[0]
+    return f"{base}[{','.join(point)}]" if point else base
 
 
 def _rows(

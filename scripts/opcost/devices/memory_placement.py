@@ -17,6 +17,8 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _PYTORCH = "THP_MEM_ALLOC_ENABLE"
 """PyTorch reads it at its first allocation, and asks for huge pages for 2 MiB and more."""
 
+_OF_GLIBC = "glibc.malloc.hugetlb="
+
 # Of Linux: asm/unistd.h, linux/mempolicy.h and linux/prctl.h.
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 _GET_MEMPOLICY = {"x86_64": 239, "aarch64": 236}
@@ -39,9 +41,13 @@ def place_memory(numa_node: int | None, huge_pages: bool | None) -> None:
         _bind(numa_node)
     if huge_pages is not None:
         _take_huge_pages() if huge_pages else _forbid_huge_pages(True)
-    elif asks_for_huge_pages() and not _set_here:
+        return
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    of_glibc = "GLIBC_TUNABLES" if _OF_GLIBC in tunables else None
+    asked = of_glibc or (_PYTORCH if asks_for_huge_pages() and not _set_here else None)
+    if asked:
         raise OpcostError(
-            f"{_PYTORCH} is set, so that memory lies in huge pages, and no row would say so: unset "
+            f"{asked} is set, so that memory lies in huge pages, and no row would say so: unset "
             "it, and give the target huge_pages: true"
         )
 

@@ -154,13 +154,13 @@ def _of_skip(
                 yield f"skip.{number}: {axis!r} is no axis. {closest(axis, axes)}".rstrip()
                 continue
             for value in _listed(values):
-                if value not in axes[axis]:
+                if text(value) not in map(text, axes[axis]):
                     every = ", ".join(map(text, axes[axis]))
                     yield f"skip.{number}.{axis}: {shown(value)} is none of its values: {every}"
 
 
 def _matches(point: Point, skipped: Mapping[str, Any]) -> bool:
-    return all(point[axis] in _listed(values) for axis, values in skipped.items())
+    return all(text(point[axis]) in map(text, _listed(values)) for axis, values in skipped.items())
 
 
 def _listed(values: Any) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from opcost.costs.sweeps import axes_of, base_target, sample, series_of
+from opcost.costs.sweeps import axes_of, on_target, sample, series_of, target_group
 from opcost.models.axes import label, number, text
 from opcost.report.colours import PALETTE
 from opcost.report.results import Results, Row
@@ -26,7 +26,7 @@ def sweeps(results: Results) -> list[tuple[str, list[Figure]]]:
     """A title and charts for each sweep with an axis of numbers."""
     grouped: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in results.sweeps:
-        grouped[row["sweep"], base_target(row["target"])].append(row)
+        grouped[row["sweep"], target_group(row["target"], on_target(row))].append(row)
     flops = {row["model"]: row["flops"] for row in results.models}
     several = len({target for _, target in grouped}) > 1
     found = []

@@ -33,9 +33,9 @@ ELEMENT_BYTES = {
     "complex128": 16,
 }
 
-_TOLD = ("Scalar", "float")
-"""Overloads for a number in the place of a tensor: the overload for the tensor may get it as well.
-Other overloads follow from the arguments."""
+_TOLD = ("Scalar", "float", "correction", "device")
+"""Overloads that take what others take as well: a number in the place of a tensor, or what
+`std.dim` and `to.dtype` take. Other overloads follow from the arguments."""
 
 _SIZE_LIMIT = 2**63
 """Exclusive upper bound of sizes, which are 64-bit integers."""

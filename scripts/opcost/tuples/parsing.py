@@ -20,7 +20,7 @@ device; only copies between the two (host_memory.py) have one there.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import Any, NamedTuple
 
 import torch
@@ -48,11 +48,14 @@ _TENSOR = re.compile(
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _IN_PLACE_OF_TENSOR = re.compile(r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|inf|nan)|True|False")
 _TIMES = re.compile(r"(\d+) times (.*)", re.DOTALL)
+_MOST_TIMES = 100_000
 _CONSTANTS = {"ScalarType": "dtype", "MemoryFormat": "memory_format", "Layout": "layout"}
-_USUAL = ("correction", "default", "Tensor", "dtype")
+_IF_NAMED = (".correction", ".device")
+_USUAL = ("default", "Tensor", "dtype")
 """The overloads that Python's calls use where several fit, in this order."""
 
 _CUT = ("...", "…")
+_DEEPEST = 50
 _FORM = "conv2d(1x64x56x56, 64x64x3x3, padding=[1,1])"
 
 
@@ -105,6 +108,9 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
         arithmetic = torch._C._should_allow_numbers_as_tensors(name.partition(".")[0])
         usual_numbers = (max if arithmetic else min)(numbers.values())
         fitting = {key: each for key, each in fitting.items() if numbers[key] == usual_numbers}
+        # Descriptions tell these overloads.
+        untold = {k: each for k, each in fitting.items() if not each.operator.endswith(_IF_NAMED)}
+        fitting = untold or fitting
     for overload in _USUAL:
         usual = [each for each in fitting.values() if each.operator.endswith(f".{overload}")]
         if usual:
@@ -151,6 +157,11 @@ def arguments_of(text: str) -> dict[str, str]:
 
 def _called(text: str) -> tuple[str, list[str]]:
     """The name of the operator, and what is between the commas of its arguments."""
+    if (
+        max(accumulate((letter in "[(") - (letter in "])") for letter in text), default=0)
+        > _DEEPEST
+    ):
+        raise OpcostError(f"{shown(text)} has brackets in brackets, more than {_DEEPEST} deep")
     match = _CALL.fullmatch(text)
     if match is None and text.rstrip().endswith(_CUT):
         raise OpcostError(
@@ -180,6 +191,8 @@ def _shown(value: Value) -> str:
 def _overloads(name: str) -> list[torch._ops.OpOverload]:
     """Those of `conv2d`, `conv2d.padding`, `aten.conv2d.default` or `torchvision.nms`."""
     first, *rest = name.split(".")
+    if first == "torchvision":
+        import torchvision  # noqa: F401  registers its operators
     if hasattr(torch.ops.aten, first) and len(rest) < 2:
         packet, overload = getattr(torch.ops.aten, first), rest
     else:
@@ -348,6 +361,8 @@ def _elements(text: str) -> list[str]:
     found: list[str] = []
     for part in _split(text[1:-1]):
         match = _TIMES.fullmatch(part.strip())
+        if match and (len(match[1]) > 9 or int(match[1]) > _MOST_TIMES):
+            raise ValueError(f"{shown(part.strip())} is more than {_MOST_TIMES:,} times")
         found += [match[2]] * int(match[1]) if match else [part.strip()]
     return found
 
