@@ -251,8 +251,8 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     assert re.search(r"\n  tiny_cnn +4 .* >3\.\d+ ms +>100\.0%\n", answer.output)
     assert re.search(r"\n    2 others +1 +\d+ +- +-\n", answer.output)
     assert (
-        "To measure what is missing, and only that (on this machine, not on local, which others "
-        f"measured):\n\n    opcost run {CNN}\n"
+        "To measure what is missing, and only that, on the targets of this folder's study (not on "
+        f"local, which others measured):\n\n    opcost run {CNN}\n"
     ) in answer.output
 
 

@@ -46,6 +46,25 @@ def test_a_least_at_an_end_is_never_beyond_it_and_is_said_to_be_there(cost, at):
     assert found.beyond == f" (the {end} that was measured)"
 
 
+@pytest.mark.parametrize("number", [8, 16])
+def test_a_least_behind_a_step_is_in_the_interval(number):
+    """As where another kernel is chosen: the smooth curve rounds the step off."""
+    places, generator, held = np.linspace(100, 700, number), np.random.default_rng(3), 0
+    for _ in range(40):
+        true = [1.3 - 1e-4 * (x - 100) if x < 450 else 1 + 3e-4 * (x - 450) for x in places]
+        drawn = [cost * (1 + generator.normal(0, 0.02)) for cost in true]
+        found = optimum([(x, known(cost, 0.02)) for x, cost in zip(places, drawn, strict=True)])
+        held += found.low <= 450 <= found.high
+    assert held >= 36
+
+
+def test_costs_beyond_a_cliff_do_not_move_the_least():
+    costs = (1.0, 0.8, 0.7, 0.65, 0.64, 30.0)
+    found = optimum([(2.0**n, known(cost, 0.01)) for n, cost in enumerate(costs)])
+    assert found.cost.value == pytest.approx(0.64, rel=0.08)
+    assert found.low <= 16 <= found.high
+
+
 def test_where_all_costs_are_alike_any_place_may_be_the_best():
     found = optimum(points(lambda x: 3.0))
     assert (found.low, found.high) == (pytest.approx(160), pytest.approx(400))

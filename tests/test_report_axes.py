@@ -46,11 +46,11 @@ def results(watts=None, targets=("local",), points=POINTS):
 
 
 def titles(found):
-    return [figure.title for _, figures in sweeps(found) for figure in figures]
+    return [figure.title for sweep in sweeps(found) for figure in sweep.figures]
 
 
 def data(found, title):
-    [figure] = [each for _, figures in sweeps(found) for each in figures if each.title == title]
+    [figure] = [each for sweep in sweeps(found) for each in sweep.figures if each.title == title]
     return figure.spec["datasets"]["points"]
 
 
@@ -93,7 +93,15 @@ def test_energy_is_shown_against_time_with_their_correlation():
 
 
 def test_a_sweep_without_two_points_along_an_axis_has_no_chart():
-    assert sweeps(results(points=["net[batch=1,size=32]"])) == []
+    [alone] = sweeps(results(points=["net[batch=1,size=32]"]))
+    assert alone.figures == []
+    assert [each["size"] for each in alone.cells] == ["32"]
+
+
+def test_the_points_and_what_they_say_stand_below_the_charts():
+    [sweep] = sweeps(results(watts=100))
+    assert [each["batch"] for each in sweep.cells] == ["1", "1", "2", "2", "4", "4"]
+    assert any(each.startswith("Least energy per sample at size=32") for each in sweep.findings)
 
 
 def test_a_value_that_no_chart_can_have_is_left_out():

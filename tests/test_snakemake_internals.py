@@ -1,11 +1,13 @@
 """A Snakemake that lacks what opcost uses of it, or is unknown, ends with a sentence."""
 
 import re
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from snakemake.exceptions import WorkflowError
+from snakemake.scheduling import job_scheduler
 
 from tests.checkout import REPOSITORY
 from workflow import snakemake_internals as internals
@@ -39,6 +41,7 @@ def test_the_package_asks_for_a_known_version():
 
 def test_something_that_was_renamed_is_missed_before_any_job_starts():
     scheduler = SimpleNamespace(rate_limiter=None)
+    scheduler._lock = None
     workflow = SimpleNamespace(scheduler=scheduler, dag=SimpleNamespace(forcefiles=set()))
     with pytest.raises(WorkflowError, match=r"needs workflow\.scheduler\.job_rate_limiter \("):
         internals.check(workflow, started=True)
@@ -48,6 +51,22 @@ def test_a_function_that_was_renamed_is_missed(monkeypatch):
     monkeypatch.delattr("snakemake.jobs.Job.is_pipe_or_service_input")
     with pytest.raises(WorkflowError, match=r"snakemake\.jobs\.Job\.is_pipe_or_service_input"):
         internals.check(SimpleNamespace(), started=False)
+
+
+def test_a_signal_ends_a_run_whose_main_thread_holds_the_lock():
+    scheduler = object.__new__(job_scheduler.JobScheduler)
+    scheduler._lock, scheduler._open_jobs = threading.Lock(), threading.Semaphore(0)
+    internals.end_at_any_signal(SimpleNamespace(scheduler=scheduler))
+
+    def main_thread():
+        with scheduler._lock:
+            scheduler.exit_gracefully()
+
+    thread = threading.Thread(target=main_thread, daemon=True)
+    thread.start()
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    assert scheduler._user_kill == "graceful"
 
 
 def test_all_that_the_workflow_uses_is_in_the_tables():
@@ -62,7 +81,6 @@ def test_all_that_the_workflow_uses_is_in_the_tables():
 
 def test_snakemake_still_asks_what_is_patched():
     from snakemake import jobs
-    from snakemake.scheduling import job_scheduler
 
     assert Path(jobs.__file__).read_text().count("is_pipe_or_service_input(") == 2
     assert "if self.job_rate_limiter is not None:" in Path(job_scheduler.__file__).read_text()

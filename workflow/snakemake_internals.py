@@ -8,6 +8,7 @@ Names begin at the object `workflow`, or in a module (`module:name`).
 """
 
 import sys
+import threading
 from operator import attrgetter
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
@@ -38,6 +39,11 @@ CHANGED = {
         "each job starts a timer, and each timer the next: they take most of a core",
         "snakemake#3744",
         "a timer starts only where the limit of jobs is reached",
+    ),
+    "scheduler._lock": Change(
+        "a signal that arrives while the main thread holds the lock waits for it for ever",
+        "not reported",
+        "JobScheduler.exit_gracefully takes no lock, or one that its thread may hold",
     ),
     "snakemake.jobs:Job.is_pipe_or_service_input": Change(
         "to plan a job takes the square of its inputs",
@@ -153,6 +159,11 @@ def disable_rate_limit_timers(workflow: Any) -> None:
     """Where jobs run one by one, nothing needs a limit of how many start in a time."""
     if workflow.local_exec:
         workflow.scheduler.job_rate_limiter = None
+
+
+def end_at_any_signal(workflow: Any) -> None:
+    """The handler of SIGTERM, in the main thread, takes the scheduler's lock."""
+    workflow.scheduler._lock = threading.RLock()
 
 
 def skip_pipe_lookup(workflow: Any) -> None:

@@ -24,6 +24,9 @@ _PLACES = 201
 _SEED = 0
 
 _NORMAL_95 = NormalDist().inv_cdf(0.95)
+_CLIFF = math.log(3)
+"""What costs more than three times the least, as beyond a cliff, is smoothed as if it cost that:
+how much more says nothing about the least."""
 _FAR = 3.0
 """So many standard errors above the least of a dozen equal costs, one lies hardly ever."""
 
@@ -103,13 +106,14 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
     if not all(map(math.isfinite, [*places, *(cost.value + (cost.sd or 0.0) for cost in costs)])):
         return None
     x, y = np.log(places), np.log([cost.value for cost in costs])
+    smoothed = np.minimum(y, y.min() + _CLIFF)
     errors = np.array([(cost.sd or math.nan) / cost.value for cost in costs])
     left, right = _neighbours(_not_above(y, errors, _FAR))
     grid = np.union1d(np.linspace(x[0], x[-1], _PLACES), x)
     grid = grid[(x[left] <= grid) & (grid <= x[right])]
-    curve = _smooth(x, y, errors)
+    curve = _smooth(x, smoothed, errors)
     on_curve, at_points = curve(grid), curve(x)
-    lowest, highest = _believable(y, errors)
+    lowest, highest = _believable(smoothed, errors)
     if on_curve.min() < lowest or on_curve.max() > highest:
         return None
     best = int(np.argmin(on_curve))
@@ -128,8 +132,7 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
     # The best was chosen among all that are as good, by errors that favour it.
     good = as_good(noise[:, as_good(noise[:, best])].min(axis=1))
     at = np.searchsorted(grid, x).clip(max=len(grid) - 1)
-    may_be = _not_above(y, errors, _NORMAL_95) & good[at]
-    may_be[np.argmin(y)] = True
+    may_be = _not_above(y, errors, _NORMAL_95)
     left, right = _neighbours(may_be)
     within = np.flatnonzero(good)
     first, last = min(int(within[0]), int(at[left])), max(int(within[-1]), int(at[right]))

@@ -14,8 +14,9 @@ _WIDTH = 100
 
 def seconds(value: float, digits: int = _DIGITS) -> str:
     """A duration with its unit, to so many significant digits."""
+    rounded = float(f"{value:.{digits - 1}e}")
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(value) >= scale:
+        if abs(rounded) >= scale:
             return f"{significant(value / scale, digits)} {unit}"
     return f"{significant(value / 1e-9, digits)} ns"
 
@@ -27,8 +28,8 @@ def joules(value: float, digits: int = _DIGITS) -> str:
 
 
 def duration(value: float) -> str:
-    """Whole seconds, or minutes from 100 s."""
-    return f"{value:.0f} s" if value < 100 else f"{value / 60:.0f} min"
+    """Whole seconds, or minutes from two on."""
+    return f"{value:.0f} s" if round(value) < 120 else f"{value / 60:.0f} min"
 
 
 def counted(number: int, noun: str) -> str:

@@ -195,7 +195,7 @@ def _remedy(
         how = run_command(definition, name)
     here = DATABASE.resolve()
     elsewhere = [each.target for each in incomplete if each.database.resolve() != here]
-    what = "To measure what is missing, and only that"
+    what = "To measure what is missing, and only that, on the targets of this folder's study"
     if elsewhere:
-        what += f" (on this machine, not on {some(elsewhere, _TARGETS)}, which others measured)"
+        what += f" (not on {some(elsewhere, _TARGETS)}, which others measured)"
     return f"{what}:\n\n    {how}"

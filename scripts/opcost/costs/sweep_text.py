@@ -50,11 +50,30 @@ def sweep_lines(rows: Sequence[Row]) -> list[str]:
     lines: list[str] = []
     for (name, target), points in sweeps.items():
         on = f" on {target}" if several else ""
-        lines += ["", f"Sweep {name}{on}: {_tuples(points)}", "", *_table(points)]
-        found = [*_most_frugal(points), *_optima(points), *_growths(points)]
-        notes = _notes(points) if points[0]["tuple_id"] is not None else []
-        lines += ["", *wrapped([*found, *notes])] if found or notes else []
+        cells = point_cells(points)
+        values = [[*each.values()] for each in cells]
+        lines += ["", f"Sweep {name}{on}: {_tuples(points)}", ""]
+        lines += table([*cells[0]], values, left=len(axes_of(points[0])))
+        found = findings(points)
+        lines += ["", *wrapped(found)] if found else []
     return lines[1:]
+
+
+def findings(points: Sequence[Row]) -> list[str]:
+    """Sentences about a sweep: what is least, how it grows, and what the numbers mean."""
+    is_operator = points[0]["tuple_id"] is not None
+    found = [*_most_frugal(points), *_optima(points), *_growths(points)]
+    return [*found, *(_notes(points) if is_operator else _one_execution(points))]
+
+
+def _one_execution(points: Sequence[Row]) -> list[str]:
+    """For models, what else their numbers mean stands beside the comparison."""
+    if not any(row["executions"] == 1 and row[TIME.scatter] is None for row in points):
+        return []
+    return [
+        "Points of one execution: the scatter between executions is unknown, and in no interval, "
+        "so what is told apart here may not differ. Further rounds tell."
+    ]
 
 
 def _tuples(points: Sequence[Row]) -> str:
@@ -72,7 +91,8 @@ def _tuples(points: Sequence[Row]) -> str:
     return f"{what}{f', on {len(on)} targets' if len(on) > 1 else ''}"
 
 
-def _table(points: Sequence[Row]) -> list[str]:
+def point_cells(points: Sequence[Row]) -> list[dict[str, str]]:
+    """A row of a table for each point: title -> text. Titles that say nothing are left out."""
     cells = [
         {
             **{label(axis): text(value) for axis, value in axes_of(row).items()},
@@ -92,8 +112,7 @@ def _table(points: Sequence[Row]) -> list[str]:
         for row in points
     ]
     shown = [title for title in cells[0] if any(row[title] != _NOTHING for row in cells)]
-    rows = [[row[title] for title in shown] for row in cells]
-    return table(shown, rows, left=len(axes_of(points[0])))
+    return [{title: row[title] for title in shown} for row in cells]
 
 
 def _notes(points: Sequence[Row]) -> list[str]:

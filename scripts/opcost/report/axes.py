@@ -1,11 +1,14 @@
-"""Sweeps as charts: what a sample costs along each axis of numbers, and its energy against time."""
+"""Sweeps on the page: what a sample costs along each axis of numbers, and its energy against time,
+as charts; the points as a table; and what they say.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 
+from opcost.costs.sweep_text import findings, point_cells
 from opcost.costs.sweeps import axes_of, on_target, sample, series_of, target_group
 from opcost.models.axes import label, number, text
 from opcost.report.colours import PALETTE
@@ -22,8 +25,17 @@ _WIDE = 4
 Record = dict[str, Any]
 
 
-def sweeps(results: Results) -> list[tuple[str, list[Figure]]]:
-    """A title and charts for each sweep with an axis of numbers."""
+class Swept(NamedTuple):
+    """A sweep on the page; charts are along axes of numbers."""
+
+    title: str
+    figures: list[Figure]
+    cells: list[dict[str, str]]
+    findings: list[str]
+
+
+def sweeps(results: Results) -> list[Swept]:
+    """Each sweep: its charts, its points as a table, and what they say."""
     grouped: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in results.sweeps:
         grouped[row["sweep"], target_group(row["target"], on_target(row))].append(row)
@@ -32,8 +44,8 @@ def sweeps(results: Results) -> list[tuple[str, list[Figure]]]:
     found = []
     for (name, target), rows in grouped.items():
         figures = [*_along_axes(rows, flops), *_energy_against_time(rows)]
-        if figures:
-            found.append((f"{name} on {target}" if several else name, figures))
+        title = f"{name} on {target}" if several else name
+        found.append(Swept(title, figures, point_cells(rows), findings(rows)))
     return found
 
 

@@ -1,22 +1,36 @@
 """What a run prints when it ends: the costs of its models on its targets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from opcost.costs import operators_at_points
+from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
 from opcost.costs.sweep_text import sweep_lines
+from opcost.databases.selection import asked_for
 from opcost.planning.target_plan import beyond_budget
-from opcost.results_folder import COMPARISON, MODULES, RESULTS, SHARES, SWEEPS, extraction
+from opcost.results_folder import (
+    COMPARISON,
+    DATABASE,
+    MODULES,
+    RESULTS,
+    SHARES,
+    SWEEPS,
+    extraction,
+    target_folder,
+)
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
 from opcost.runs.left_out import left_out
 from opcost.runs.requested import requested
 from opcost.runs.study_file import read_studies
+from opcost.study import Study
 from opcost.text import duration, wrapped
-from opcost.tuples.model_tuples import read_extractions, refusals
+from opcost.tuples.model_tuples import ModelTuples, read_extractions, refusals
+from opcost.tuples.recordings import calls_on
 
 _GO_ON = "The same command with a larger budget, or without one, goes on from here."
 
@@ -38,14 +52,36 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
             (SWEEPS, schemas.SWEEPS),
         )
     )
-    text = summarise(comparison, shares, refusals(read_extractions(paths)), modules)
+    extracted = read_extractions(paths)
+    text = summarise(comparison, shares, refusals(extracted), modules)
     requests = request_lines(requests_in(study.generations, comparison), shares)
-    further = [sweep_lines(sweeps), requests, left_out(study)]
+    further = [sweep_lines(sweeps), *_at_points(study, extracted, asked), requests, left_out(study)]
     parts = [text, *("\n".join(lines) for lines in further)]
     compared = (row for row in comparison if row[TIME.error.value] is not None)
     alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
     known = {_pair(row) for row in (*compared, *alone)}
     return "\n\n".join(part for part in parts if part), known == asked
+
+
+def _at_points(
+    study: Study, extracted: Sequence[ModelTuples], asked: Collection[tuple[str, str]]
+) -> Iterator[list[str]]:
+    """The tables of operators at the points of targets, of each sweep of targets."""
+    if not study.target_sweeps or not DATABASE.exists():
+        return
+    on_targets = {
+        target: calls_on(
+            target_folder(target), [each for each in extracted if (target, each.model) in asked]
+        )
+        for target in study.conditions
+    }
+    tuple_ids = sorted({each for model in extracted for each in model.by_id})
+    conditions = {target: each.to_json() for target, each in study.conditions.items()}
+    database = records.read(DATABASE, schemas.DATABASE, OPERATOR_COLUMNS)
+    rows = asked_for(database, conditions, tuple_ids).to_pylist()
+    for sweep in study.target_sweeps:
+        costs = operators_at_points.costs(sweep, on_targets, rows)
+        yield operators_at_points.lines(sweep, costs)
 
 
 def ended_by_budget(

@@ -93,17 +93,20 @@ def _interruptible(
     process: subprocess.Popen, interrupt: Callable[[int], None]
 ) -> Iterator[subprocess.Popen]:
     """Ctrl-C reaches Snakemake and its jobs as well, which then end; a request to terminate is
-    passed on to all of them, because Snakemake would first wait for its jobs.
+    passed on to all of them, because Snakemake would first wait for its jobs. A second one kills
+    them.
     """
+    asked = []
 
     def terminate(number: int, _frame: Any) -> None:
         interrupt(number)
+        asked.append(number)
         with suppress(psutil.Error):
             started = psutil.Process(process.pid)
             for each in [started, *started.children(recursive=True)]:
                 with suppress(psutil.Error, ProcessLookupError):
                     if os.getpgid(each.pid) == os.getpgid(0):
-                        each.terminate()
+                        each.kill() if len(asked) > 1 else each.terminate()
 
     handlers = {
         signal.SIGINT: signal.signal(signal.SIGINT, lambda number, _: interrupt(number)),
