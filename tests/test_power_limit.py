@@ -16,7 +16,7 @@ from opcost.devices.machine_id import hashed_uuid
 from opcost.devices.operating_point import AS_IT_IS
 from opcost.errors import OpcostError
 from opcost.power.limit_sweep import AtLimit, LimitSweep
-from opcost.statistics import Estimate
+from opcost.statistics import NORMAL_97_5, Estimate
 
 from tests.simulated_nvml.card import UUID
 
@@ -121,7 +121,7 @@ def test_a_sweep_measures_a_step_at_each_limit_and_finds_the_best(slowing, sweep
         assert point.energy.low < point.energy.value < point.energy.high
     best_w = min(found.points, key=lambda point: point.ed2p.value).limit_w
     assert found.best.limit_w == best_w
-    assert f"Least energy x time² among these: {best_w:g} W." in str(found)
+    assert f"Least energy x time² among these: {best_w:g} W" in str(found)
     frame = found.to_pandas()
     assert frame.limit_w.tolist() == [500, 300, 200]
     assert frame.ed2p_js2.tolist() == [point.ed2p.value for point in found.points]
@@ -171,3 +171,20 @@ def test_without_an_energy_no_limit_is_the_best():
     found = LimitSweep("cuda:0", (point,))
     assert (found.best, point.ed2p) == (None, None)
     assert "no energy: the meter was lost" in str(found)
+
+
+def at_limit(limit_w, time_s, power_w, sd):
+    def known(value):
+        half = NORMAL_97_5 * sd * value
+        return Estimate(value, value - half, value + half)
+
+    return AtLimit(limit_w, known(time_s), known(time_s * power_w), None, power_w, 100)
+
+
+def test_limits_that_errors_do_not_tell_from_the_best_are_named_and_none_may_bind():
+    costs = [(400, 1.01, 60), (300, 1.0, 60), (200, 1.2, 60)]
+    found = str(LimitSweep("gpu", tuple(at_limit(*each, 0.01) for each in costs)))
+    assert "among these: 300 W; not told apart from it: 400 W.\n" in found
+    assert found.endswith("The step draws at most 60 W: none of the limits binds.")
+    exact = str(LimitSweep("gpu", tuple(at_limit(w, t, w, 1e-4) for w, t, _ in costs)))
+    assert exact.endswith("among these: 300 W.")

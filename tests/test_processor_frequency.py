@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from itertools import chain, repeat
 
 import pytest
 from opcost.devices import lock, operating_point, processor_settings
@@ -18,6 +19,13 @@ from opcost.devices.operating_point import OperatingPoint, applied, settle
 from opcost.devices.point_record import this_boot
 from opcost.devices.processor_settings import max_frequency_mhz
 from opcost.errors import OpcostError
+from opcost.measuring.benchmark import measure
+from opcost.measuring.subjects import OperatorSubject
+from opcost.rows.flags import POINT_CHANGED
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.tuple_record import TupleRecord
+
+from tests.stations import station_of
 
 LIMIT = OperatingPoint(max_frequency_mhz=2000)
 BEFORE_MHZ, LIMIT_MHZ = [3000, 3000], [2000, 2000]
@@ -220,3 +228,17 @@ def test_after_a_switch_a_processor_without_sensors_of_temperature_is_not_waited
 def test_on_a_machine_without_cpufreq_the_column_is_empty(tmp_path, monkeypatch):
     monkeypatch.setattr(processor_settings, "FOLDER", tmp_path)
     assert max_frequency_mhz() is None
+
+
+@pytest.mark.parametrize(("later_mhz", "is_flagged"), [(2000, False), (900, True)])
+def test_a_frequency_that_another_program_sets_meanwhile_is_a_flag(
+    cpu, watch, conditions, monkeypatch, later_mhz, is_flagged
+):
+    spec = TensorSpec((2, 3), "float32")
+    relu = OperatorTuple("aten.relu.default", (("self", spec),))
+    subject = OperatorSubject(TupleRecord(relu, (spec,), True, 0, 0, ()))
+    allowed = chain([2000.0], repeat(float(later_mhz)))
+    monkeypatch.setattr(type(cpu), "setup", lambda _: {"max_frequency_mhz": next(allowed)})
+    row = measure(subject, station_of(cpu, conditions, watch))
+    assert row["max_frequency_mhz"] == 2000
+    assert (POINT_CHANGED in row["flags"]) == is_flagged

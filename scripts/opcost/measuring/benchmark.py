@@ -18,9 +18,16 @@ from opcost.measuring.trial import Trial, run_trial
 from opcost.models import construction
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
+from opcost.rows.flags import POINT_CHANGED
 from opcost.rows.quantities import ENERGY, PHASE_TIMES, POWER
 from opcost.tuples.replay import UnsupportedOperator
 
+_POINT = {
+    "power_limit_w",
+    "sm_clock_target_mhz",
+    "memory_clock_target_mhz",
+    "max_frequency_mhz",
+}
 _OF_A_WHOLE = 2
 """The phases of a training step, and calls in place, are each timed for this fraction of the time
 of a whole model."""
@@ -37,7 +44,7 @@ def measure(
     with station.device.within_free_memory():
         try:
             with construction.conditions(subject.trained), user_code():
-                return _measured(subject, station, row, checkpoint)
+                return _with_point(_measured(subject, station, row, checkpoint), station)
         except ChangedSource:
             raise
         except Exception as error:
@@ -67,6 +74,13 @@ def _measured(
         for phase, taken in phases.items():
             measured |= PHASE_TIMES[phase].columns(taken)
     return measured | _in_place(set_up, station, trial.time, least_s)
+
+
+def _with_point(row: dict[str, Any], station: Station) -> dict[str, Any]:
+    """The row, with a flag if the device's operating point is no longer what the row says."""
+    now = station.device.setup()
+    changed = any(name in row and row[name] != now[name] for name in _POINT & now.keys())
+    return row | {"flags": [*row["flags"], POINT_CHANGED]} if changed else row
 
 
 def _in_place(

@@ -13,7 +13,7 @@ from opcost.power.monitor import Monitor
 from opcost.power.power_limit import held, name_of
 from opcost.power.windows import start, wait_for_gpu
 from opcost.rows.quantities import ED2P, ENERGY, TIME
-from opcost.statistics import Estimate, mean
+from opcost.statistics import Estimate, mean, ratio
 from opcost.text import joules, table, with_interval
 from opcost.text import seconds as seconds_text
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LIMITS = 8
+_BINDS = 0.9
+"""A limit of which a step draws less than this share is not what slows it."""
 _BATCHES = 20
 _SETTLE_SHARE = 0.3
 """So much of the time of a window, the step runs before it: clocks and temperature settle."""
@@ -71,6 +73,16 @@ class LimitSweep:
         """
         return optimum([(point.limit_w, ed2p) for point in self.points if (ed2p := point.ed2p)])
 
+    def _as_good(self, best: AtLimit) -> list[AtLimit]:
+        """The other limits whose cost is within the errors of both that of the best one."""
+        assert best.ed2p is not None
+        found = []
+        for point in self.points:
+            more = ratio(point.ed2p, best.ed2p) if point.ed2p and point is not best else None
+            if more is not None and (more.low is None or more.low <= 1):
+                found.append(point)
+        return found
+
     def to_pandas(self) -> "pd.DataFrame":
         """A row for each limit: watts, seconds, joules and J s², with the ends of intervals."""
         import pandas as pd
@@ -83,7 +95,12 @@ class LimitSweep:
         reasons = {point.reason for point in self.points if point.reason is not None}
         lines += [f"no energy: {reason}" for reason in sorted(reasons)]
         if self.best is not None:
-            lines.append(f"Least energy x time² among these: {self.best.limit_w:g} W.")
+            alike = ", ".join(f"{point.limit_w:g} W" for point in self._as_good(self.best))
+            told = f"; not told apart from it: {alike}" if alike else ""
+            lines.append(f"Least energy x time² among these: {self.best.limit_w:g} W{told}.")
+        drawn = [each.mean_power_w for each in self.points if each.mean_power_w is not None]
+        if drawn and max(drawn) < _BINDS * min(each.limit_w for each in self.points):
+            lines.append(f"The step draws at most {max(drawn):.3g} W: none of the limits binds.")
         if found := self.optimum:
             lines.append(
                 f"On a curve through them: {found.at:.0f} W "

@@ -162,7 +162,7 @@ COUNTER_DISAGREES = _flag(
 POWER_CAPPED = _flag(
     "power_capped",
     "the power limit reduced the clock for more than 1 % of the window",
-    "compare only with rows of the same power limit",
+    "compare only with rows of the same power limit, or as points of a sweep over limits",
 )
 THROTTLED = _flag(
     "throttled",
@@ -186,6 +186,12 @@ PACE_DIFFERS = _flag(
     "time per iteration in the power phase differs from the timing phase by 5 % or more; a GPU's "
     "power is converted to the timed pace, which widens its interval",
     "use larger inputs: reading the sensor delays the launches of launch-bound work",
+)
+POINT_CHANGED = _flag(
+    "point_changed",
+    "the power limit, a locked clock or the highest frequency of the cores, as in the row, was "
+    "another one at the end of the measurement: another program set it meanwhile",
+    "end that program, and run opcost retry --flag point_changed",
 )
 ASSUMED_SENSOR = _flag(
     "assumed_sensor",
