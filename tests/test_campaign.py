@@ -161,6 +161,7 @@ def test_what_does_not_end_is_stopped_in_time(tmp_path, answer):
     assert (tmp_path / "output").read_text().startswith("began")
 
 
+@pytest.mark.slow
 def test_a_piece_that_is_stopped_keeps_its_rows_and_the_next_goes_on_from_them(
     finished, prepared, tmp_path, monkeypatch
 ):

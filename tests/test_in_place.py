@@ -224,7 +224,7 @@ def one_off(model):
 
 def test_an_execution_that_does_not_count_in_the_whole_model_does_not_count_in_place(model):
     found = one_off(model)
-    compared = {"model": "squeezenet1_1", **compare(found)}
+    compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
     assert compared["reference_time_s"] == pytest.approx(7.26e-3, rel=1e-2)
     assert compared["in_place_time_s"] == pytest.approx(0.9 * compared["reference_time_s"])
     [cells] = in_place_text.model_cells([compared])
@@ -266,7 +266,7 @@ def test_the_clock_is_compared_within_each_execution(model):
 
 def test_what_is_between_the_calls_is_the_same_everywhere(model):
     found = one_off(model)
-    compared = {"model": "squeezenet1_1", **compare(found)}
+    compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
     [cells] = in_place_text.model_cells([compared])
     for kind in in_place_table.KINDS:
         [between] = [
@@ -357,7 +357,7 @@ def test_times_of_other_calls_are_not_taken_for_those_of_the_model(model):
 
 def test_the_text_names_both_parts_of_the_difference(model):
     found = estimate(model, whole(model, 1.5e-3, 0.2))
-    compared = {"model": "squeezenet1_1", **compare(found)}
+    compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
     text = in_place_text.note(compared, found.in_place.rows())
     kernels = sum(count for _, count in model.kernels())
     assert f"the operators take {1.5 * kernels:.1f} ms" in text.replace("± 1.0%, ", "")
@@ -383,7 +383,7 @@ def test_a_difference_within_its_interval_and_a_clock_that_costs_nothing_are_tol
 
 
 def profiled(model, found, kind, most=1000):
-    compared = {"model": "squeezenet1_1", **compare(found)}
+    compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
     return in_place_table.table_cells(found, compared, kind, most)
 
 

@@ -294,7 +294,7 @@ def as_if_measured_here(root):
     path.write_text(json.dumps(device | {n: v for n, v in known.items() if n in device}))
 
 
-@pytest.mark.parametrize(("name", "kinds"), [("3-spread", 1), ("5-reference-flags", 2), ("7", 4)])
+@pytest.mark.parametrize(("name", "kinds"), [("3-spread", 1), ("7", 4)])
 def test_a_study_goes_on_with_the_rows_of_an_older_version(checkout, unpacked, name, kinds):
     """Whole models were measured twice from version 6 on, and their definition changed with 4."""
     shutil.copytree(unpacked[name], checkout.root, dirs_exist_ok=True)

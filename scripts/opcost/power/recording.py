@@ -110,16 +110,8 @@ class Recording:
 
     @property
     def size(self) -> int:
-        """The number of complete records; zeros at the end, as of a power failure, are none."""
-        if not self.samples_file.exists():
-            return 0
-        size = self.samples_file.stat().st_size // SAMPLE.itemsize
-        if not size:
-            return 0
-        times_s = np.memmap(self.samples_file, SAMPLE, "r", shape=(size,))["time_s"]
-        if times_s[-1] > 0:
-            return size
-        return bisect_left(range(size), 1, key=lambda place: not times_s[place] > 0)
+        """The number of complete records."""
+        return len(self.mapped())
 
     @property
     def is_written(self) -> bool:
@@ -135,17 +127,24 @@ class Recording:
 
     def samples(self, first: int = 0, most: int | None = None) -> NDArray[np.void]:
         """The complete records from a position on, at most `most`."""
-        there = max(0, self.size - first)
-        count = there if most is None else min(there, most)
-        if not count:
-            return np.empty(0, SAMPLE)
-        return np.fromfile(self.samples_file, SAMPLE, count, offset=first * SAMPLE.itemsize)
+        return np.array(self.mapped()[first : None if most is None else first + most])
 
     def mapped(self) -> NDArray[np.void]:
-        """All complete records, which are read from the file where they are needed."""
-        if not self.size:
+        """All complete records, which are read from the file where they are needed; zeros at the
+        end, as of a power failure, are none. A file that its sampler has deleted has none.
+        """
+        try:
+            with self.samples_file.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size // SAMPLE.itemsize
+                if not size:
+                    return np.empty(0, SAMPLE)
+                found = np.memmap(file, SAMPLE, "r", shape=(size,))
+        except FileNotFoundError:
             return np.empty(0, SAMPLE)
-        return np.memmap(self.samples_file, SAMPLE, "r", shape=(self.size,))
+        times_s = found["time_s"]
+        if times_s[-1] > 0:
+            return found
+        return found[: bisect_left(range(size), 1, key=lambda place: not times_s[place] > 0)]
 
     def note(self, event: Mapping[str, Any]) -> None:
         """Append an event. If it cannot be written, as on a full disk, the program goes on."""
