@@ -15,6 +15,7 @@ import psutil
 
 import opcost
 from opcost.errors import OpcostError
+from opcost.results_folder import all_measurements, target_folders
 from opcost.runs.display import Display
 from opcost.runs.study_file import RUN_STUDY, read_studies
 
@@ -84,7 +85,10 @@ def run_workflow(
 def _code(failed: bool, signals: Sequence[int]) -> int:
     if not signals:
         return int(failed)
-    print("Interrupted. What was measured is kept: the same command goes on.", file=sys.stderr)
+    text = "Nothing is measured yet: the same command begins again."
+    if any(map(all_measurements, target_folders())):
+        text = "What was measured is kept: the same command goes on."
+    print(f"Interrupted. {text}", file=sys.stderr)
     return 128 + signals[0]
 
 
