@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from opcost.costs.growth import growth
+from opcost.costs.growth import growth, growth_with_power
 from opcost.statistics import NORMAL_97_5, Estimate
 
 SIZES = (1, 2, 4, 8, 16)
@@ -63,3 +63,25 @@ def test_a_batch_size_at_which_both_parts_are_equal_is_told_only_where_both_are(
             held += each > 0 and found.even.low <= 10 / each <= found.even.high
     assert told < 12 if each == 0 else True
     assert held / told > 0.9 if each >= 0.2 else True
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_the_power_of_a_size_with_which_a_cost_grows_is_found(power):
+    sizes = (64, 112, 224, 448)
+    generator, fits = np.random.default_rng(5), 0
+    for _ in range(50):
+        drawn = costs(10.0, 40.0 / 112**power, [s**power for s in sizes], generator=generator)
+        found = growth_with_power([(s, cost) for s, (_, cost) in zip(sizes, drawn, strict=True)])
+        if found is not None:
+            exponent, line = found
+            fits += exponent == power
+            assert 0.5 < line.even.value ** (1 / power) / (112 * 0.25 ** (1 / power)) < 2
+    assert fits >= 45
+
+
+def test_a_cost_that_grows_with_no_such_power_has_no_line():
+    cubes = [
+        (size, cost)
+        for size, (_, cost) in zip(SIZES, costs(0.0, 1.0, [s**5 for s in SIZES]), strict=True)
+    ]
+    assert growth_with_power(cubes) is None

@@ -292,3 +292,29 @@ def test_costs_that_hardly_grow_with_the_batch_size_have_no_batch_size_of_a_floo
     assert "outweigh" not in flat
     noisy = of_batches({1: 1.0, 2: 1.0, 4: 1.1}, half=1.5)
     assert "nor that of a further sample" in " ".join(" ".join(sweep_lines(noisy)).split())
+
+
+def along_sizes(costs_s):
+    """Lines of a sweep over the size of an image, whose costs are known to 2 %."""
+    sweep = Sweep("net", {f"net[size={size}]": {"size": size} for size in costs_s})
+    rows_ = []
+    for size, seconds in costs_s.items():
+        found = Estimate(seconds, seconds * 0.98, seconds * 1.02)
+        row = {**compared((1, 32)), "model": f"net[size={size}]", "batch_size": 1}
+        rows_.append(row | TIME.of("reference").columns(found))
+    models = [ModelTuples(row["model"], (), (), None, "2.15") for row in rows_]
+    for model in models:
+        model.__dict__["kernel_ids"] = frozenset()
+    return " ".join(" ".join(sweep_lines(sweep_rows([sweep], [], rows_, models))).split())
+
+
+def test_a_sweep_says_from_which_size_on_a_cost_leaves_its_floor():
+    assert re.search(
+        r"Time: 10\.\d+ s ± [\d.]+% whatever size is, and the rest in proportion to the square of "
+        r"size, which outweighs the former from size=100 \[9\d, 10\d\] on\.",
+        along_sizes({size: 10 + (size / 100) ** 2 * 10 for size in (50, 100, 200, 400)}),
+    )
+    assert "in proportion to size; no floor is seen, at most" in along_sizes({1: 1, 2: 2, 4: 4})
+    assert "that it grows with size is not told from noise" in along_sizes({1: 1, 2: 1.01, 4: 1})
+    cubes = along_sizes({size: float(size**5) for size in (1, 2, 4, 8)})
+    assert "it grows neither in proportion to size nor to its square" in cubes

@@ -1,9 +1,11 @@
-"""How a cost grows with the batch size: a part that each iteration has, and one for each sample.
+"""How a cost grows with a size: a part that each iteration has, and one that grows with it, such as
+that of each sample.
 
 A straight line through the costs, weighted by their variances. Where they scatter about it by more
 than their intervals tell, these are widened by as much (Birge, The calculation of errors by the
 method of least squares, Physical Review 40, 1932). Below the batch size at which both parts are
-equal, a larger batch costs little more: that is where the curve leaves its floor.
+equal, a larger batch costs little more: that is where the curve leaves its floor. Over the edge of
+an image, a cost may grow with its square.
 """
 
 import math
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from opcost.statistics import Estimate, student_97_5
 
+EXPONENTS = (1, 2)
 _LEAST_POINTS = 3
 _MISFIT_P = 0.01
 
@@ -24,17 +27,30 @@ _MISFIT_P = 0.01
 class Growth:
     """Costs with their 95 % intervals: `fixed` for an iteration, `each` for a sample; both parts
     are equal at a batch size of `even`, None unless both are told from zero. `is_straight` tells
-    whether a line fits.
+    whether a line fits, and `squares` how far it is off: the weighted sum of squares.
     """
 
     fixed: Estimate
     each: Estimate
     even: Estimate | None
     is_straight: bool
+    squares: float
 
 
-def growth(points: Sequence[tuple[int, Estimate]]) -> Growth | None:
-    """The line through batch sizes and their costs; None for fewer than three sizes, and for costs
+def growth_with_power(points: Sequence[tuple[float, Estimate]]) -> tuple[int, Growth] | None:
+    """The line through costs over positive sizes, or over their squares: the exponent, 1 or 2, and
+    the line that fits better. None for fewer than three sizes, and if neither fits.
+    """
+    found = {
+        exponent: growth([(size**exponent, cost) for size, cost in points])
+        for exponent in EXPONENTS
+    }
+    known = [(exponent, line) for exponent, line in found.items() if line and line.is_straight]
+    return min(known, key=lambda each: each[1].squares) if known else None
+
+
+def growth(points: Sequence[tuple[float, Estimate]]) -> Growth | None:
+    """The line through sizes and their costs; None for fewer than three sizes, and for costs
     without an interval.
     """
     from scipy import special
@@ -63,6 +79,7 @@ def growth(points: Sequence[tuple[int, Estimate]]) -> Growth | None:
         estimate(float(each), [0, 1]),
         _ratio(float(fixed), float(each), covariance * half**2),
         float(special.chdtrc(degrees, squares)) >= _MISFIT_P,
+        squares,
     )
 
 

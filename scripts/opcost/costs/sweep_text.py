@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from opcost.costs.caveats import INTERVAL, scatter_text
-from opcost.costs.growth import Growth
+from opcost.costs.growth_text import growths
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.optima import AlongAxis
 from opcost.costs.sweeps import (
@@ -13,7 +13,6 @@ from opcost.costs.sweeps import (
     axes_of,
     follows_batch,
     least_along_axes,
-    line_through,
     on_target,
     point_of,
     sample,
@@ -62,7 +61,7 @@ def sweep_lines(rows: Sequence[Row]) -> list[str]:
 def findings(points: Sequence[Row]) -> list[str]:
     """Sentences about a sweep: what is least, how it grows, and what the numbers mean."""
     is_operator = points[0]["tuple_id"] is not None
-    found = [*_most_frugal(points), *_optima(points), *_growths(points)]
+    found = [*_most_frugal(points), *_optima(points), *growths(points)]
     return [*found, *(_notes(points) if is_operator else _one_execution(points))]
 
 
@@ -240,53 +239,6 @@ def _least_along(found: AlongAxis, at: Point, unit: str, whole: bool) -> str:
         f"{what} per {unit}{f' at {where}' if where else ''}, on a curve along {axis}: least at "
         f"{axis}={place} [{low}, {high}]{best.beyond}, "
         f"{with_interval(best.cost, found.quantity.show)}."
-    )
-
-
-def _growths(points: Sequence[Row]) -> list[str]:
-    """What an iteration and each of its samples cost, in each series and of each quantity."""
-    found = []
-    for series in series_of([dict(row) for row in points], ("point", "target_point")):
-        for quantity in COMPARED:
-            sizes = {row["batch_size"] for row in series if quantity.read(row) is not None}
-            if len(sizes) < 3:
-                continue
-            axes = {
-                axis: value
-                for axis, value in axes_of(series[0]).items()
-                if axis in on_target(series[0]) or not follows_batch(points, axis)
-            }
-            at = ", ".join(f"{label(axis)}={text(value)}" for axis, value in axes.items())
-            what = f"{str(quantity).capitalize()}{f' at {at}' if at else ''}"
-            line = line_through(series, quantity)
-            if line is None:
-                found.append(f"{what} does not grow in a straight line with the batch size.")
-                continue
-            found.append(f"{what}: {_line(line, quantity)}.")
-    return found
-
-
-def _line(line: Growth, quantity: Quantity) -> str:
-    fixed, each = (with_interval(part, quantity.show) for part in (line.fixed, line.each))
-    if line.even is not None:
-        even, low, high = (
-            "?" if place is None else significant(place, 2)
-            for place in (line.even.value, line.even.low, line.even.high)
-        )
-        return (
-            f"{fixed} for an iteration, and {each} for each sample, which outweigh the former from "
-            f"a batch size of {even} [{low}, {high}] on"
-        )
-    most_fixed, most_each = (
-        quantity.show(max(0.0, part.high or 0.0), 2) for part in (line.fixed, line.each)
-    )
-    if line.each.low is not None and line.each.low > 0:
-        return f"{each} for each sample; no floor is seen, at most {most_fixed}"
-    if line.fixed.low is not None and line.fixed.low > 0:
-        return f"{fixed} for an iteration; no cost of a further sample is seen, at most {most_each}"
-    return (
-        f"neither the cost of an iteration, at most {most_fixed}, nor that of a further sample, at "
-        f"most {most_each}, is told from zero"
     )
 
 
