@@ -42,7 +42,7 @@ def test_a_least_at_an_end_is_never_beyond_it_and_is_said_to_be_there(cost, at):
     found = optimum(points(cost))
     assert found.at == at
     assert not found.is_bounded
-    end = "least" if at == 160 else "largest"
+    end = "smallest" if at == 160 else "largest"
     assert found.beyond == f" (the {end} that was measured)"
 
 

@@ -57,7 +57,7 @@ class Optimum:
     @property
     def beyond(self) -> str:
         """Which ends of the interval are those of the measured points, to follow it; or nothing."""
-        ends = {"least": self.is_first, "largest": self.is_last}
+        ends = {"smallest": self.is_first, "largest": self.is_last}
         which = " and the ".join(name for name, is_end in ends.items() if is_end)
         return f" (the {which} that was measured)" if which else ""
 
