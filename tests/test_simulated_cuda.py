@@ -6,6 +6,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
+from opcost.rows.flags import PACE_DIFFERS
 from opcost.rows.quantities import ENERGY
 
 from tests.benchmarks.simulated_gpu import true_costs
@@ -282,7 +283,9 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkou
     launches = pq.read_table(results / "launches.parquet").to_pandas()
     graphs = launches[launches.launch_mode == "graph"]
     assert (graphs.time_relative_error.abs() < 0.03).all()
-    assert (graphs.energy_relative_error.abs() < 0.03).all()
+    # Where the host has other work, the power phase has another pace, and the row says so.
+    paced = graphs["flags"].map(lambda flags: PACE_DIFFERS in flags)
+    assert ((graphs.energy_relative_error.abs() < 0.03) | paced).all()
     assert "[calls] local  tiny_attention: +1 reshape(8x2x4x16@" in ran.stderr + ran.stdout
     assert {"tiny_mlp", "tiny_cnn", "tiny_attention"} == set(comparison.model)
     recordings = len(comparison)
