@@ -75,13 +75,9 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         Path(outputs.requests), schemas.REQUESTS, [each.columns() for each in requests]
     )
     study = load_study(snakemake.config)
-    at_points = [
-        operators_at_points.lines(sweep, operators_at_points.costs(sweep, on_targets, rows))
-        for sweep in of_targets
-    ]
     further = [
         sweep_lines(sweeps),
-        *at_points,
+        *operators_at_points.tables(of_targets, on_targets, rows),
         request_lines(requests, shares),
         launch_lines(tables.launches),
         published_lines(study.published, comparison),

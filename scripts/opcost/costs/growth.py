@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from opcost.statistics import Estimate, student_97_5
 
-EXPONENTS = (1, 2)
-_LEAST_POINTS = 3
+_EXPONENTS = (1, 2)
+LEAST_POINTS = 3
+"""A line through fewer would always fit."""
 _MISFIT_P = 0.01
 
 
@@ -43,7 +44,7 @@ def growth_with_power(points: Sequence[tuple[float, Estimate]]) -> tuple[int, Gr
     """
     found = {
         exponent: growth([(size**exponent, cost) for size, cost in points])
-        for exponent in EXPONENTS
+        for exponent in _EXPONENTS
     }
     known = [(exponent, line) for exponent, line in found.items() if line and line.is_straight]
     return min(known, key=lambda each: each[1].squares) if known else None
@@ -56,7 +57,7 @@ def growth(points: Sequence[tuple[float, Estimate]]) -> Growth | None:
     from scipy import special
 
     sds = [cost.sd for _, cost in points]
-    if len({size for size, _ in points}) < _LEAST_POINTS or not all(sds):
+    if len({size for size, _ in points}) < LEAST_POINTS or not all(sds):
         return None
     sizes = np.array([size for size, _ in points], float)
     costs = np.array([cost.value for _, cost in points])

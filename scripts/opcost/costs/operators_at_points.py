@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from opcost import statistics
 from opcost.costs.terms import Row, Term, terms_of
-from opcost.models.axes import Sweep, label, text
+from opcost.models.axes import Sweep, described
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.text import difference, table, with_interval
@@ -36,6 +36,13 @@ class Costs:
         if found is None or least is None or not least.value:
             return None
         return statistics.ratio(found, least).plus(-1)
+
+
+def tables(
+    sweeps: Iterable[Sweep], models: Mapping[str, Sequence[ModelTuples]], rows: Sequence[Row]
+) -> list[list[str]]:
+    """The lines of each sweep of targets; `models` and `rows` are those of `costs`."""
+    return [lines(sweep, costs(sweep, models, rows)) for sweep in sweeps]
 
 
 def costs(
@@ -104,7 +111,8 @@ def lines(sweep: Sweep, operators: Sequence[Costs]) -> list[str]:
     for quantity in COMPARED:
         if all(each.on[base][quantity] is None for each in operators):
             continue
-        header = ["operator", _point(sweep, base), *(_point(sweep, each) for each in others)]
+        points = [described(sweep.points[target]) for target in (base, *others)]
+        header = ["operator", *points]
         cells = [
             [
                 each.operator,
@@ -116,10 +124,6 @@ def lines(sweep: Sweep, operators: Sequence[Costs]) -> list[str]:
         what = f"{str(quantity).capitalize()} of all calls of each operator on {sweep.name}"
         found += ["", f"{what}, and how much more at other points:", "", *table(header, cells)]
     return found[1:]
-
-
-def _point(sweep: Sweep, target: str) -> str:
-    return ", ".join(f"{label(axis)}={text(v)}" for axis, v in sweep.points[target].items())
 
 
 def _some(targets: Sequence[str]) -> list[str]:

@@ -1,7 +1,6 @@
 """Sweeps as text: the cost of each point, the most frugal ones, and how a cost grows."""
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 
 from opcost.costs.caveats import INTERVAL, scatter_text
@@ -17,10 +16,10 @@ from opcost.costs.sweeps import (
     point_of,
     sample,
     series_of,
-    target_group,
+    titled,
 )
 from opcost.costs.terms import Row
-from opcost.models.axes import Point, label, text
+from opcost.models.axes import Point, described, label, text
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
 from opcost.text import (
@@ -42,16 +41,11 @@ _NAMED = 6
 
 def sweep_lines(rows: Sequence[Row]) -> list[str]:
     """Sweeps as text: the points of each, and the most frugal ones. Empty without rows."""
-    sweeps: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        sweeps[row["sweep"], target_group(row["target"], on_target(row))].append(row)
-    several = len({target for _, target in sweeps}) > 1
     lines: list[str] = []
-    for (name, target), points in sweeps.items():
-        on = f" on {target}" if several else ""
+    for title, points in titled(rows).items():
         cells = point_cells(points)
         values = [[*each.values()] for each in cells]
-        lines += ["", f"Sweep {name}{on}: {_tuples(points)}", ""]
+        lines += ["", f"Sweep {title}: {_tuples(points)}", ""]
         lines += table([*cells[0]], values, left=len(axes_of(points[0])))
         found = findings(points)
         lines += ["", *wrapped(found)] if found else []
@@ -127,17 +121,15 @@ def _notes(points: Sequence[Row]) -> list[str]:
     )
     found = {flag for row in measured for flag in row["flags"] or ()}
     unknown = names_by_text(
-        (row[f"{TIME}_reason"], _point(row)) for row in points if row[f"{TIME}_reason"]
+        (row[f"{TIME}_reason"], described(axes_of(row), " "))
+        for row in points
+        if row[f"{TIME}_reason"]
     )
     return [
         *(f"{INTERVAL}. {text}".rstrip() for text in scatters),
         *(f"{flag}: {explained(flag)}." for flag in sorted(found)),
         *(f"No time of {some(names, _NAMED)}: {reason}." for reason, names in unknown.items()),
     ]
-
-
-def _point(row: Row) -> str:
-    return " ".join(f"{label(axis)}={text(value)}" for axis, value in axes_of(row).items())
 
 
 def _cost(row: Row, quantity: Quantity) -> str:
@@ -194,14 +186,10 @@ def _most_frugal(points: Sequence[Row]) -> list[str]:
                 for row, each in more
                 if row is not least and each is not None and (each.low is None or each.low <= 0)
             ]
-            where = [
-                f"{label(axis)}={text(value)}"
-                for axis, value in point_of(least).items()
-                if not follows_batch(points, axis)
-            ]
+            where = described(_but_for_the_batch(least, points))
             cost = with_interval(sample(quantity).read(least), quantity.show)
             found.append(
-                f"Least {quantity} per {_unit(least)}{' at ' + ', '.join(where) if where else ''}: "
+                f"Least {quantity} per {_unit(least)}{f' at {where}' if where else ''}: "
                 f"{_free(least, axis_of_batch)}, {cost}"
                 + (f"; not told apart from it: {', '.join(as_good)}." if as_good else ".")
             )
@@ -212,11 +200,7 @@ def _optima(points: Sequence[Row]) -> list[str]:
     """Where curves through the points are least, in each series."""
     found = []
     for series in series_of([dict(row) for row in points]):
-        at = {
-            axis: value
-            for axis, value in point_of(series[0]).items()
-            if not follows_batch(points, axis)
-        }
+        at = _but_for_the_batch(series[0], points)
         unit = _unit(series[0])
         for each in least_along_axes(series):
             values = [axes_of(row)[each.axis] for row in series]
@@ -225,11 +209,16 @@ def _optima(points: Sequence[Row]) -> list[str]:
     return found
 
 
+def _but_for_the_batch(row: Row, points: Sequence[Row]) -> Point:
+    """The axes of a row's model without those that follow the batch size."""
+    return {a: value for a, value in point_of(row).items() if not follows_batch(points, a)}
+
+
 def _least_along(found: AlongAxis, at: Point, unit: str, whole: bool) -> str:
     """`whole` axes have whole numbers, of which the interval has all that may be as good."""
     names = {EDP: "Energy x delay", ED2P: "Energy x delay^2"}
     what = names.get(found.quantity, str(found.quantity).capitalize())
-    where = ", ".join(f"{label(axis)}={text(value)}" for axis, value in {**at, **found.at}.items())
+    where = described({**at, **found.at})
     best, axis = found.optimum, label(found.axis)
     places = (best.at, best.low, best.high)
     if whole:
@@ -245,6 +234,4 @@ def _least_along(found: AlongAxis, at: Point, unit: str, whole: bool) -> str:
 def _free(row: Row, axis_of_batch: bool) -> str:
     """What a point is called among others of its series."""
     batch = [f"batch size {row['batch_size']}"] if axis_of_batch else []
-    return " with ".join(
-        [*batch, *(f"{label(axis)}={text(value)}" for axis, value in on_target(row).items())]
-    )
+    return " with ".join(filter(None, [*batch, described(on_target(row), " with ")]))

@@ -59,7 +59,7 @@ def sweep_rows(
     points = {name: point for sweep in target_sweeps for name, point in sweep.points.items()}
     groups: dict[str, list[str]] = defaultdict(list)
     for target in on_targets:
-        groups[target_group(target, points.get(target, {}))].append(target)
+        groups[_group(target, points.get(target, {}))].append(target)
     found = []
     for sweep in [*with_axes, *alone]:
         for targets in groups.values():
@@ -69,7 +69,18 @@ def sweep_rows(
     return found
 
 
-def target_group(target: str, point: Point) -> str:
+def titled(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Title -> the points of each sweep: its name and, if there are several, its targets."""
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["sweep"], _group(row["target"], on_target(row))].append(row)
+    several = len({group for _, group in found}) > 1
+    return {
+        f"{name} on {group}" if several else name: points for (name, group), points in found.items()
+    }
+
+
+def _group(target: str, point: Point) -> str:
     """What targets have in common that differ in the values of the same axes: `local[threads]`."""
     base = target.partition("[")[0]
     return f"{base}[{','.join(point)}]" if point else base
@@ -85,9 +96,10 @@ def _rows(
     known: dict[str, set[str]] = defaultdict(set)
     for name, point in sweep.points.items():
         for target, of_target in targets.items():
-            if name not in on_targets[target]:
+            compared = on_targets[target].get(name)
+            if compared is None:
                 continue
-            found = headline(on_targets[target][name])
+            found = headline(compared)
             tuples = models[name].kernel_ids
             row: dict[str, Any] = {
                 "sweep": sweep.name,
@@ -98,8 +110,8 @@ def _rows(
                 "batch_size": found.batch_size,
                 "tuples": len(tuples),
                 "new_tuples": len(tuples - known[target]),
-                TIME.scatter: on_targets[target][name][TIME.scatter],
-                **_of_operator(on_targets[target][name]),
+                TIME.scatter: compared[TIME.scatter],
+                **_of_operator(compared),
             }
             known[target] |= tuples
             for quantity, estimated in (
@@ -109,8 +121,7 @@ def _rows(
                 cost = found.cost(quantity)
                 row |= quantity.columns(cost)
                 row[f"{quantity}_is_estimate"] = estimated if cost is not None else None
-                reason = on_targets[target][name][f"{quantity}_reason"]
-                row[f"{quantity}_reason"] = reason if cost is None else None
+                row[f"{quantity}_reason"] = compared[f"{quantity}_reason"] if cost is None else None
                 samples = found.batch_size if row["tuple_id"] is None else 1
                 row |= sample(quantity).columns(of_each(cost, samples))
             rows.append(row)

@@ -80,6 +80,11 @@ def text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def described(point: Point, separator: str = ", ") -> str:
+    """The value of each axis as text: `batch=8, size=64`."""
+    return separator.join(f"{label(axis)}={text(value)}" for axis, value in point.items())
+
+
 def value_of(written: str) -> Value:
     """The value that a name has, as `text` writes it. Words that look like numbers become those."""
     if written == text(None):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import altair as alt
 
 from opcost.costs.sweep_text import findings, point_cells
-from opcost.costs.sweeps import axes_of, on_target, sample, series_of, target_group
-from opcost.models.axes import label, number, text
+from opcost.costs.sweeps import axes_of, sample, series_of, titled
+from opcost.models.axes import described, label, number
 from opcost.report.colours import PALETTE
 from opcost.report.results import Results, Row
 from opcost.report.theme import INK, SHAPES, Figure, figure
@@ -36,17 +36,16 @@ class Swept(NamedTuple):
 
 def sweeps(results: Results) -> list[Swept]:
     """Each sweep: its charts, its points as a table, and what they say."""
-    grouped: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in results.sweeps:
-        grouped[row["sweep"], target_group(row["target"], on_target(row))].append(row)
     flops = {row["model"]: row["flops"] for row in results.models}
-    several = len({target for _, target in grouped}) > 1
-    found = []
-    for (name, target), rows in grouped.items():
-        figures = [*_along_axes(rows, flops), *_energy_against_time(rows)]
-        title = f"{name} on {target}" if several else name
-        found.append(Swept(title, figures, point_cells(rows), findings(rows)))
-    return found
+    return [
+        Swept(
+            title,
+            [*_along_axes(rows, flops), *_energy_against_time(rows)],
+            point_cells(rows),
+            findings(rows),
+        )
+        for title, rows in titled(results.sweeps).items()
+    ]
 
 
 def _along_axes(rows: Sequence[Row], flops: Mapping[str, int | None]) -> Iterator[Figure]:
@@ -72,8 +71,8 @@ def _points(
         x = point.get(axis)
         y = _figures(row, what, row["flops"] or flops.get(row["model"]))
         if number(x) is not None and y is not None:
-            others = [f"{label(a)}={text(v)}" for a, v in point.items() if a != axis]
-            series = {"series": ", ".join(others) or row["sweep"], "model": row["model"], "x": x}
+            others = described({a: value for a, value in point.items() if a != axis})
+            series = {"series": others or row["sweep"], "model": row["model"], "x": x}
             found.append(series | dict(zip(("y", "low", "high"), y, strict=True)))
     named = list(_by_series(found))[:_MOST_SERIES]
     return sorted(

@@ -1,6 +1,6 @@
 """What a run prints when it ends: the costs of its models on its targets."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from opcost.runs.requested import requested
 from opcost.runs.study_file import read_studies
 from opcost.study import Study
 from opcost.text import duration, wrapped
-from opcost.tuples.model_tuples import ModelTuples, read_extractions, refusals
+from opcost.tuples.model_tuples import ModelTuples, named, read_extractions, refusals
 from opcost.tuples.recordings import calls_on
 
 _GO_ON = "The same command with a larger budget, or without one, goes on from here."
@@ -55,7 +55,7 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     extracted = read_extractions(paths)
     text = summarise(comparison, shares, refusals(extracted), modules)
     requests = request_lines(requests_in(study.generations, comparison), shares)
-    further = [sweep_lines(sweeps), *_at_points(study, extracted, asked), requests, left_out(study)]
+    further = [sweep_lines(sweeps), *_at_points(study, extracted), requests, left_out(study)]
     parts = [text, *("\n".join(lines) for lines in further)]
     compared = (row for row in comparison if row[TIME.error.value] is not None)
     alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
@@ -63,25 +63,19 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     return "\n\n".join(part for part in parts if part), known == asked
 
 
-def _at_points(
-    study: Study, extracted: Sequence[ModelTuples], asked: Collection[tuple[str, str]]
-) -> Iterator[list[str]]:
+def _at_points(study: Study, extracted: Sequence[ModelTuples]) -> list[list[str]]:
     """The tables of operators at the points of targets, of each sweep of targets."""
     if not study.target_sweeps or not DATABASE.exists():
-        return
+        return []
     on_targets = {
-        target: calls_on(
-            target_folder(target), [each for each in extracted if (target, each.model) in asked]
-        )
-        for target in study.conditions
+        target: calls_on(target_folder(target), named(extracted, models))
+        for target, models in (study.only or {}).items()
     }
     tuple_ids = sorted({each for model in extracted for each in model.by_id})
     conditions = {target: each.to_json() for target, each in study.conditions.items()}
     database = records.read(DATABASE, schemas.DATABASE, OPERATOR_COLUMNS)
     rows = asked_for(database, conditions, tuple_ids).to_pylist()
-    for sweep in study.target_sweeps:
-        costs = operators_at_points.costs(sweep, on_targets, rows)
-        yield operators_at_points.lines(sweep, costs)
+    return operators_at_points.tables(study.target_sweeps, on_targets, rows)
 
 
 def ended_by_budget(

@@ -46,10 +46,7 @@ def _axis(text: str) -> tuple[str, list[Any]]:
     name, _, listed = text.partition("=")
     try:
         values = yaml.safe_load(listed)
-    except (
-        yaml.YAMLError,
-        ValueError,
-    ):  # of a date that there is not, or a number that is too long
+    except (yaml.YAMLError, ValueError):  # also dates that there are not, and too long numbers
         values = None
     if not name.isidentifier() or not isinstance(values, list) or not values:
         lacks = "has no values" if values == [] else "is no axis"

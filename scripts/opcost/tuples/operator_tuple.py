@@ -33,7 +33,7 @@ ELEMENT_BYTES = {
     "complex128": 16,
 }
 
-_TOLD = ("Scalar", "float", "correction", "device")
+TOLD = ("Scalar", "float", "correction", "device")
 """Overloads that take what others take as well: a number in the place of a tensor, or what
 `std.dim` and `to.dtype` take. Other overloads follow from the arguments."""
 
@@ -204,6 +204,11 @@ class OperatorTuple:
         return short_name(self.operator)
 
     @property
+    def overload(self) -> str:
+        """That of the operator: `default` for `aten.conv2d.default`."""
+        return self.operator.rpartition(".")[2]
+
+    @property
     def tensors(self) -> Iterator[tuple[str, TensorSpec]]:
         """Every tensor argument with the name of the argument it belongs to."""
         for name, value in self.arguments:
@@ -216,8 +221,7 @@ class OperatorTuple:
             _show(value) if _holds_tensor(value) else f"{name}={_show(value)}"
             for name, value in sorted(self.arguments, key=reading_order)
         ]
-        overload = self.operator.rpartition(".")[2]
-        told = f".{overload}" if overload in _TOLD else ""
+        told = f".{self.overload}" if self.overload in TOLD else ""
         return f"{self.name}{told}({', '.join(parts)})"
 
 

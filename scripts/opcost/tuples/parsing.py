@@ -30,6 +30,7 @@ from opcost.tuples.host_memory import check_memories
 from opcost.tuples.operator_tuple import (
     ELEMENT_BYTES,
     HOST_MEMORIES,
+    TOLD,
     Constant,
     OperatorTuple,
     TensorSpec,
@@ -50,7 +51,6 @@ _IN_PLACE_OF_TENSOR = re.compile(r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|i
 _TIMES = re.compile(r"(\d+) times (.*)", re.DOTALL)
 _MOST_TIMES = 100_000
 _CONSTANTS = {"ScalarType": "dtype", "MemoryFormat": "memory_format", "Layout": "layout"}
-_IF_NAMED = (".correction", ".device")
 _USUAL = ("default", "Tensor", "dtype")
 """The overloads that Python's calls use where several fit, in this order."""
 
@@ -108,11 +108,10 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
         arithmetic = torch._C._should_allow_numbers_as_tensors(name.partition(".")[0])
         usual_numbers = (max if arithmetic else min)(numbers.values())
         fitting = {key: each for key, each in fitting.items() if numbers[key] == usual_numbers}
-        # Descriptions tell these overloads.
-        untold = {k: each for k, each in fitting.items() if not each.operator.endswith(_IF_NAMED)}
+        untold = {key: each for key, each in fitting.items() if each.overload not in TOLD}
         fitting = untold or fitting
     for overload in _USUAL:
-        usual = [each for each in fitting.values() if each.operator.endswith(f".{overload}")]
+        usual = [each for each in fitting.values() if each.overload == overload]
         if usual:
             fitting = {each.tuple_id: each for each in usual}
             break
