@@ -315,6 +315,7 @@ def test_a_sweep_says_from_which_size_on_a_cost_leaves_its_floor():
         along_sizes({size: 10 + (size / 100) ** 2 * 10 for size in (50, 100, 200, 400)}),
     )
     assert "in proportion to size; no floor is seen, at most" in along_sizes({1: 1, 2: 2, 4: 4})
+    assert "Time: it falls with size." in along_sizes({1: 4, 2: 3.5, 4: 2.5})
     assert "that it grows with size is not told from noise" in along_sizes({1: 1, 2: 1.01, 4: 1})
     cubes = along_sizes({size: float(size**5) for size in (1, 2, 4, 8)})
     assert "it grows neither in proportion to size nor to its square" in cubes

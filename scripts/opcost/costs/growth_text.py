@@ -88,6 +88,8 @@ def _along(axis: str, rows: Sequence[Row], quantity: Quantity) -> str | None:
         )
     if _is_positive(line.each):
         return f"in proportion to {of}; no floor is seen, at most {_most(line.fixed, quantity)}"
+    if line.each.high is not None and line.each.high < 0:
+        return f"it falls with {name}"
     return f"{fixed} whatever {name} is; that it grows with {name} is not told from noise"
 
 

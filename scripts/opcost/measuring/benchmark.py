@@ -44,7 +44,8 @@ def measure(
     with station.device.within_free_memory():
         try:
             with construction.conditions(subject.trained), user_code():
-                return _with_point(_measured(subject, station, row, checkpoint), station)
+                found = _measured(subject, station, row, checkpoint)
+                return found | {"flags": [*found["flags"], *_if_point_changed(row, station)]}
         except ChangedSource:
             raise
         except Exception as error:
@@ -76,11 +77,11 @@ def _measured(
     return measured | _in_place(set_up, station, trial.time, least_s)
 
 
-def _with_point(row: dict[str, Any], station: Station) -> dict[str, Any]:
-    """The row, with a flag if the device's operating point is no longer what the row says."""
+def _if_point_changed(before: Mapping[str, Any], station: Station) -> list[str]:
+    """A flag if the operating point is another one than the columns from before tell."""
     now = station.device.setup()
-    changed = any(name in row and row[name] != now[name] for name in _POINT & now.keys())
-    return row | {"flags": [*row["flags"], POINT_CHANGED]} if changed else row
+    changed = any(name in before and before[name] != now[name] for name in _POINT & now.keys())
+    return [POINT_CHANGED] if changed else []
 
 
 def _in_place(

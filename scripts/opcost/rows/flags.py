@@ -189,8 +189,8 @@ PACE_DIFFERS = _flag(
 )
 POINT_CHANGED = _flag(
     "point_changed",
-    "the power limit, a locked clock or the highest frequency of the cores, as in the row, was "
-    "another one at the end of the measurement: another program set it meanwhile",
+    "the power limit, a locked clock or the highest frequency of the cores was another one at the "
+    "end of the measurement than at its start: another program set it meanwhile",
     "end that program, and run opcost retry --flag point_changed",
 )
 ASSUMED_SENSOR = _flag(
