@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+import torch
 from opcost.devices.device import BatchTime
 from opcost.devices.device_file import OVERHEAD_PROCEDURE, DeviceFile, Sample, write_device
 from opcost.devices.disturbance import NoWatch
@@ -78,6 +79,25 @@ def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_evicted_code(cpu
     columns = overhead_columns([found] * 3)
     assert columns["call_overhead_s"] == pytest.approx(5e-6)
     assert columns["displaced_call_overhead_s"] is None
+
+
+class ColdClock(Simulated):
+    """A clock that takes 6 us longer to read once its own code was evicted."""
+
+    def time(self, work):
+        seconds = super().time(work).host_s + (6e-6 if self.evicted else 0.0)
+        self.evicted = False
+        return BatchTime(seconds, seconds)
+
+    def note(self, operator):
+        self.evicted |= operator is torch.ops.aten.copy_.default
+
+
+def test_what_the_clock_takes_to_come_back_is_no_overhead():
+    device = ColdClock()
+    device.evicted = False
+    with Switches(device.note):
+        assert sample_overhead(device, NoWatch()).displaced_call_s == pytest.approx(5e-6)
 
 
 def test_on_a_real_processor_a_view_takes_time(sample):

@@ -222,17 +222,3 @@ def weighted_median(values: Sequence[float], weights: Sequence[float]) -> Estima
         return Estimate(value, None, None)
     low, high = np.searchsorted(below, [0.5 - margin, 0.5 + margin])
     return Estimate(value, float(ordered[low]), float(ordered[min(high, len(ordered) - 1)]))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted for multiple tests: rejecting those up to `level` makes one or more errors
-    with a probability of at most `level`, whatever the dependence between the tests.
-
-    Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
-    Statistics 6 (1979).
-    """
-    order = np.argsort(p_values, kind="stable")
-    steps = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
-    adjusted = np.empty(len(p_values))
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return adjusted.tolist()

@@ -14,7 +14,6 @@ import itertools
 from pathlib import Path
 
 import numpy as np
-from opcost import statistics
 from opcost.difference.changes import changes_of
 from opcost.difference.null_distribution import DOUBTFUL_TAIL, SOUND_TAIL
 from opcost.difference.pairing import pair_databases
@@ -43,7 +42,7 @@ def named(pairs):
     """The tuple ids that are named, and whether the common factor is."""
     quantity = changes_of(TIME, pairs)
     tests = [quantity, *quantity.changes]
-    adjusted = statistics.holm([each.p for each in tests])
+    adjusted = stats.false_discovery_control([each.p for each in tests])
     ids = {
         change.before["tuple_id"]
         for change, p in zip(quantity.changes, adjusted[1:], strict=True)

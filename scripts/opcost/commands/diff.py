@@ -22,7 +22,7 @@ import click
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Probability of reporting any change if nothing changed.",
+    help="Expected share of reported changes that are none; probability of any if nothing changed.",
 )
 @click.option(
     "--spread",
@@ -57,8 +57,9 @@ def command(
     """Test what changed from database BEFORE to AFTER.
 
     Prints differences in device and software, the change common to all operators, and the operators
-    that deviate from it. P-values are adjusted for multiple tests (Holm). Exits with 0 if nothing
-    changed, with 3 if something did or if an operator failed in only one of the databases.
+    that deviate from it. P-values are adjusted for multiple tests (false discovery rate). Exits
+    with 0 if nothing changed, with 3 if something did or if an operator failed in only one of the
+    databases.
 
     \b
     opcost diff old_driver/database.parquet new_driver/database.parquet

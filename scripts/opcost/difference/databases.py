@@ -1,8 +1,10 @@
 """Significant changes between two databases.
 
 The p-values of all tests, over targets, time and energy, single operators (`changes`) and the
-common change, are adjusted with Holm's method: if nothing changed, the probability of any report is
-at most the level.
+common change, are adjusted for the false discovery rate: of what is reported, an expected share of
+at most the level did not change; if nothing changed, the probability of any report is at most the
+level (Benjamini and Hochberg, Controlling the false discovery rate, Journal of the Royal
+Statistical Society B 57, 1995).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from scipy.stats import false_discovery_control
 
-from opcost import statistics
 from opcost.costs.terms import Row
 from opcost.difference.changes import Change, QuantityChange, changes_of
 from opcost.difference.pairing import Pairing, pair_databases
@@ -38,12 +40,12 @@ class Difference:
 
     @property
     def found(self) -> list[Change]:
-        """The operators with a significant change, at the family-wise level."""
+        """The operators with a significant change, at the level of the false discovery rate."""
         return [each for each in self._named if isinstance(each, Change)]
 
     @property
     def common_found(self) -> list[QuantityChange]:
-        """The common changes that are significant, at the family-wise level."""
+        """The common changes that are significant, at the level of the false discovery rate."""
         return [each for each in self._named if isinstance(each, QuantityChange)]
 
     @property
@@ -102,7 +104,7 @@ def compare_databases(
     spread: float | None = None,
     anyway: bool = False,
 ) -> Difference:
-    """Compare two databases, merged or not, with a family-wise error of `level`.
+    """Compare two databases, merged or not, with a false discovery rate of `level`.
 
     `spread` overrides the databases' relative standard deviation between measurements of one
     operator. Other arguments and errors are those of `pair_databases`. Also raises OpcostError if
@@ -136,8 +138,9 @@ def _refuse_incomparable(pairings: Sequence[Pairing]) -> None:
 def _adjust(quantities: Sequence[QuantityChange]) -> None:
     """Set the adjusted p-value of every test."""
     tests = [(each, each.p) for each in _tests(quantities) if each.p is not None]
-    for (each, _), adjusted in zip(tests, statistics.holm([p for _, p in tests]), strict=True):
-        each.adjusted_p = adjusted
+    adjusted = false_discovery_control([p for _, p in tests]) if tests else []
+    for (each, _), p in zip(tests, adjusted, strict=True):
+        each.adjusted_p = float(p)
 
 
 def _tests(quantities: Sequence[QuantityChange]) -> Iterator[QuantityChange | Change]:

@@ -91,7 +91,10 @@ def _reproduction(quantity: QuantityChange, difference: Difference) -> Iterator[
     )
     detectable = quantity.detectable(difference.level / max(difference.tests, 1))
     if detectable is not None:
-        yield f"Smallest detectable change of a typical operator: about {_percent(detectable)}."
+        yield (
+            "Smallest detectable change of a typical operator, if no other one changed: about "
+            f"{_percent(detectable)}."
+        )
     untested = sum(each.p is None for each in quantity.changes)
     if untested:
         yield f"Not tested, because they have too few batches for an interval: {untested}."
@@ -144,8 +147,8 @@ def _verdict(difference: Difference) -> str:
     parts += [f"{failed} operators have a result in one database only"] if failed else []
     return (
         f"Changed: {'; '.join(parts) if parts else 'nothing significant'} "
-        f"({difference.tests} tests, family-wise level {difference.level:g}; p and intervals are "
-        "adjusted by Holm's method)."
+        f"({difference.tests} tests; p and intervals are adjusted for a false discovery rate of "
+        f"{difference.level:g})."
     )
 
 

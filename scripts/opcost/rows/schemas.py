@@ -627,7 +627,11 @@ DIFFERENCE = _schema(
                 *quantity.relative("ratio").described("after / before; null if one is missing"),
                 (f"{quantity}_deviation", pa.float64(), "ratio divided by the common change"),
                 (f"{quantity}_p", pa.float64(), "p-value of the deviation under no change"),
-                (f"{quantity}_adjusted_p", pa.float64(), "the p-value adjusted by Holm's method"),
+                (
+                    f"{quantity}_adjusted_p",
+                    pa.float64(),
+                    "the p-value adjusted for the false discovery rate (Benjamini and Hochberg)",
+                ),
                 (
                     f"{quantity}_changed",
                     pa.bool_(),
