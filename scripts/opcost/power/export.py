@@ -106,20 +106,24 @@ def _finish_earlier(output: Path) -> None:
     folder = recording_beside(output)
     if not folder.exists():
         return
-    if folder.is_dir() and (folder / "about.json").is_file() and Recording(folder).is_written:
-        raise OpcostError(
-            f"another measurement is writing to {output}: wait for its end, or name another output"
-        )
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "about.json").is_file()):
-        raise OpcostError(
-            f"{folder} is where the readings of {output} are kept meanwhile, and is something "
-            "else: move it away, or name another output"
-        )
-    claimed = claim(folder)
+    something_else = OpcostError(
+        f"{folder} is where the readings of {output} are kept meanwhile, and is something else: "
+        "move it away, or name another output"
+    )
+    if not folder.is_dir():
+        raise something_else
+    claimed = claim(folder)  # what is in it may be as yet incomplete if another process has it
     try:
         if (folder / "about.json").is_file():
+            if Recording(folder).is_written:
+                raise OpcostError(
+                    f"another measurement is writing to {output}: wait for its end, or name "
+                    "another output"
+                )
             finish(output)
-        elif not any(folder.iterdir()):
+        elif any(folder.iterdir()):
+            raise something_else
+        else:
             folder.rmdir()  # killed before it began
     finally:
         os.close(claimed)
