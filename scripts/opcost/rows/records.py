@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,6 +14,7 @@ from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
 from opcost.results_folder import EAGER
 from opcost.rows.checks import check
+from opcost.rows.columns import SETTINGS
 from opcost.rows.comma_separated import write_csv
 from opcost.rows.comparability import meaning
 from opcost.rows.reading import Reading
@@ -56,18 +58,16 @@ def model_columns(definition: ModelDefinition) -> dict[str, Any]:
 
 
 def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:
-    """The columns of target and settings."""
+    """The columns of target and settings, with each setting of the target that has a column."""
+    requested = asdict(conditions.target)
     return {
+        **{name: requested[name] for name, *_ in SETTINGS if name in requested},
         "target": target,
         "protocol_version": conditions.protocol_version,
         "conditions_json": conditions.to_json(),
         "cache_state": conditions.measurement.cache_state,
         "launch_mode": EAGER,
         "worker": workers.kind,
-        "threads": conditions.target.threads,
-        "tf32": conditions.target.tf32,
-        "numa_node": conditions.target.numa_node,
-        "huge_pages": conditions.target.huge_pages,
         "schema_version": SCHEMA_VERSION,
     }
 
