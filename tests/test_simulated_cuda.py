@@ -264,17 +264,13 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkou
     assert database.energy_reason.isna().all()
     code = checkout.root / "tests/study/models"
     truth = true_costs(checkout.root, simulated.environment(), code)
-    held = []
     for row in database.to_dict("records"):
         seconds, joules = truth[row["tuple_id"]]
         assert row["time_s"] == pytest.approx(seconds, rel=0.02)
-        # Of a device that waits for a host with other work, the interval holds the energy: 95 %
-        # of such intervals do.
+        # Of a device that waits for a host with other work, the interval holds the energy.
         energy = ENERGY.read(row)
-        assert energy.value == pytest.approx(joules, rel=0.1)
         near = energy.value == pytest.approx(joules, rel=0.02)
-        held.append(near or energy.low <= joules <= energy.high)
-    assert sum(held) >= 0.9 * len(held)
+        assert near or energy.low <= joules <= energy.high
     sensor = json.loads((results / "local/sensor.json").read_text())
     assert sensor["readings"][sensor["meter"]]["refresh_s"] == pytest.approx(0.1, rel=0.05)
     assert sensor["idle_power_w"] == pytest.approx(90, rel=0.02)
