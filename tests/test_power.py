@@ -6,6 +6,7 @@ Nothing about a sensor may give a plausible wrong number without a flag.
 import dataclasses
 import random
 import re
+import statistics
 from functools import partial
 from types import SimpleNamespace
 
@@ -264,9 +265,45 @@ def test_power_of_a_device_that_waited_in_the_window_is_that_of_the_timed_pace(c
     settings = dataclasses.replace(SETTINGS, power_max_s=3.0)
     power = measure_power(load, NvmlMeter(UUID), KNOWN, settings, card)
     assert power.estimate.value == pytest.approx(WATTS, rel=0.02)
-    doubtful = (power.estimate.value + power.window.estimate.value) / 2
-    assert power.estimate.low <= doubtful * 1.001
+    assert power.estimate.low <= power.window.estimate.low
     assert ("pace_differs" in power.flags) == (waited > 0.05)
+
+
+class StallingClock:
+    """The card's clock, of a host that stands still at drawn moments, as a busy one does."""
+
+    def __init__(self, card, seed):
+        self._card, self._draw = card, random.Random(seed)
+        self._stall_s = self._next_s()
+
+    def _next_s(self):
+        return self._card.now_s() + self._draw.expovariate(1 / 0.6)
+
+    def now_s(self):
+        if self._card.now_s() > self._stall_s:
+            self._card.sleep(self._draw.expovariate(1 / 0.05))
+            self._stall_s = self._next_s()
+        return self._card.now_s()
+
+    def sleep(self, seconds):
+        self._card.sleep(seconds)
+
+
+def test_power_is_not_plausibly_wrong_on_a_host_that_stands_still_now_and_then(card):
+    # Of 300 intervals 292 hold it, and the others end within 0.3 % of it.
+    settings = dataclasses.replace(SETTINGS, power_min_s=1.0)
+    errors, outside = [], []
+    for seed in range(100):
+        card.reset(seed=seed, noise=0.003, phase_s=random.Random(seed).uniform(0, 0.1))
+        load = CardLoad(card, 1e-4, WATTS)
+        load.may_wait = True
+        clock = StallingClock(card, seed)
+        estimate = measure_power(load, NvmlMeter(UUID), KNOWN, settings, clock).estimate
+        errors.append(abs(estimate.value / WATTS - 1))
+        outside.append(max(estimate.low - WATTS, WATTS - estimate.high) / WATTS)
+    assert max(outside) < 0.005
+    assert sum(each > 0 for each in outside) <= 10
+    assert statistics.median(errors) < 0.002
 
 
 def test_intervals_hold_the_truth_over_drawn_sensors(card):

@@ -24,7 +24,6 @@ from opcost.study import MeasurementSettings
 
 _COUNTER_TOLERANCE = 0.02
 _PACE_TOLERANCE = 0.05
-_SAME_PACE = 0.01
 _CAPPED_SHARE = _THROTTLED_SHARE = 0.01
 _NEAR_LIMIT = 0.97
 _BUSY_IDLE = 1.5
@@ -51,7 +50,7 @@ class PowerMeasurement:
     @property
     def estimate(self) -> Estimate:
         """Mean power at the timed pace with its 95 % interval, without the error of the gain."""
-        if self.pace is None or self.idle_w is None or abs(self.pace - 1) < _SAME_PACE:
+        if self.pace is None or self.idle_w is None:
             return self.window.estimate
         return _at_timed_pace(self.window.estimate, self.idle_w, self.pace)
 
@@ -144,19 +143,16 @@ def _at_timed_pace(mean: Estimate, idle_w: float, pace: float) -> Estimate:
     """Mean power if an iteration took its timed time, `1 / pace` of what it took in the window.
 
     The device did the same work in both, and waited for the rest. ASSUME that it drew its idle
-    power while it waited; the interval reaches to half of what it draws above that.
+    power while it waited; the interval reaches to where it drew as much as at work.
     """
 
-    def rescaled(power_w: float, waiting_w: float) -> float:
-        return waiting_w + (power_w - waiting_w) * pace
+    def rescaled(power_w: float) -> float:
+        return idle_w + (power_w - idle_w) * pace
 
-    value = rescaled(mean.value, idle_w)
     if mean.low is None or mean.high is None:
-        return Estimate(value, None, None)
-    between_w = (idle_w + mean.value) / 2
-    limits = [rescaled(mean.low, idle_w), rescaled(mean.high, idle_w)]
-    doubtful = rescaled(mean.value, between_w)
-    return Estimate(value, min(*limits, doubtful), max(*limits, doubtful))
+        return Estimate(rescaled(mean.value), None, None)
+    low, high = (rescaled(limit) for limit in (mean.low, mean.high))
+    return Estimate(rescaled(mean.value), min(low, mean.low), max(high, mean.high))
 
 
 def _idle_w(sampler: Sampler, sensor: Sensor, settings: MeasurementSettings) -> float | None:

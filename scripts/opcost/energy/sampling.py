@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from opcost.energy.load import Clock, Done, Load
 from opcost.energy.meter import Meter
 from opcost.energy.sensor import Sensor
@@ -48,7 +50,7 @@ class Sampler:
         self._in_flight: deque[tuple[Done, int]] = deque()
         # The first reading of a meter that reads since last would cover time before this.
         self._due_s = clock.now_s() + (self._interval_s if meter.reads_since_last else 0.0)
-        self._finished: list[tuple[float, int]] = []
+        self._done: list[tuple[float, int]] = [(clock.now_s(), 0)]
 
     def rest(self, seconds: float) -> None:
         """Read the meter for that long, while the device finishes its work and idles."""
@@ -109,12 +111,17 @@ class Sampler:
         return found if len(found) < 2 or found[0].time_s >= start_s else found[1:]
 
     def pace_s(self, start_s: float, end_s: float) -> float | None:
-        """Seconds per iteration, from the chunks that finished between two times, or None."""
-        inside = [(t, count) for t, count in self._finished if start_s <= t <= end_s]
-        if len(inside) < 3:
+        """Seconds per iteration between two times, or None if too few chunks finished then.
+
+        Between the moments at which chunks were seen to be done, progress is taken to be even.
+        """
+        self._retire()
+        times_s, done = zip(*self._done, strict=True)
+        if bisect_right(times_s, end_s) - bisect_left(times_s, start_s) < 3:
             return None
-        iterations = sum(count for _, count in inside[1:])
-        return (inside[-1][0] - inside[0][0]) / iterations
+        within_s = np.clip([start_s, end_s], times_s[0], times_s[-1])
+        (length_s,), (iterations,) = np.diff(within_s), np.diff(np.interp(within_s, times_s, done))
+        return float(length_s / iterations)
 
     def _poll(self) -> None:
         now_s = self.clock.now_s()
@@ -131,7 +138,7 @@ class Sampler:
     def _retire(self) -> None:
         while self._in_flight and self._in_flight[0][0]():
             _, iterations = self._in_flight.popleft()
-            self._finished.append((self.clock.now_s(), iterations))
+            self._done.append((self.clock.now_s(), self._done[-1][1] + iterations))
 
     def _wait(self) -> None:
         self._poll()

@@ -157,11 +157,18 @@ def end_window(setup: PowerSetup, opening: Opening) -> Window:
         refreshes=seen,
         overall_w=mean(seen),
         counter_w=counter_w,
-        pace_s=setup.sampler.pace_s(start_s, end_s),
+        pace_s=_pace_s(setup, seen),
         start_state=opening.state,
         end_state=end_state,
         flags=[TOO_FEW_REFRESHES] if len(seen) < _MIN_REFRESHES else [],
     )
+
+
+def _pace_s(setup: PowerSetup, seen: Sequence[Refresh]) -> float | None:
+    """Seconds per iteration in the time over which these refreshes are means."""
+    sensor = setup.sensor
+    from_s = seen[0].time_s - sensor.lag_s - sensor.averaging_s
+    return setup.sampler.pace_s(from_s, seen[-1].time_s - sensor.lag_s)
 
 
 def _check_limit(power_w: float, limit_w: float | None) -> None:

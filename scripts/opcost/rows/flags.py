@@ -185,7 +185,8 @@ PACE_DIFFERS = _flag(
     "pace_differs",
     "time per iteration in the power phase differs from the timing phase by 5 % or more; a GPU's "
     "power is converted to the timed pace, which widens its interval",
-    "use larger inputs: reading the sensor delays the launches of launch-bound work",
+    "use larger inputs, because reading the sensor delays the launches of launch-bound work; keep "
+    "other work off the host",
 )
 POINT_CHANGED = _flag(
     "point_changed",
