@@ -17,7 +17,8 @@ from hypothesis import settings
 from opcost.devices import lock
 from opcost.models.configs import load_model
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.study import Conditions, Target
+from opcost.study import Conditions
+from opcost.target import Target
 
 from tests.checkout import STUDY, Checkout
 from tests.quick_measurement import QUICK

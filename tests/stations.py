@@ -10,7 +10,8 @@ from opcost.energy.meter import Meter
 from opcost.energy.meters import open_meter
 from opcost.energy.sensor import Sensor
 from opcost.measuring.station import Station
-from opcost.study import Conditions, MeasurementSettings, Target
+from opcost.study import Conditions, MeasurementSettings
+from opcost.target import Target
 
 
 def station_of(

@@ -16,7 +16,7 @@ from opcost.devices.device_file import (
     write_device,
 )
 from opcost.errors import OpcostError
-from opcost.study import Target
+from opcost.target import Target
 
 CPU = DeviceFile("cpu", "Xeon", None, "cpu", 3e-5, (Sample(4e-6, 9e-6, 1e-6, False),) * 6)
 

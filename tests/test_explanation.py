@@ -23,7 +23,8 @@ from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.results_folder import MODELS, device_file, measurement, recording, target_folder
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME
-from opcost.study import Conditions, Target, default_measurement
+from opcost.study import Conditions, default_measurement
+from opcost.target import Target
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import calls_hash, write_model_tuples

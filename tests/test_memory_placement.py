@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 from opcost.devices import memory_placement
-from opcost.devices.memory_placement import HUGE_PAGES, NODES, free_bytes, place_memory
+from opcost.devices.memory_placement import (
+    HUGE_PAGES,
+    NODES,
+    bind_memory,
+    free_bytes,
+    use_huge_pages,
+)
 from opcost.errors import OpcostError
 from opcost.files import first_line
 from opcost.memory import UNLIMITED, free_bytes_of
@@ -35,7 +41,7 @@ def test_a_node_without_memory_is_refused_with_those_that_have_some(
     (tmp_path / "has_memory").write_text(f"{listed}\n")
     monkeypatch.setattr(memory_placement, "NODES", tmp_path)
     with pytest.raises(OpcostError, match=f"numa_node is 2; .* have memory: {known}"):
-        place_memory(2, None)
+        bind_memory(2)
 
 
 @pytest.mark.skipif(first_line(NODES / "has_memory") == "", reason="Linux tells of no nodes")
@@ -45,7 +51,7 @@ def test_memory_is_bound_to_a_node():
         from opcost.errors import OpcostError
         assert placement._bound() is None
         try:
-            placement.place_memory(0, None)
+            placement.bind_memory(0)
         except OpcostError as error:
             print(error)
         else:
@@ -69,10 +75,10 @@ def test_the_free_memory_of_a_node_is_without_file_pages_in_use(tmp_path):
 
 IN_HUGE_PAGES = """
     import torch
-    from opcost.devices.memory_placement import place_memory
+    from opcost.devices.memory_placement import use_huge_pages
     from opcost.devices.processor import CpuDevice
     from opcost.memory import bytes_in_huge_pages
-    place_memory(None, {wanted})
+    use_huge_pages({wanted})
     before = bytes_in_huge_pages()
     own = CpuDevice().allocate(2**24, torch.float32)
     result = torch.relu(own)
@@ -90,9 +96,9 @@ def test_operands_and_results_lie_in_huge_pages_or_in_none():
 @pytest.mark.parametrize("order", [(None, True, False, None), (False, True, None)])
 def test_a_plan_places_memory_for_one_target_after_the_other(order):
     code = f"""
-        from opcost.devices.memory_placement import place_memory
+        from opcost.devices.memory_placement import use_huge_pages
         for wanted in {order}:
-            place_memory(None, wanted)
+            use_huge_pages(wanted)
     """
     assert in_process(code) == ""
 
@@ -104,7 +110,7 @@ def test_without_huge_pages_of_linux_they_are_refused(tmp_path, monkeypatch, mod
         path.write_text(f"{mode}\n")
     monkeypatch.setattr(memory_placement, "HUGE_PAGES", path)
     with pytest.raises(OpcostError, match=f"says {mode or 'nothing'}".replace("[", r"\[")):
-        place_memory(None, True)
+        use_huge_pages(True)
 
 
 @pytest.mark.parametrize(
@@ -114,17 +120,17 @@ def test_without_huge_pages_of_linux_they_are_refused(tmp_path, monkeypatch, mod
 def test_huge_pages_that_no_row_would_tell_of_are_refused(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     with pytest.raises(OpcostError, match="give the target huge_pages: true"):
-        place_memory(None, None)
+        use_huge_pages(None)
 
 
 @pytest.mark.skipif("[never]" in first_line(HUGE_PAGES), reason="Linux has no huge pages")
 def test_pytorch_that_has_decided_before_is_noticed():
     code = """
         import torch
-        from opcost.devices.memory_placement import place_memory
+        from opcost.devices.memory_placement import use_huge_pages
         torch.ones(3)
         try:
-            place_memory(None, True)
+            use_huge_pages(True)
         except Exception as error:
             print(error)
     """

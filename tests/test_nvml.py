@@ -11,7 +11,7 @@ from opcost.devices.target_device import open_device
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import open_meter
 from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
-from opcost.study import Target
+from opcost.target import Target
 
 from tests.checkout import REPOSITORY
 from tests.simulated_nvml.card import UUID, build

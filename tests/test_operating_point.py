@@ -25,7 +25,7 @@ from opcost.devices import operating_point
 from opcost.devices.device_file import DeviceFile, write_device
 from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
-from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, applied, settle
+from opcost.devices.operating_point import AS_IT_IS, applied, settle
 from opcost.devices.point_record import this_boot
 from opcost.devices.point_settings import Gpu
 from opcost.energy.sensor import SCHEMA_VERSION
@@ -36,7 +36,7 @@ from opcost.measuring.job import sensor_job, subject_job
 from opcost.measuring.subjects import OperatorSubject
 from opcost.measuring.target_files import TargetFiles
 from opcost.rows import records, schemas
-from opcost.study import Target
+from opcost.target import OperatingPoint, Target
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -69,7 +69,8 @@ def job(gpu):
         body = f"""
         import select, sys
         from opcost.devices.lock import exclusive
-        from opcost.devices.operating_point import OperatingPoint, applied
+        from opcost.devices.operating_point import applied
+        from opcost.target import OperatingPoint
 
         with exclusive({KEY!r}, "a job") as held, applied(held, OperatingPoint({LIMIT_W})):
             print({READY!r}, flush=True)
@@ -279,7 +280,8 @@ def test_without_space_for_the_record_nothing_is_set(gpu, record, tmp_path):
     body = f"""
     import resource
     from opcost.devices.lock import exclusive
-    from opcost.devices.operating_point import OperatingPoint, applied
+    from opcost.devices.operating_point import applied
+    from opcost.target import OperatingPoint
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (120, 120))
     with exclusive({KEY!r}, "a job") as held, applied(held, OperatingPoint({LIMIT_W})):

@@ -15,13 +15,14 @@ from itertools import chain, repeat
 import pytest
 from opcost.devices import lock, operating_point, processor_settings
 from opcost.devices.lock import exclusive
-from opcost.devices.operating_point import OperatingPoint, applied, settle
+from opcost.devices.operating_point import applied, settle
 from opcost.devices.point_record import this_boot
 from opcost.devices.processor_settings import max_frequency_mhz
 from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
 from opcost.measuring.subjects import OperatorSubject
 from opcost.rows.flags import POINT_CHANGED
+from opcost.target import OperatingPoint
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -89,7 +90,8 @@ def test_however_a_job_ends_the_frequency_is_as_before(cores, number):
     body = f"""
     import time
     from opcost.devices.lock import exclusive
-    from opcost.devices.operating_point import OperatingPoint, applied
+    from opcost.devices.operating_point import applied
+    from opcost.target import OperatingPoint
 
     with exclusive("cpu", "a job") as held, applied(held, {LIMIT!r}):
         print({READY!r}, flush=True)

@@ -11,7 +11,8 @@ import yaml
 from opcost import __version__
 from opcost.configuration import read_schema
 from opcost.rows import schemas
-from opcost.study import ClusterRequest, ExtractionSettings, MeasurementSettings, Target
+from opcost.study import ClusterRequest, ExtractionSettings, MeasurementSettings
+from opcost.target import Target
 
 from tests.documents import ROOT, pages
 
@@ -69,7 +70,8 @@ def test_settings_of_the_schema_are_those_of_the_code():
     target = schema["properties"]["targets"]["additionalProperties"]["properties"]
     assert set(measurement) == set(MeasurementSettings.__dataclass_fields__)
     cluster = target["cluster"]["properties"]
-    assert set(target) - {"cluster"} == set(Target.__dataclass_fields__)
+    defaults = {name: each.get("default") for name, each in target.items() if name != "cluster"}
+    assert Target("auto", 1, False) == Target(**defaults | {"device": "auto"})
     assert set(cluster) == set(ClusterRequest.__dataclass_fields__)
     extraction = schema["properties"]["extraction"]["properties"]
     defaults = {name: entry["default"] for name, entry in extraction.items()}
@@ -180,6 +182,7 @@ KNOW_KINDS = {
     "models/process_state.py",  # autocast has a switch for each
     "tuples/work.py",  # reckons on the processor, whatever the target
     "devices/installation.py",  # a key of torch/version.py
+    "target.py",  # declares which kind has a setting
 }  # fmt: skip
 
 

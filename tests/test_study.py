@@ -11,9 +11,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opcost.configuration import read_schema, targets_named_last
-from opcost.devices.operating_point import OperatingPoint
 from opcost.errors import OpcostError
 from opcost.study import Conditions, ModelDefinition, default_measurement, load_study
+from opcost.target import OperatingPoint
 
 CONFIG = {"models": ["net"], "targets": {"local": {"device": "cpu"}}}
 MODEL = {"model": "resnet18", "inputs": [{"shape": [1, 3, 64, 64]}]}

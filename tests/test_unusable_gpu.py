@@ -17,7 +17,7 @@ import ctypes, json, os, sys
 import torch
 from opcost.devices.target_device import open_device
 from opcost.errors import OpcostError
-from opcost.study import Target
+from opcost.target import Target
 
 simulated = ctypes.CDLL(None)
 for device, settings, variables in json.loads(sys.argv[1]):

@@ -21,7 +21,7 @@ from opcost.devices.target_device import open_device
 from opcost.errors import OpcostError
 from opcost.results_folder import adopt_former_names
 from opcost.rows import records, schemas, versions
-from opcost.study import Target
+from opcost.target import Target
 
 from tests.checkout import REPOSITORY, configure
 

@@ -13,6 +13,7 @@ import yaml
 
 from opcost.errors import OpcostError, closest
 from opcost.plain_yaml import plain
+from opcost.target import SETTINGS
 from opcost.values import shown
 
 _LONGEST_NAME = 200
@@ -51,9 +52,16 @@ def invalid(source: str, *problems: str) -> OpcostError:
 
 @cache
 def read_schema(name: str) -> dict[str, Any]:
-    """A schema, read once: a study may have hundreds of models."""
+    """A schema, read once: a study may have hundreds of models.
+
+    That of config.yaml has the settings of a target as target.py declares them.
+    """
     path = _SCHEMAS / f"{name}.schema.yaml"
     schema: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if name == "config":
+        target = schema["properties"]["targets"]["additionalProperties"]
+        settings = {each: setting.schema for each, setting in SETTINGS.items()}
+        target["properties"] = settings | target["properties"]
     return schema
 
 

@@ -7,14 +7,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from opcost.configuration import checked, read_schema
-from opcost.devices.kinds import KINDS, kind_of, protocol_version
-from opcost.devices.operating_point import OperatingPoint
+from opcost.devices.kinds import kind_of, protocol_version
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.axes import Sweep, expand, label, places, value_of
@@ -23,35 +22,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
 from opcost.models.published import Published, read_published
 from opcost.results_folder import RESERVED, target_folder
-
-POINT = tuple(name for kind in KINDS.values() for name in kind.point)
-"""The settings of an operating point; a target has them all."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """A device and its operating point."""
-
-    device: str
-    threads: int
-    tf32: bool
-    any_of_kind: bool = False
-    power_limit_w: int | None = None
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    max_frequency_mhz: int | None = None
-    numa_node: int | None = None
-    huge_pages: bool | None = None
-
-    @property
-    def operating_point(self) -> OperatingPoint:
-        """What is set of the device while it is measured; the rest is of each process."""
-        names = [each.name for each in fields(OperatingPoint)]
-        return OperatingPoint(**{name: getattr(self, name) for name in names})
-
-    def to_json(self) -> str:
-        """The settings as one line of JSON, without those at a default."""
-        return json.dumps(_stated(self), sort_keys=True)
+from opcost.target import POINT, SETTINGS, Target, point_of, stated
 
 
 @dataclass(frozen=True)
@@ -117,15 +88,6 @@ class MeasurementSettings:
     timeout_s: float
 
 
-def _stated(settings: Target | MeasurementSettings) -> dict[str, Any]:
-    values = asdict(settings)
-    return {
-        field.name: values[field.name]
-        for field in fields(settings)
-        if values[field.name] != field.default
-    }
-
-
 @dataclass(frozen=True)
 class Conditions:
     """All settings that change the meaning of a measured number."""
@@ -141,8 +103,8 @@ class Conditions:
         conditions from before they existed stay equal and nothing is measured again.
         """
         document = {
-            "target": _stated(self.target),
-            "measurement": _stated(self.measurement),
+            "target": stated(self.target),
+            "measurement": stated(self.measurement),
             "protocol_version": self.protocol_version,
         }
         return json.dumps(document, sort_keys=True)
@@ -251,8 +213,7 @@ def without_axes(targets: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises OpcostError for axes that say nothing or cannot be told apart.
     """
-    target = read_schema("config")["properties"]["targets"]["additionalProperties"]
-    keys = target["properties"].keys() - {"cluster"}
+    keys = SETTINGS.keys()
     found: dict[str, Any] = {}
     for name, settings in targets.items():
         axes = settings.get("axes") if isinstance(settings, Mapping) else None
@@ -328,12 +289,12 @@ def _check_operating_points(targets: Mapping[str, Mapping[str, Any]]) -> None:
             continue
         kind = kind_of(target["device"])
         for each in asked:
-            if kind is not None and each not in kind.point:
-                [other] = (known.name for known in KINDS.values() if each in known.point)
+            if kind is not None and SETTINGS[each].kind != kind.name:
                 raise OpcostError(
                     f"targets.{name}.{each} is {target[each]}, and its device is "
-                    f"{target['device']}, which has {', '.join(kind.point)} instead: leave it "
-                    f"out, or name a device that has it, such as device: {other}"
+                    f"{target['device']}, which has {', '.join(point_of(kind.name))} instead: "
+                    f"leave it out, or name a device that has it, such as device: "
+                    f"{SETTINGS[each].kind}"
                 )
         if target["any_of_kind"]:
             raise OpcostError(

@@ -13,7 +13,7 @@ from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.models.construction import inference_conditions
-from opcost.study import Target
+from opcost.target import Target
 from opcost.tuples.extraction import extract_module_tuples
 from torch import nn
 from torch.nn import functional

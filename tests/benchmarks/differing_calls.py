@@ -25,7 +25,8 @@ from opcost.measuring.subjects import ModelSubject
 from opcost.models import zoo
 from opcost.models.construction import inference_conditions, without_initialisation
 from opcost.models.definition import ModelDefinition
-from opcost.study import Conditions, Target, default_measurement
+from opcost.study import Conditions, default_measurement
+from opcost.target import Target
 from opcost.tuples.extraction import extract_model_tuples
 
 from tests.simulated_cuda.gpu import SimulatedGpu

@@ -21,7 +21,7 @@ from opcost.devices.target_device import open_device
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.workload import OperatorWorkload
 from opcost.models.construction import inference_conditions
-from opcost.study import Target
+from opcost.target import Target
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 
 from tests.benchmarks.sum_and_whole import SETTINGS, seconds

@@ -27,7 +27,7 @@ from opcost.devices.target_device import open_device
 from opcost.models import construction
 from opcost.models.configs import load_model
 from opcost.results_folder import extraction
-from opcost.study import Target
+from opcost.target import Target
 from opcost.tuples.model_tuples import read_model_tuples
 
 from tests.checkout import Checkout

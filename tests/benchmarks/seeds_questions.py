@@ -28,7 +28,7 @@ from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.workload import CACHES_PER_FOOTPRINT, OperatorWorkload
 from opcost.models.construction import inference_conditions
 from opcost.rows import records, schemas
-from opcost.study import Target
+from opcost.target import Target
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 
 CONV = OperatorTuple(

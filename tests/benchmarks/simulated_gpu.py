@@ -25,7 +25,8 @@ from opcost.devices.target_device import open_device
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.models import construction
 from opcost.results_folder import extraction
-from opcost.study import Conditions, Target, default_measurement
+from opcost.study import Conditions, default_measurement
+from opcost.target import Target
 
 from tests.checkout import Checkout
 from tests.simulated_cuda.gpu import SimulatedGpu

@@ -31,7 +31,8 @@ from opcost.measuring.timing import calibrate, measure_time, timer_of, warm_up
 from opcost.models import construction
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows.overhead_samples import overhead_columns
-from opcost.study import Target, default_measurement
+from opcost.study import default_measurement
+from opcost.target import Target
 from opcost.tuples.extraction import extract_model_tuples
 
 MODELS = [

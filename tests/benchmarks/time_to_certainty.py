@@ -27,7 +27,8 @@ from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.workload import operator_workload
 from opcost.models.construction import inference_conditions
 from opcost.statistics import Estimate, median
-from opcost.study import Target, default_measurement
+from opcost.study import default_measurement
+from opcost.target import Target
 from opcost.tuples.description import describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord

@@ -16,7 +16,7 @@ from opcost.measuring.workload import operator_workload
 from opcost.models import construction
 from opcost.models.definition import InputSpec, ModelDefinition, Training
 from opcost.models.iteration import runnable
-from opcost.study import Target
+from opcost.target import Target
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple
 from torch.utils.flop_counter import FlopCounterMode

@@ -22,7 +22,8 @@ from opcost.measuring.recording import record_on
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_sensor import characterise_target
 from opcost.models.definition import InputSpec, ModelDefinition, SingleOperator
-from opcost.study import Conditions, Target
+from opcost.study import Conditions
+from opcost.target import Target
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord

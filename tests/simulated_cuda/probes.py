@@ -14,7 +14,7 @@ import torch
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.target_device import open_device
 from opcost.measuring.overhead import sample_overhead
-from opcost.study import Target
+from opcost.target import Target
 from torch import nn
 
 PROBES = {}

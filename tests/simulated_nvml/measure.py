@@ -13,7 +13,7 @@ from opcost.devices.target_device import open_device
 from opcost.energy.nvml import NvmlMeter
 from opcost.measuring.benchmark import trial_columns
 from opcost.measuring.trial import run_trial
-from opcost.study import Target
+from opcost.target import Target
 
 from tests.quick_measurement import QUICK
 from tests.stations import station_of

@@ -21,8 +21,6 @@ class Kind:
     the host runs ahead of the device. `is_processor`: nothing else may use the processor during
     measurements. `recorded` returns the environment's columns without opening a device.
 
-    `point` names the settings of an operating point that devices of this kind have.
-
     `protocol_version` is incremented when the same settings define a different measurement on
     devices of this kind; all is then measured again on these.
     """
@@ -32,7 +30,6 @@ class Kind:
     host_sets_pace: bool
     is_processor: bool
     recorded: Callable[[], Mapping[str, Any]]
-    point: tuple[str, ...]
     protocol_version: int
 
 
@@ -57,7 +54,6 @@ _CPU = Kind(
     host_sets_pace=True,
     is_processor=True,
     recorded=_of_processor,
-    point=("max_frequency_mhz", "numa_node", "huge_pages"),
     protocol_version=4,
 )
 _CUDA = Kind(
@@ -66,7 +62,6 @@ _CUDA = Kind(
     host_sets_pace=False,
     is_processor=False,
     recorded=_of_nvidia,
-    point=("power_limit_w", "sm_clock_mhz", "memory_clock_mhz"),
     protocol_version=5,
 )
 

@@ -22,9 +22,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, restore_left
+from opcost.devices.operating_point import AS_IT_IS, restore_left
 from opcost.devices.point_record import overwrite
 from opcost.errors import OpcostError
+from opcost.target import OperatingPoint
 from opcost.terminal import announce
 
 FOLDER = Path(os.environ.get("OPCOST_LOCKS", "/tmp"))

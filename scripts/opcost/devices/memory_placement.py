@@ -31,14 +31,23 @@ _set_here = False
 """Whether this process has set PyTorch's variable, as a plan of several targets does."""
 
 
-def place_memory(numa_node: int | None, huge_pages: bool | None) -> None:
-    """Let memory that this process allocates from now on lie on that node alone, and in huge pages
-    or in none; None leaves it as it is.
+def bind_memory(numa_node: int | None) -> None:
+    """Let memory that this process allocates from now on lie on that node alone; None leaves it as
+    it is.
 
-    Raises OpcostError if there is no such node, or if Linux or PyTorch does not do so.
+    Raises OpcostError if there is no such node, or if Linux does not do so.
     """
     if numa_node is not None:
         _bind(numa_node)
+
+
+def use_huge_pages(huge_pages: bool | None) -> None:
+    """Let memory that this process allocates from now on lie in huge pages, or in none; None leaves
+    it as it is.
+
+    Raises OpcostError if Linux or PyTorch does not do so, or if the environment asks for huge pages
+    and the target does not say so.
+    """
     if huge_pages is not None:
         _take_huge_pages() if huge_pages else _forbid_huge_pages(True)
         return

@@ -17,13 +17,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 import opcost
 from opcost.devices.point_record import is_empty, new_record
 from opcost.errors import OpcostError
+from opcost.target import OperatingPoint
 from opcost.terminal import announce, tell
 
 _ANSWER_S = 180.0
@@ -32,31 +33,6 @@ _ANSWER_S = 180.0
 _STEADY_S, _SETTLE_S = 10.0, 60.0
 """After a switch, the temperature of the device must not have moved for so long; ASSUME that
 waiting longer than `_SETTLE_S` changes little."""
-
-
-@dataclass(frozen=True)
-class OperatingPoint:
-    """What is set of a device, in watts and megahertz; None leaves it as it is."""
-
-    power_limit_w: float | None = None
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    max_frequency_mhz: int | None = None
-
-    def __bool__(self) -> bool:
-        """Whether anything is set."""
-        return any(value is not None for value in asdict(self).values())
-
-    def __str__(self) -> str:
-        named = {
-            "power limit": (self.power_limit_w, "W"),
-            "multiprocessors at": (self.sm_clock_mhz, "MHz"),
-            "memory at": (self.memory_clock_mhz, "MHz"),
-            "cores at most": (self.max_frequency_mhz, "MHz"),
-        }
-        return ", ".join(
-            f"{name} {value:g} {unit}" for name, (value, unit) in named.items() if value is not None
-        )
 
 
 AS_IT_IS = OperatingPoint()

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from opcost.devices.kinds import KINDS
-from opcost.devices.operating_point import OperatingPoint
 from opcost.devices.point_record import (
     ForeignRecord,
     PointRecord,
@@ -36,6 +35,7 @@ from opcost.devices.point_record import (
 from opcost.devices.point_settings import Gpu
 from opcost.devices.processor_settings import Processor
 from opcost.errors import OpcostError
+from opcost.target import OperatingPoint
 
 _LOOKS, _STEADY_C = 10, 1.0
 """The temperature is looked at so often, and is steady if it moves by no more degrees."""

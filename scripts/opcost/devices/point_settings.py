@@ -8,9 +8,9 @@ from typing import Any
 import pynvml
 
 from opcost.devices.machine_id import hashed_uuid
-from opcost.devices.operating_point import OperatingPoint
 from opcost.devices.point_record import PointRecord, this_boot
 from opcost.errors import OpcostError
+from opcost.target import OperatingPoint
 
 _TOLERANCE_W = 0.5
 """By so much, what is read back may differ from what was set: drivers round."""

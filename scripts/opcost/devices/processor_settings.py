@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from opcost.devices.operating_point import OperatingPoint
 from opcost.devices.point_record import PointRecord, this_boot
 from opcost.errors import OpcostError
 from opcost.files import first_line
+from opcost.target import OperatingPoint
 
 FOLDER = Path(os.environ.get("OPCOST_CPUFREQ", "/sys/devices/system/cpu/cpufreq"))
 """The folder of cpufreq's policies, each of which holds for some cores."""

@@ -1,49 +1,27 @@
 """Open the device of a target on this machine."""
 
 import importlib
-from typing import Protocol
+from typing import Any
 
 import torch
 
 from opcost.devices.cores import measure_here
 from opcost.devices.device import Device
 from opcost.devices.kinds import KINDS, Kind, kind_of
-from opcost.devices.memory_placement import place_memory
 from opcost.errors import OpcostError
+from opcost.target import SETTINGS, Target
 
 
-class Settings(Protocol):
-    """What opens a device and sets its operating point: `opcost.study.Target` has it."""
-
-    @property
-    def device(self) -> str:
-        """PyTorch's name, or `auto`."""
-
-    @property
-    def threads(self) -> int:
-        """PyTorch's threads on the processor."""
-
-    @property
-    def tf32(self) -> bool:
-        """Whether matrix products may use TF32."""
-
-    @property
-    def numa_node(self) -> int | None:
-        """The node that memory lies on; None leaves it to Linux."""
-
-    @property
-    def huge_pages(self) -> bool | None:
-        """Whether memory lies in huge pages; None leaves it to Linux."""
-
-
-def open_device(target: Settings) -> Device:
+def open_device(target: Target) -> Device:
     """Open the target's device, and set this process to its cores and operating point.
 
     Raises OpcostError if the device does not exist here, or if PyTorch cannot use it: `auto` is
     the processor only where there is no GPU.
     """
     measure_here(target.device)
-    place_memory(target.numa_node, target.huge_pages)
+    for name, setting in SETTINGS.items():
+        if setting.set_by:
+            _named(setting.set_by)(getattr(target, name))
     torch.set_num_threads(target.threads)
     torch.backends.cuda.matmul.allow_tf32 = target.tf32
     torch.backends.cudnn.allow_tf32 = target.tf32
@@ -75,6 +53,11 @@ def _is_here(device_class: type[Device]) -> bool:
 
 
 def _class_of(kind: Kind) -> type[Device]:
-    module, _, name = kind.implementation.partition(":")
-    found: type[Device] = getattr(importlib.import_module(module), name)
+    found: type[Device] = _named(kind.implementation)
     return found
+
+
+def _named(text: str) -> Any:
+    """What `module:name` names."""
+    module, _, name = text.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -6,7 +6,7 @@ from opcost.devices.installation import installed_torch
 from opcost.devices.kinds import kind_of
 from opcost.environments.changes import Change, changes_of
 from opcost.environments.recorded import recorded_environment
-from opcost.study import Target
+from opcost.target import Target
 
 
 def changes_here(

@@ -14,7 +14,7 @@ from typing import Any
 
 from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
-from opcost.devices.operating_point import AS_IT_IS, OperatingPoint, applied, settle
+from opcost.devices.operating_point import AS_IT_IS, applied, settle
 from opcost.energy.sensor import take_over, write_killing_meter
 from opcost.errors import OpcostError, reported
 from opcost.measuring.checkpoint import Checkpoint
@@ -22,7 +22,7 @@ from opcost.measuring.subjects import Subject
 from opcost.measuring.target_files import TargetFiles
 from opcost.measuring.target_identity import expected_device
 from opcost.models.definition import ModelDefinition
-from opcost.study import Target
+from opcost.target import OperatingPoint, Target
 from opcost.terminal import announce
 from opcost.tuples.model_tuples import read_tuples_of, write_model_tuples
 from opcost.workers.isolation import run_isolated

@@ -14,7 +14,7 @@ from opcost.devices.lock import exclusive
 from opcost.devices.operating_point import applied
 from opcost.environments.noticed import refuse_and_note_changes
 from opcost.errors import OpcostError
-from opcost.study import POINT, Target
+from opcost.target import POINT, Target, point_of
 from opcost.terminal import announce
 from opcost.workers.isolation import answer_of
 
@@ -68,11 +68,11 @@ def _refuse_point_of_another_kind(target: Target, found: DeviceFile) -> None:
     kind = kind_of(found.device)
     for name in POINT:
         value = getattr(target, name)
-        if value is not None and kind is not None and name not in kind.point:
+        if value is not None and kind is not None and name not in point_of(kind.name):
             raise OpcostError(
                 f"the target requests {name} {value}, and its device {target.device} is "
-                f"{found.device} here, which has {', '.join(kind.point)} instead: leave it out, or "
-                "measure on a machine whose device has it"
+                f"{found.device} here, which has {', '.join(point_of(kind.name))} instead: leave "
+                "it out, or measure on a machine whose device has it"
             )
 
 

@@ -27,7 +27,8 @@ from opcost.results_folder import (
     target_folder,
 )
 from opcost.rows import records, schemas
-from opcost.study import Conditions, Study, Target
+from opcost.study import Conditions, Study
+from opcost.target import Target
 from opcost.text import counted, duration, margin, wrapped
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples, read_extractions

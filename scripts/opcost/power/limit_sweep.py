@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from opcost.devices.operating_point import OperatingPoint, applied
+from opcost.devices.operating_point import applied
 from opcost.devices.point_settings import Gpu
 from opcost.errors import OpcostError
 from opcost.optimum import Optimum, energy_delay, optimum
@@ -14,6 +14,7 @@ from opcost.power.power_limit import held, name_of
 from opcost.power.windows import start, wait_for_gpu
 from opcost.rows.quantities import ED2P, ENERGY, TIME
 from opcost.statistics import Estimate, mean, ratio
+from opcost.target import OperatingPoint
 from opcost.text import joules, table, with_interval
 from opcost.text import seconds as seconds_text
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 from opcost.devices.lock import Held, exclusive
 from opcost.devices.machine_id import hashed_uuid
-from opcost.devices.operating_point import OperatingPoint
 from opcost.devices.point_settings import Gpu, PowerLimits
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import all_visible, device_uuids, visible_uuid
 from opcost.errors import OpcostError
+from opcost.target import OperatingPoint
 
 
 def power_limits() -> dict[str, PowerLimits | str]:

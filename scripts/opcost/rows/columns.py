@@ -4,8 +4,10 @@ import pyarrow as pa
 
 from opcost.rows.column import Column, Role, in_role
 from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, POWER, TIME
+from opcost.target import SETTINGS as TARGET_SETTINGS
 
 _SAMPLES = pa.list_(pa.float64())
+_OF_JSON = {"integer": pa.int64(), "boolean": pa.bool_()}
 _TIME = pa.timestamp("us", tz="UTC")
 
 TARGET = Column(
@@ -62,17 +64,10 @@ SETTINGS = in_role(
             pa.string(),
             "how it is run: `eager`, or of a whole model `graph` or `compiled`",
         ),
-        ("threads", pa.int64(), "number of PyTorch threads on the processor"),
-        ("tf32", pa.bool_(), "whether TF32 was allowed"),
-        (
-            "numa_node",
-            pa.int64(),
-            "NUMA node on which the memory lies; null if that was left to the system",
-        ),
-        (
-            "huge_pages",
-            pa.bool_(),
-            "whether the memory lies in huge pages; null if that was left to the system",
+        *(
+            (name, _OF_JSON[setting.type], setting.column)
+            for name, setting in TARGET_SETTINGS.items()
+            if setting.column
         ),
     ],
 )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from opcost.study import POINT
+from opcost.target import SETTINGS
 
 Settings = Mapping[str, Any]
 
@@ -54,9 +54,6 @@ def _name(telling: str, settings: Settings, existing: Mapping[str, Settings]) ->
 def _stated(settings: Settings) -> dict[str, Any]:
     """The settings that change a number, with their defaults."""
     return {
-        "threads": 1,
-        "tf32": False,
-        "any_of_kind": False,
-        **dict.fromkeys(POINT),
+        **{name: each.schema["default"] for name, each in SETTINGS.items() if name != "device"},
         **{key: value for key, value in settings.items() if key != "cluster"},
     }
