@@ -4,7 +4,7 @@ Databases of one study that was repeated on one machine, any number of them. For
 alarms, and how many of ten operators are found whose time has been multiplied, in a copy of the
 first database and in the second one. Over all of them: the tails of measurements that are repeated.
 With --simulate: how often anything is named in as many drawn pairs of studies in which
-nothing changed, their scatter drawn from several laws, one of them the pairs of the databases.
+nothing changed, each row combining executions, for several laws of what runs differ by.
 
     PYTHONPATH=scripts python -m tests.benchmarks.difference FIRST SECOND... [--simulate 2000]
 """
@@ -17,6 +17,7 @@ import numpy as np
 from opcost.difference.changes import changes_of
 from opcost.difference.null_distribution import DOUBTFUL_TAIL, SOUND_TAIL
 from opcost.difference.pairing import pair_databases
+from opcost.executions import Executions, Scatter, combined, in_any_run, scatter_of
 from opcost.rows.quantities import TIME
 from scipy import stats
 
@@ -25,6 +26,10 @@ CHANGES = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0)
 CHANGED = 10
 DRAWS = 20
 LIMITS = ("", "_ci_low", "_ci_high")
+EXECUTIONS = 4
+SCATTERS = (0.012, 0.04)
+TAIL_OF_SCATTER = 6.0
+BETWEEN_RUNS_SD, BATCH_ERROR = 0.015, 0.005
 TAILS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 30, 100)
 LAWS = {
     "nothing": lambda generator, size: np.zeros(size),
@@ -100,36 +105,46 @@ def tail(values):
     return TAILS[int(likelihoods.argmax())], fitting.min(), fitting.max()
 
 
-def drawn(pairs, off, generator):
-    """Pairs of unchanged tuples: times and intervals of the first rows, off by log ratios."""
-    for (first, second), each in zip(pairs, off, strict=True):
-        errors = [
-            np.log(row["time_ci_high_s"] / row["time_ci_low_s"]) / 2 / 1.96
-            for row in (first, second)
+def drawn(times_s, scatter, law, generator):
+    """Two studies' rows of unchanged tuples, each of several executions; runs differ by the law."""
+    of_tuple = scatter.sd * np.sqrt(
+        scatter.degrees_of_freedom
+        / generator.chisquare(scatter.degrees_of_freedom, (len(times_s), 1))
+    )
+    for _ in range(2):
+        off = BETWEEN_RUNS_SD * law(generator, (len(times_s), 1))
+        size = (len(times_s), EXECUTIONS)
+        off = off + np.hypot(of_tuple, BATCH_ERROR) * generator.normal(size=size)
+        executions = [
+            Executions((time_s * np.exp(each)).tolist(), [BATCH_ERROR] * EXECUTIONS)
+            for time_s, each in zip(times_s, off, strict=True)
         ]
-        within = generator.normal(0, np.hypot(*errors))
-        yield first, scaled(second, np.exp(each + within) * first["time_s"] / second["time_s"])
+        found = scatter_of(executions)
+        times = [in_any_run(combined(each, found)) for each in executions]
+        row = {"flags": [], "executions": EXECUTIONS, "converged": True, TIME.scatter: found.sd}
+        yield [
+            {**row, "tuple_id": str(number), TIME.degrees: each.degrees_of_freedom}
+            | TIME.columns(each)
+            for number, each in enumerate(times)
+        ]
 
 
 def simulate(pairs, studies, generator):
     """For each law, how often anything is named in pairs of studies in which nothing changed."""
-    quantity = named(pairs)[2]
-    doubtful = np.array([change.doubtful for change in quantity.changes])
-    by_kind = standardised(quantity)
-    laws = dict(LAWS)
-    if False in by_kind:
-        laws["the pairs themselves"] = lambda g, size: (
-            g.choice(by_kind[False], size) * g.choice([-1, 1], size)
-        )
-    for name, law in laws.items():
-        alarms = 0
-        for _ in range(studies):
-            off = 0.027 * law(generator, len(pairs))
-            off[doubtful] = 0.04 * generator.standard_t(DOUBTFUL_TAIL, doubtful.sum())
-            names, common, _ = named(list(drawn(pairs, off, generator)))
-            alarms += bool(names) or common
-        error = np.sqrt(alarms * (studies - alarms) / studies) / studies
-        print(f"| {name} | {alarms / studies:.1%} ± {1.96 * error:.1%} |", flush=True)
+    times_s = [before["time_s"] for before, _ in pairs]
+    print(f"| runs differ by | {' | '.join(f'executions by {sd:.1%}' for sd in SCATTERS)} |")
+    print("|---" * (1 + len(SCATTERS)) + "|")
+    for name, law in LAWS.items():
+        cells = []
+        for sd in SCATTERS:
+            alarms = 0
+            for _ in range(studies):
+                rows = drawn(times_s, Scatter(sd, TAIL_OF_SCATTER), law, generator)
+                names, common, _ = named(list(zip(*rows, strict=True)))
+                alarms += bool(names) or common
+            error = np.sqrt(alarms * (studies - alarms) / studies) / studies
+            cells.append(f"{alarms / studies:.1%} ± {1.96 * error:.1%}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def main():
@@ -170,7 +185,7 @@ def main():
             number = sum(map(len, values))
             print(f"{label} pairs ({number}): {best} ({least} to {most}); used: {used:g}")
     if arguments.simulate:
-        print("\n| scatter of sound rows | anything named |\n|---|---|")
+        print()
         simulate(pairing.pairs, arguments.simulate, generator)
 
 
