@@ -7,14 +7,19 @@ import torch
 from opcost.costs.comparison import compare_study
 from opcost.costs.launches import launch_lines
 from opcost.devices.device import NotCapturable
+from opcost.measuring.benchmark import measure
 from opcost.measuring.launch import LAUNCHES, launched
+from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import ModelWorkload
+from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.results_folder import LAUNCH_MODES
 from opcost.tuples.manifest import collect
 from opcost.tuples.replay import UnsupportedOperator
 
 from tests.comparisons import FAILED, row
+from tests.quick_measurement import QUICK
+from tests.stations import station_of
 
 
 @pytest.fixture
@@ -97,6 +102,15 @@ def test_a_graph_has_a_replay_for_each_copy_of_the_model(workload):
 def test_a_model_that_cannot_be_captured_is_unsupported(workload):
     with pytest.raises(UnsupportedOperator, match="not captured: it waits"):
         launched(workload, Graphs("not captured: it waits"), "graph")
+
+
+def test_the_row_of_a_model_that_cannot_be_captured_says_unsupported(cpu):
+    definition = ModelDefinition("relu", (InputSpec((4,)),), factory="torch.nn:ReLU")
+    subject = ModelSubject(definition)
+    subject.launch_mode = "graph"
+    row = measure(subject, station_of(cpu, QUICK))
+    assert row["status"] == "unsupported"
+    assert "graph" in row["error"]
 
 
 @pytest.mark.slow

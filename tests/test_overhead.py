@@ -15,6 +15,7 @@ from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
 from opcost.measuring.overhead import sample_overhead
 from opcost.rows.overhead_samples import overhead_columns, read_samples
+from opcost.workers.isolation import answer_of
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -30,9 +31,25 @@ class Restless(NoWatch):
         return self._period is not None and self.looks % self._period == 0
 
 
+def sampled(device, watch=None):
+    """The overhead in a process of its own, and how often the watch has looked there.
+
+    Sampling runs backward, and processes that are forked after that cannot.
+    """
+    watch = watch or NoWatch()
+
+    def answer():
+        # Where threads of autograd did that first, at once, they would not find the pool.
+        torch.set_num_threads(torch.get_num_threads())
+        return sample_overhead(device, watch), getattr(watch, "looks", 0)
+
+    found, looks = answer_of(answer, timeout_s=60)
+    return Sample(*found), looks
+
+
 @pytest.fixture(scope="module")
 def sample(cpu):
-    return sample_overhead(cpu, NoWatch())
+    return sampled(cpu)[0]
 
 
 class Simulated(CpuDevice):
@@ -66,7 +83,7 @@ def modules_that(hook):
 
 
 def test_the_time_of_modules_beyond_that_of_their_operators_is_the_overhead(cpu):
-    found = sample_overhead(Simulated(), NoWatch())
+    found = sampled(Simulated())[0]
     expected = (pytest.approx(5e-6), pytest.approx(5e-6), 0.0, False, OVERHEAD_PROCEDURE)
     assert found[:5] == expected
     assert 0 < found.forward_call_s < 5e-6  # some calls have no module of their own
@@ -74,7 +91,7 @@ def test_the_time_of_modules_beyond_that_of_their_operators_is_the_overhead(cpu)
 
 
 def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_evicted_code(cpu):
-    found = sample_overhead(Simulated("cuda"), NoWatch())
+    found = sampled(Simulated("cuda"))[0]
     assert found[:5] == (pytest.approx(5e-6), None, 0.0, False, OVERHEAD_PROCEDURE)
     columns = overhead_columns([found] * 3)
     assert columns["call_overhead_s"] == pytest.approx(5e-6)
@@ -97,7 +114,7 @@ def test_what_the_clock_takes_to_come_back_is_no_overhead():
     device = ColdClock()
     device.evicted = False
     with Switches(device.note):
-        assert sample_overhead(device, NoWatch()).displaced_call_s == pytest.approx(5e-6)
+        assert sampled(device)[0].displaced_call_s == pytest.approx(5e-6)
 
 
 def test_on_a_real_processor_a_view_takes_time(sample):
@@ -175,7 +192,7 @@ class Switches(TorchDispatchMode):
 def test_what_operators_displace_of_each_other_is_overhead(cpu):
     """A benchmark runs an operator in a loop, where nothing else displaces its code."""
     # But the first call of each: the warm-up of a loop is not timed.
-    assert sample_overhead(Crowded(), NoWatch()).call_s == pytest.approx(2e-6, rel=0.07)
+    assert sampled(Crowded())[0].call_s == pytest.approx(2e-6, rel=0.07)
 
 
 def test_a_file_tells_what_each_process_found(sample, tmp_path):
@@ -208,17 +225,16 @@ def test_what_an_older_opcost_did_not_measure_at_the_begin_is_that_of_the_end(sa
 
 def test_a_difference_below_zero_counts_as_zero_and_disturbed(monkeypatch):
     monkeypatch.setattr(Simulated, "MODULE_S", -5e-6)
-    assert sample_overhead(Simulated(), NoWatch())[:5] == (0.0, 0.0, 0.0, True, OVERHEAD_PROCEDURE)
+    assert sampled(Simulated())[0][:5] == (0.0, 0.0, 0.0, True, OVERHEAD_PROCEDURE)
 
 
 def test_a_processor_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be(cpu):
-    restless = sample_overhead(cpu, Restless())
+    restless, _ = sampled(cpu, Restless())
     assert restless.disturbed
     assert restless.view_call_s > 0
 
 
 def test_moments_of_disturbance_are_waited_out(cpu):
-    busy = Restless(period=2)
-    sample_overhead(cpu, busy)
+    _, looks = sampled(cpu, Restless(period=2))
     # 20 measurements of each of the four kinds, each with a look after it
-    assert busy.looks == pytest.approx(2 * 80, rel=0.03)
+    assert looks == pytest.approx(2 * 80, rel=0.03)

@@ -201,6 +201,13 @@ def test_energy_needs_no_pytorch():
     assert done.stdout == "False\n", done.stderr
 
 
+@pytest.mark.parametrize("module", ["planning.target_plan", "runs.answer", "report.page"])
+def test_what_plans_and_tabulates_does_not_wait_for_pytorch(module):
+    code = f"import sys, opcost.{module}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
 def test_the_guide_names_the_tests_that_are_marked_slow():
     guide = (ROOT / "CONTRIBUTING.md").read_text()
     slow = re.compile(r"^@pytest\.mark\.slow\n(?:[@ )].*\n)*def (\w+)", re.MULTILINE)

@@ -44,7 +44,7 @@ def _graph(workload: ModelWorkload, device: Device) -> GraphWorkload:
     try:
         return GraphWorkload(device.capture([partial(workload.run, 1)] * workload.rotation))
     except NotCapturable as reason:
-        raise UnsupportedOperator(str(reason)) from reason
+        raise UnsupportedOperator(str(reason)) from None
 
 
 def _compiled(workload: ModelWorkload, device: Device) -> ModelWorkload:

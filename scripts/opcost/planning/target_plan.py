@@ -5,8 +5,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from opcost.devices.device import Device
 from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
 from opcost.environments.advice import summary
@@ -35,6 +35,9 @@ from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
 from opcost.tuples.tuple_record import TupleRecord
 
+if TYPE_CHECKING:  # it imports torch
+    from opcost.devices.device import Device
+
 _MIB = 2**20
 
 
@@ -48,7 +51,7 @@ def plan_target(study: Study, target: str, results: Path) -> Plan:
     return _plan(study, target, results, models, _to_benchmark(study, models), device)
 
 
-def describe_plans(study: Study, results: Path, open_device: Callable[[Target], Device]) -> str:
+def describe_plans(study: Study, results: Path, open_device: Callable[[Target], "Device"]) -> str:
     """The text of the plan: remaining measurements of each target, with time and memory.
 
     `open_device` raises OpcostError if a target's device is not on this machine.
@@ -113,7 +116,7 @@ def _models(study: Study, target: str, results: Path) -> list[ModelTuples]:
 
 
 def _device(
-    settings: Target, folder: Path, open_device: Callable[[Target], Device] | None = None
+    settings: Target, folder: Path, open_device: Callable[[Target], "Device"] | None = None
 ) -> str:
     """The target's device, or what is known of it: its settings may say `auto`."""
     if device_file(folder).is_file():
@@ -295,7 +298,7 @@ def _memory(
     tuples: Mapping[str, TupleRecord],
     planned: Plan,
     target: Target,
-    open_device: Callable[[Target], Device],
+    open_device: Callable[[Target], "Device"],
 ) -> list[str]:
     if not planned.chosen:
         return []
