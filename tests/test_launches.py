@@ -7,13 +7,13 @@ import torch
 from opcost.costs.comparison import compare_study
 from opcost.costs.launches import launch_lines
 from opcost.devices.device import NotCapturable
+from opcost.launch_modes import LAUNCH_MODES
 from opcost.measuring.benchmark import measure
 from opcost.measuring.launch import LAUNCHES, launched
 from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import ModelWorkload
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments
-from opcost.results_folder import LAUNCH_MODES
 from opcost.tuples.manifest import collect
 from opcost.tuples.replay import UnsupportedOperator
 
@@ -40,7 +40,8 @@ def launches(tiny_tuples):
 
 def test_a_graph_and_a_compiled_model_are_compared_with_the_operators_alone(launches):
     eager, graph, compiled = launches(graph={"time_s": 4e-3}, compiled={"time_s": 3.2e-3})
-    assert [each["launch_mode"] for each in (eager, graph, compiled)] == list(LAUNCH_MODES)
+    modes = [each["launch_mode"] for each in (eager, graph, compiled)]
+    assert modes == ["eager", "graph", "compiled"]
     assert eager["time_relative_error"] == pytest.approx(-0.2)
     assert graph["time_relative_error"] == pytest.approx(0)
     assert compiled["time_relative_error"] == pytest.approx(0.25)

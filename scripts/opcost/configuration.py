@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from opcost.errors import OpcostError, closest
+from opcost.launch_modes import FURTHER_MODES, FURTHER_MODES_TEXT
 from opcost.plain_yaml import plain
 from opcost.target import SETTINGS
 from opcost.values import shown
@@ -54,7 +55,8 @@ def invalid(source: str, *problems: str) -> OpcostError:
 def read_schema(name: str) -> dict[str, Any]:
     """A schema, read once: a study may have hundreds of models.
 
-    That of config.yaml has the settings of a target as target.py declares them.
+    That of config.yaml has the settings of a target as target.py declares them, and the launch
+    modes of launch_modes.py.
     """
     path = _SCHEMAS / f"{name}.schema.yaml"
     schema: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -62,6 +64,9 @@ def read_schema(name: str) -> dict[str, Any]:
         target = schema["properties"]["targets"]["additionalProperties"]
         settings = {each: setting.schema for each, setting in SETTINGS.items()}
         target["properties"] = settings | target["properties"]
+        modes = schema["properties"]["launch_modes"]
+        modes["items"] = {"enum": FURTHER_MODES}
+        modes["description"] += f" The modes: {FURTHER_MODES_TEXT}."
     return schema
 
 

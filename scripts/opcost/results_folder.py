@@ -21,6 +21,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from opcost.launch_modes import EAGER, FURTHER_MODES
+
 RESULTS = Path("results")
 
 MANIFEST = RESULTS / "operator_tuples.json"
@@ -45,9 +47,6 @@ RESERVED = (_TUPLES,)
 
 OPERATORS, MODELS = KINDS = ("operators", "models")
 """What is measured."""
-
-EAGER, *FURTHER_MODES = LAUNCH_MODES = ("eager", "graph", "compiled")
-"""How whole models are run (opcost.measuring.launch); operators are called one by one."""
 
 
 class Series(NamedTuple):

@@ -11,7 +11,7 @@ from opcost.costs.launches import launch_rows
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, terms_of
 from opcost.errors import OpcostError
-from opcost.results_folder import EAGER
+from opcost.launch_modes import EAGER
 from opcost.rows import comparability
 from opcost.rows.flags import EXECUTIONS_DISAGREE
 from opcost.rows.quantities import ENERGY, TIME, Quantity

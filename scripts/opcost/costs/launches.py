@@ -11,7 +11,7 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.terms import Row
-from opcost.results_folder import EAGER
+from opcost.launch_modes import EAGER
 from opcost.rows import comparability
 from opcost.rows.executed import combined_value
 from opcost.rows.quantities import COMPARED, ENERGY, TIME

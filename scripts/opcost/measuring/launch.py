@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from opcost.devices.device import Device, NotCapturable
+from opcost.launch_modes import EAGER
 from opcost.measuring.timing import Workload
 from opcost.measuring.workload import ModelWorkload
-from opcost.results_folder import EAGER
 from opcost.tuples.replay import UnsupportedOperator
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from opcost.launch_modes import EAGER
 from opcost.models.definition import ModelDefinition
-from opcost.results_folder import EAGER, MODELS, OPERATORS
+from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.flags import (
     CALLS_DIFFER,
     DEGENERATE_VALUES,

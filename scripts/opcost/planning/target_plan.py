@@ -12,11 +12,11 @@ from opcost.devices.kinds import kind_of
 from opcost.environments.advice import summary
 from opcost.environments.present import changes_here
 from opcost.errors import OpcostError
+from opcost.launch_modes import EAGER
 from opcost.planning.plan import Plan, Row, memory_bytes, plan, predicted_times_s
 from opcost.planning.rounds import Round
 from opcost.planning.target_rounds import expect_target_rounds, read_round
 from opcost.results_folder import (
-    EAGER,
     MODELS,
     OPERATORS,
     device_file,

@@ -20,6 +20,7 @@ from opcost.costs.headline import ESTIMATED, ONE_EXECUTION
 from opcost.costs.launches import launch_cells
 from opcost.costs.request_text import request_cells, request_notes
 from opcost.files import replacing
+from opcost.launch_modes import FURTHER_MODES_TEXT
 from opcost.report import axes, cards, power, raw_charts, roofline
 from opcost.report.agreement import agreement, all_caveats, all_waits
 from opcost.report.chart_library import chart_library
@@ -106,6 +107,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "in_place_words": in_place_text,
         "operators_in_place": operators_in_place(results),
         "launches": launch_cells(results.launches),
+        "launch_modes": FURTHER_MODES_TEXT,
         "requests": request_cells(results.requests),
         "request_notes": request_notes(results.requests),
         "by_operator": list(_by_operator(results, named, as_shares)),

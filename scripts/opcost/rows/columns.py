@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from opcost.launch_modes import EAGER, FURTHER_MODES_TEXT
 from opcost.rows.column import Column, Role, in_role
 from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, POWER, TIME
 from opcost.target import SETTINGS as TARGET_SETTINGS
@@ -62,7 +63,7 @@ SETTINGS = in_role(
         (
             "launch_mode",
             pa.string(),
-            "how it is run: `eager`, or of a whole model `graph` or `compiled`",
+            f"how it is run: `{EAGER}`, or of a whole model: {FURTHER_MODES_TEXT}",
         ),
         *(
             (name, _OF_JSON[setting.type], setting.column)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from opcost import workers
 from opcost.errors import OpcostError
 from opcost.files import check_readable, replacing
-from opcost.results_folder import EAGER
+from opcost.launch_modes import EAGER
 from opcost.rows.checks import check
 from opcost.rows.columns import SETTINGS
 from opcost.rows.comma_separated import write_csv

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from opcost.launch_modes import EAGER, FURTHER_MODES_TEXT
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.column import Column, Role, in_role
 from opcost.rows.columns import (
@@ -406,7 +407,11 @@ LAUNCHES = _schema(
     [
         ("model", pa.string(), "the model's name in the study"),
         TARGET,
-        ("launch_mode", pa.string(), "how the whole model is run: `eager`, `graph`, `compiled`"),
+        (
+            "launch_mode",
+            pa.string(),
+            f"how the whole model is run: `{EAGER}`; {FURTHER_MODES_TEXT}",
+        ),
         *(
             column
             for quantity, what in ((TIME, "seconds"), (ENERGY, "gross joules"))

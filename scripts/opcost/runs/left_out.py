@@ -4,8 +4,9 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+from opcost.launch_modes import EAGER
 from opcost.models.definition import ModelDefinition
-from opcost.results_folder import EAGER, MODELS, RESULTS, measurement, target_folder
+from opcost.results_folder import MODELS, RESULTS, measurement, target_folder
 from opcost.rows import records, schemas
 from opcost.runs.requested import measured_already
 from opcost.study import Study

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opcost.errors import OpcostError
+from opcost.launch_modes import EAGER
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import (
     DATABASE,
-    EAGER,
     MODELS,
     OPERATORS,
     RESULTS,
