@@ -18,7 +18,7 @@ class Setting:
 
     `kind` names the kind of device that has it; None: any. `column` is the meaning of its column in
     rows; None: it has none. `set_by`, as module:function, sets its value, None included, in a
-    process that measures.
+    process that measures on any kind of device, before that is opened.
     """
 
     schema: Mapping[str, Any]
