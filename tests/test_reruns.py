@@ -118,6 +118,32 @@ def test_the_text_of_a_measuring_command_measures_nothing_again(done):
     assert done.started() == []
 
 
+def test_other_code_and_copied_files_measure_nothing_in_finished_rounds(done):
+    configure(done, rounds=2, precision={"models": 0.0001})
+    assert "plan_round" in done.started()
+    before = every_row(done)
+    with (done.root / "scripts/opcost/text.py").open("a") as file:
+        file.write("# a remark\n")
+    made = set(done.started())
+    assert made and not made & {"plan_round", "benchmark_operator", "benchmark_model"}
+    copied = done.root / "results_copied"
+    shutil.copytree(done.root / "results", copied)
+    shutil.rmtree(done.root / "results")
+    copied.rename(done.root / "results")
+    made = set(done.started())
+    assert "plan_round" in made
+    assert not made & {"benchmark_operator", "benchmark_model"}
+    assert every_row(done) == before
+
+
+def every_row(checkout):
+    return {
+        str(path.relative_to(checkout.root)): path.read_bytes()
+        for kind in ("operators", "models")
+        for path in checkout.root.glob(f"results/local/{kind}*/*.parquet")
+    }
+
+
 def test_restored_rows_are_kept_if_their_settings_are_those_of_the_study(done):
     config = done.root / "tests/study/config.yaml"
     results, earlier = done.root / "results", done.root / "earlier"

@@ -60,6 +60,18 @@ def test_what_is_measured_in_the_round_already_stays_in_it():
     assert (planned.operators, planned.new) == ([SMALL_ID], [])
 
 
+def test_a_round_that_is_done_stays_as_it_is_when_it_is_planned_again():
+    before = known({LARGE_ID: 1.0, MIDDLE_ID: 0.8, SMALL_ID: 0.6}, executions=1)
+    wanted = Precision(models=0.04)
+    first = plan_round(2, [NET], before, wanted)
+    again = plan_round(2, [NET], before, wanted, done=first.new)
+    assert (again.new, again.needed_s) == ([], 0.0)
+    assert (again.operators, again.models) == (first.operators, first.models)
+    assert again.half_widths == pytest.approx(first.half_widths)
+    partly = plan_round(2, [NET], before, wanted, done=list(first.new)[:1])
+    assert set(partly.new) == set(list(first.new)[1:])
+
+
 def test_a_precision_of_rows_measures_every_vague_row():
     planned = plan_round(3, [NET], known(TIMES), Precision(rows=0.01))
     assert planned.operators == sorted(TIMES)

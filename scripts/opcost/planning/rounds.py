@@ -73,7 +73,8 @@ def plan_round(
 ) -> Round:
     """What to measure in round `number`, from 2 on, within `left_s` seconds of device time.
 
-    `known` are the subjects with a result; `done` those already measured in this round.
+    `known` are the subjects with a result from the rounds before; `done` those already measured in
+    this round. Planned once more from the same, a round that is done stays as it is.
     """
     [planned] = expect_rounds([number], models, known, precision, done, left_s)
     return planned
@@ -105,6 +106,8 @@ def _next_round(
     left_s: float,
 ) -> Round:
     chosen = [each for each in done if each in known]
+    for subject in chosen:
+        answers.measure(subject)
     new: list[Subject] = []
     needed_s, is_cut = 0.0, False
 

@@ -37,9 +37,10 @@ def plan_target_round(study: Study, target: str, number: int, results: Path, fir
     Raises OpcostError for a damaged file.
     """
     models = calls_on(target_folder(target, results), list(extracted(study, results)))
-    known, done, spent_s = _measured(study, target, number, results, models, first.known)
+    before, _, _ = _measured(study, target, number - 1, results, models, first.known)
+    _, done, spent_s = _measured(study, target, number, results, models, first.known)
     left_s = _left_s(study, spent_s + first.needed_s + first.beyond_s())
-    return plan_round(number, models, known, study.precision, done, left_s)
+    return plan_round(number, models, before, study.precision, done, left_s)
 
 
 def expect_target_rounds(
