@@ -22,7 +22,6 @@ from opcost.files import replacing
 from opcost.fingerprint import noted
 from opcost.models.axes import Sweep
 from opcost.models.generation import Generation
-from opcost.report.picture import draw
 from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 from opcost.runs.left_out import left_out
@@ -87,4 +86,3 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     summary = "\n\n".join(part for part in parts if part)
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(summary + "\n", encoding="utf-8")
-    draw(Path(outputs.figure), comparison, shares)

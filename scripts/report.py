@@ -1,4 +1,4 @@
-"""Rule report: one page of HTML about all results of the study."""
+"""Rule report: one page of HTML about all results of the study, and a picture of them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +8,7 @@ from opcost.databases.selection import asked_for
 from opcost.errors import reported
 from opcost.fingerprint import noted
 from opcost.report.page import write_report
+from opcost.report.picture import draw
 from opcost.report.results import FILES, Results
 from opcost.tuples.manifest import read_manifest, to_benchmark
 
@@ -20,3 +21,4 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     tuple_ids = to_benchmark(read_manifest(Path(files.manifest)))
     study = asked_for(results.database, params.conditions, tuple_ids)
     write_report(replace(results, database=study), Path(outputs.page))
+    draw(Path(outputs.figure), results.comparison, results.shares)

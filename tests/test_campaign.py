@@ -77,6 +77,22 @@ def test_all_that_is_imported_there_is_brought_or_belongs_to_pytorch():
     assert not there & set(AT_HOME)
 
 
+REFUSE = """
+import sys
+for name in ("altair", "vl_convert", "itables"):
+    sys.modules[name] = None  # importing it fails
+"""
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in ROOT.glob("scripts/*.py")))
+def test_all_tables_are_made_without_the_packages_of_the_report(script):
+    tree = ast.parse((ROOT / "scripts" / script).read_text())
+    imports = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
+    code = REFUSE + "\n".join(map(ast.unparse, imports))
+    status = subprocess.run([sys.executable, "-c", code], capture_output=True).returncode
+    assert (status == 0) == (script != "report.py")
+
+
 def step(name, said, least_s=1.0, finished=True, most_s=1e9):
     def run(piece, seconds):
         said.append((name, round(seconds)))

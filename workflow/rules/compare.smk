@@ -10,7 +10,6 @@
 #        results/requests.parquet     what requests to language models cost (+ .csv)
 #        results/sweeps.parquet       what models cost over axes (+ .csv)
 #        results/summary.txt          the comparison as text
-#        results/cost.svg             operators, stacked, above the whole model
 
 
 rule database:
@@ -84,7 +83,6 @@ rule compare:
             SWEEPS.with_suffix(".csv"), caption="../report/sweeps.rst", category="Comparison"
         ),
         summary=report(SUMMARY, caption="../report/summary.rst", category="Comparison"),
-        figure=report(FIGURE, caption="../report/cost.rst", category="Comparison"),
         note=note("compare"),
     log:
         "logs/compare.log",

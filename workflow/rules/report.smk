@@ -3,6 +3,9 @@
 #   in:  results/database.parquet, comparison.parquet, shares.parquet, modules.parquet, models.parquet,
 #        in_place.parquet, launches.parquet, requests.parquet, sweeps.parquet
 #   out: results/report.html   charts and tables of all of it, in one file that opens offline
+#        results/cost.svg      operators, stacked, above the whole model
+#
+# No other rule needs the packages that draw, so an offline host makes all tables without them.
 
 
 rule report:
@@ -19,6 +22,7 @@ rule report:
         sweeps=SWEEPS,
     output:
         page=report(REPORT, caption="../report/report.rst", category="Report"),
+        figure=report(FIGURE, caption="../report/cost.rst", category="Report"),
         note=note("report"),
     log:
         "logs/report.log",
