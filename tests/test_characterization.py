@@ -93,6 +93,7 @@ def test_idle_power_and_the_temperature_slope(characterised):
         ({"noise": 3}, "nvml_power_instant.averaging_s"),
         ({"fail_counter": 3}, "counter.refresh_s"),
         ({"kelvin_per_w": 0}, "temperature_slope_w_per_k"),
+        ({"kelvin_per_w": 0.1, "power_cap_w": 350}, "temperature_slope_w_per_k"),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
@@ -102,6 +103,15 @@ def test_what_cannot_be_found_out_is_null_with_the_reason(characterised, simulat
     place = found["readings"].get(group) or found.get(group) or found
     assert place[name] is None
     assert found["reasons"][quantity]
+
+
+def test_the_file_keeps_what_the_response_was_found_from(characterised):
+    document = characterised(window_s=0.025, noise=0.01)
+    recording = document["recording"]
+    found = document["readings"]["nvml_power_instant"]
+    again = fit_response(recording["busy_s"], recording["changes_s_w"]["nvml_power_instant"])
+    assert again.averaging_s == pytest.approx(found["averaging_s"], rel=0.05)
+    assert again.explained == pytest.approx(found["explained"], abs=0.01)
 
 
 def test_a_counter_alone_is_characterised_too(tmp_path):

@@ -269,6 +269,31 @@ def test_power_of_a_device_that_waited_in_the_window_is_that_of_the_timed_pace(c
     assert ("pace_differs" in power.flags) == (waited > 0.05)
 
 
+@pytest.mark.parametrize("waited", [0.2, 1.0])
+def test_power_of_long_iterations_is_that_of_the_timed_pace_too(card, waited):
+    card.reset(noise=0.003)
+    profile = [(1 / (1 + waited), WATTS), (waited / (1 + waited), 60)]
+    starving = CardLoad(card, 5e-3 * (1 + waited), profile)
+    load = SimpleNamespace(iteration_s=5e-3, may_wait=True, start=starving.start)
+    sensor = dataclasses.replace(KNOWN, averaging_s=0.025)
+    power = measure_power(load, NvmlMeter(UUID), sensor, SETTINGS, card)
+    assert power.window.segments > 1
+    assert power.pace == pytest.approx(1 + waited, rel=0.02)
+    assert power.estimate.value == pytest.approx(WATTS, rel=0.02)
+    assert "pace_differs" in power.flags
+
+
+@pytest.mark.parametrize("between_w", [60, 84, 36])
+def test_power_at_the_timed_pace_is_known_if_only_that_had_gaps_between_launches(card, between_w):
+    # The device draws its idle power in the gaps, or a tenth of what work draws beside it.
+    card.reset(noise=0.003)
+    replayed = CardLoad(card, 0.7e-4, WATTS)
+    load = SimpleNamespace(iteration_s=1e-4, may_wait=True, start=replayed.start)
+    power = measure_power(load, NvmlMeter(UUID), KNOWN, SETTINGS, card).estimate
+    assert power.low < 0.7 * WATTS + 0.3 * between_w < power.high
+    assert power.high < 1.06 * power.value
+
+
 class StallingClock:
     """The card's clock, of a host that stands still at drawn moments, as a busy one does."""
 

@@ -123,7 +123,8 @@ def test_a_slow_host_is_taken_out_of_the_power_phase(gpu, timed, small):
 
 
 def test_calls_take_in_place_what_they_take_alone(gpu, timed):
-    tensor = torch.zeros(2**22, device=gpu.torch_device)
+    # None of the three tensors fits into a cache, so that each call finds its operand in memory.
+    tensor = torch.zeros(2**27, device=gpu.torch_device)
 
     class Model(torch.nn.Module):
         def forward(self, x):

@@ -58,12 +58,12 @@ def characterise(
         )
     document: Document = {"meter": meter.name, "meter_reason": None}
     document["idle_power_without_context_w"] = idle_without_context_w
-    document["readings"] = _responses(meter, load, clock, reasons)
+    document["readings"], recording = _responses(meter, load, clock, reasons)
     document["temperature_slope_w_per_k"] = _steady(meter, load, clock, document, reasons)
     document["counter"] = _counter(meter, load, clock, reasons)
     # As soon after a load as in a trial: a GPU needs tens of seconds to reach its lowest power.
     document["idle_power_w"] = idle_power_w(meter, clock, meter.assumed.settle_s)
-    return {**document, "reasons": reasons}
+    return {**document, "reasons": reasons, "recording": recording}
 
 
 def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK, settle_s: float = _SETTLE_S) -> float:
@@ -80,13 +80,16 @@ def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK, settle_s: float = _S
 
 def _responses(
     meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]
-) -> dict[str, Document]:
-    """Refresh period, averaging window, lag and rise time of each reading, from a random load."""
+) -> tuple[dict[str, Document], Document | None]:
+    """Refresh period, averaging window, lag and rise time of each reading, from a random load.
+
+    Beside them, what they were found from: when the load was on, and the changes of each reading.
+    """
     if meter.reads_since_last:
         reasons[f"{meter.name}.rise_s"] = "the counter's steps are too coarse to determine it"
         known = asdict(meter.assumed)
         names = ("refresh_s", "averaging_s", "lag_s", "rise_s", "correlated_share")
-        return {meter.name: {name: known[name] for name in names}}
+        return {meter.name: {name: known[name] for name in names}}, None
     readings = meter.readings()
     times_s: list[float] = []
     values: dict[str, list[float]] = {name: [] for name in readings}
@@ -113,7 +116,16 @@ def _responses(
             reasons[f"{name}.refresh_s"] = f"the reading hardly changed within {_RANDOM_S:g} s"
         elif response is None:
             reasons[f"{name}.averaging_s"] = "the reading is not a moving average of the load"
-    return found
+    began_s = times_s[0]
+    seen = {name: changes(times_s, watts) for name, watts in values.items()}
+    recording = {
+        "busy_s": [[round(moment_s - began_s, 4) for moment_s in interval] for interval in busy],
+        "changes_s_w": {
+            name: [[round(moment_s - began_s, 4), power_w] for moment_s, power_w in pairs]
+            for name, pairs in seen.items()
+        },
+    }
+    return found, recording
 
 
 def _random_load(load: Load, clock: Clock, poll: Callable[[], None]) -> list[tuple[float, float]]:
@@ -149,7 +161,7 @@ def _steady(
     sampler = Sampler(meter, replace(meter.assumed, refresh_s=refresh_s), load, clock)
     sampler.busy_for(meter.assumed.settle_s)
     temperatures, powers_w = [], []
-    start_s = clock.now_s()
+    began, start_s = meter.state(), clock.now_s()
     while clock.now_s() < start_s + _STEADY_S:
         before_s = clock.now_s()
         sampler.busy_for(0.5)
@@ -157,6 +169,7 @@ def _steady(
         temperatures.append(meter.state().temperature_c)
         powers_w.append(float(np.mean([refresh.power_w for refresh in seen])) if seen else np.nan)
     values = [refresh.power_w for refresh in sampler.refreshes(start_s, clock.now_s())]
+    ended = meter.state()
     sampler.drain()
     scatter = noise(values)
     reading["noise_relative_sd"], reading["autocorrelation"] = scatter or (None, None)
@@ -166,6 +179,9 @@ def _steady(
         reading["correlated_share"] = correlated_share(
             scatter[1], len(values), reading["refresh_s"], reading["averaging_s"]
         )
+    if ended.power_capped_s != began.power_capped_s:
+        reasons["temperature_slope_w_per_k"] = "the power limit reduced the clock"
+        return None
     known = [(t, p) for t, p in zip(temperatures, powers_w, strict=True) if t is not None and p > 0]
     kelvin = np.ptp([t for t, _ in known]) if known else 0.0
     if kelvin < _MIN_KELVIN:

@@ -133,6 +133,8 @@ class Sampler:
         self._due_s = max(self._due_s + self._interval_s, now_s + self._interval_s / 2)
 
     def _start(self, iterations: int) -> None:
+        if not self._in_flight:  # no progress in a pause
+            self._done.append((self.clock.now_s(), self._done[-1][1]))
         self._in_flight.append((self._load.start(iterations), iterations))
 
     def _retire(self) -> None:

@@ -55,15 +55,17 @@ def shifted_windows(setup: PowerSetup) -> Window:
     opening = begin_window(setup, setup.meter.state())
     rounds: list[list[float]] = []
     used: list[Refresh] = []
+    paces_s: list[float | None] = []
     paused_s, needed = 0.0, 1
     while len(rounds) < needed:
         means_w = [0.0] * phases
         for part in generator.sample(range(phases), phases):
             phase_s = (part + generator.random()) / phases * period_s
             paused_s += _pause(setup, phase_s, period_s)
-            seen = _segment(setup, lead_in, measured)
+            seen, pace_s = _segment(setup, lead_in, measured)
             means_w[part] = mean(seen)
             used += seen
+            paces_s.append(pace_s)
         rounds.append(means_w)
         if len(rounds) <= 2:
             found, variance = segment_blocks(rounds, segment_s)
@@ -76,7 +78,8 @@ def shifted_windows(setup: PowerSetup) -> Window:
     window.refreshes = used
     window.segments = len(found.values)
     window.pause_share = paused_s / window.length_s
-    window.pace_s = None
+    known_s = [pace_s for pace_s in paces_s if pace_s is not None]
+    window.pace_s = statistics.harmonic_mean(known_s) if len(known_s) == len(paces_s) else None
     if phases < _MIN_PHASES:
         window.flags.append(PHASES_NOT_COVERED)
     window.converged = narrow(window.estimate, settings)
@@ -98,13 +101,19 @@ def segment_blocks(rounds: list[list[float]], segment_s: float) -> tuple[Blocks,
     return found, Variance(statistics.fmean(within), float(len(values) - len(within)))
 
 
-def _segment(setup: PowerSetup, lead_in: int, measured: int) -> list[Refresh]:
-    """The refreshes over `measured` iterations that follow the lead-in."""
+def _segment(setup: PowerSetup, lead_in: int, measured: int) -> tuple[list[Refresh], float | None]:
+    """The refreshes over `measured` iterations that follow the lead-in.
+
+    Beside them, the seconds per iteration in that time; over the lead-in, too, if the iterations
+    are too few to tell.
+    """
+    sampler = setup.sampler
     start_s = setup.now_s()
-    setup.sampler.run(lead_in + measured)
+    sampler.run(lead_in + measured)
     from_s = start_s + setup.sensor.settle_s
     until_s = from_s + measured * setup.load.iteration_s
-    return under_load(setup, from_s, until_s)
+    pace_s = sampler.pace_s(from_s, until_s) or sampler.pace_s(start_s, setup.now_s())
+    return under_load(setup, from_s, until_s), pace_s
 
 
 def _pause(setup: PowerSetup, phase_s: float, period_s: float) -> float:

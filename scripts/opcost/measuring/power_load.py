@@ -14,7 +14,7 @@ from opcost.devices.device import Device, NotCapturable
 from opcost.energy.load import Done, Load
 from opcost.measuring.timing import TimeMeasurement, Workload
 
-_SLOW_HOST = 0.5
+_SLOW_HOST = 0.8
 """The host's time as a share of the device's from which on the power phase, in which the host also
 reads the meter, replays captured work."""
 
