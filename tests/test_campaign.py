@@ -16,7 +16,7 @@ import pytest
 from campaign.archive import PARTS, pack, unpack
 from campaign.peers import compared, of_three
 from campaign.piece import Piece, Step, run_steps
-from campaign.steps import python, steps
+from campaign.steps import python, settings_of_card, steps
 from campaign.wheels import AT_HOME, describe, lacking
 from opcost.errors import OpcostError
 
@@ -247,6 +247,19 @@ def test_other_procedures_are_compared_with_a_row(measured, cpu, tmp_path, monke
     assert of_torch["needed_s"] > 0
     looped = by_peer["loop beside nvidia-smi"]
     assert looped["energy_j"] == pytest.approx(50 * looped["time_s"])
+
+
+def test_the_record_of_the_card_does_not_say_which_one_it_is(tmp_path, monkeypatch):
+    card = tmp_path / "nvidia-smi"
+    card.write_text(
+        "#!/bin/sh\necho '  Product Name : A'\necho '  Serial Number : 17'\n"
+        "echo '  GPU UUID : GPU-61'\necho '  GPU PDI : 0x61'\necho '  Current Power Limit : 700 W'\n"
+    )
+    card.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    settings_of_card(piece(tmp_path, 1))
+    [record] = tmp_path.glob("campaign/record/nvidia-smi.txt")
+    assert record.read_text() == "  Product Name : A\n  Current Power Limit : 700 W\n"
 
 
 def test_a_procedure_that_is_not_installed_is_a_row_with_the_reason(measured, cpu, monkeypatch):

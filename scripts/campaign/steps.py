@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from opcost.results_folder import RESULTS, all_measurements, target_folders
 
 JOB_S = 45.0
 """For the measurement in progress to end."""
+
+_IDENTIFYING = re.compile("Serial Number|GPU UUID|GPU PDI")
 
 
 def steps(
@@ -68,7 +71,7 @@ def steps(
 
     return [
         Step("sensor", 120, sensor),
-        Step("tests", 90, tests),
+        Step("tests", 130, tests),
         Step("study", JOB_S + 45, study, study_s),
         Step("peers", 3 * (loop_s + 15), peers),
         Step("kernels", 60, kernels),
@@ -111,7 +114,8 @@ def outcome(status: int | None) -> str:
 
 
 def settings_of_card(piece: Piece) -> None:
-    """Clocks, limits, modes and processes of the card, as its own tool prints them."""
+    """Clocks, limits and modes of the card, as its own tool prints them, but not which one it is."""
     if shutil.which("nvidia-smi"):
         text = subprocess.run(["nvidia-smi", "-q"], capture_output=True, text=True).stdout
-        (piece.record / "nvidia-smi.txt").write_text(text)
+        kept = [line for line in text.splitlines() if not _IDENTIFYING.search(line)]
+        (piece.record / "nvidia-smi.txt").write_text("\n".join(kept) + "\n")
