@@ -245,13 +245,14 @@ def test_an_iteration_too_long_for_all_phases_is_flagged(trial):
     assert "phases_not_covered" in row["flags"]
 
 
-def test_a_load_at_another_pace_than_the_timing_is_flagged(card):
+@pytest.mark.parametrize("pace", [0.8, 1.2])
+def test_a_load_at_another_pace_than_the_timing_is_flagged(card, pace):
     card.reset(noise=0.003)
     load = CardLoad(card, 1e-4, WATTS)
-    slow = SimpleNamespace(
-        iteration_s=1e-4, may_wait=False, start=lambda n: load.start(round(1.2 * n))
+    other = SimpleNamespace(
+        iteration_s=1e-4, may_wait=False, start=lambda n: load.start(round(pace * n))
     )
-    power = measure_power(slow, NvmlMeter(UUID), KNOWN, SETTINGS, card)
+    power = measure_power(other, NvmlMeter(UUID), KNOWN, SETTINGS, card)
     assert power.flags == ("pace_differs",)
     assert power.estimate == power.window.estimate
 
@@ -289,7 +290,9 @@ def test_power_at_the_timed_pace_is_known_if_only_that_had_gaps_between_launches
     card.reset(noise=0.003)
     replayed = CardLoad(card, 0.7e-4, WATTS)
     load = SimpleNamespace(iteration_s=1e-4, may_wait=True, start=replayed.start)
-    power = measure_power(load, NvmlMeter(UUID), KNOWN, SETTINGS, card).estimate
+    measured = measure_power(load, NvmlMeter(UUID), KNOWN, SETTINGS, card)
+    assert measured.flags == ()
+    power = measured.estimate
     assert power.low < 0.7 * WATTS + 0.3 * between_w < power.high
     assert power.high < 1.06 * power.value
 

@@ -186,11 +186,18 @@ def _found_flags(power: PowerMeasurement, iteration_s: float) -> list[str]:
         ),
         flags.OTHER_PROCESS: bool(power.other_processes),
         flags.BUSY_WHEN_IDLE: _busy_when_idle(power),
-        flags.PACE_DIFFERS: window.pace_s is not None
-        and abs(window.pace_s / iteration_s - 1) > _PACE_TOLERANCE,
+        flags.PACE_DIFFERS: _pace_differs(power, iteration_s),
         flags.ASSUMED_SENSOR: sensor.source in ("assumed", "partly assumed"),
     }
     return [flag for flag, found in conditions.items() if found]
+
+
+def _pace_differs(power: PowerMeasurement, iteration_s: float) -> bool:
+    """A device that waits for its host may be faster without: of that, enough is known."""
+    if power.window.pace_s is None:
+        return False
+    slower = power.window.pace_s / iteration_s - 1
+    return slower > _PACE_TOLERANCE or (power.pace is None and slower < -_PACE_TOLERANCE)
 
 
 def _counter_disagrees(window: Window, sensor: Sensor) -> bool:
