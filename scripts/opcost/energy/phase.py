@@ -37,8 +37,8 @@ Between two launches, and for up to 15 us of waiting, an H100 draws 0 +- 0.02 (e
 class PowerMeasurement:
     """Mean power under load in watts. `began` is the device's state before the trial.
 
-    `pace` is the time of an iteration in the window as a multiple of the timed one, for a device
-    that may have waited; else None.
+    `pace` is the time of an iteration in the window as a multiple of the timed one, or None if the
+    iterations are too few to tell. Of a device that `may_wait` for its host, power is converted.
     """
 
     window: Window
@@ -50,11 +50,12 @@ class PowerMeasurement:
     flags: tuple[str, ...]
     missing: Mapping[str, str]
     pace: float | None
+    may_wait: bool
 
     @property
     def estimate(self) -> Estimate:
         """Mean power at the timed pace with its 95 % interval, without the error of the gain."""
-        if self.pace is None or self.idle_w is None:
+        if not self.may_wait or self.pace is None or self.idle_w is None:
             return self.window.estimate
         return _at_timed_pace(self.window.estimate, self.idle_w, self.pace)
 
@@ -92,6 +93,7 @@ class PowerMeasurement:
             "power_converged": window.converged,
             "power_stop_reason": "converged" if window.converged else "power_budget",
             "power_window_s": window.length_s,
+            "power_pace": self.pace,
             "power_segments": window.segments,
             "power_refreshes": len(window.refreshes),
             "power_sample_w": [r.power_w for r in window.refreshes],
@@ -136,11 +138,20 @@ def measure_power(
     sampler.drain()
     idle_after_w = _idle_w(sampler, sensor, settings)
     missing = {**meter.missing, **window.end_state.missing}
-    pace = window.pace_s / load.iteration_s if load.may_wait and window.pace_s else None
+    pace = window.pace_s / load.iteration_s if window.pace_s else None
     power = PowerMeasurement(
-        window, idle_before_w, idle_after_w, began, meter.name, sensor, (), missing, pace
+        window=window,
+        idle_before_w=idle_before_w,
+        idle_after_w=idle_after_w,
+        began=began,
+        meter=meter.name,
+        sensor=sensor,
+        flags=(),
+        missing=missing,
+        pace=pace,
+        may_wait=load.may_wait,
     )
-    return replace(power, flags=(*window.flags, *_found_flags(power, load.iteration_s)))
+    return replace(power, flags=(*window.flags, *_found_flags(power)))
 
 
 def _at_timed_pace(mean: Estimate, idle_w: float, pace: float) -> Estimate:
@@ -174,7 +185,7 @@ def _idle_w(sampler: Sampler, sensor: Sensor, settings: MeasurementSettings) -> 
     return mean(seen)
 
 
-def _found_flags(power: PowerMeasurement, iteration_s: float) -> list[str]:
+def _found_flags(power: PowerMeasurement) -> list[str]:
     window, sensor = power.window, power.sensor
     conditions = {
         flags.POWER_NOT_CONVERGED: not window.converged,
@@ -186,18 +197,18 @@ def _found_flags(power: PowerMeasurement, iteration_s: float) -> list[str]:
         ),
         flags.OTHER_PROCESS: bool(power.other_processes),
         flags.BUSY_WHEN_IDLE: _busy_when_idle(power),
-        flags.PACE_DIFFERS: _pace_differs(power, iteration_s),
+        flags.PACE_DIFFERS: _pace_differs(power),
         flags.ASSUMED_SENSOR: sensor.source in ("assumed", "partly assumed"),
     }
     return [flag for flag, found in conditions.items() if found]
 
 
-def _pace_differs(power: PowerMeasurement, iteration_s: float) -> bool:
+def _pace_differs(power: PowerMeasurement) -> bool:
     """A device that waits for its host may be faster without: of that, enough is known."""
-    if power.window.pace_s is None:
+    if power.pace is None:
         return False
-    slower = power.window.pace_s / iteration_s - 1
-    return slower > _PACE_TOLERANCE or (power.pace is None and slower < -_PACE_TOLERANCE)
+    slower = power.pace - 1
+    return slower > _PACE_TOLERANCE or (not power.may_wait and slower < -_PACE_TOLERANCE)
 
 
 def _counter_disagrees(window: Window, sensor: Sensor) -> bool:

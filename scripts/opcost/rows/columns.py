@@ -189,6 +189,11 @@ RAW = in_role(
         ),
         ("power_window_s", pa.float64(), "seconds of load over which `power_w` is averaged"),
         (
+            "power_pace",
+            pa.float64(),
+            "time of an iteration in these seconds, as a multiple of the timed one",
+        ),
+        (
             "power_segments",
             pa.int64(),
             "number of windows, each at another phase of the sensor's refreshes",

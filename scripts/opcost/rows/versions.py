@@ -60,7 +60,8 @@ VERSIONS = {
     13: "Calls in place: `call_tuple_id`, `call_time_s` with its interval, `clocked_time_s`, "
     "`clocked_passes` and `in_place_reason` of models; `in_place_time_s`, `between_calls_time_s`, "
     "`clocked_time_s` and `in_place_reason` in the comparison; `in_place_time_s` in the modules. "
-    "New record `in_place`. `max_frequency_mhz`, `numa_node` and `huge_pages`.",
+    "New record `in_place`. `max_frequency_mhz`, `numa_node` and `huge_pages`. "
+    "`power_pace`.",
 }
 """Schema version -> its changes."""
 
@@ -85,7 +86,7 @@ _MEASUREMENT = {
         "memory_clock_target_mhz",
     ],
     9: [*HOST_TIME.names, "host_time_reason"],
-    13: ["max_frequency_mhz", "numa_node", "huge_pages"],
+    13: ["max_frequency_mhz", "numa_node", "huge_pages", "power_pace"],
 }
 _OPERATOR = _MEASUREMENT | {2: [*_MEASUREMENT[2], "parameters"]}
 _DATABASE = _OPERATOR | {
