@@ -253,7 +253,8 @@ def test_the_record_of_the_card_does_not_say_which_one_it_is(tmp_path, monkeypat
     card = tmp_path / "nvidia-smi"
     card.write_text(
         "#!/bin/sh\necho '  Product Name : A'\necho '  Serial Number : 17'\n"
-        "echo '  GPU UUID : GPU-61'\necho '  GPU PDI : 0x61'\necho '  Current Power Limit : 700 W'\n"
+        "echo '  GPU UUID : GPU-61'\necho '  GPU PDI : 0x61'\n"
+        "echo '  Current Power Limit : 700 W'\n"
     )
     card.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)

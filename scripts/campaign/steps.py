@@ -114,7 +114,7 @@ def outcome(status: int | None) -> str:
 
 
 def settings_of_card(piece: Piece) -> None:
-    """Clocks, limits and modes of the card, as its own tool prints them, but not which one it is."""
+    """Clocks, limits and modes of the card, as its own tool prints them, without its identity."""
     if shutil.which("nvidia-smi"):
         text = subprocess.run(["nvidia-smi", "-q"], capture_output=True, text=True).stdout
         kept = [line for line in text.splitlines() if not _IDENTIFYING.search(line)]
