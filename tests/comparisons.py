@@ -35,6 +35,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "energy_ci_high_j": None if energy_j is None else energy_j * 1.02,
         "energy_reason": "simulated: no meter" if power_w is None else None,
         "idle_power_w": None if power_w is None else 20.0,
+        "power_gain_uncertainty": None if power_w is None else 0.05,
         "converged": True,
         "flags": [],
         "sentinel_time_s": 1e-4,

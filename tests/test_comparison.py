@@ -402,6 +402,12 @@ def test_energy_has_its_own_table(compare):
     text = summary(*[[part] if isinstance(part, dict) else part for part in compare(power_w=100)])
     assert "400 mJ" in text
     assert "No energy" not in text
+    assert "may be too high, or too low, by the same 5%" in text
+
+
+def test_without_energy_nothing_is_said_of_its_gain(compare):
+    text = summary(*[[part] if isinstance(part, dict) else part for part in compare()])
+    assert "gain" not in text
 
 
 def test_the_figure_shows_operators_and_the_whole(compare, tmp_path):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
 from opcost.rows.flags import explained
-from opcost.rows.quantities import COMPARED, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.text import counted, margin, names_by_text, percent, seconds, some
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def caveats(
     """
     return [
         *_interval(rows),
+        *_gain(rows),
         *_imprecise(rows, most),
         *_overhead(rows),
         *(text for quantity in quantities for text in _missing(rows, quantity, most)),
@@ -64,6 +65,23 @@ def _interval(rows: Sequence[Row]) -> list[str]:
     texts = [f"{INTERVAL}. {scatter_text(rows[0][TIME.scatter])}"]
     known = [row["method_models"] for row in rows if row[TIME.of("estimate").value] is not None]
     return [*texts, _MEASUREMENT_ALONE] if known and not any(known) else texts
+
+
+def _gain(rows: Sequence[Row]) -> list[str]:
+    """How far all joules of a target may be off together."""
+    shares = [
+        share
+        for row in rows
+        if row[ENERGY.of("estimate").value] is not None
+        and (share := row["energy_gain_uncertainty"])
+    ]
+    if not shares:
+        return []
+    return [
+        f"All joules and watts may be too high, or too low, by the same {max(shares):.0%}, the "
+        "error of the sensor's gain: no interval holds it, and shares and differences do not "
+        "depend on it."
+    ]
 
 
 def scatter_text(scatter: float | None) -> str:

@@ -32,52 +32,68 @@ def indented(lines: Sequence[str]) -> list[str]:
 def operator_lines(every: Sequence[Part], of_energy: Sequence[Part], top: int) -> list[str]:
     """Where the time goes, the `top` operators, with the energy of each part."""
     parts = costliest(with_rest_of(of_energy, every), top)
-    energies_j = {part.name: part.amount for part in of_energy}
     named = {part.name for part in parts}
-    energies_j[OTHERS] = sum(
-        amount or 0.0 for name, amount in energies_j.items() if name not in named
-    )
+    rest = [part for part in of_energy if part.name not in named]
+    rest_j = sum(part.amount or 0.0 for part in rest)
+    energies = {
+        part.name: _at_least(part.complete, _energy(part.amount))
+        for part in [*of_energy, Part(OTHERS, rest_j, None, complete=all(p.complete for p in rest))]
+    }
+    known = all(part.share is not None for part in every)
     rows = [
         [
             part.name,
             "" if part.calls is None else str(part.calls),
-            "-" if part.amount is None else _at_least(part, seconds(part.amount, _DIGITS)),
-            _at_least(part, percent),
-            _energy(energies_j.get(part.name)),
+            "-" if part.amount is None else _at_least(part.complete, _time(part.amount)),
+            # Of what is measured, which is no lower limit of the share of all.
+            _at_least(part.complete or not known, percent),
+            energies.get(part.name, "-"),
         ]
         for part, percent in zip(parts, percents(every, parts, 1), strict=True)
     ]
-    known = all(part.share is not None for part in every)
     title = "where the time goes" if known else "where the measured time goes"
     return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(of_energy))
 
 
-def _at_least(part: Part, amount: str) -> str:
+def _at_least(complete: bool, amount: str) -> str:
     """A lower limit if some of the part is not measured."""
-    return amount if part.complete or amount.startswith("<") else f">{amount}"
+    return amount if complete or amount.startswith(("<", "-")) else f">{amount}"
 
 
 def module_lines(branches: Sequence[Branch], model: str) -> list[str]:
     """The branches of a model's tree."""
+    root = branches[0]
+    known = root.tuples == root.measured_tuples or root.share < 1
     rows = [
         [
             _name(branch, model),
             str(branch.calls),
             "-" if branch.flops is None else scaled(branch.flops, "").strip(),
-            *_measured_part(branch, seconds(branch.time_s, _DIGITS), f"{branch.share:.1%}"),
-            _energy(branch.energy_j),
+            *_measured_part(branch, known),
         ]
         for branch in branches
     ]
-    header = ["modules", "calls", "FLOPs", "time", "share", "energy"]
+    header = ["modules", "calls", "FLOPs", "time", "share" if known else "of measured", "energy"]
     return _with_energy(header, rows, any(branch.energy_j for branch in branches))
 
 
-def _measured_part(branch: Branch, *amounts: str) -> list[str]:
-    """The amounts; lower limits if an operator is not measured, and dashes if none is."""
-    if branch.tuples == branch.measured_tuples:
-        return [*amounts]
-    return [f">{amount}" if branch.measured_tuples else "-" for amount in amounts]
+def _measured_part(branch: Branch, known: bool) -> list[str]:
+    """Time, share and energy; lower limits if an operator is not measured, dashes if none is.
+
+    Unless the cost of the whole model is `known`, shares are of what is measured.
+    """
+    if branch.tuples and not branch.measured_tuples:
+        return ["-", "-", "-"]
+    complete = branch.tuples == branch.measured_tuples
+    return [
+        _at_least(complete, _time(branch.time_s)),
+        _at_least(complete or not known, f"{branch.share:.1%}"),
+        _at_least(complete, _energy(branch.energy_j)),
+    ]
+
+
+def _time(value: float) -> str:
+    return seconds(value, _DIGITS)
 
 
 def _name(branch: Branch, model: str) -> str:

@@ -44,7 +44,7 @@ OPERATOR_COLUMNS = (
     "device",
     *ANSWER,
     *HOST_TIME.names,
-    "idle_power_w",
+    *("idle_power_w", "power_gain_uncertainty"),
     "executions",
     *(name for each in EXECUTED for name in each.scatter_columns),
     *(each.degrees for each in (TIME, HOST_TIME, ENERGY)),

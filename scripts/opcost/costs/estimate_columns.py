@@ -32,6 +32,10 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         else None,
         **_race_columns(estimate),
         **ENERGY.of("estimate").columns(estimate.energy),
+        "energy_gain_uncertainty": max(
+            (row["power_gain_uncertainty"] or 0.0 for row in estimate.rows), default=0.0
+        )
+        or None,
         "partial_time_s": None
         if estimate.conflict
         else sum(term.calls * term.row["time_s"] for term in measured if term.row),

@@ -22,7 +22,7 @@ from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 _RECORDED = 5
 _TARGETS = 3
-_NOT_COMPARED = "The whole model was not measured there"
+_NOT_COMPARED = "This database has no measurement of the whole model"
 _UNVERIFIED = (
     "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
     "a study of the model there records them."

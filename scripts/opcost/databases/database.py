@@ -38,7 +38,8 @@ def stream_database(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 def _schema_of(path: Path) -> pa.Schema:
     if not path.is_file():
         raise OpcostError(
-            f"there is no database {path}: name another, or run a study (snakemake --cores 1)"
+            f"there is no database {path}: run a study (snakemake --cores 1), or name another, "
+            f"such as the reference data in {REFERENCE}"
         )
     merged = records.metadata(path).get("opcost.record") == "merged"
     return schemas.MERGED if merged else schemas.DATABASE

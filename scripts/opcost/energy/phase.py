@@ -30,7 +30,7 @@ _BUSY_IDLE = 1.5
 
 _WAITING = 0.1
 """What a waiting device may draw beside its idle power, as a share of what work draws beside it.
-Between two launches, and for up to 15 us of waiting, an H100 draws 0 +- 0.02 (energy.md)."""
+While it waited for 5 to 15 us, an H100 drew 0 +- 0.02 (docs/explanation/h100.md)."""
 
 
 @dataclass(frozen=True)

@@ -296,6 +296,12 @@ COMPARISON = _schema(
         ),
         ("method_models", pa.int64(), "number of other models that tell the method's own error"),
         (
+            "energy_gain_uncertainty",
+            pa.float64(),
+            "relative uncertainty of the sensor's gain, which all joules and watts of the target "
+            "have in common and no interval holds; null if there are none, or if it is unknown",
+        ),
+        (
             "requested_half_width",
             pa.float64(),
             "relative half-width that the study's `precision` requests of each model's time, as a "

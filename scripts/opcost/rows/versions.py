@@ -61,7 +61,7 @@ VERSIONS = {
     "`clocked_passes` and `in_place_reason` of models; `in_place_time_s`, `between_calls_time_s`, "
     "`clocked_time_s` and `in_place_reason` in the comparison; `in_place_time_s` in the modules. "
     "New record `in_place`. `max_frequency_mhz`, `numa_node` and `huge_pages`. "
-    "`power_pace`.",
+    "`power_pace`; `energy_gain_uncertainty` in the comparison.",
 }
 """Schema version -> its changes."""
 
@@ -157,6 +157,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
         13: [
             *TIME.of("in_place").names,
             *("between_calls_time_s", "clocked_time_s", "in_place_reason"),
+            "energy_gain_uncertainty",
         ],
     },
     "extraction": {12: ["activation_peak_bytes"]},
