@@ -13,10 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
+from campaign.__main__ import setting
 from campaign.archive import PARTS, pack, unpack
 from campaign.peers import compared, of_three
 from campaign.piece import Piece, Step, run_steps
-from campaign.steps import python, settings_of_card, steps
+from campaign.steps import named_models, python, settings_of_card, steps
 from campaign.wheels import AT_HOME, describe, lacking
 from opcost.errors import OpcostError
 
@@ -152,6 +153,26 @@ def study(root, *statuses):
         for command in commanded.commands
     ]
     return models, (root / "campaign/record/log.txt").read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "models"),
+    [("[tiny_mlp, tiny_cnn]", ["tiny_mlp", "tiny_cnn"]), ('["tiny_mlp"]', ["tiny_mlp"])],
+)
+def test_models_are_given_as_to_snakemake(given, models):
+    assert named_models(["config/gpu.yaml"], {"models": given}) == models
+
+
+def test_a_setting_without_a_value_is_refused():
+    with pytest.raises(OpcostError, match="--config models: give KEY=VALUE"):
+        setting("models")
+
+
+def test_a_damaged_record_is_refused_with_the_remedy(tmp_path):
+    (tmp_path / "campaign/record").mkdir(parents=True)
+    (tmp_path / "campaign/record/state.json").write_text('{"done": [')
+    with pytest.raises(OpcostError, match="delete it to begin again"):
+        piece(tmp_path, 1)
 
 
 def test_one_model_after_the_other_joins_the_study(tmp_path):

@@ -94,6 +94,10 @@ def test_idle_power_and_the_temperature_slope(characterised):
         ({"fail_counter": 3}, "counter.refresh_s"),
         ({"kelvin_per_w": 0}, "temperature_slope_w_per_k"),
         ({"kelvin_per_w": 0.1, "power_cap_w": 350}, "temperature_slope_w_per_k"),
+        (
+            {"kelvin_per_w": 0.1, "power_cap_w": 350, "fail_throttle": 3},
+            "temperature_slope_w_per_k",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )

@@ -270,17 +270,40 @@ def test_power_of_a_device_that_waited_in_the_window_is_that_of_the_timed_pace(c
     assert ("pace_differs" in power.flags) == (waited > 0.05)
 
 
-@pytest.mark.parametrize("waited", [0.2, 1.0])
-def test_power_of_long_iterations_is_that_of_the_timed_pace_too(card, waited):
-    card.reset(noise=0.003)
+@pytest.mark.parametrize(
+    ("iteration_s", "waited"), [(5e-3, 0.2), (5e-3, 1.0), (0.05, 0.3), (0.2, 0.5), (0.35, 0.3)]
+)
+def test_power_of_long_iterations_is_that_of_the_timed_pace_too(card, iteration_s, waited):
+    card.reset(noise=0.003, window_s=0.025)
     profile = [(1 / (1 + waited), WATTS), (waited / (1 + waited), 60)]
-    starving = CardLoad(card, 5e-3 * (1 + waited), profile)
-    load = SimpleNamespace(iteration_s=5e-3, may_wait=True, start=starving.start)
+    starving = CardLoad(card, iteration_s * (1 + waited), profile)
+    load = SimpleNamespace(iteration_s=iteration_s, may_wait=True, start=starving.start)
     sensor = dataclasses.replace(KNOWN, averaging_s=0.025)
     power = measure_power(load, NvmlMeter(UUID), sensor, SETTINGS, card)
     assert power.window.segments > 1
     assert power.pace == pytest.approx(1 + waited, rel=0.02)
     assert power.estimate.value == pytest.approx(WATTS, rel=0.02)
+    assert "pace_differs" in power.flags
+
+
+@pytest.mark.parametrize("iteration_s", [0.05, 0.084, 0.105, 0.21, 1.0])
+def test_the_end_of_long_iterations_is_seen_in_time_to_tell_their_pace(card, iteration_s):
+    card.reset(noise=0.003, window_s=0.025)
+    load = CardLoad(card, iteration_s, WATTS)
+    load.may_wait = True
+    sensor = dataclasses.replace(KNOWN, averaging_s=0.025)
+    power = measure_power(load, NvmlMeter(UUID), sensor, SETTINGS, card)
+    assert power.pace == pytest.approx(1, abs=0.005)
+    assert power.estimate.value == pytest.approx(WATTS, rel=0.005)
+    assert power.flags == ()
+
+
+def test_a_device_whose_pace_is_unknown_is_flagged(card):
+    card.reset(noise=0.003)
+    starving = CardLoad(card, 0.03, [(1 / 300, WATTS), (299 / 300, 60)])
+    load = SimpleNamespace(iteration_s=1e-4, may_wait=True, start=starving.start)
+    power = measure_power(load, NvmlMeter(UUID), KNOWN, SETTINGS, card)
+    assert power.pace is None
     assert "pace_differs" in power.flags
 
 

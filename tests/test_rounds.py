@@ -72,6 +72,16 @@ def test_a_round_that_is_done_stays_as_it_is_when_it_is_planned_again():
     assert set(partly.new) == set(list(first.new)[1:])
 
 
+@pytest.mark.parametrize("left_s", [1.5, 2.5, 3.5])
+def test_a_round_that_its_budget_cut_stays_as_it_is_too(left_s):
+    before = known({LARGE_ID: 1.0, MIDDLE_ID: 0.8, SMALL_ID: 0.6}, executions=1)
+    first = plan_round(2, [NET], before, Precision(models=1e-6), left_s=left_s)
+    assert first.is_cut
+    again = plan_round(2, [NET], before, Precision(models=1e-6), first.new, left_s)
+    assert (again.operators, again.models, again.new) == (first.operators, first.models, [])
+    assert again.is_cut
+
+
 def test_a_precision_of_rows_measures_every_vague_row():
     planned = plan_round(3, [NET], known(TIMES), Precision(rows=0.01))
     assert planned.operators == sorted(TIMES)

@@ -12,7 +12,7 @@ from pathlib import Path
 from campaign import HOME, HOST, RECORD, WHEELS, wheels
 from campaign.archive import pack, unpack
 from campaign.piece import Piece, run_steps
-from opcost.errors import reported
+from opcost.errors import OpcostError, reported
 
 _BEGAN_S = time.monotonic()
 _MIB = 2**20
@@ -46,6 +46,14 @@ def main() -> None:
             unpack(HOME, Path())
 
 
+def setting(text: str) -> tuple[str, str]:
+    """Key and value of KEY=VALUE. Raises OpcostError if there is no value."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise OpcostError(f"--config {text}: give KEY=VALUE, as to Snakemake")
+    return key, value
+
+
 def fetch() -> None:
     """Fetch the wheels, and say which there are."""
     failed = wheels.fetch(wheels.read_host(HOST), Path("requirements.txt"), WHEELS)
@@ -75,7 +83,7 @@ def go_on(given: argparse.Namespace) -> None:
             shutil.copy(RECORD / "log.txt", given.out)
 
         piece.keep = keep
-        config = dict(text.split("=", 1) for text in given.config)
+        config = dict(map(setting, given.config))
         piece.say(f"{piece.left_s():.0f} s are left of {given.minutes:g} minutes")
         wanted = steps(given.configfile, config, 60 * given.study_minutes, given.loop_s)
         try:

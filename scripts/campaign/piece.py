@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from campaign import RECORD
+from opcost.files import read_json
 
 _KILL_S = 10.0
 
@@ -35,7 +36,7 @@ class Piece:
         self.record.mkdir(parents=True, exist_ok=True)
         state = self.record / "state.json"
         if state.exists():
-            found = json.loads(state.read_text())
+            found = read_json(state, "delete it to begin again; measurements are kept")
             self.done, self.taken_s = set(found["done"]), found["taken_s"]
 
     def left_s(self) -> float:

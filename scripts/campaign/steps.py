@@ -16,7 +16,7 @@ from opcost.results_folder import RESULTS, all_measurements, target_folders
 JOB_S = 45.0
 """For the measurement in progress to end."""
 
-_IDENTIFYING = re.compile("Serial Number|GPU UUID|GPU PDI")
+_IDENTIFYING = re.compile("Serial Number|UUID|GUID|PDI|Process|  Name  ")
 
 
 def steps(
@@ -80,14 +80,13 @@ def steps(
 
 def named_models(configfiles: Sequence[str], config: Mapping[str, str]) -> list[str]:
     """The models that the command or the last file names: each makes the study larger by one."""
+    import yaml
     from opcost.plain_yaml import read_yaml
 
-    if "models" in config:
-        return json.loads(config["models"])
-    for path in reversed(configfiles):
-        if models := read_yaml(Path(path)).get("models"):
-            return list(models)
-    return []
+    given = [config.get("models")] if "models" in config else []
+    found = [yaml.safe_load(text) for text in given if text]
+    found += [read_yaml(Path(path)).get("models") for path in reversed(configfiles)]
+    return next((models for models in found if isinstance(models, list)), [])
 
 
 def python(*arguments: str) -> list[str]:

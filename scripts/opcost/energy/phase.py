@@ -206,7 +206,7 @@ def _found_flags(power: PowerMeasurement) -> list[str]:
 def _pace_differs(power: PowerMeasurement) -> bool:
     """A device that waits for its host may be faster without: of that, enough is known."""
     if power.pace is None:
-        return False
+        return power.may_wait
     slower = power.pace - 1
     return slower > _PACE_TOLERANCE or (not power.may_wait and slower < -_PACE_TOLERANCE)
 

@@ -5,6 +5,7 @@ chunks the meter is read, four times per refresh. A second thread would compete 
 with the thread that launches, and slow down the load.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ from opcost.energy.sensor import Sensor
 _POLLS_PER_REFRESH = 4
 _CHUNKS_PER_REFRESH = 8
 _IN_FLIGHT = 2
+_SEEN_WITHIN_S = 1e-3
+"""The end of long iterations is seen within this time: the pace is told by a few of them."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,12 @@ class Sampler:
             self._retire()
             self.clock.sleep(max(0.0, min(left_s, self._due_s - self.clock.now_s())))
 
-    def drain(self) -> None:
-        """Wait until the device has finished all work."""
+    def drain(self, seen_within_s: float = math.inf) -> None:
+        """Wait until the device has finished all work, whose end is seen within some time."""
         while self._in_flight:
             self._retire()
             if self._in_flight:
-                self._wait()
+                self._wait(seen_within_s)
 
     def busy_until(self, stop: Callable[[], bool]) -> None:
         """Keep the device busy and read its meter until `stop`; it is then still busy."""
@@ -90,8 +93,8 @@ class Sampler:
             while len(self._in_flight) >= _IN_FLIGHT:
                 self._retire()
                 if len(self._in_flight) >= _IN_FLIGHT:
-                    self._wait()
-        self.drain()
+                    self._wait(_SEEN_WITHIN_S)
+        self.drain(_SEEN_WITHIN_S)
 
     def refreshes(self, start_s: float, end_s: float) -> list[Refresh]:
         """The refreshes between two times, or the value shown throughout if there was none.
@@ -117,7 +120,7 @@ class Sampler:
         """
         self._retire()
         times_s, done = zip(*self._done, strict=True)
-        if bisect_right(times_s, end_s) - bisect_left(times_s, start_s) < 3:
+        if bisect_right(times_s, end_s) - bisect_left(times_s, start_s) < 2:
             return None
         within_s = np.clip([start_s, end_s], times_s[0], times_s[-1])
         (length_s,), (iterations,) = np.diff(within_s), np.diff(np.interp(within_s, times_s, done))
@@ -142,11 +145,11 @@ class Sampler:
             _, iterations = self._in_flight.popleft()
             self._done.append((self.clock.now_s(), self._done[-1][1] + iterations))
 
-    def _wait(self) -> None:
+    def _wait(self, at_most_s: float = math.inf) -> None:
         self._poll()
         chunk_s = self._chunk * self._load.iteration_s
         due_s = self._due_s - self.clock.now_s()
-        self.clock.sleep(max(1e-5, min(chunk_s / 4, due_s)))
+        self.clock.sleep(max(1e-5, min(chunk_s / 4, due_s, at_most_s)))
 
 
 def _distinct(

@@ -32,6 +32,8 @@ mean: such an iteration then moves a reading by 0.05 x 0.5 / pi < 1 % (response 
 _PHASES = 12
 _MIN_PHASES = 4
 _SEGMENT_REFRESHES = 2
+_NEARLY_WHOLE = 1e-3
+"""Of an iteration, as measured times are a little short of whole ones."""
 
 
 def may_alias(setup: PowerSetup) -> bool:
@@ -60,6 +62,8 @@ def shifted_windows(setup: PowerSetup) -> Window:
     while len(rounds) < needed:
         means_w = [0.0] * phases
         for part in generator.sample(range(phases), phases):
+            if known_s := [pace_s for pace_s in paces_s if pace_s is not None]:
+                period_s = min(statistics.fmean(known_s), sensor.refresh_s)
             phase_s = (part + generator.random()) / phases * period_s
             paused_s += _pause(setup, phase_s, period_s)
             seen, pace_s = _segment(setup, lead_in, measured)
@@ -102,18 +106,19 @@ def segment_blocks(rounds: list[list[float]], segment_s: float) -> tuple[Blocks,
 
 
 def _segment(setup: PowerSetup, lead_in: int, measured: int) -> tuple[list[Refresh], float | None]:
-    """The refreshes over `measured` iterations that follow the lead-in.
+    """The refreshes over whole iterations after the lead-in, and the seconds that each took.
 
-    Beside them, the seconds per iteration in that time; over the lead-in, too, if the iterations
-    are too few to tell.
+    These are None if the iterations are too few to tell; they are then taken to last as timed.
     """
     sampler = setup.sampler
     start_s = setup.now_s()
     sampler.run(lead_in + measured)
+    end_s = setup.now_s()
     from_s = start_s + setup.sensor.settle_s
-    until_s = from_s + measured * setup.load.iteration_s
-    pace_s = sampler.pace_s(from_s, until_s) or sampler.pace_s(start_s, setup.now_s())
-    return under_load(setup, from_s, until_s), pace_s
+    pace_s = sampler.pace_s(from_s, end_s) or sampler.pace_s(start_s, end_s)
+    iteration_s = pace_s or setup.load.iteration_s
+    whole = max(1, math.floor((end_s - from_s) / iteration_s + _NEARLY_WHOLE))
+    return under_load(setup, from_s, from_s + whole * iteration_s), pace_s
 
 
 def _pause(setup: PowerSetup, phase_s: float, period_s: float) -> float:

@@ -71,7 +71,7 @@ def plan_round(
     done: Collection[Subject] = (),
     left_s: float = float("inf"),
 ) -> Round:
-    """What to measure in round `number`, from 2 on, within `left_s` seconds of device time.
+    """What to measure in round `number`, from 2 on, within `left_s` s of device time, as expected.
 
     `known` are the subjects with a result from the rounds before; `done` those already measured in
     this round. Planned once more from the same, a round that is done stays as it is.
@@ -108,6 +108,7 @@ def _next_round(
     chosen = [each for each in done if each in known]
     for subject in chosen:
         answers.measure(subject)
+        left_s -= known[subject].device_time_s
     new: list[Subject] = []
     needed_s, is_cut = 0.0, False
 

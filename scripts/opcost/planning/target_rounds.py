@@ -37,8 +37,11 @@ def plan_target_round(study: Study, target: str, number: int, results: Path, fir
     Raises OpcostError for a damaged file.
     """
     models = calls_on(target_folder(target, results), list(extracted(study, results)))
-    before, _, _ = _measured(study, target, number - 1, results, models, first.known)
-    _, done, spent_s = _measured(study, target, number, results, models, first.known)
+    before, _, before_s = _measured(study, target, number - 1, results, models, first.known)
+    _, done, with_it_s = _measured(study, target, number, results, models, first.known)
+    *_, all_s = _measured(study, target, max(number, study.rounds), results, models, first.known)
+    # Of this round, what was planned counts, not what it took: planned again, it is the same.
+    spent_s = before_s + all_s - with_it_s
     left_s = _left_s(study, spent_s + first.needed_s + first.beyond_s())
     return plan_round(number, models, before, study.precision, done, left_s)
 

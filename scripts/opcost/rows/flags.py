@@ -183,8 +183,9 @@ BUSY_WHEN_IDLE = _flag(
 )
 PACE_DIFFERS = _flag(
     "pace_differs",
-    "an iteration took at least 5 % more time in the power phase than in the timing phase, or, on "
-    "a processor, less; a GPU's power is converted to the timed pace, which widens its interval",
+    "an iteration took at least 5 % more time in the power phase than in the timing phase, or an "
+    "unknown time, or, on a processor, less; a GPU's power is converted to the timed pace, which "
+    "widens its interval",
     "use larger inputs, because reading the sensor delays the launches of launch-bound work; keep "
     "other work off the host",
 )
