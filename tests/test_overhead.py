@@ -2,8 +2,11 @@
 
 import json
 import math
-from contextlib import contextmanager
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -15,7 +18,6 @@ from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
 from opcost.measuring.overhead import sample_overhead
 from opcost.rows.overhead_samples import overhead_columns, read_samples
-from opcost.workers.isolation import answer_of
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -31,20 +33,23 @@ class Restless(NoWatch):
         return self._period is not None and self.looks % self._period == 0
 
 
-def sampled(device, watch=None):
-    """The overhead in a process of its own, and how often the watch has looked there.
+@cache
+def elsewhere():
+    """A process that is not forked: sampling runs backward.
 
-    Sampling runs backward, and processes that are forked after that cannot.
+    A process that is forked after that cannot, and neither can those that are forked from it.
     """
-    watch = watch or NoWatch()
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
 
-    def answer():
-        # Where threads of autograd did that first, at once, they would not find the pool.
-        torch.set_num_threads(torch.get_num_threads())
+
+def sampled(device, watch=None):
+    """The overhead in that process, and how often the watch has looked there."""
+    return elsewhere().submit(_sampled, device, watch or NoWatch()).result(timeout=120)
+
+
+def _sampled(device, watch):
+    with getattr(device, "listening", nullcontext)():
         return sample_overhead(device, watch), getattr(watch, "looks", 0)
-
-    found, looks = answer_of(answer, timeout_s=60)
-    return Sample(*found), looks
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +60,7 @@ def sample(cpu):
 class Simulated(CpuDevice):
     """A host on which a module takes as long as a call of its operator and 5 us more."""
 
-    MODULE_S = 5e-6
+    module_s = 5e-6
 
     def __init__(self, kind="cpu"):
         super().__init__()
@@ -70,7 +75,7 @@ class Simulated(CpuDevice):
         return BatchTime(seconds, seconds)
 
     def take_time(self, module, _arguments):
-        self._now_s += 0 if isinstance(module, nn.Sequential) else self.MODULE_S
+        self._now_s += 0 if isinstance(module, nn.Sequential) else self.module_s
 
 
 @contextmanager
@@ -101,6 +106,11 @@ def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_evicted_code(cpu
 class ColdClock(Simulated):
     """A clock that takes 6 us longer to read once its own code was evicted."""
 
+    evicted = False
+
+    def listening(self):
+        return Switches(self.note)
+
     def time(self, work):
         seconds = super().time(work).host_s + (6e-6 if self.evicted else 0.0)
         self.evicted = False
@@ -111,10 +121,7 @@ class ColdClock(Simulated):
 
 
 def test_what_the_clock_takes_to_come_back_is_no_overhead():
-    device = ColdClock()
-    device.evicted = False
-    with Switches(device.note):
-        assert sampled(device)[0].displaced_call_s == pytest.approx(5e-6)
+    assert sampled(ColdClock())[0].displaced_call_s == pytest.approx(5e-6)
 
 
 def test_on_a_real_processor_a_view_takes_time(sample):
@@ -223,9 +230,10 @@ def test_what_an_older_opcost_did_not_measure_at_the_begin_is_that_of_the_end(sa
     assert read_samples(tmp_path / "overhead_2.json") == [sample]
 
 
-def test_a_difference_below_zero_counts_as_zero_and_disturbed(monkeypatch):
-    monkeypatch.setattr(Simulated, "MODULE_S", -5e-6)
-    assert sampled(Simulated())[0][:5] == (0.0, 0.0, 0.0, True, OVERHEAD_PROCEDURE)
+def test_a_difference_below_zero_counts_as_zero_and_disturbed():
+    device = Simulated()
+    device.module_s = -5e-6
+    assert sampled(device)[0][:5] == (0.0, 0.0, 0.0, True, OVERHEAD_PROCEDURE)
 
 
 def test_a_processor_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be(cpu):

@@ -19,11 +19,12 @@ from opcost.tuples.recorder import CallLog
 from tests.documents import ROOT
 
 
-def test_all_descriptions_of_the_reference_data_are_read_back():
-    [path] = (ROOT / "data/reference").glob("*.parquet")
+@pytest.mark.parametrize(("device", "tuples"), [("xeon", 112), ("h100", 190)])
+def test_all_descriptions_of_the_reference_data_are_read_back(device, tuples):
+    [path] = (ROOT / "data/reference").glob(f"{device}_*.parquet")
     texts = pq.read_table(path, columns=["canonical_json"])["canonical_json"].to_pylist()
     found = [OperatorTuple.from_json(text) for text in texts]
-    assert len(found) == 112
+    assert len(found) == tuples
     for each in found:
         assert parse(str(each)) == each
 
@@ -201,7 +202,7 @@ def test_an_argument_is_replaced_or_added(text, changed):
 
 
 def test_a_row_is_found_by_its_description():
-    [path] = (ROOT / "data/reference").glob("*.parquet")
+    [path] = (ROOT / "data/reference").glob("h100_*.parquet")
     description = pq.read_table(path, columns=["description"])["description"][0].as_py()
     found = CliRunner().invoke(main, ["query", str(path), "--tuple", description, "--json"])
     assert found.exit_code == 0, found.output
