@@ -83,8 +83,7 @@ def named_models(configfiles: Sequence[str], config: Mapping[str, str]) -> list[
     import yaml
     from opcost.plain_yaml import read_yaml
 
-    given = [config.get("models")] if "models" in config else []
-    found = [yaml.safe_load(text) for text in given if text]
+    found = [yaml.safe_load(config.get("models", ""))]
     found += [read_yaml(Path(path)).get("models") for path in reversed(configfiles)]
     return next((models for models in found if isinstance(models, list)), [])
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from opcost.energy.load import SYSTEM_CLOCK, Clock, Load
-from opcost.energy.meter import Meter
+from opcost.energy.meter import Meter, power_capped
 from opcost.energy.sampling import Sampler
 from opcost.energy.sensor_fit import (
     changes,
@@ -34,7 +34,6 @@ _SETTLE_S = 3.0
 _POLL_S = 0.001
 _MIN_KELVIN = 3.0
 _COUNTER_LOSS = 0.03
-_NEAR_LIMIT = 0.97
 
 Document = dict[str, Any]
 
@@ -180,10 +179,7 @@ def _steady(
         reading["correlated_share"] = correlated_share(
             scatter[1], len(values), reading["refresh_s"], reading["averaging_s"]
         )
-    limit_w = ended.power_limit_w
-    if (ended.power_capped_s or 0.0) > (began.power_capped_s or 0.0) or (
-        limit_w is not None and np.nanmean(powers_w) > _NEAR_LIMIT * limit_w
-    ):
+    if power_capped(began, ended, _STEADY_S, float(np.nanmean(powers_w))):
         reasons["temperature_slope_w_per_k"] = "the power limit reduced the clock"
         return None
     known = [(t, p) for t, p in zip(temperatures, powers_w, strict=True) if t is not None and p > 0]

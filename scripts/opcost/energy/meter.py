@@ -22,6 +22,10 @@ class Implausible(MeterUnavailable):
     """A reading that no device can draw; the next one may be right."""
 
 
+_CAPPED_SHARE = 0.01
+_NEAR_LIMIT = 0.97
+
+
 @dataclass(frozen=True)
 class DeviceState:
     """The state of a device at one moment. Unknown values are None, with the cause in `missing`.
@@ -42,6 +46,25 @@ class DeviceState:
     brake_throttle_s: float | None = None
     other_processes: int | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def throttled_s(before: DeviceState, after: DeviceState, cause: str) -> float | None:
+    """Seconds of throttling between two states; `cause` is a `..._s` field of theirs."""
+    before_s, after_s = getattr(before, cause), getattr(after, cause)
+    if before_s is None or after_s is None or after_s < before_s:  # the driver was reloaded
+        return None
+    return after_s - before_s
+
+
+def power_capped(before: DeviceState, after: DeviceState, length_s: float, power_w: float) -> bool:
+    """Whether the driver reports capping or, if it reports nothing, power is close to the limit.
+
+    `power_w` is the mean under load, which lasted `length_s`.
+    """
+    capped_s = throttled_s(before, after, "power_capped_s")
+    if capped_s is not None:
+        return capped_s > _CAPPED_SHARE * length_s
+    return after.power_limit_w is not None and power_w > _NEAR_LIMIT * after.power_limit_w
 
 
 class Meter(ABC):

@@ -13,7 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from opcost.energy.load import SYSTEM_CLOCK, Clock, Load
-from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
+from opcost.energy.meter import (
+    DeviceState,
+    Meter,
+    MeterUnavailable,
+    power_capped,
+    throttled_s,
+)
 from opcost.energy.sampling import Sampler
 from opcost.energy.sensor import Sensor
 from opcost.energy.shifted import may_alias, shifted_windows
@@ -24,8 +30,7 @@ from opcost.study import MeasurementSettings
 
 _COUNTER_TOLERANCE = 0.02
 _PACE_TOLERANCE = 0.05
-_CAPPED_SHARE = _THROTTLED_SHARE = 0.01
-_NEAR_LIMIT = 0.97
+_THROTTLED_SHARE = 0.01
 _BUSY_IDLE = 1.5
 
 _WAITING = 0.1
@@ -75,10 +80,7 @@ class PowerMeasurement:
 
     def throttled_s(self, cause: str) -> float | None:
         """Seconds of throttling in this trial; `cause` is a `..._s` field of DeviceState."""
-        before, after = getattr(self.began, cause), getattr(self.window.end_state, cause)
-        if before is None or after is None or after < before:  # the driver was reloaded
-            return None
-        return after - before
+        return throttled_s(self.began, self.window.end_state, cause)
 
     def columns(self) -> dict[str, Any]:
         """The columns about the measurement of power, except power and energy themselves."""
@@ -190,7 +192,9 @@ def _found_flags(power: PowerMeasurement) -> list[str]:
     conditions = {
         flags.POWER_NOT_CONVERGED: not window.converged,
         flags.COUNTER_DISAGREES: _counter_disagrees(window, sensor),
-        flags.POWER_CAPPED: _power_capped(power),
+        flags.POWER_CAPPED: power_capped(
+            power.began, window.end_state, window.length_s, power.estimate.value
+        ),
         flags.THROTTLED: any(
             (power.throttled_s(cause) or 0) > _THROTTLED_SHARE * window.length_s
             for cause in ("thermal_throttle_s", "brake_throttle_s")
@@ -218,15 +222,6 @@ def _counter_disagrees(window: Window, sensor: Sensor) -> bool:
     late = (sensor.counter_refresh_s or sensor.refresh_s) / window.length_s
     tolerance = late + _COUNTER_TOLERANCE + window.pause_share
     return abs(window.counter_w / window.overall_w - 1) > tolerance
-
-
-def _power_capped(power: PowerMeasurement) -> bool:
-    """Whether the driver reports capping or, if it reports nothing, power is close to the limit."""
-    capped_s = power.throttled_s("power_capped_s")
-    if capped_s is not None:
-        return capped_s > _CAPPED_SHARE * power.window.length_s
-    limit_w = power.window.end_state.power_limit_w
-    return limit_w is not None and power.estimate.value > _NEAR_LIMIT * limit_w
 
 
 def _busy_when_idle(power: PowerMeasurement) -> bool:

@@ -1,7 +1,8 @@
 """The rounds of a target, from the files of a study: what is known, what is planned."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from opcost.executions import Executions
 from opcost.files import read_json, write_json
@@ -26,6 +27,9 @@ from opcost.tuples.recordings import calls_on
 from opcost.values import TEXT, check_values, list_of
 
 _COLUMNS = ("status", *TIME.names, "device_time_s", "conditions_json")
+_Rows = Mapping[Subject, Mapping[int, Mapping[str, Any]]]
+"""Subject -> round -> its row there."""
+
 _RULES = {OPERATORS: list_of(TEXT), MODELS: list_of(TEXT)}
 
 
@@ -37,11 +41,12 @@ def plan_target_round(study: Study, target: str, number: int, results: Path, fir
     Raises OpcostError for a damaged file.
     """
     models = calls_on(target_folder(target, results), list(extracted(study, results)))
-    before, _, before_s = _measured(study, target, number - 1, results, models, first.known)
-    _, done, with_it_s = _measured(study, target, number, results, models, first.known)
-    *_, all_s = _measured(study, target, max(number, study.rounds), results, models, first.known)
+    last = max(number, study.rounds)
+    measured = _measured(study, target, last, results, models, first.known)
+    done = [subject for subject, rows in measured.items() if number in rows]
+    before = _known(measured, range(1, number))
     # Of this round, what was planned counts, not what it took: planned again, it is the same.
-    spent_s = before_s + all_s - with_it_s
+    spent_s = _spent_s(measured, [*range(1, number), *range(number + 1, last + 1)])
     left_s = _left_s(study, spent_s + first.needed_s + first.beyond_s())
     return plan_round(number, models, before, study.precision, done, left_s)
 
@@ -69,7 +74,9 @@ def expect_target_rounds(
         if (path := round_plan(folder, number)).exists()
     }
     number = max(planned, default=1)
-    known, _, spent_s = _measured(study, target, number, results, models, list(times_s))
+    measured = _measured(study, target, number, results, models, list(times_s))
+    rounds = range(1, number + 1)
+    known, spent_s = _known(measured, rounds), _spent_s(measured, rounds)
     model_s = job_s + study.conditions[target].measurement.model_time_s
     for name, time_s in times_s.items():
         known.setdefault((OPERATORS, name), Known(Executions([time_s], [None]), job_s))
@@ -110,23 +117,34 @@ def _measured(
     results: Path,
     models: Sequence[ModelTuples],
     tuple_ids: Sequence[str],
-) -> tuple[dict[Subject, Known], list[Subject], float]:
-    """What is known up to a round, the subjects that have been measured in it, and the device time
-    of all that.
-    """
+) -> _Rows:
+    """The rows of all subjects up to a round."""
     folder = target_folder(target, results)
     names = {OPERATORS: tuple_ids, MODELS: [model.model for model in models]}
-    known: dict[Subject, Known] = {}
-    done, spent_s = [], 0.0
-    for kind, subjects in names.items():
-        for name in subjects:
-            rows = _executions(study, target, kind, name, number, folder)
-            spent_s += sum(row["device_time_s"] or 0.0 for row in rows.values())
-            if number in rows:
-                done.append((kind, name))
-            if found := _known(list(rows.values())):
-                known[kind, name] = found
-    return known, done, spent_s
+    return {
+        (kind, name): _executions(study, target, kind, name, number, folder)
+        for kind, subjects in names.items()
+        for name in subjects
+    }
+
+
+def _known(measured: _Rows, rounds: Collection[int]) -> dict[Subject, Known]:
+    """What rows of these rounds tell of each subject that has a result."""
+    found = {
+        subject: _known_of([row for number, row in rows.items() if number in rounds])
+        for subject, rows in measured.items()
+    }
+    return {subject: known for subject, known in found.items() if known is not None}
+
+
+def _spent_s(measured: _Rows, rounds: Collection[int]) -> float:
+    """The device time of rows of these rounds."""
+    return sum(
+        row["device_time_s"] or 0.0
+        for rows in measured.values()
+        for number, row in rows.items()
+        if number in rounds
+    )
 
 
 def extracted(study: Study, results: Path) -> list[ModelTuples]:
@@ -154,7 +172,7 @@ def _executions(
     return found
 
 
-def _known(rows: Sequence[Mapping]) -> Known | None:
+def _known_of(rows: Sequence[Mapping]) -> Known | None:
     found = [row for row in rows if row["status"] == "ok"]
     executions = executions_of(found, TIME)
     if executions is None:
