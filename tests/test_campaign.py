@@ -1,5 +1,6 @@
 """A campaign on an offline host: what it takes along, how it keeps to its time, what comes home."""
 
+import argparse
 import ast
 import csv
 import importlib.metadata
@@ -13,12 +14,12 @@ import time
 from pathlib import Path
 
 import pytest
-from campaign.__main__ import setting
+from campaign.__main__ import positive, setting
 from campaign.archive import PARTS, pack, unpack
 from campaign.peers import compared, of_three
 from campaign.piece import Piece, Step, run_steps
 from campaign.steps import named_models, python, settings_of_card, steps
-from campaign.wheels import AT_HOME, describe, lacking
+from campaign.wheels import AT_HOME, describe, lacking, read_host
 from opcost.errors import OpcostError
 
 from tests.checkout import ARGUMENTS, REPOSITORY, edit, stamps
@@ -246,6 +247,30 @@ def test_results_of_another_device_are_not_mixed(tmp_path):
 def test_an_empty_folder_brings_nothing_home(tmp_path):
     with pytest.raises(OpcostError, match=re.escape(f"{PARTS}00")):
         unpack(tmp_path, REPOSITORY)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-40], lambda data: b"x" + data[1:]])
+def test_an_incomplete_archive_is_refused_and_leaves_nothing(tmp_path, damage):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/a.log").write_text("x" * 1000)
+    [part] = pack(tmp_path, tmp_path, 2**20)
+    part.write_bytes(damage(part.read_bytes()))
+    with pytest.raises(OpcostError, match="no complete archive"):
+        unpack(tmp_path, tmp_path / "home")
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"python": "3.12.1"}'])
+def test_a_description_of_a_host_that_is_none_is_refused(tmp_path, content):
+    (tmp_path / "host.json").write_text(content)
+    with pytest.raises(OpcostError, match="campaign describe"):
+        read_host(tmp_path / "host.json")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "some"])
+def test_minutes_are_a_number_above_zero(text):
+    with pytest.raises((ValueError, argparse.ArgumentTypeError)):
+        positive(text)
 
 
 @pytest.fixture

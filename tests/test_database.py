@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
 
@@ -247,6 +248,32 @@ def test_a_row_combines_the_executions_of_all_rounds(tmp_path):
     before = (tmp_path / "database.parquet").read_bytes()
     aggregate(tmp_path)
     assert (tmp_path / "database.parquet").read_bytes() == before, "combined once, not twice"
+
+
+def test_executions_are_joined_as_each_column_says(tmp_path):
+    undisturbed = {"batch_time_s": [1e-3], "batch_undisturbed": [True]}
+    measure(
+        tmp_path, 0, converged=True, repeats=1, device_time_s=2.0, load_average=0.5,
+        flags=["drifting", "disturbed"], ended_at=datetime(2026, 1, 1, tzinfo=UTC), **undisturbed,
+    )  # fmt: skip
+    measure(
+        tmp_path, 0, kind="operators_2", converged=False, repeats=None, device_time_s=3.0,
+        load_average=9.0, flags=["drifting"], ended_at=datetime(2026, 1, 2, tzinfo=UTC),
+        batch_time_s=[2e-3, 1e-3], batch_undisturbed=[False, True],
+    )  # fmt: skip
+    failed = {"status": "error", "time_s": None, "flags": ["degenerate_values"]}
+    measure(tmp_path, 0, kind="operators_3", device_time_s=4.0, **failed)
+    aggregate(tmp_path)
+    [row] = database(tmp_path).to_pylist()
+    assert row["load_average"] == 0.5, "that of the first, unless the column says otherwise"
+    assert row["ended_at"].day == 2
+    assert row["repeats"] == 1
+    assert row["device_time_s"] == 2 + 3 + 4, "the device was held for failures, too"
+    assert not row["converged"]
+    assert row["flags"] == ["drifting", "disturbed"]
+    assert row["batch_time_s"] == [1e-3, 2e-3, 1e-3]
+    assert row["batch_undisturbed"] == [True, False, True]
+    assert row["execution_batches"] == [1, 2]
 
 
 @pytest.mark.parametrize("factors", [(), [None] * 3 + [1.0] * 5], ids=["none", "failed"])

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import shutil
 import sys
@@ -26,11 +27,11 @@ def main() -> None:
     commands.add_parser("describe", help="on the host: print what it has, for campaign/host.json")
     commands.add_parser("wheels", help="at home: download what the host lacks")
     run = commands.add_parser("run", help="on the host: go on with the campaign for some minutes")
-    run.add_argument("--minutes", type=float, required=True, help="when it must have ended")
+    run.add_argument("--minutes", type=positive, required=True, help="when it must have ended")
     run.add_argument("--out", type=Path, required=True, help="folder of what is to travel home")
-    run.add_argument("--largest-mib", type=float, default=16, help="of a file that may travel")
-    run.add_argument("--study-minutes", type=float, default=20, help="of the study at most")
-    run.add_argument("--loop-s", type=float, default=30, help="of each loop beside nvidia-smi")
+    run.add_argument("--largest-mib", type=positive, default=16, help="of a file that may travel")
+    run.add_argument("--study-minutes", type=positive, default=20, help="of the study at most")
+    run.add_argument("--loop-s", type=positive, default=30, help="of each loop beside nvidia-smi")
     run.add_argument("--configfile", nargs="+", default=["config/gpu.yaml"])
     run.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE")
     commands.add_parser("unpack", help="at home: put campaign/home where the repository has it")
@@ -44,6 +45,13 @@ def main() -> None:
             go_on(given)
         else:
             unpack(HOME, Path())
+
+
+def positive(text: str) -> float:
+    """A finite number above zero."""
+    if not 0 < (number := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
 
 
 def setting(text: str) -> tuple[str, str]:

@@ -3,8 +3,10 @@
 It holds `results/`, `logs/` and the campaign's own record.
 """
 
+import gzip
 import io
 import tarfile
+import zlib
 from pathlib import Path
 
 from campaign import RECORD
@@ -36,12 +38,12 @@ def pack(root: Path, there: Path, largest_bytes: int) -> list[Path]:
 def unpack(there: Path, root: Path) -> None:
     """Put what a command has brought home below `root`.
 
-    Raises OpcostError if a target there is another device.
+    Raises OpcostError if it cannot be read, or if a target there is another device.
     """
     data = b"".join(path.read_bytes() for path in sorted(there.glob(f"{PARTS}*")))
     if not data:
         raise OpcostError(f"{there} has no {PARTS}00: copy there what the last command wrote")
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+    with _opened(data, there) as archive:
         for member in archive:
             if Path(member.name).name == "device.json" and (root / member.name).exists():
                 packed = archive.extractfile(member)
@@ -51,6 +53,18 @@ def unpack(there: Path, root: Path) -> None:
                         f"{root / 'results'}, or unpack in another copy of the repository"
                     )
         archive.extractall(root, filter="data")
+
+
+def _opened(data: bytes, there: Path) -> tarfile.TarFile:
+    """The archive, all of which could be read."""
+    try:
+        archive = tarfile.TarFile(fileobj=io.BytesIO(gzip.decompress(data)))
+        archive.getmembers()
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise OpcostError(
+            f"{there}/{PARTS}* are no complete archive ({error}): copy all of its parts there again"
+        ) from error
+    return archive
 
 
 def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -1,10 +1,9 @@
 """The packages that a host lacks: those that opcost is pinned to, less those that it has.
 
-`describe` runs on the host, with the standard library alone; `fetch` where there is a network, in
+`describe` runs on the host, without further packages; `fetch` where there is a network, in
 an environment with the pinned packages.
 """
 
-import json
 import platform
 import re
 import subprocess
@@ -13,6 +12,9 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from opcost.errors import OpcostError
+from opcost.files import read_json
 
 AT_HOME = ("altair", "vl-convert-python", "itables", "pygments")
 """Only the report needs these, which is made at home."""
@@ -112,6 +114,9 @@ def install(folder: Path, there: Path) -> None:
 
 
 def read_host(path: Path) -> dict[str, Any]:
-    """What `describe` printed on the host."""
-    host: dict[str, Any] = json.loads(path.read_text())
+    """What `describe` printed on the host. Raises OpcostError for anything else."""
+    remedy = "print it again on the host, with `python3 -m campaign describe`"
+    host = read_json(path, remedy)
+    if missing := describe().keys() - host.keys():
+        raise OpcostError(f"{path} lacks {', '.join(sorted(missing))}: {remedy}")
     return host

@@ -1,19 +1,20 @@
 """Rows of a database from the executions of each tuple, one for each round.
 
 A row keeps what each execution found (`execution_...`), so that it can be combined again when the
-scatter of its target is known better. What describes the trial is that of the first execution;
-batches follow each other.
+scatter of its target is known better. Its other columns say how executions are joined in them.
 """
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from opcost.executions import Executions, Scatter, batch_error, scatter_of
 from opcost.rows import comparability, schemas
-from opcost.rows.columns import EXECUTIONS
+from opcost.rows.column import Joining
+from opcost.rows.columns import EXECUTIONS, MEASUREMENT
 from opcost.rows.executed import executions_in
 from opcost.rows.quantities import EXECUTED, POWER, Quantity
 
@@ -37,21 +38,13 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     if not pairs:
         return base
     found = [row for row, _ in pairs]
-    times_s = [row["batch_time_s"] or [] for row in found]
-    undisturbed = [row["batch_undisturbed"] for row in found]
     columns: Row = {
-        "batch_time_s": [value for values in times_s for value in values],
-        "batch_undisturbed": None
-        if None in undisturbed
-        else [value for values in undisturbed for value in values],
-        "flags": _of_most([row["flags"] or [] for row in found]),
-        "converged": all(row["converged"] for row in found),
-        "repeats": _total(row["repeats"] for row in found),
-        "device_time_s": _total(row["device_time_s"] for row in rows),
-        "ended_at": found[-1]["ended_at"],
-        "execution_round": [number for _, number in pairs],
-        "execution_batches": [len(values) for values in times_s],
+        column.name: _JOINED[column.joining]([row[column.name] for row in found])
+        for column in MEASUREMENT
     }
+    columns["device_time_s"] = _total([row["device_time_s"] for row in rows])
+    columns["execution_round"] = [number for _, number in pairs]
+    columns["execution_batches"] = [len(row["batch_time_s"] or []) for row in found]
     for quantity in EXECUTED:
         estimates = [quantity.read(row) for row in found]
         columns[quantity.executed] = [each and each.value for each in estimates]
@@ -61,15 +54,30 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     return base | columns
 
 
-def _of_most(flags: Sequence[Sequence[str]]) -> list[str]:
-    """The flags of at least half of the executions."""
-    names = dict.fromkeys(name for found in flags for name in found)
-    return [name for name in names if 2 * sum(name in found for found in flags) >= len(flags)]
+def _of_most(flags: Sequence[Sequence[str] | None]) -> list[str]:
+    known = [found or [] for found in flags]
+    names = dict.fromkeys(name for found in known for name in found)
+    return [name for name in names if 2 * sum(name in found for found in known) >= len(known)]
 
 
-def _total(values: Iterable[float | None]) -> float | None:
+def _total(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def _in_order(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:
+    known = [each for each in values if each is not None]
+    return list(itertools.chain.from_iterable(known)) if len(known) == len(values) else None
+
+
+_JOINED: Mapping[Joining, Callable[[Sequence[Any]], Any]] = {
+    Joining.FIRST: lambda values: values[0],
+    Joining.LAST: lambda values: values[-1],
+    Joining.TOTAL: _total,
+    Joining.ALL: all,
+    Joining.MOST: _of_most,
+    Joining.IN_ORDER: _in_order,
+}
 
 
 class Scatters:

@@ -19,15 +19,30 @@ class Role(Enum):
     RESULT = "the result and its quality"
 
 
+class Joining(Enum):
+    """What a row has that joins several executions."""
+
+    FIRST = "of the first execution"
+    LAST = "of the last one"
+    TOTAL = "the total of those known"
+    ALL = "whether it holds for all"
+    MOST = "what at least half of them list"
+    IN_ORDER = "the values of each, one execution after another; null if one lacks them"
+
+
 class Column(NamedTuple):
-    """One column: its name, type, meaning and role."""
+    """One column: its name, type, meaning and role, and how executions are joined in it."""
 
     name: str
     type: pa.DataType
     meaning: str
     role: Role = Role.RESULT
+    joining: Joining = Joining.FIRST
 
 
-def in_role(role: Role, columns: Iterable[tuple[str, pa.DataType, str]]) -> list[Column]:
-    """Columns that share a role."""
-    return [Column(*column, role) for column in columns]
+_Described = tuple[str, pa.DataType, str] | tuple[str, pa.DataType, str, Joining]
+
+
+def in_role(role: Role, columns: Iterable[_Described]) -> list[Column]:
+    """Columns that share a role; each may state how executions are joined in it."""
+    return [Column(*column[:3], role, *column[3:]) for column in columns]

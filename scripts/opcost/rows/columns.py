@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from opcost.launch_modes import EAGER, FURTHER_MODES_TEXT
-from opcost.rows.column import Column, Role, in_role
+from opcost.rows.column import Column, Joining, Role, in_role
 from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, POWER, TIME
 from opcost.target import SETTINGS as TARGET_SETTINGS
 
@@ -38,10 +38,20 @@ RESULT = in_role(
             "whether the interval of `power_w` is as narrow as requested",
         ),
         ("power_stop_reason", pa.string(), "why the power phase ended"),
-        ("converged", pa.bool_(), "whether the interval of `time_s` is as narrow as requested"),
+        (
+            "converged",
+            pa.bool_(),
+            "whether the interval of `time_s` is as narrow as requested",
+            Joining.ALL,
+        ),
         ("stop_reason", pa.string(), "why timing ended"),
-        ("flags", pa.list_(pa.string()), "caveats: names of flags"),
-        ("repeats", pa.int64(), "number of retries: trials discarded because they were spoilt"),
+        ("flags", pa.list_(pa.string()), "caveats: names of flags", Joining.MOST),
+        (
+            "repeats",
+            pa.int64(),
+            "number of retries: trials discarded because they were spoilt",
+            Joining.TOTAL,
+        ),
     ],
 )
 """The outcome and result of a measurement."""
@@ -167,11 +177,17 @@ CIRCUMSTANCES = in_role(
 RAW = in_role(
     Role.RAW,
     [
-        ("batch_time_s", _SAMPLES, "seconds per iteration in each batch, in order"),
+        (
+            "batch_time_s",
+            _SAMPLES,
+            "seconds per iteration in each batch, in order",
+            Joining.IN_ORDER,
+        ),
         (
             "batch_undisturbed",
             pa.list_(pa.bool_()),
             "for each batch, whether it was free of detected interference; `time_s` uses these",
+            Joining.IN_ORDER,
         ),
         ("batch_iterations", pa.int64(), "iterations in a batch"),
         (
@@ -226,8 +242,13 @@ RAW = in_role(
         ("load_average", pa.float64(), "load average over the last minute"),
         ("measured_at", _TIME, "when the circumstances were recorded"),
         ("started_at", _TIME, "start of the first trial, retries included"),
-        ("ended_at", _TIME, "end of the last trial"),
-        ("device_time_s", pa.float64(), "seconds for which the job held the device's lock"),
+        ("ended_at", _TIME, "end of the last trial", Joining.LAST),
+        (
+            "device_time_s",
+            pa.float64(),
+            "seconds for which the job held the device's lock",
+            Joining.TOTAL,
+        ),
         (
             "memory_used_bytes",
             pa.int64(),
