@@ -6,6 +6,7 @@ import pytest
 import torch
 from opcost.costs.comparison import compare_study
 from opcost.costs.launches import launch_lines
+from opcost.costs.method import Difference, method_columns
 from opcost.devices.device import NotCapturable
 from opcost.launch_modes import LAUNCH_MODES
 from opcost.measuring.benchmark import measure
@@ -14,6 +15,7 @@ from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import ModelWorkload
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments
+from opcost.rows.quantities import ENERGY, TIME
 from opcost.tuples.manifest import collect
 from opcost.tuples.replay import UnsupportedOperator
 
@@ -27,8 +29,11 @@ def launches(tiny_tuples):
     """The rows of tiny_cnn: four calls of operators of 1 ms and 50 mJ, 5 ms eager."""
     _, cnn = tiny_tuples
 
-    def launches(**modes):
-        rows = [row(power_w=50.0, tuple_id=record.operator_tuple.tuple_id) for record in cnn.tuples]
+    def launches(known=(), **modes):
+        rows = [
+            row(power_w=50.0, tuple_id=record.operator_tuple.tuple_id, **dict(known))
+            for record in cnn.tuples
+        ]
         whole = row(5e-3, 50.0) | {"model": "tiny_cnn"}
         further = [whole | {"launch_mode": mode} | changes for mode, changes in modes.items()]
         return compare_study(
@@ -47,6 +52,19 @@ def test_a_graph_and_a_compiled_model_are_compared_with_the_operators_alone(laun
     assert compiled["time_relative_error"] == pytest.approx(0.25)
     assert graph["estimate_energy_j"] == pytest.approx(4 * 50e-3)
     assert [each["reason"] for each in (eager, graph, compiled)] == [None] * 3
+
+
+def test_the_sum_is_as_uncertain_in_every_mode_as_the_method(launches):
+    off = {quantity: [Difference(0.05, 0.001)] * 3 for quantity in (TIME, ENERGY)}
+    known = method_columns(["first", "second", "third"], off)
+    for alone, both in zip(*(launches(each, graph={}) for each in ((), known)), strict=True):
+        for quantity in (TIME, ENERGY):
+            assert half_width(both, quantity) > 0.05 > 2 * half_width(alone, quantity)
+
+
+def half_width(row, quantity):
+    error = quantity.error.read(row)
+    return (error.high - error.low) / 2 / (1 + error.value)
 
 
 def test_a_model_that_cannot_have_a_mode_says_why(launches):

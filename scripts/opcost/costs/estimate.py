@@ -287,14 +287,15 @@ class ModelEstimate:
     @cached_property
     def time(self) -> Estimate | None:
         """Seconds of one iteration, in an interval that also holds the method's error if known."""
-        return self._with_method(self.summed_time, TIME)
+        return self.with_method(self.summed_time, TIME)
 
     @cached_property
     def energy(self) -> Estimate | None:
         """Gross joules of one iteration, in an interval like that of the time."""
-        return self._with_method(self.summed_energy, ENERGY)
+        return self.with_method(self.summed_energy, ENERGY)
 
-    def _with_method(self, total: Estimate | None, quantity: Quantity) -> Estimate | None:
+    def with_method(self, total: Estimate | None, quantity: Quantity) -> Estimate | None:
+        """A sum over operators, in an interval that also holds the method's error if known."""
         method = self.method(quantity)
         return total if total is None or method is None else product(total, method.factor)
 
