@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from opcost.databases.database import REFERENCE, default_databases, read_database
-from opcost.rows import records
+from opcost.rows import records, schemas
+from opcost.rows.quantities import ENERGY, TIME
 
 ROOT = Path(__file__).parent.parent
-FILES = sorted((ROOT / "data" / "reference").glob("*.parquet"))
+FOLDER = ROOT / "data" / "reference"
+FILES = sorted(FOLDER.glob("*.parquet"))
 PERSONAL = re.compile(r"(?<![\w.:/])/(?!sys/)\w|\\\\|@\w|\.local\b|\.lan\b|\bhost", re.IGNORECASE)
 """A path outside of /sys, an address, the name of a host."""
 
@@ -76,6 +78,57 @@ def test_each_is_described_as_it_is(path, rows):
 
 def _cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+@pytest.fixture
+def of_the_h100():
+    """Returns the numbers in the lines about a model of the page about the H100, table by table."""
+    page = (ROOT / "docs/explanation/h100.md").read_text(encoding="utf-8")
+
+    def lines(model):
+        found = [line for line in page.splitlines() if line.startswith(f"| {model} |")]
+        return [[_numbers(cell) for cell in _cells(line)[1:]] for line in found]
+
+    return lines
+
+
+def test_the_page_states_sums_and_wholes_as_the_file_has_them(of_the_h100):
+    read = records.read(FOLDER / "h100/comparison.parquet", schemas.COMPARISON)
+    for row in read.to_pylist():
+        (sum_ms, whole_ms, time, sum_j, whole_j, energy), _ = of_the_h100(row["model"][:-4])
+        assert sum_ms == [near(row["estimate_time_s"] * 1e3)]
+        assert whole_ms == [near(row["reference_time_s"] * 1e3)]
+        assert time == percents(TIME.error.read(row))
+        assert sum_j == [near(row["estimate_energy_j"])]
+        assert whole_j == [near(row["reference_energy_j"])]
+        assert energy == percents(ENERGY.error.read(row))
+
+
+def test_the_page_states_graphs_as_the_file_has_them(of_the_h100):
+    read = records.read(FOLDER / "h100/launches.parquet", schemas.LAUNCHES)
+    graphs = [row for row in read.to_pylist() if row["launch_mode"] == "graph"]
+    assert len(graphs) == 3
+    for row in graphs:
+        _, (_, time_ms, time, _, joules, energy) = of_the_h100(row["model"][:-4])
+        assert time_ms == [near(row["time_s"] * 1e3)]
+        assert time == percents(TIME.error.read(row))[:1]
+        assert joules == [near(row["energy_j"])]
+        assert energy == percents(ENERGY.error.read(row))[:1]
+
+
+def near(value):
+    """A value that is rounded to three digits."""
+    return pytest.approx(value, rel=0.005)
+
+
+def percents(error):
+    """An error and its interval in per cent, rounded to two digits or a tenth."""
+    parts = (error.value, error.low, error.high)
+    return [pytest.approx(100 * part, abs=0.051 if abs(part) < 0.1 else 0.51) for part in parts]
+
+
+def _numbers(cell):
+    return [float(number) for number in re.findall(r"[-+]?\d+(?:\.\d+)?", cell)]
 
 
 def texts(value):
