@@ -179,6 +179,18 @@ def test_people_get_a_table_with_intervals(path):
     assert "2.00 ms ± 5.0%" in lines[2]
 
 
+def test_power_and_energy_have_columns_where_they_were_measured(path, tmp_path):
+    assert "power" not in run(path).output.splitlines()[0]
+    power = {"power_w": 250.0, "power_ci_low_w": 245.0, "power_ci_high_w": 255.0}
+    energy = {"energy_j": 0.5, "energy_ci_low_j": 0.49, "energy_ci_high_j": 0.51}
+    measured = tmp_path / "measured.parquet"
+    records.write(measured, schemas.DATABASE, [row("conv", time_s=2e-3, **power, **energy)])
+    header, shown = run(measured).output.splitlines()[:2]
+    assert header.split()[2:] == ["target", "time", "power", "energy"]
+    assert "250 W ± 2.0%" in shown
+    assert "500 mJ ± 2.0%" in shown
+
+
 def test_a_table_is_sorted_by_time_and_says_how_many_rows_there_are(path):
     completed = run(path, "--limit", "2")
     assert completed.stdout.splitlines()[1].startswith(TUPLES["nms"].tuple_id)

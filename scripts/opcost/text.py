@@ -27,6 +27,12 @@ def joules(value: float, digits: int = _DIGITS) -> str:
     return f"{significant(number, digits)} {prefix}J"
 
 
+def watts(value: float, digits: int = _DIGITS) -> str:
+    """A power with its SI prefix, to so many significant digits."""
+    number, prefix = _prefixed(value, digits)
+    return f"{significant(number, digits)} {prefix}W"
+
+
 def duration(value: float) -> str:
     """Whole seconds, or minutes from two on."""
     return f"{value:.0f} s" if round(value) < 120 else f"{value / 60:.0f} min"

@@ -9,23 +9,22 @@ import pyarrow.compute as pc
 
 from opcost.rows.comma_separated import csv_parts
 from opcost.rows.nested import as_json, plain_rows
-from opcost.rows.quantities import ENERGY, TIME
+from opcost.rows.quantities import ENERGY, POWER, TIME
 from opcost.statistics import Estimate
 from opcost.text import joules, seconds, shortened, table, with_interval
 
-_QUANTITIES = {quantity.value: quantity for quantity in (TIME, ENERGY)}
-_OVERVIEW = ("tuple_id", "description", "target", "time_s", "energy_j", "status", "flags")
+_QUANTITIES = {quantity.value: quantity for quantity in (TIME, POWER, ENERGY)}
+_OVERVIEW = ("tuple_id", "description", "target", *_QUANTITIES, "status", "flags")
 
 
 def overview(rows: pa.Table) -> list[str]:
     """The main columns of rows, as an aligned table.
 
-    `rows` has query.DEFAULT_COLUMNS, and optionally `database`. Energy, status and flags are
-    omitted if they contain no information, and long descriptions are shortened.
+    `rows` has query.DEFAULT_COLUMNS, and optionally `database`. Power, energy, status and flags
+    are omitted if they contain no information, and long descriptions are shortened.
     """
-    silent = set()
-    if rows["energy_j"].null_count == len(rows):
-        silent.add("energy_j")
+    measured = (POWER.value, ENERGY.value)
+    silent = {name for name in measured if rows[name].null_count == len(rows)}
     if pc.unique(rows["status"]).to_pylist() == ["ok"]:
         silent.add("status")
     if not pc.sum(pc.list_value_length(rows["flags"])).as_py():
@@ -40,7 +39,7 @@ def overview(rows: pa.Table) -> list[str]:
 
 
 def aligned(rows: pa.Table, columns: Sequence[str]) -> list[str]:
-    """Columns of rows as an aligned table; time and energy with intervals, if present."""
+    """Columns of rows as an aligned table; time, power and energy with intervals, if present."""
     header = [_QUANTITIES[name].name if name in _QUANTITIES else name for name in columns]
     cells = [_texts(rows, name) for name in columns]
     texts = next((index for index, name in enumerate(columns) if name in _QUANTITIES), 1)
@@ -65,7 +64,7 @@ def csv_text(rows: pa.Table) -> str:
 
 
 def _texts(rows: pa.Table, name: str) -> list[str]:
-    """A column as texts; time and energy with intervals, if present."""
+    """A column as texts; time, power and energy with intervals, if present."""
     column = rows[name]
     if pa.types.is_list(column.type) and pa.types.is_string(column.type.value_type):
         column = pc.binary_join(column, " ")

@@ -10,7 +10,7 @@ from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
 from opcost.queries.row_filter import FILTERED, Filter, matching
 from opcost.rows import schemas
-from opcost.rows.quantities import ENERGY, TIME
+from opcost.rows.quantities import ENERGY, POWER, TIME
 
 DEFAULT_COLUMNS = (
     "tuple_id",
@@ -19,6 +19,7 @@ DEFAULT_COLUMNS = (
     "target",
     "status",
     *TIME.names,
+    *POWER.names,
     *ENERGY.names,
     "flops",
     "bytes",

@@ -9,7 +9,10 @@ import pyarrow as pa
 
 from opcost.models.phases import COMPARED_PHASES
 from opcost.statistics import Estimate
-from opcost.text import joules, seconds, with_interval
+from opcost.text import joules, seconds, watts, with_interval
+
+_SHOWN = {"s": seconds, "j": joules, "w": watts}
+"""Unit -> how a number of it is shown."""
 
 _PRODUCTS = {"js": "J s", "js2": "J s²"}
 """Units of products of energy and time, which have no prefix in text."""
@@ -161,7 +164,7 @@ class Quantity:
         """A number as text, to so many digits."""
         if self.unit in _PRODUCTS:
             return f"{value:.{digits}g} {_PRODUCTS[self.unit]}"
-        return seconds(value, digits) if self.unit == "s" else joules(value, digits)
+        return _SHOWN[self.unit](value, digits)
 
     def shown(self, row: Mapping[str, Any]) -> str:
         """The quantity of a row as text, with its interval."""
