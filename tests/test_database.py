@@ -250,6 +250,18 @@ def test_a_row_combines_the_executions_of_all_rounds(tmp_path):
     assert (tmp_path / "database.parquet").read_bytes() == before, "combined once, not twice"
 
 
+def test_times_are_those_at_the_usual_speed_of_the_core(tmp_path):
+    for number, speed in enumerate([0.9, 0.95, 0.97, 1.02, 1.03, 1.05, 1.1, 1.0, 0.92, 1.04]):
+        measure(tmp_path, number, time_s=1e-3 / speed, core_speed=speed)
+        if number < 7:
+            measure(tmp_path, number, kind="operators_2", time_s=1e-3, core_speed=1.0)
+    aggregate(tmp_path)
+    for row in database(tmp_path).to_pylist():
+        assert row["time_s"] == pytest.approx(1e-3)
+        assert (row["time_speed_exponent"], row["usual_core_speed"]) == (1, 1)
+        assert row["execution_time_s"][0] == 1e-3 / row["execution_core_speed"][0]
+
+
 def test_executions_are_joined_as_each_column_says(tmp_path):
     undisturbed = {"batch_time_s": [1e-3], "batch_undisturbed": [True]}
     measure(

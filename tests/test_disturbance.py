@@ -7,9 +7,11 @@ import sys
 import threading
 
 import pytest
+from opcost.devices import disturbance
 from opcost.devices.disturbance import (
     CoreWatch,
     ThreadWatch,
+    core_sentinel,
     elapsed_and_missed_s,
     elapsed_and_waited_s,
     find_baseline_s,
@@ -49,6 +51,32 @@ def test_a_sentinel_that_is_quicker_than_its_reference_says_that_the_reference_w
     shared_then = [BASELINE_S / 1.6] * 20
     assert looks([*shared_then, BASELINE_S])[1].lower_baseline_s() == BASELINE_S / 1.6
     assert looks([BASELINE_S / 1.1] * 20)[1].lower_baseline_s() is None
+
+
+def test_the_speed_of_the_core_is_that_of_the_sentinel():
+    shared = 1.6 * BASELINE_S
+    watch = looks([BASELINE_S, BASELINE_S, shared, shared, shared, BASELINE_S, BASELINE_S])[1]
+    assert watch.speed(disturbed=False) == 1
+    watch = looks([1.1 * BASELINE_S] * 3 + [shared] * 4)[1]
+    assert watch.speed(disturbed=False) == pytest.approx(1 / 1.1)
+    assert watch.speed(disturbed=True) == pytest.approx(1 / 1.6)
+    assert looks([shared])[1].speed(disturbed=False) is None
+    assert ThreadWatch().speed(disturbed=False) is None
+
+
+def test_a_call_whose_data_were_evicted_is_no_slow_core(monkeypatch):
+    times = iter([6.0, 4.5, 4.2, 4.3, 4.1, 4.0, 4.2])
+    now = [0.0]
+
+    def clock():
+        return now[0]
+
+    def convolve(*_, **__):
+        now[0] += next(times)
+
+    monkeypatch.setattr(disturbance, "perf_counter", clock)
+    monkeypatch.setattr(disturbance.torch, "conv2d", convolve)
+    assert core_sentinel()() == pytest.approx(4.0)
 
 
 def test_one_quick_sentinel_says_nothing_of_its_reference():

@@ -1,6 +1,7 @@
 """Intervals over executions hold what further executions find, on drawn machines."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from opcost.executions import (
     combined,
     counted,
     in_any_run,
+    near_the_middle,
     scatter_of,
     variance_of_one,
 )
@@ -84,6 +86,64 @@ def test_executions_that_batches_explain_have_next_to_no_scatter():
 def test_few_subjects_do_not_tell():
     subjects = drawn(np.random.default_rng(3), 6, [1, 2], 0.02, 5)
     assert scatter_of(subjects) is None
+
+
+def at_speeds(generator, subjects, exponent, speed_sd, noise_sd=0.0):
+    """The executions on a core whose speed varies between them, and is known with noise."""
+    found = []
+    for each in subjects:
+        true = np.exp(generator.normal(0, speed_sd, len(each.values)))
+        known = true * np.exp(generator.normal(0, noise_sd, len(true)))
+        values = np.array(each.values) / true**exponent
+        found.append(Executions(values.tolist(), each.batch_errors, known.tolist()))
+    return found
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_how_times_follow_the_speed_of_the_core_is_found(exponent):
+    generator = np.random.default_rng(5)
+    subjects = at_speeds(generator, drawn(generator, 400, [1, 3], 0.02, 5), exponent, 0.06)
+    found = scatter_of(subjects)
+    assert found.exponent == pytest.approx(exponent, abs=0.05)
+    assert found.usual_speed == pytest.approx(1, abs=0.02)
+    assert found.sd == pytest.approx(0.02, rel=0.2)
+
+
+@pytest.mark.parametrize("counts", [[2], [1, 1, 3], [1, 1, 1, 1, 2]])
+@pytest.mark.parametrize(
+    ("exponent", "speed_sd", "noise_sd"),
+    [(1.0, 0.08, 0.01), (0.5, 0.05, 0.02), (0.0, 0.05, 0.0), (1.0, 0.0, 0.03)],
+)
+def test_intervals_at_the_usual_speed_hold_the_truth(counts, exponent, speed_sd, noise_sd):
+    generator = np.random.default_rng(6)
+
+    def held():
+        subjects = drawn(generator, 120, counts, 0.02, 6)
+        return coverage(at_speeds(generator, subjects, exponent, speed_sd, noise_sd))
+
+    assert 0.925 <= np.mean([held() for _ in range(12)]) <= 0.975
+
+
+def test_a_known_speed_makes_intervals_narrower():
+    generator = np.random.default_rng(7)
+    known = at_speeds(generator, drawn(generator, 200, [1, 2], 0.02, 6), 1.0, 0.08, 0.01)
+    unknown = [Executions(each.values, each.batch_errors) for each in known]
+    widths = []
+    for subjects in (known, unknown):
+        scatter = scatter_of(subjects)
+        halves = [combined(each, scatter).relative_half_width for each in subjects]
+        widths.append(np.median(halves))
+    assert widths[0] < widths[1] / 2
+
+
+def test_a_single_execution_on_a_slow_core_counts_at_the_usual_speed():
+    scatter = Scatter(0.02, 6.0, exponent=1.0, usual_speed=1.0)
+    assert combined(Executions([1.1], [0.003], [1 / 1.1]), scatter).value == pytest.approx(1)
+    assert combined(Executions([1.1], [0.003], [None]), scatter).value == 1.1
+    assert combined(Executions([1.1], [0.003]), scatter).value == 1.1
+    twice = Executions([1.1, 0.9], [0.003] * 2, [1 / 1.1, 1 / 0.9])
+    assert all(near_the_middle(twice, replace(scatter, sd=1e-4)))
+    assert combined(twice, scatter).value == pytest.approx(1)
 
 
 def test_two_executions_that_disagree_have_an_interval_with_both():

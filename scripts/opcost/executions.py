@@ -10,6 +10,11 @@ Molecular Biology 3, 2004, sections 3 and 6):
     ln(value of an execution) = ln(value of the subject) + error of variance v + batch_error^2
     v ~ variance x degrees_of_freedom / chi^2(degrees_of_freedom)
 
+The speed of a core may vary from minute to minute, with its temperature and with what runs beside
+it. Where it is known, the values of executions are those at the usual speed:
+
+    value at usual speed = value x (speed / usual speed)^exponent
+
 The expected variance follows a trend: short operators scatter more than long ones (as in Sartor et
 al., Intensity-based hierarchical Bayes method improves testing for differentially expressed genes,
 BMC Bioinformatics 7, 2006).
@@ -18,6 +23,7 @@ An execution that is off by more than this allows, while most others agree, is a
 not counted. If they disagree by more, and none has a majority, the interval holds them all.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -60,43 +66,50 @@ class Scatter:
     and the degrees of freedom of its distribution over subjects: few if subjects are unlike.
 
     With a `centre`, `sd` is that of subjects of this value; that of others is in proportion to the
-    `slope`th power of theirs, up to ten times larger or smaller ones.
+    `slope`th power of theirs, up to ten times larger or smaller ones. It is that of values at
+    `usual_speed`, which are in inverse proportion to the `exponent`th power of the core's speed.
     """
 
     sd: float
     degrees_of_freedom: float
     slope: float = 0.0
     centre: float | None = None
+    exponent: float = 0.0
+    usual_speed: float | None = None
 
     def at(self, value: float) -> "Scatter":
         """That of subjects of a value."""
         if self.centre is None:
             return self
         distance = min(max(math.log(value / self.centre), -_REACH), _REACH)
-        return Scatter(self.sd * math.exp(self.slope * distance), self.degrees_of_freedom)
+        return self._of(self.sd * math.exp(self.slope * distance), self.degrees_of_freedom)
 
     def with_error(self, other: "Scatter") -> "Scatter":
-        """That of a product of two quantities."""
-        return Scatter(
+        """That of a product of two quantities, of which the speed changes the first."""
+        return self._of(
             math.hypot(self.sd, other.sd), min(self.degrees_of_freedom, other.degrees_of_freedom)
         )
 
     def mixed(self, other: "Scatter", share: float) -> "Scatter":
         """That of a quantity of which a share scatters like another."""
-        return Scatter(
+        return self._of(
             math.hypot((1 - share) * self.sd, share * other.sd),
             min(self.degrees_of_freedom, other.degrees_of_freedom),
         )
 
+    def _of(self, sd: float, degrees_of_freedom: float) -> "Scatter":
+        return replace(self, sd=sd, degrees_of_freedom=degrees_of_freedom, slope=0.0, centre=None)
+
 
 @dataclass(frozen=True)
 class Executions:
-    """The values of one quantity of one subject, and the relative standard error of each from its
-    batches; None if that is unknown.
+    """The values of one quantity of one subject, the relative standard error of each from its
+    batches, and the speed of the core in each, or no speeds; None if that of one is unknown.
     """
 
     values: Sequence[float]
     batch_errors: Sequence[float | None]
+    speeds: Sequence[float | None] = ()
 
     @property
     def middle(self) -> float:
@@ -115,10 +128,21 @@ class Executions:
 
     def chosen(self, counted: Sequence[bool]) -> "Executions":
         """Those that are counted."""
-        kept = [number for number, each in enumerate(counted) if each]
         return Executions(
-            [self.values[number] for number in kept], [self.batch_errors[number] for number in kept]
+            list(itertools.compress(self.values, counted)),
+            list(itertools.compress(self.batch_errors, counted)),
+            list(itertools.compress(self.speeds, counted)),
         )
+
+    def at_speed(self, usual: float | None, exponent: float) -> "Executions":
+        """What they would have found at another speed, where theirs is known."""
+        if usual is None or not exponent or not self.speeds:
+            return self
+        values = [
+            value * (speed / usual) ** exponent if speed else value
+            for value, speed in zip(self.values, self.speeds, strict=True)
+        ]
+        return replace(self, values=values, speeds=())
 
 
 def batch_error(estimate: Estimate) -> float | None:
@@ -135,6 +159,8 @@ def combined(executions: Executions, scatter: Scatter | None) -> Estimate:
     its batches, which says nothing about further executions.
     """
     executions = executions.chosen(counted(executions, scatter))
+    if scatter is not None:
+        executions = executions.at_speed(scatter.usual_speed, scatter.exponent)
     values = executions.values
     value = math.exp(statistics.fmean(map(math.log, values))) if len(values) > 1 else values[0]
     return _with_interval(value, executions, scatter)
@@ -178,6 +204,7 @@ def variance_of_one(executions: Executions, scatter: Scatter | None) -> tuple[fl
         if not found:
             return explained, None
         return max(executions.variance, explained), float(found)
+    executions = executions.at_speed(scatter.usual_speed, scatter.exponent)
     expected = scatter.at(executions.middle).sd ** 2 + explained
     degrees = scatter.degrees_of_freedom + found
     observed = executions.variance if found else 0.0
@@ -196,6 +223,7 @@ def near_the_middle(executions: Executions, scatter: Scatter | None) -> list[boo
         return [True] * len(executions.values)
     from scipy import special
 
+    executions = executions.at_speed(scatter.usual_speed, scatter.exponent)
     logs = [math.log(value) for value in executions.values]
     middle = statistics.median(logs)
     reach = float(special.stdtrit(scatter.degrees_of_freedom, 1 - _OUTLIER / 2))
@@ -204,15 +232,21 @@ def near_the_middle(executions: Executions, scatter: Scatter | None) -> list[boo
     return [abs(each - middle) <= limit for each in logs]
 
 
-def scatter_of(subjects: Sequence[Executions]) -> Scatter | None:
+def scatter_of(subjects: Sequence[Executions], usual_speed: float | None = None) -> Scatter | None:
     """How executions vary on a target, from its subjects with several; None for too few of them.
 
-    The most likely values, given the sample variances, which are F-distributed in units of the
-    expected variance; on a grid, because the likelihood is cheap and may have a flat top.
+    The usual speed is, by default, the median over all executions. The others are the most likely
+    values, given the sample variances, which are F-distributed in units of the expected variance;
+    on a grid, because the likelihood is cheap and may have a flat top.
     """
     several = [each for each in subjects if len(each.values) > 1]
     if len(several) < MIN_SUBJECTS:
         return None
+    speeds = [speed for each in subjects for speed in each.speeds if speed]
+    if usual_speed is None and speeds:
+        usual_speed = statistics.median(speeds)
+    exponent = _exponent_of(several)
+    several = [each.at_speed(usual_speed, exponent) for each in several]
     observed = np.array([max(each.variance, 1e-14) for each in several])
     explained = np.array([each.batch_variance for each in several])
     found = np.array([len(each.values) - 1.0 for each in several])
@@ -231,7 +265,30 @@ def scatter_of(subjects: Sequence[Executions]) -> Scatter | None:
     for _ in range(2):  # the second grid lies around the best point of the first one
         best = _best(lambda sd, each: likelihood(sd, each, slope), sds, degrees)
         sds, degrees = (_around(*each) for each in zip(best, (sds, degrees), strict=True))
-    return Scatter(*best, slope, math.exp(centre))
+    return Scatter(*best, slope, math.exp(centre), exponent, usual_speed)
+
+
+def _exponent_of(subjects: Sequence[Executions]) -> float:
+    """The power of the core's speed to which values are in inverse proportion, 0 to 1.
+
+    The least absolute deviations over all pairs of executions: outliers hardly matter.
+    """
+    pairs = [
+        (math.log(speed / other_speed), math.log(value / other))
+        for each in subjects
+        if each.speeds
+        for (value, speed), (other, other_speed) in itertools.combinations(
+            zip(each.values, each.speeds, strict=True), 2
+        )
+        if speed and other_speed and speed != other_speed
+    ]
+    if len(pairs) < MIN_SUBJECTS:
+        return 0.0
+    faster, taken = np.array(pairs).T
+    exponents, weights = -taken / faster, abs(faster)
+    order = np.argsort(exponents)
+    middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return float(np.clip(exponents[order][middle], 0.0, 1.0))
 
 
 def _best(

@@ -34,7 +34,17 @@ from opcost.executions import Executions, Scatter, combined, counted, near_the_m
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, METHOD, OVERHEAD
 from opcost.rows.executed import combined_value, executions_of, measured_value, scatter_in
-from opcost.rows.quantities import ENERGY, EXECUTED, HOST_TIME, OVERHEADS, POWER, TIME, Quantity
+from opcost.rows.quantities import (
+    ENERGY,
+    EXECUTED,
+    HOST_TIME,
+    OVERHEADS,
+    POWER,
+    SPEED_EXPONENT,
+    TIME,
+    USUAL_SPEED,
+    Quantity,
+)
 from opcost.statistics import Estimate, product
 from opcost.tuples.model_tuples import ModelTuples, calls_hash
 
@@ -47,6 +57,7 @@ OPERATOR_COLUMNS = (
     *("idle_power_w", "power_gain_uncertainty"),
     "executions",
     *(name for each in EXECUTED for name in each.scatter_columns),
+    *(SPEED_EXPONENT, USUAL_SPEED),
     *(each.degrees for each in (TIME, HOST_TIME, ENERGY)),
     *(column.name for column in (*OVERHEAD, *METHOD)),
     *comparability.COLUMNS,

@@ -5,8 +5,10 @@ scatter of its target is known better. Its other columns say how executions are 
 """
 
 import itertools
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +46,7 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     }
     columns["device_time_s"] = _total([row["device_time_s"] for row in rows])
     columns["execution_round"] = [number for _, number in pairs]
+    columns["execution_core_speed"] = [row["core_speed"] for row in found]
     columns["execution_batches"] = [len(row["batch_time_s"] or []) for row in found]
     for quantity in EXECUTED:
         estimates = [quantity.read(row) for row in found]
@@ -85,12 +88,14 @@ class Scatters:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, Quantity], list[Executions]] = defaultdict(list)
+        self._speeds: dict[str, array[float]] = defaultdict(lambda: array("d"))
         self._found: dict[str, dict[Quantity, Scatter]] = {}
 
     def note(self, batch: pa.RecordBatch) -> None:
         """Take these rows into account."""
         names = [name for each in EXECUTED for name in (each.executed, each.executed_error)]
-        for row in batch.select(["target", *names]).to_pylist():
+        for row in batch.select(["target", "execution_core_speed", *names]).to_pylist():
+            self._speeds[row["target"]].extend(filter(None, row["execution_core_speed"] or ()))
             for quantity in EXECUTED:
                 found = executions_in(row, quantity)
                 if found is not None and len(found.values) > 1:
@@ -99,6 +104,7 @@ class Scatters:
     def of(self, target: str) -> Mapping[Quantity, Scatter]:
         """The scatter of those quantities for which it is known. Call it after all rows."""
         if target not in self._found:
-            scatters = {each: scatter_of(self._seen[target, each]) for each in EXECUTED}
+            usual = median(self._speeds[target]) if self._speeds[target] else None
+            scatters = {each: scatter_of(self._seen[target, each], usual) for each in EXECUTED}
             self._found[target] = {each: found for each, found in scatters.items() if found}
         return self._found[target]

@@ -10,6 +10,7 @@ processor, never by the batch's own time, which would bias the result.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 # Bound here: a model may replace those in `time`.
 from time import perf_counter, process_time, thread_time
@@ -37,6 +38,12 @@ class Watch(ABC):
     @abstractmethod
     def sentinel_times_s(self) -> list[float]:
         """The sentinel's time at each undisturbed look."""
+
+    def speed(self, disturbed: bool) -> float | None:
+        """The speed of the core relative to that of the baseline, at undisturbed looks or, if
+        `disturbed` ones count, at all; None if unknown.
+        """
+        return None
 
     @abstractmethod
     def lower_baseline_s(self) -> float | None:
@@ -90,6 +97,11 @@ class CoreWatch(Watch):
     def sentinel_times_s(self) -> list[float]:
         """The sentinel's time at each undisturbed look."""
         return self._times_s
+
+    def speed(self, disturbed: bool) -> float | None:
+        """By the median of the sentinel's times."""
+        times_s = self._looks_s if disturbed else self._times_s
+        return self.baseline_s / median(times_s) if times_s else None
 
     def lower_baseline_s(self) -> float | None:
         """The first decile of all looks, if lower than the baseline by the factor of the limit."""
@@ -157,7 +169,8 @@ def elapsed_and_missed_s() -> tuple[float, float]:
 def core_sentinel() -> Callable[[], float]:
     """A function that returns the sentinel's time in seconds: the minimum of three warm calls.
 
-    A cold cache slows one call; a shared core slows all of them.
+    A cold cache slows the first calls, after a whole model the first five or so; a slow core slows
+    all of them.
     """
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(1, 64, 28, 28, generator=generator)
@@ -169,7 +182,9 @@ def core_sentinel() -> Callable[[], float]:
         return perf_counter() - start
 
     def sentinel() -> float:
-        time_once()
+        seconds = time_once()
+        while (next_s := time_once()) < seconds:
+            seconds = next_s
         return min(time_once() for _ in range(_CALLS))
 
     return sentinel

@@ -4,7 +4,15 @@ import pyarrow as pa
 
 from opcost.launch_modes import EAGER, FURTHER_MODES_TEXT
 from opcost.rows.column import Column, Joining, Role, in_role
-from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, POWER, TIME
+from opcost.rows.quantities import (
+    ENERGY,
+    HOST_TIME,
+    OVERHEADS,
+    POWER,
+    SPEED_EXPONENT,
+    TIME,
+    USUAL_SPEED,
+)
 from opcost.target import SETTINGS as TARGET_SETTINGS
 
 _SAMPLES = pa.list_(pa.float64())
@@ -238,6 +246,12 @@ RAW = in_role(
             "seconds of the sentinel, a fixed convolution timed between batches: the median over "
             "undisturbed moments",
         ),
+        (
+            "core_speed",
+            pa.float64(),
+            "speed of the core between batches, by the sentinel: 1 is that of its baseline; null "
+            "for a GPU",
+        ),
         ("cores", pa.list_(pa.int64()), "cores that the measurement was allowed to use"),
         ("load_average", pa.float64(), "load average over the last minute"),
         ("measured_at", _TIME, "when the circumstances were recorded"),
@@ -295,6 +309,7 @@ EXECUTIONS: list[Column] = in_role(
             pa.list_(pa.int64()),
             "number of batches of each execution: `batch_time_s` holds one execution after another",
         ),
+        ("execution_core_speed", _SAMPLES, "`core_speed` of each execution"),
         *(
             column
             for quantity, what in (
@@ -337,32 +352,46 @@ COMBINED: list[Column] = [
 """The combined result of the executions of an operator."""
 
 SCATTERS: list[Column] = [
-    column
-    for quantity in (TIME, HOST_TIME, POWER)
-    for column in (
-        Column(
-            quantity.scatter,
-            pa.float64(),
-            f"relative standard deviation of `{quantity.value}` between executions on this "
-            f"target, of tuples of `{quantity.scatter_centre}`, without that of batches; null if "
-            "fewer than 6 tuples have several",
-        ),
-        Column(
-            quantity.scatter_degrees,
-            pa.float64(),
-            "degrees of freedom of its distribution over tuples: few if tuples are unlike",
-        ),
-        Column(
-            quantity.scatter_slope,
-            pa.float64(),
-            f"the scatter of a tuple is in proportion to this power of `{quantity.value}`",
-        ),
-        Column(
-            quantity.scatter_centre,
-            pa.float64(),
-            f"`{quantity.value}` of tuples that scatter by `{quantity.scatter}`",
-        ),
-    )
+    Column(
+        SPEED_EXPONENT,
+        pa.float64(),
+        "`time_s` is in inverse proportion to this power of the speed of the core, 0 to 1, as "
+        "operators with several executions tell; null if fewer than 6 have several",
+    ),
+    Column(
+        USUAL_SPEED,
+        pa.float64(),
+        "median of `core_speed` over all executions on this target: `time_s` is the time at this "
+        "speed",
+    ),
+    *(
+        column
+        for quantity in (TIME, HOST_TIME, POWER)
+        for column in (
+            Column(
+                quantity.scatter,
+                pa.float64(),
+                f"relative standard deviation of `{quantity.value}` between executions on this "
+                f"target, of tuples of `{quantity.scatter_centre}`, without that of batches; null "
+                "if fewer than 6 tuples have several",
+            ),
+            Column(
+                quantity.scatter_degrees,
+                pa.float64(),
+                "degrees of freedom of its distribution over tuples: few if tuples are unlike",
+            ),
+            Column(
+                quantity.scatter_slope,
+                pa.float64(),
+                f"the scatter of a tuple is in proportion to this power of `{quantity.value}`",
+            ),
+            Column(
+                quantity.scatter_centre,
+                pa.float64(),
+                f"`{quantity.value}` of tuples that scatter by `{quantity.scatter}`",
+            ),
+        )
+    ),
 ]
 """How executions vary on a target."""
 

@@ -1,5 +1,6 @@
 """The executions of a row, and their combined result."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,35 +16,53 @@ from opcost.executions import (
     near_the_middle,
 )
 from opcost.rows.flags import EXECUTIONS_DISAGREE
-from opcost.rows.quantities import ENERGY, EXECUTED, POWER, TIME, Quantity
+from opcost.rows.quantities import (
+    ENERGY,
+    EXECUTED,
+    POWER,
+    SPEED_EXPONENT,
+    TIME,
+    USUAL_SPEED,
+    Quantity,
+)
 from opcost.statistics import Estimate
 
 Row = Mapping[str, Any]
 
 
 def executions_in(row: Row, quantity: Quantity) -> Executions | None:
-    """The executions of a row that found a value of the quantity."""
+    """The executions of a row that found a value of the quantity; of times, with their speeds."""
+    unknown = itertools.repeat(None)
     found = [
-        (value, error)
-        for value, error in zip(
-            row[quantity.executed] or (), row[quantity.executed_error] or (), strict=False
+        each
+        for each in zip(
+            row[quantity.executed] or (),
+            row[quantity.executed_error] or unknown,
+            (row["execution_core_speed"] if quantity == TIME else None) or unknown,
+            strict=False,
         )
-        if value is not None
+        if each[0] is not None
     ]
     return Executions(*map(list, zip(*found, strict=True))) if found else None
 
 
 def executions_of(rows: Sequence[Row], quantity: Quantity) -> Executions | None:
     """The executions of which each has a row, as far as they found a value of the quantity."""
-    found = [estimate for row in rows if (estimate := quantity.read(row)) is not None]
+    found = [(estimate, row) for row in rows if (estimate := quantity.read(row)) is not None]
     if not found:
         return None
-    return Executions([each.value for each in found], list(map(batch_error, found)))
+    return Executions(
+        [each.value for each, _ in found],
+        [batch_error(each) for each, _ in found],
+        [row["core_speed"] for _, row in found],
+    )
 
 
 def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
     """The columns of a target's scatters."""
-    return {
+    time = scatters.get(TIME)
+    speed = {} if time is None else {SPEED_EXPONENT: time.exponent, USUAL_SPEED: time.usual_speed}
+    return speed | {
         name: value
         for quantity, each in scatters.items()
         for name, value in zip(
@@ -59,7 +78,8 @@ def scatter_in(row: Row, quantity: Quantity) -> Scatter | None:
     sd, degrees, slope, centre = (row[name] for name in quantity.scatter_columns)
     if sd is None:
         return None
-    return Scatter(sd, MANY_DEGREES if degrees is None else degrees, slope or 0.0, centre)
+    speed = (row[SPEED_EXPONENT] or 0.0, row[USUAL_SPEED]) if quantity == TIME else ()
+    return Scatter(sd, MANY_DEGREES if degrees is None else degrees, slope or 0.0, centre, *speed)
 
 
 def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:

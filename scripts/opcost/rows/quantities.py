@@ -191,6 +191,9 @@ EDP, ED2P = Quantity("edp", "js"), Quantity("ed2p", "js2")
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""
 
+SPEED_EXPONENT, USUAL_SPEED = "time_speed_exponent", "usual_core_speed"
+"""The columns of how times on a target follow the speed of its core."""
+
 EXECUTED = (TIME, HOST_TIME, POWER)
 """The quantities that each execution of a subject measures; others follow from them."""
 

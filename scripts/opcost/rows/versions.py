@@ -14,8 +14,10 @@ from opcost.rows.quantities import (
     OVERHEADS,
     PHASE_TIMES,
     POWER,
+    SPEED_EXPONENT,
     TIME,
     TRAINING_CALLS,
+    USUAL_SPEED,
     Quantity,
 )
 
@@ -61,7 +63,9 @@ VERSIONS = {
     "`clocked_passes` and `in_place_reason` of models; `in_place_time_s`, `between_calls_time_s`, "
     "`clocked_time_s` and `in_place_reason` in the comparison; `in_place_time_s` in the modules. "
     "New record `in_place`. `max_frequency_mhz`, `numa_node` and `huge_pages`. "
-    "`power_pace`; `energy_gain_uncertainty` in the comparison.",
+    "`power_pace`; `energy_gain_uncertainty` in the comparison. Times at the usual speed of the "
+    "core: `core_speed`; `execution_core_speed`, `time_speed_exponent` and `usual_core_speed` in "
+    "the database.",
 }
 """Schema version -> its changes."""
 
@@ -86,7 +90,7 @@ _MEASUREMENT = {
         "memory_clock_target_mhz",
     ],
     9: [*HOST_TIME.names, "host_time_reason"],
-    13: ["max_frequency_mhz", "numa_node", "huge_pages", "power_pace"],
+    13: ["max_frequency_mhz", "numa_node", "huge_pages", "power_pace", "core_speed"],
 }
 _OPERATOR = _MEASUREMENT | {2: [*_MEASUREMENT[2], "parameters"]}
 _DATABASE = _OPERATOR | {
@@ -112,6 +116,7 @@ _DATABASE = _OPERATOR | {
         ),
     ],
     12: _TRAINING_OVERHEAD,
+    13: [*_OPERATOR[13], "execution_core_speed", SPEED_EXPONENT, USUAL_SPEED],
 }
 
 ADDED: dict[str, dict[int, list[str]]] = {
