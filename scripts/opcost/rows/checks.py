@@ -14,12 +14,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from opcost.errors import OpcostError
 from opcost.rows.column import Role
 from opcost.rows.columns import MEASUREMENT
 from opcost.rows.comparability import settings_of
-from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, POWER, TIME, Quantity
+from opcost.rows.quantities import (
+    ENERGY,
+    HOST_TIME,
+    OVERHEADS,
+    POWER,
+    TIME,
+    USUAL_SPEED,
+    Quantity,
+)
 from opcost.tuples.operator_tuple import id_of
 
 STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
@@ -185,7 +194,9 @@ def _inconsistent_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]
 
 
 def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """The time is the median of some or all batches, so it lies within their range."""
+    """The time is the median of some or all batches, so it lies within their range; that of several
+    executions is within the range of theirs, each at the usual speed of the core.
+    """
     batches = columns.get("batch_time_s")
     if batches is None or "time_s" not in columns:
         return
@@ -193,18 +204,35 @@ def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         undisturbed = columns["batch_undisturbed"]
         wrong = pc.not_equal(pc.list_value_length(batches), pc.list_value_length(undisturbed))
         yield from _where("batch_undisturbed", undisturbed, wrong, "a value for each batch")
-    values = np.asarray(batches.flatten())
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(batches), 0))
-    rows = np.flatnonzero(lengths)
-    if not len(rows):
-        return
-    starts = np.cumsum(lengths[rows]) - lengths[rows]
-    least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
-    times = np.asarray(columns["time_s"].cast(pa.float64()).to_numpy(zero_copy_only=False))[rows]
+    least, most = _range(batches)
+    if "execution_core_speed" in columns and USUAL_SPEED in columns:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            speeds = _range(columns["execution_core_speed"]) / _numbers(columns[USUAL_SPEED])
+        slowest, fastest = speeds
+        least, most = least * np.fmin(slowest, 1.0), most * np.fmax(fastest, 1.0)
+    times = _numbers(columns["time_s"])
     outside = (times < least * (1 - _PRODUCT)) | (times > most * (1 + _PRODUCT))
-    for position in rows[outside][:1]:
+    for position in np.flatnonzero(outside)[:1]:
         value = columns["time_s"][int(position)].as_py()
         yield Problem(int(position), "time_s", value, "a value among those of batch_time_s")
+
+
+def _range(lists: pa.Array) -> NDArray[np.float64]:
+    """The least and the most number of each list; NaN for one without numbers."""
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+    found = np.full((2, len(lengths)), np.nan)
+    rows = np.flatnonzero(lengths)
+    if len(rows):
+        starts = np.cumsum(lengths[rows]) - lengths[rows]
+        values = _numbers(lists.flatten())
+        found[:, rows] = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
+    return found
+
+
+def _numbers(column: pa.Array) -> NDArray[np.float64]:
+    """A column of numbers, with NaN for null."""
+    numbers: NDArray[np.float64] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _inconsistent_energy(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
