@@ -1,9 +1,11 @@
-"""A call finds its code displaced if more than the core's cache was moved since its last call."""
+"""A call finds as much of its code evicted as others have moved data since its last call."""
 
 from types import SimpleNamespace
 
 import pytest
-from opcost.costs.evicted_code import evicted_calls
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.costs.evicted_code import evicted_code
 from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -20,32 +22,46 @@ def model(*calls):
     return ModelTuples("m", tuple(records), made, 0, "2.15.0")
 
 
+def evicted(*calls, cache=100 * KIB):
+    return evicted_code(model(*calls), cache)
+
+
 def test_small_operators_leave_the_code_where_it_is():
-    assert sum(evicted_calls(model(("conv", KIB), ("relu", KIB)), 100 * KIB)) == 0
+    assert evicted(("conv", KIB), ("relu", KIB)) == [0, 0]
 
 
-def test_an_operator_that_moves_more_than_the_cache_displaces_all_code_its_own_too():
-    calls = model(("conv", 200 * KIB), ("relu", KIB), ("add", KIB))
-    assert sum(evicted_calls(calls, 100 * KIB)) == 3
+def test_an_operator_that_moves_much_evicts_the_code_of_others_and_its_benchmark_contains_its_own():
+    assert evicted(("conv", 400 * KIB), ("relu", KIB), ("add", KIB)) == [0, 1, 1]
 
 
-def test_many_small_operators_displace_the_code_of_one_that_is_seldom_called():
-    seldom = model(("softmax", KIB), *[("conv", 10 * KIB), ("relu", KIB)] * 12)
-    assert sum(evicted_calls(seldom, 100 * KIB)) == 1
+def test_the_more_is_moved_the_more_code_is_evicted():
+    shares = [evicted(("conv", moved * KIB), ("relu", KIB))[1] for moved in (24, 99, 199, 399)]
+    assert shares == pytest.approx([0, 0.4, 0.7, 1], abs=0.01)
+
+
+def test_many_small_operators_evict_the_code_of_one_that_is_seldom_called():
+    seldom = evicted(("softmax", KIB), *[("conv", 20 * KIB), ("relu", KIB)] * 24)
+    assert seldom[0] == 1
+    assert max(seldom[1:]) < 0.01
 
 
 def test_a_model_runs_in_a_loop_so_its_first_call_follows_its_last():
-    twice = [("relu", KIB), ("relu", KIB), ("conv", 200 * KIB)]
-    assert sum(evicted_calls(model(*twice), 100 * KIB)) == 2  # the second relu follows the first
+    twice = evicted(("relu", KIB), ("relu", KIB), ("conv", 400 * KIB))
+    assert twice == [1, 0, 0]
 
 
 def test_views_move_nothing_and_have_no_code_worth_counting():
-    assert evicted_calls(model(("view", 0), ("relu", KIB), ("view", 0)), 1) == [False, True, False]
+    assert evicted(("view", 0), ("relu", KIB), ("view", 0), ("conv", 9 * KIB), cache=1) == [0] * 4
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10 * KIB)), min_size=1, max_size=8),
+    st.integers(0, 20 * KIB),
+)
+def test_a_share_is_between_nothing_and_all(calls, cache):
+    assert all(0 <= share <= 1 for share in evicted(*calls, cache=cache))
 
 
 @pytest.mark.parametrize("size", [0, KIB, 10**9])
-def test_a_larger_cache_displaces_no_more_calls(size):
-    calls = model(("conv", size + 1), ("relu", KIB), ("conv", KIB), ("add", 3 * KIB))
-    counts = [sum(evicted_calls(calls, cache)) for cache in (0, KIB, 10 * KIB, 10**12)]
-    assert counts == sorted(counts, reverse=True)
-    assert counts[-1] == 0
+def test_a_huge_cache_loses_no_code(size):
+    assert not any(evicted(("conv", size + 1), ("relu", KIB), ("add", 3 * KIB), cache=10**12))

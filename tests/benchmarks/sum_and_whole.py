@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 import torch
-from opcost.costs.evicted_code import evicted_calls
+from opcost.costs.evicted_code import evicted_code
 from opcost.devices.disturbance import find_baseline_s
 from opcost.devices.processor import CpuDevice
 from opcost.devices.target_device import open_device
@@ -180,7 +180,7 @@ def compare(definition, device, watch, generator):
 
 def overhead_s(overhead, tuples, device):
     """What the calls of a model cost beyond their operators."""
-    displaced = evicted_calls(tuples, device.core_cache_bytes)
+    displaced = sum(evicted_code(tuples, device.core_cache_bytes))
     views = sum(not tuples.tuples[call.position].launches_kernel for call in tuples.calls)
     return (
         (len(tuples.calls) - displaced) * overhead["call_overhead_s"]

@@ -2,19 +2,19 @@
 
 In inference, the call of a module takes longer than its operators do; a further call of the module
 has none. In training, every call has that of its phase, and the first call that of its start. A
-call whose code was evicted from the private cache (evicted_code.py) takes longer by what evicted
+call takes longer by the share of its code that was evicted (evicted_code.py), times what evicted
 code takes in inference; but an optimizer is a short loop over few operators. A view, which launches
 no kernel, has an overhead of its own.
 """
 
 from collections.abc import Mapping, Sequence
 
-from opcost.costs.evicted_code import evicted_calls
+from opcost.costs.evicted_code import evicted_code
 from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
 from opcost.tuples.model_tuples import ModelTuples
 
-Weights = Mapping[str, int]
-"""Kind of overhead (rows/quantities.py) -> how often it is added."""
+Weights = Mapping[str, float]
+"""Kind of overhead (rows/quantities.py) -> how often it is added, or which share of it."""
 
 _OF_PHASE = {
     FORWARD: "forward_call",
@@ -27,15 +27,15 @@ _STARTS = {BACKWARD: "backward_start", OPTIMIZER: "optimizer_start"}
 
 def overheads_by_call(model: ModelTuples, core_cache_bytes: int) -> list[Weights]:
     """The overheads of each of a model's calls."""
-    evicted = evicted_calls(model, core_cache_bytes)
+    evicted = evicted_code(model, core_cache_bytes)
     kernels = [model.tuples[call.position].launches_kernel for call in model.calls]
     found: list[Weights] = []
     begun: set[str] = set()
     for number, call in enumerate(model.calls):
-        moved = evicted[number] and call.phase != OPTIMIZER
-        code = {"displaced_call": 1, "call": -1} if moved else {}
+        share = evicted[number] if call.phase != OPTIMIZER else 0.0
+        code = {"displaced_call": share, "call": -share} if share else {}
         if not kernels[number]:
-            own: dict[str, int] = {"view_call": 1}
+            own: dict[str, float] = {"view_call": 1}
         elif model.trains:
             own = {_OF_PHASE[call.phase]: 1}
             if call.phase in _STARTS and call.phase not in begun:
@@ -51,7 +51,7 @@ def overheads_by_call(model: ModelTuples, core_cache_bytes: int) -> list[Weights
 
 def added(weights: Sequence[Weights]) -> Weights:
     """The sum of the overheads of several calls."""
-    total: dict[str, int] = {}
+    total: dict[str, float] = {}
     for each in weights:
         for kind, count in each.items():
             total[kind] = total.get(kind, 0) + count

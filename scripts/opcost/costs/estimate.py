@@ -254,7 +254,7 @@ class ModelEstimate:
         return race_of(self.model, self.terms, self.whole_host)
 
     @cached_property
-    def overhead(self) -> dict[str, tuple[int, Estimate]]:
+    def overhead(self) -> dict[str, tuple[float, Estimate]]:
         """Kind of call overhead -> how often it is added, and how large it is.
 
         Empty if the host runs ahead.

@@ -250,7 +250,8 @@ COMPARISON = _schema(
         (
             "displaced_calls",
             pa.int64(),
-            "calls whose code was evicted from the private cache; null on a GPU",
+            "calls whose code was evicted from the private cache; those that lost a part of it "
+            "count in part; null on a GPU",
         ),
         ("view_calls", pa.int64(), "calls that move no data"),
         ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),
