@@ -26,7 +26,7 @@ from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from tests.comparisons import FAILED, OF_A_GPU, OVERHEAD, launched_in, row
 
 CASES = {
-    "on a processor": {**OVERHEAD, "core_cache_bytes": 0},
+    "on a processor": {**OVERHEAD, "core_cache_bytes": 2**30},
     "on a GPU that waits for its host": launched_in(2e-3),
     "on a GPU that does not": launched_in(1e-5),
 }
@@ -60,16 +60,16 @@ def test_the_wait_for_the_host_is_a_part_of_its_own(compare):
 
 
 def test_call_overhead_is_a_part_of_its_own(compare):
-    found = parts(compare, **OVERHEAD, core_cache_bytes=0)
-    assert found[CALL_OVERHEAD].amount == pytest.approx(4e-4 + 1e-5 + 1e-6)
+    found = parts(compare, **OVERHEAD, core_cache_bytes=2**30)
+    assert found[CALL_OVERHEAD].amount == pytest.approx(5e-5 + 1e-6)
     assert found[CALL_OVERHEAD].calls is None
 
 
 def test_what_is_not_measured_is_the_rest_of_the_whole_model(compare):
-    changes = {**OVERHEAD, "core_cache_bytes": 0}
+    changes = {**OVERHEAD, "core_cache_bytes": 2**30}
     found = parts(compare, operators={"conv2d": FAILED}, **changes)
     assert set(found) == {"relu", "linear", CALL_OVERHEAD, NOT_MEASURED}
-    overhead_s = 4e-4 + 1e-5 + 1e-6
+    overhead_s = 5e-5 + 1e-6
     assert found[CALL_OVERHEAD].amount == pytest.approx(overhead_s)
     assert found[NOT_MEASURED].amount == pytest.approx(3e-3 - overhead_s)
     assert found[NOT_MEASURED].share == pytest.approx((3e-3 - overhead_s) / 5e-3)
@@ -84,7 +84,7 @@ def test_an_unknown_overhead_and_what_is_not_measured_are_one_rest(compare):
 
 
 def test_without_a_sum_the_energy_of_the_overhead_is_unknown(compare):
-    changes = {**OVERHEAD, "core_cache_bytes": 0}
+    changes = {**OVERHEAD, "core_cache_bytes": 2**30}
     comparison, shares = compare(power_w=100.0, operators={"conv2d": FAILED}, **changes)
     of_time, of_energy = (breakdown(comparison, shares, quantity) for quantity in (TIME, ENERGY))
     assert of_energy[-1].name == NOT_TOLD_APART
@@ -95,7 +95,7 @@ def test_without_a_sum_the_energy_of_the_overhead_is_unknown(compare):
 
 
 def test_without_a_sum_modules_have_their_overhead(cnn):
-    rows = {key: row(**OVERHEAD, core_cache_bytes=0) for key in cnn.by_id}
+    rows = {key: row(**OVERHEAD, core_cache_bytes=2**30) for key in cnn.by_id}
     terms = terms_of(cnn, rows, set())
     complete = ModelEstimate(cnn, terms)
     partial = ModelEstimate(cnn, [replace(terms[0], row=None), *terms[1:]])
