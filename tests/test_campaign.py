@@ -255,12 +255,21 @@ def test_an_incomplete_archive_is_refused_and_leaves_nothing(tmp_path, damage):
     (tmp_path / "logs/a.log").write_text("x" * 1000)
     [part] = pack(tmp_path, tmp_path, 2**20)
     part.write_bytes(damage(part.read_bytes()))
-    with pytest.raises(OpcostError, match="no complete archive"):
+    with pytest.raises(OpcostError, match="not a complete archive"):
         unpack(tmp_path, tmp_path / "home")
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"python": "3.12.1"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"python": "3.12.1"}',
+        json.dumps(host() | {"packages": []}),
+        json.dumps(host() | {"glibc": ""}),
+    ],
+)
 def test_a_description_of_a_host_that_is_none_is_refused(tmp_path, content):
     (tmp_path / "host.json").write_text(content)
     with pytest.raises(OpcostError, match="campaign describe"):

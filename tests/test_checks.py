@@ -79,6 +79,7 @@ def test_what_can_be_true_is_read(path, changes):
         ("power_w", -3.0),
         ("idle_power_w", -1.0),
         ("sentinel_time_s", -1.0),
+        ("core_speed_per_s", 0.0),
         ("sm_clock_mhz", -1.0),
         ("batch_time_s", [-1e-3]),
         ("batch_undisturbed", [True]),
@@ -114,6 +115,20 @@ def test_a_value_that_cannot_be_true_is_named_with_file_and_remedy(path, column,
 def test_the_time_lies_among_its_batches(path):
     with pytest.raises(OpcostError, match=r"time_s of .*; allowed: a value among those of batch"):
         read(path, ROW | {"batch_time_s": [2e-3, 3e-3]})
+
+
+def test_each_execution_has_a_value_in_every_list(path):
+    executed = {"execution_round": [1, 2], "execution_time_s": [1e-3, 1.1e-3]}
+    rows = [
+        ROW | executed | {"execution_core_speed_per_s": speeds}
+        for speeds in (None, [2e3, None], [2e3])
+    ]
+    for row in rows[:2]:
+        records.write(path / "database.parquet", schemas.DATABASE, [row])
+        assert len(records.read(path / "database.parquet", schemas.DATABASE)) == 1
+    records.write(path / "database.parquet", schemas.DATABASE, rows[2:])
+    with pytest.raises(OpcostError, match=r"execution_core_speed_per_s of .*; allowed: a value"):
+        records.read(path / "database.parquet", schemas.DATABASE)
 
 
 def test_energy_with_a_reason_why_there_is_none_is_damage(path):

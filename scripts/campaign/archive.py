@@ -62,7 +62,8 @@ def _opened(data: bytes, there: Path) -> tarfile.TarFile:
         archive.getmembers()
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise OpcostError(
-            f"{there}/{PARTS}* are no complete archive ({error}): copy all of its parts there again"
+            f"{there}/{PARTS}* are not a complete archive ({error}): delete them, and copy "
+            "there all that the last command wrote"
         ) from error
     return archive
 

@@ -13,8 +13,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from opcost.errors import OpcostError
 from opcost.files import read_json
+from opcost.values import OBJECT, PRINTABLE, check_values, text
+
+_VERSION = text(r"\d+\.\d+[\w.+]*", "a version such as 3.12.1")
+_RULES = {"python": _VERSION, "glibc": _VERSION, "machine": PRINTABLE, "packages": OBJECT}
 
 AT_HOME = ("altair", "vl-convert-python", "itables", "pygments")
 """Only the report needs these, which is made at home."""
@@ -117,6 +120,5 @@ def read_host(path: Path) -> dict[str, Any]:
     """What `describe` printed on the host. Raises OpcostError for anything else."""
     remedy = "print it again on the host, with `python3 -m campaign describe`"
     host = read_json(path, remedy)
-    if missing := describe().keys() - host.keys():
-        raise OpcostError(f"{path} lacks {', '.join(sorted(missing))}: {remedy}")
+    check_values(host, _RULES, path, remedy)
     return host

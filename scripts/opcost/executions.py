@@ -11,7 +11,7 @@ Molecular Biology 3, 2004, sections 3 and 6):
     v ~ variance x degrees_of_freedom / chi^2(degrees_of_freedom)
 
 The speed of a core may vary from minute to minute, with its temperature and with what runs beside
-it. Where it is known, the values of executions are those at the usual speed:
+it. Where it is known, values count as they would be at the usual speed:
 
     value at usual speed = value x (speed / usual speed)^exponent
 
@@ -56,6 +56,13 @@ _REACH = math.log(10)
 _BETWEEN_RUNS_SD = 0.015
 """The relative standard deviation of a time between runs, beyond what executions of one explain."""
 
+# ASSUME that work follows the speed of the core in part, unless pairs of executions tell.
+_USUAL_EXPONENT, _EXPONENT_SD = 0.5, 0.5
+_TO_SD = 1.4826
+"""The standard deviation of a normal distribution in median absolute deviations."""
+_OF_LEAST_DEVIATIONS = math.pi / 2
+"""The variance of an estimate by least absolute deviations, in that by least squares."""
+
 _OUTLIER = 0.001
 """The probability that an execution without a cause of its own is taken for an outlier."""
 
@@ -66,16 +73,15 @@ class Scatter:
     and the degrees of freedom of its distribution over subjects: few if subjects are unlike.
 
     With a `centre`, `sd` is that of subjects of this value; that of others is in proportion to the
-    `slope`th power of theirs, up to ten times larger or smaller ones. It is that of values at
-    `usual_speed`, which are in inverse proportion to the `exponent`th power of the core's speed.
+    `slope`th power of theirs, up to ten times larger or smaller ones. With a `pace`, it is that of
+    values at the usual speed of the core.
     """
 
     sd: float
     degrees_of_freedom: float
     slope: float = 0.0
     centre: float | None = None
-    exponent: float = 0.0
-    usual_speed: float | None = None
+    pace: "Pace | None" = None
 
     def at(self, value: float) -> "Scatter":
         """That of subjects of a value."""
@@ -134,15 +140,76 @@ class Executions:
             list(itertools.compress(self.speeds, counted)),
         )
 
-    def at_speed(self, usual: float | None, exponent: float) -> "Executions":
-        """What they would have found at another speed, where theirs is known."""
-        if usual is None or not exponent or not self.speeds:
+    def at_usual_speed(self, scatter: Scatter | None) -> "Executions":
+        """What they would have found at the usual speed of the core, if that is known."""
+        if scatter is None or scatter.pace is None or not self.speeds:
             return self
-        values = [
-            value * (speed / usual) ** exponent if speed else value
-            for value, speed in zip(self.values, self.speeds, strict=True)
-        ]
-        return replace(self, values=values, speeds=())
+        return scatter.pace.corrected(self)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How values on a target follow the speed of its core: they are in inverse proportion to a
+    power of it, of which `exponent_error` is the standard error; `speed_sd` is the relative
+    standard deviation of speeds about the usual one.
+    """
+
+    usual_speed: float
+    speed_sd: float
+    exponent: float
+    exponent_error: float
+
+    def corrected(self, executions: Executions) -> Executions:
+        """Executions at the usual speed. Their errors hold that of the exponent; of one whose speed
+        is unknown, what the speed may have changed.
+        """
+        unknown = math.hypot(self.exponent, self.exponent_error) * self.speed_sd
+        values, errors = [], []
+        for value, error, speed in zip(
+            executions.values, executions.batch_errors, executions.speeds, strict=True
+        ):
+            faster = math.log(speed / self.usual_speed) if speed else 0.0
+            values.append(value * math.exp(self.exponent * faster))
+            more = abs(faster) * self.exponent_error if speed else unknown
+            errors.append(math.hypot(error, more) if error is not None else more or None)
+        return Executions(values, errors)
+
+
+def pace_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> Pace | None:
+    """How values follow the speed, given the speeds of all executions on the target.
+
+    None if no speed is known. The exponent is that of the least absolute deviations over all pairs
+    of executions, so that outliers hardly matter; few pairs, or speeds that hardly differ, leave it
+    near one half, within an error of as much.
+    """
+    if not speeds:
+        return None
+    usual = statistics.median(speeds)
+    pairs = [
+        (math.log(speed / other_speed), math.log(value / other), 2 / len(each.values))
+        for each in subjects
+        if each.speeds
+        for (value, speed), (other, other_speed) in itertools.combinations(
+            zip(each.values, each.speeds, strict=True), 2
+        )
+        if speed and other_speed and speed != other_speed
+    ]
+    exponent, error = _USUAL_EXPONENT, _EXPONENT_SD
+    if pairs:
+        faster, taken, share = np.array(pairs).T
+        exponents, weights = -taken / faster, abs(faster) * share
+        order = np.argsort(exponents)
+        middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+        found = float(exponents[order][middle])
+        rest = _TO_SD * float(np.median(abs(taken + found * faster)))
+        known = float((share * faster**2).sum()) / (
+            _OF_LEAST_DEVIATIONS * max(rest, _LEAST_SD) ** 2
+        )
+        assumed = _EXPONENT_SD**-2
+        exponent = (known * found + assumed * exponent) / (known + assumed)
+        error = (known + assumed) ** -0.5
+    spread = math.sqrt(statistics.fmean(math.log(speed / usual) ** 2 for speed in speeds))
+    return Pace(usual, spread, min(max(exponent, 0.0), 1.0), error)
 
 
 def batch_error(estimate: Estimate) -> float | None:
@@ -158,9 +225,7 @@ def combined(executions: Executions, scatter: Scatter | None) -> Estimate:
     Without a known scatter, the interval is Student's of these executions; a single one has that of
     its batches, which says nothing about further executions.
     """
-    executions = executions.chosen(counted(executions, scatter))
-    if scatter is not None:
-        executions = executions.at_speed(scatter.usual_speed, scatter.exponent)
+    executions = executions.chosen(counted(executions, scatter)).at_usual_speed(scatter)
     values = executions.values
     value = math.exp(statistics.fmean(map(math.log, values))) if len(values) > 1 else values[0]
     return _with_interval(value, executions, scatter)
@@ -198,13 +263,13 @@ def in_any_run(estimate: Estimate) -> Estimate:
 
 def variance_of_one(executions: Executions, scatter: Scatter | None) -> tuple[float, float | None]:
     """The variance of the logarithm of one further execution, and its degrees of freedom."""
+    executions = executions.at_usual_speed(scatter)
     found = len(executions.values) - 1
     explained = executions.batch_variance
     if scatter is None:
         if not found:
             return explained, None
         return max(executions.variance, explained), float(found)
-    executions = executions.at_speed(scatter.usual_speed, scatter.exponent)
     expected = scatter.at(executions.middle).sd ** 2 + explained
     degrees = scatter.degrees_of_freedom + found
     observed = executions.variance if found else 0.0
@@ -223,7 +288,7 @@ def near_the_middle(executions: Executions, scatter: Scatter | None) -> list[boo
         return [True] * len(executions.values)
     from scipy import special
 
-    executions = executions.at_speed(scatter.usual_speed, scatter.exponent)
+    executions = executions.at_usual_speed(scatter)
     logs = [math.log(value) for value in executions.values]
     middle = statistics.median(logs)
     reach = float(special.stdtrit(scatter.degrees_of_freedom, 1 - _OUTLIER / 2))
@@ -232,21 +297,23 @@ def near_the_middle(executions: Executions, scatter: Scatter | None) -> list[boo
     return [abs(each - middle) <= limit for each in logs]
 
 
-def scatter_of(subjects: Sequence[Executions], usual_speed: float | None = None) -> Scatter | None:
+def scatter_of(
+    subjects: Sequence[Executions], speeds: Sequence[float] | None = None
+) -> Scatter | None:
     """How executions vary on a target, from its subjects with several; None for too few of them.
 
-    The usual speed is, by default, the median over all executions. The others are the most likely
+    `speeds` are those of all executions on the target; by default, of these. The most likely
     values, given the sample variances, which are F-distributed in units of the expected variance;
     on a grid, because the likelihood is cheap and may have a flat top.
     """
     several = [each for each in subjects if len(each.values) > 1]
     if len(several) < MIN_SUBJECTS:
         return None
-    speeds = [speed for each in subjects for speed in each.speeds if speed]
-    if usual_speed is None and speeds:
-        usual_speed = statistics.median(speeds)
-    exponent = _exponent_of(several)
-    several = [each.at_speed(usual_speed, exponent) for each in several]
+    if speeds is None:
+        speeds = [speed for each in subjects for speed in each.speeds if speed]
+    pace = pace_of(several, speeds)
+    if pace is not None:
+        several = [pace.corrected(each) if each.speeds else each for each in several]
     observed = np.array([max(each.variance, 1e-14) for each in several])
     explained = np.array([each.batch_variance for each in several])
     found = np.array([len(each.values) - 1.0 for each in several])
@@ -265,30 +332,10 @@ def scatter_of(subjects: Sequence[Executions], usual_speed: float | None = None)
     for _ in range(2):  # the second grid lies around the best point of the first one
         best = _best(lambda sd, each: likelihood(sd, each, slope), sds, degrees)
         sds, degrees = (_around(*each) for each in zip(best, (sds, degrees), strict=True))
-    return Scatter(*best, slope, math.exp(centre), exponent, usual_speed)
-
-
-def _exponent_of(subjects: Sequence[Executions]) -> float:
-    """The power of the core's speed to which values are in inverse proportion, 0 to 1.
-
-    The least absolute deviations over all pairs of executions: outliers hardly matter.
-    """
-    pairs = [
-        (math.log(speed / other_speed), math.log(value / other))
-        for each in subjects
-        if each.speeds
-        for (value, speed), (other, other_speed) in itertools.combinations(
-            zip(each.values, each.speeds, strict=True), 2
-        )
-        if speed and other_speed and speed != other_speed
-    ]
-    if len(pairs) < MIN_SUBJECTS:
-        return 0.0
-    faster, taken = np.array(pairs).T
-    exponents, weights = -taken / faster, abs(faster)
-    order = np.argsort(exponents)
-    middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
-    return float(np.clip(exponents[order][middle], 0.0, 1.0))
+    sd, degrees_of_freedom = best
+    if pace is not None:  # the exponent took one of the degrees of freedom
+        sd *= math.sqrt(found.sum() / (found.sum() - 1))
+    return Scatter(sd, degrees_of_freedom, slope, math.exp(centre), pace)
 
 
 def _best(

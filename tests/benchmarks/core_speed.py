@@ -20,7 +20,7 @@ from opcost.results_folder import MODELS, OPERATORS, all_measurements, series_of
 from opcost.rows import records, schemas
 
 LARGEST = math.log(1.4)
-COLUMNS = ("status", "launch_mode", "time_s", "core_speed", "sentinel_time_s")
+COLUMNS = ("status", "launch_mode", "time_s", "core_speed_per_s", "sentinel_time_s")
 
 
 def main():
@@ -59,7 +59,7 @@ def pairs_of(results, kind):
 def speed(row, kind):
     """The speed of the core, in a unit that all rows of a target share; None if unknown."""
     if kind == MODELS:
-        return row["core_speed"]
+        return row["core_speed_per_s"]
     return 1 / row["sentinel_time_s"] if row["sentinel_time_s"] else None
 
 

@@ -2,9 +2,9 @@
 
 In inference, the call of a module takes longer than its operators do; a further call of the module
 has none. In training, every call has that of its phase, and the first call that of its start. A
-call takes longer by the share of its code that was evicted (evicted_code.py), times what evicted
-code takes in inference; but an optimizer is a short loop over few operators. A view, which launches
-no kernel, has an overhead of its own.
+call takes longer by what evicted code takes in inference, times the share of its code that was
+evicted (evicted_code.py); but an optimizer is a short loop over few operators. A view, which
+launches no kernel, has an overhead of its own.
 """
 
 from collections.abc import Mapping, Sequence

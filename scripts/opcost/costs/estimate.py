@@ -40,9 +40,8 @@ from opcost.rows.quantities import (
     HOST_TIME,
     OVERHEADS,
     POWER,
-    SPEED_EXPONENT,
+    SPEED_COLUMNS,
     TIME,
-    USUAL_SPEED,
     Quantity,
 )
 from opcost.statistics import Estimate, product
@@ -57,7 +56,7 @@ OPERATOR_COLUMNS = (
     *("idle_power_w", "power_gain_uncertainty"),
     "executions",
     *(name for each in EXECUTED for name in each.scatter_columns),
-    *(SPEED_EXPONENT, USUAL_SPEED),
+    *SPEED_COLUMNS,
     *(each.degrees for each in (TIME, HOST_TIME, ENERGY)),
     *(column.name for column in (*OVERHEAD, *METHOD)),
     *comparability.COLUMNS,

@@ -29,7 +29,7 @@ _OF_WHOLE = tuple(
     dict.fromkeys(
         [
             *ANSWER,
-            *("definition_json", "differing_calls", "calls_hash", "core_speed"),
+            *("definition_json", "differing_calls", "calls_hash", "core_speed_per_s"),
             *HOST_TIME.names,
             *("call_tuple_id", *CALL_TIME.names, "clocked_time_s", "in_place_reason"),
             *(name for quantity in PHASE_TIMES.values() for name in quantity.names),

@@ -8,7 +8,6 @@ import itertools
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from opcost.rows import comparability, schemas
 from opcost.rows.column import Joining
 from opcost.rows.columns import EXECUTIONS, MEASUREMENT
 from opcost.rows.executed import executions_in
-from opcost.rows.quantities import EXECUTED, POWER, Quantity
+from opcost.rows.quantities import EXECUTED, POWER, TIME, Quantity
 
 Row = dict[str, Any]
 
@@ -46,8 +45,9 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     }
     columns["device_time_s"] = _total([row["device_time_s"] for row in rows])
     columns["execution_round"] = [number for _, number in pairs]
-    columns["execution_core_speed"] = [row["core_speed"] for row in found]
-    columns["execution_batches"] = [len(row["batch_time_s"] or []) for row in found]
+    columns["execution_core_speed_per_s"] = [row["core_speed_per_s"] for row in found]
+    if columns["batch_time_s"] is not None:
+        columns["execution_batches"] = [len(row["batch_time_s"]) for row in found]
     for quantity in EXECUTED:
         estimates = [quantity.read(row) for row in found]
         columns[quantity.executed] = [each and each.value for each in estimates]
@@ -94,8 +94,10 @@ class Scatters:
     def note(self, batch: pa.RecordBatch) -> None:
         """Take these rows into account."""
         names = [name for each in EXECUTED for name in (each.executed, each.executed_error)]
-        for row in batch.select(["target", "execution_core_speed", *names]).to_pylist():
-            self._speeds[row["target"]].extend(filter(None, row["execution_core_speed"] or ()))
+        for row in batch.select(["target", "execution_core_speed_per_s", *names]).to_pylist():
+            self._speeds[row["target"]].extend(
+                filter(None, row["execution_core_speed_per_s"] or ())
+            )
             for quantity in EXECUTED:
                 found = executions_in(row, quantity)
                 if found is not None and len(found.values) > 1:
@@ -104,7 +106,10 @@ class Scatters:
     def of(self, target: str) -> Mapping[Quantity, Scatter]:
         """The scatter of those quantities for which it is known. Call it after all rows."""
         if target not in self._found:
-            usual = median(self._speeds[target]) if self._speeds[target] else None
-            scatters = {each: scatter_of(self._seen[target, each], usual) for each in EXECUTED}
+            speeds = self._speeds[target]
+            scatters = {
+                each: scatter_of(self._seen[target, each], speeds if each == TIME else ())
+                for each in EXECUTED
+            }
             self._found[target] = {each: found for each, found in scatters.items() if found}
         return self._found[target]

@@ -39,11 +39,12 @@ class Watch(ABC):
     def sentinel_times_s(self) -> list[float]:
         """The sentinel's time at each undisturbed look."""
 
-    def speed(self, disturbed: bool) -> float | None:
-        """The speed of the core relative to that of the baseline, at undisturbed looks or, if
-        `disturbed` ones count, at all; None if unknown.
+    def speed_per_s(self) -> float | None:
+        """The speed of the core at undisturbed looks, in calls of the sentinel in a second; None if
+        unknown.
         """
-        return None
+        times_s = self.sentinel_times_s()
+        return 1 / median(times_s) if times_s else None
 
     @abstractmethod
     def lower_baseline_s(self) -> float | None:
@@ -97,11 +98,6 @@ class CoreWatch(Watch):
     def sentinel_times_s(self) -> list[float]:
         """The sentinel's time at each undisturbed look."""
         return self._times_s
-
-    def speed(self, disturbed: bool) -> float | None:
-        """By the median of the sentinel's times."""
-        times_s = self._looks_s if disturbed else self._times_s
-        return self.baseline_s / median(times_s) if times_s else None
 
     def lower_baseline_s(self) -> float | None:
         """The first decile of all looks, if lower than the baseline by the factor of the limit."""

@@ -26,7 +26,7 @@ from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
 from opcost.values import TEXT, check_values, list_of
 
-_COLUMNS = ("status", *TIME.names, "core_speed", "device_time_s", "conditions_json")
+_COLUMNS = ("status", *TIME.names, "core_speed_per_s", "device_time_s", "conditions_json")
 _Rows = Mapping[Subject, Mapping[int, Mapping[str, Any]]]
 """Subject -> round -> its row there."""
 

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from opcost.errors import OpcostError
 from opcost.rows.column import Role
-from opcost.rows.columns import MEASUREMENT
+from opcost.rows.columns import EXECUTIONS, MEASUREMENT
 from opcost.rows.comparability import settings_of
 from opcost.rows.quantities import (
     ENERGY,
     HOST_TIME,
     OVERHEADS,
     POWER,
+    SPEED_EXPONENT,
     TIME,
     USUAL_SPEED,
     Quantity,
@@ -41,7 +42,9 @@ _RESULTS = {
     ENERGY.value: (1e-15, 1e12),
     HOST_TIME.value: (1e-9, 1e5),
 }
-_SHARES = ("utilisation", "power_gain_uncertainty")
+_SHARES = ("utilisation", "power_gain_uncertainty", SPEED_EXPONENT)
+_SPEEDS = ("core_speed_per_s", USUAL_SPEED)
+_SPEED_PER_S = (1e-3, 1e9)
 _MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
 _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_scatter|load_average")
 """Seconds, watts and clocks. Negative can be limits of intervals, call overhead, times of the first
@@ -108,6 +111,7 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
     if "status" in columns:
         yield from _inconsistent_status(columns)
     yield from _inconsistent_batches(columns)
+    yield from _inconsistent_executions(columns)
     yield from _inconsistent_energy(columns)
     yield from _unprintable(columns)
     yield from _repeated_flags(columns)
@@ -136,6 +140,8 @@ def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
     limits = _RESULTS.get(name) or ((0.0, 1.0) if name in _SHARES else None)
     if "_overhead_" in name and pa.types.is_floating(column.type):
         limits = _OVERHEAD_S
+    if name in _SPEEDS:
+        limits = _SPEED_PER_S
     if limits is not None:
         low, high = limits
         wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
@@ -205,9 +211,9 @@ def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         wrong = pc.not_equal(pc.list_value_length(batches), pc.list_value_length(undisturbed))
         yield from _where("batch_undisturbed", undisturbed, wrong, "a value for each batch")
     least, most = _range(batches)
-    if "execution_core_speed" in columns and USUAL_SPEED in columns:
+    if "execution_core_speed_per_s" in columns and USUAL_SPEED in columns:
         with np.errstate(divide="ignore", invalid="ignore"):
-            speeds = _range(columns["execution_core_speed"]) / _numbers(columns[USUAL_SPEED])
+            speeds = _range(columns["execution_core_speed_per_s"]) / _numbers(columns[USUAL_SPEED])
         slowest, fastest = speeds
         least, most = least * np.fmin(slowest, 1.0), most * np.fmax(fastest, 1.0)
     times = _numbers(columns["time_s"])
@@ -215,6 +221,15 @@ def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     for position in np.flatnonzero(outside)[:1]:
         value = columns["time_s"][int(position)].as_py()
         yield Problem(int(position), "time_s", value, "a value among those of batch_time_s")
+
+
+def _inconsistent_executions(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    """All lists over the executions of a row are equally long."""
+    names = [column.name for column in EXECUTIONS if column.name in columns]
+    for name in names[1:]:
+        lengths = (pc.list_value_length(columns[each]) for each in (names[0], name))
+        allowed = f"a value for each of {names[0]}"
+        yield from _where(name, columns[name], pc.not_equal(*lengths), allowed)
 
 
 def _range(lists: pa.Array) -> NDArray[np.float64]:

@@ -10,6 +10,8 @@ from opcost.rows.quantities import (
     OVERHEADS,
     POWER,
     SPEED_EXPONENT,
+    SPEED_EXPONENT_ERROR,
+    SPEED_SD,
     TIME,
     USUAL_SPEED,
 )
@@ -247,10 +249,10 @@ RAW = in_role(
             "undisturbed moments",
         ),
         (
-            "core_speed",
+            "core_speed_per_s",
             pa.float64(),
-            "speed of the core between batches, by the sentinel: 1 is that of its baseline; null "
-            "for a GPU",
+            "speed of the core between batches, in warm calls of the sentinel per second; null for "
+            "a GPU",
         ),
         ("cores", pa.list_(pa.int64()), "cores that the measurement was allowed to use"),
         ("load_average", pa.float64(), "load average over the last minute"),
@@ -309,7 +311,7 @@ EXECUTIONS: list[Column] = in_role(
             pa.list_(pa.int64()),
             "number of batches of each execution: `batch_time_s` holds one execution after another",
         ),
-        ("execution_core_speed", _SAMPLES, "`core_speed` of each execution"),
+        ("execution_core_speed_per_s", _SAMPLES, "`core_speed_per_s` of each execution"),
         *(
             column
             for quantity, what in (
@@ -353,17 +355,23 @@ COMBINED: list[Column] = [
 
 SCATTERS: list[Column] = [
     Column(
-        SPEED_EXPONENT,
-        pa.float64(),
-        "`time_s` is in inverse proportion to this power of the speed of the core, 0 to 1, as "
-        "operators with several executions tell; null if fewer than 6 have several",
-    ),
-    Column(
         USUAL_SPEED,
         pa.float64(),
-        "median of `core_speed` over all executions on this target: `time_s` is the time at this "
-        "speed",
+        "median of `core_speed_per_s` over the executions of operators on this target",
     ),
+    Column(
+        SPEED_SD,
+        pa.float64(),
+        "relative standard deviation of `core_speed_per_s` between these executions",
+    ),
+    Column(
+        SPEED_EXPONENT,
+        pa.float64(),
+        "times are in inverse proportion to this power of the speed, 0 to 1: `time_s` is the time "
+        "at the usual speed, as far as speeds are known; null if none is, or if fewer than 6 "
+        "tuples have several executions",
+    ),
+    Column(SPEED_EXPONENT_ERROR, pa.float64(), f"standard error of `{SPEED_EXPONENT}`"),
     *(
         column
         for quantity in (TIME, HOST_TIME, POWER)

@@ -1,13 +1,14 @@
 """The executions of a row, and their combined result."""
 
-import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from opcost import statistics
 from opcost.executions import (
     MANY_DEGREES,
     Executions,
+    Pace,
     Scatter,
     batch_error,
     combined,
@@ -20,9 +21,8 @@ from opcost.rows.quantities import (
     ENERGY,
     EXECUTED,
     POWER,
-    SPEED_EXPONENT,
+    SPEED_COLUMNS,
     TIME,
-    USUAL_SPEED,
     Quantity,
 )
 from opcost.statistics import Estimate
@@ -32,17 +32,11 @@ Row = Mapping[str, Any]
 
 def executions_in(row: Row, quantity: Quantity) -> Executions | None:
     """The executions of a row that found a value of the quantity; of times, with their speeds."""
-    unknown = itertools.repeat(None)
-    found = [
-        each
-        for each in zip(
-            row[quantity.executed] or (),
-            row[quantity.executed_error] or unknown,
-            (row["execution_core_speed"] if quantity == TIME else None) or unknown,
-            strict=False,
-        )
-        if each[0] is not None
-    ]
+    values = row[quantity.executed] or ()
+    unknown = [None] * len(values)
+    errors = row[quantity.executed_error] or unknown
+    speeds = (row["execution_core_speed_per_s"] if quantity == TIME else None) or unknown
+    found = [each for each in zip(values, errors, speeds, strict=True) if each[0] is not None]
     return Executions(*map(list, zip(*found, strict=True))) if found else None
 
 
@@ -54,14 +48,14 @@ def executions_of(rows: Sequence[Row], quantity: Quantity) -> Executions | None:
     return Executions(
         [each.value for each, _ in found],
         [batch_error(each) for each, _ in found],
-        [row["core_speed"] for _, row in found],
+        [row["core_speed_per_s"] for _, row in found],
     )
 
 
 def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
     """The columns of a target's scatters."""
-    time = scatters.get(TIME)
-    speed = {} if time is None else {SPEED_EXPONENT: time.exponent, USUAL_SPEED: time.usual_speed}
+    pace = scatters[TIME].pace if TIME in scatters else None
+    speed = dict(zip(SPEED_COLUMNS, astuple(pace), strict=True)) if pace else {}
     return speed | {
         name: value
         for quantity, each in scatters.items()
@@ -78,8 +72,9 @@ def scatter_in(row: Row, quantity: Quantity) -> Scatter | None:
     sd, degrees, slope, centre = (row[name] for name in quantity.scatter_columns)
     if sd is None:
         return None
-    speed = (row[SPEED_EXPONENT] or 0.0, row[USUAL_SPEED]) if quantity == TIME else ()
-    return Scatter(sd, MANY_DEGREES if degrees is None else degrees, slope or 0.0, centre, *speed)
+    speed = [row[name] for name in SPEED_COLUMNS]
+    pace = Pace(*speed) if quantity == TIME and None not in speed else None
+    return Scatter(sd, MANY_DEGREES if degrees is None else degrees, slope or 0.0, centre, pace)
 
 
 def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:

@@ -191,8 +191,10 @@ EDP, ED2P = Quantity("edp", "js"), Quantity("ed2p", "js2")
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""
 
-SPEED_EXPONENT, USUAL_SPEED = "time_speed_exponent", "usual_core_speed"
-"""The columns of how times on a target follow the speed of its core."""
+USUAL_SPEED, SPEED_SD = "usual_core_speed_per_s", "core_speed_sd"
+SPEED_EXPONENT, SPEED_EXPONENT_ERROR = "time_speed_exponent", "time_speed_exponent_error"
+SPEED_COLUMNS = (USUAL_SPEED, SPEED_SD, SPEED_EXPONENT, SPEED_EXPONENT_ERROR)
+"""How times on a target follow the speed of its core (`executions.Pace`)."""
 
 EXECUTED = (TIME, HOST_TIME, POWER)
 """The quantities that each execution of a subject measures; others follow from them."""

@@ -251,7 +251,7 @@ COMPARISON = _schema(
             "displaced_calls",
             pa.int64(),
             "calls whose code was evicted from the private cache; those that lost a part of it "
-            "count in part; null on a GPU",
+            "count in part; rounded; null on a GPU",
         ),
         ("view_calls", pa.int64(), "calls that move no data"),
         ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),

@@ -14,10 +14,9 @@ from opcost.rows.quantities import (
     OVERHEADS,
     PHASE_TIMES,
     POWER,
-    SPEED_EXPONENT,
+    SPEED_COLUMNS,
     TIME,
     TRAINING_CALLS,
-    USUAL_SPEED,
     Quantity,
 )
 
@@ -63,9 +62,10 @@ VERSIONS = {
     "`clocked_passes` and `in_place_reason` of models; `in_place_time_s`, `between_calls_time_s`, "
     "`clocked_time_s` and `in_place_reason` in the comparison; `in_place_time_s` in the modules. "
     "New record `in_place`. `max_frequency_mhz`, `numa_node` and `huge_pages`. "
-    "`power_pace`; `energy_gain_uncertainty` in the comparison. Times at the usual speed of the "
-    "core: `core_speed`; `execution_core_speed`, `time_speed_exponent` and `usual_core_speed` in "
-    "the database.",
+    "`power_pace`; `energy_gain_uncertainty` in the comparison. Times of a database are those at "
+    "the usual speed of the core: `core_speed_per_s`, and in the database "
+    "`execution_core_speed_per_s`, `usual_core_speed_per_s`, `core_speed_sd` and "
+    "`time_speed_exponent` with its error.",
 }
 """Schema version -> its changes."""
 
@@ -90,7 +90,7 @@ _MEASUREMENT = {
         "memory_clock_target_mhz",
     ],
     9: [*HOST_TIME.names, "host_time_reason"],
-    13: ["max_frequency_mhz", "numa_node", "huge_pages", "power_pace", "core_speed"],
+    13: ["max_frequency_mhz", "numa_node", "huge_pages", "power_pace", "core_speed_per_s"],
 }
 _OPERATOR = _MEASUREMENT | {2: [*_MEASUREMENT[2], "parameters"]}
 _DATABASE = _OPERATOR | {
@@ -116,7 +116,7 @@ _DATABASE = _OPERATOR | {
         ),
     ],
     12: _TRAINING_OVERHEAD,
-    13: [*_OPERATOR[13], "execution_core_speed", SPEED_EXPONENT, USUAL_SPEED],
+    13: [*_OPERATOR[13], "execution_core_speed_per_s", *SPEED_COLUMNS],
 }
 
 ADDED: dict[str, dict[int, list[str]]] = {
