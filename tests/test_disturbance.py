@@ -53,13 +53,10 @@ def test_a_sentinel_that_is_quicker_than_its_reference_says_that_the_reference_w
     assert looks([BASELINE_S / 1.1] * 20)[1].lower_baseline_s() is None
 
 
-def test_the_speed_of_the_core_is_that_of_the_sentinel_while_nobody_shares_it():
-    shared = 1.6 * BASELINE_S
-    watch = looks([BASELINE_S, BASELINE_S, *[shared] * 9, BASELINE_S, BASELINE_S])[1]
-    assert watch.speed_per_s() == 1 / BASELINE_S
-    assert looks([1.1 * BASELINE_S] * 3)[1].speed_per_s() == pytest.approx(1 / BASELINE_S / 1.1)
-    assert looks([shared] * 5)[1].speed_per_s() is None
-    assert ThreadWatch().speed_per_s() is None
+def test_the_latest_looks_tell_the_sentinel_whether_it_was_disturbed_or_not():
+    watch = looks([BASELINE_S, 1.6 * BASELINE_S, 1.1 * BASELINE_S])[1]
+    assert watch.latest_s(2) == [1.6 * BASELINE_S, 1.1 * BASELINE_S]
+    assert ThreadWatch().latest_s(2) == []
 
 
 def test_a_call_whose_data_were_evicted_is_no_slow_core(monkeypatch):

@@ -189,6 +189,48 @@ def test_disturbed_batches_are_kept_and_do_not_count(trial):
     assert max(itertools.compress(time.batch_times_s, time.undisturbed)) == pytest.approx(1e-5)
 
 
+class VaryingCore(NoWatch):
+    """Simulates a core with a sentinel of 0.4 ms, slower by each of these factors for a while.
+
+    Iterating it gives the duration of the next iteration.
+    """
+
+    def __init__(self, *factors, alone=True):
+        self.factors, self.alone, self.looks_s = factors, alone, []
+
+    @property
+    def factor(self):
+        return self.factors[len(self.looks_s) // 40 % len(self.factors)]
+
+    def look(self):
+        self.looks_s.append(4e-4 * self.factor)
+        return self.alone
+
+    def latest_s(self, looks):
+        return self.looks_s[-looks:]
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return 1e-5 * self.factor
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("factors", [[1.0], [1.1], [1.0, 1.0, 1.7], [1.0, 1.7], [1.0, 1.7, 1.7]])
+def test_the_speed_of_the_core_explains_the_median_time(trial, factors, alone):
+    core = VaryingCore(*factors, alone=alone)
+    settings = dataclasses.replace(QUICK, batch_s=1e-6, min_time_s=4e-3, max_time_s=5e-3)
+    time = trial(core, settings, watch=core)[0].time
+    assert len(time.batch_times_s) > 200
+    undisturbed_s = time.estimate.value * time.core_speed_per_s * 4e-4
+    assert undisturbed_s == pytest.approx(1e-5, rel=0.01)
+
+
+def test_without_a_sentinel_the_speed_of_the_core_is_unknown(trial):
+    assert trial([1e-5])[0].time.core_speed_per_s is None
+
+
 def test_a_device_that_is_never_quiet_is_flagged_and_measured_all_the_same(trial):
     core = SharedCore()
     core.look = lambda: False

@@ -10,7 +10,6 @@ processor, never by the batch's own time, which would bias the result.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 # Bound here: a model may replace those in `time`.
 from time import perf_counter, process_time, thread_time
@@ -39,12 +38,11 @@ class Watch(ABC):
     def sentinel_times_s(self) -> list[float]:
         """The sentinel's time at each undisturbed look."""
 
-    def speed_per_s(self) -> float | None:
-        """The speed of the core at undisturbed looks, in calls of the sentinel in a second; None if
-        unknown.
+    def latest_s(self, looks: int) -> list[float]:
+        """The sentinel's time at each of the latest looks, disturbed ones included; none without a
+        sentinel.
         """
-        times_s = self.sentinel_times_s()
-        return 1 / median(times_s) if times_s else None
+        return []
 
     @abstractmethod
     def lower_baseline_s(self) -> float | None:
@@ -98,6 +96,10 @@ class CoreWatch(Watch):
     def sentinel_times_s(self) -> list[float]:
         """The sentinel's time at each undisturbed look."""
         return self._times_s
+
+    def latest_s(self, looks: int) -> list[float]:
+        """The sentinel's time at each of the latest looks."""
+        return self._looks_s[-looks:]
 
     def lower_baseline_s(self) -> float | None:
         """The first decile of all looks, if lower than the baseline by the factor of the limit."""

@@ -117,7 +117,6 @@ def trial_columns(
         "status": "ok",
         **trial.time.columns(),
         "sentinel_time_s": statistics.median(sentinel).value if sentinel else None,
-        "core_speed_per_s": watch.speed_per_s(),
         "flags": [*trial.flags, *(flag for flag, holds in (flags or {}).items() if holds)],
         "repeats": trial.repeats,
         "started_at": trial.started_at,

@@ -7,7 +7,7 @@ the host needs to launch it is timed in batches between those.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -60,7 +60,8 @@ class TimeMeasurement:
 
     The estimate is that of the undisturbed batches or, with `counts_disturbed`, of all batches in
     which the device did not wait, because fewer than `min_batches` were undisturbed. `host` is None
-    for `host_reason`. If `in_use`, the estimate is of device and host together.
+    for `host_reason`. If `in_use`, the estimate is of device and host together. The speed of the
+    core is in calls of the sentinel in a second; None without one.
     """
 
     estimate: Estimate
@@ -72,6 +73,7 @@ class TimeMeasurement:
     host_reason: str | None
     stop_reason: str
     in_use: bool = False
+    core_speed_per_s: float | None = None
 
     @property
     def converged(self) -> bool:
@@ -94,6 +96,7 @@ class TimeMeasurement:
             "batch_time_s": list(self.batch_times_s),
             "batch_undisturbed": list(self.undisturbed),
             "batch_iterations": self.batch_iterations,
+            "core_speed_per_s": self.core_speed_per_s,
             "converged": self.converged,
             "stop_reason": self.stop_reason,
         }
@@ -257,10 +260,12 @@ def measure_time(
     host = None
     if timer.host_reason is None:
         host = statistics.median(list(itertools.compress(hosts_s, undisturbed)) or hosts_s)
+    counts = undisturbed
     if len(counted) < settings.min_batches:
-        counted = list(itertools.compress(times_s, behind)) or times_s
+        counts = behind if any(behind) else [True] * len(behind)
+    estimate = statistics.median(list(itertools.compress(times_s, counts)))
     return TimeMeasurement(
-        statistics.median(counted),
+        estimate,
         tuple(times_s),
         tuple(undisturbed),
         sum(undisturbed) < settings.min_batches,
@@ -269,7 +274,26 @@ def measure_time(
         timer.host_reason,
         stop_reason,
         timer.in_use,
+        _core_speed_per_s(times_s, counts, watch.latest_s(len(times_s) + 1), estimate.value),
     )
+
+
+def _core_speed_per_s(
+    times_s: Sequence[float], counts: Sequence[bool], looks_s: Sequence[float], time_s: float
+) -> float | None:
+    """The speed at which the batches that count take their median time, from the sentinel before
+    and after each; None without a sentinel.
+
+    Of a core that changes its speed from batch to batch, the median speed may be that of other
+    batches than the median time.
+    """
+    if len(looks_s) != len(times_s) + 1 or time_s <= 0:
+        return None
+    work = [
+        each_s / ((before_s + after_s) / 2)
+        for each_s, (before_s, after_s) in zip(times_s, itertools.pairwise(looks_s), strict=True)
+    ]
+    return statistics.median(list(itertools.compress(work, counts))).value / time_s
 
 
 def _why_stop(

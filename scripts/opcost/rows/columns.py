@@ -251,8 +251,8 @@ RAW = in_role(
         (
             "core_speed_per_s",
             pa.float64(),
-            "speed of the core between batches, in warm calls of the sentinel per second; null for "
-            "a GPU",
+            "speed of the core in the batches that count, in warm calls of the sentinel a second; "
+            "null for a GPU",
         ),
         ("cores", pa.list_(pa.int64()), "cores that the measurement was allowed to use"),
         ("load_average", pa.float64(), "load average over the last minute"),
