@@ -4,12 +4,14 @@ import argparse
 import ast
 import csv
 import importlib.metadata
+import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -169,9 +171,12 @@ def test_a_setting_without_a_value_is_refused():
         setting("models")
 
 
-def test_a_damaged_record_is_refused_with_the_remedy(tmp_path):
+@pytest.mark.parametrize(
+    "content", ['{"done": [', "{}", '{"done": 3, "taken_s": {}}', '{"done": [], "taken_s": []}']
+)
+def test_a_damaged_record_is_refused_with_the_remedy(tmp_path, content):
     (tmp_path / "campaign/record").mkdir(parents=True)
-    (tmp_path / "campaign/record/state.json").write_text('{"done": [')
+    (tmp_path / "campaign/record/state.json").write_text(content)
     with pytest.raises(OpcostError, match="delete it to begin again"):
         piece(tmp_path, 1)
 
@@ -260,6 +265,24 @@ def test_an_incomplete_archive_is_refused_and_leaves_nothing(tmp_path, damage):
     assert not (tmp_path / "home").exists()
 
 
+def test_an_archive_of_many_parts_is_put_together_in_their_order(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/a.log").write_bytes(os.urandom(2000))
+    assert len(pack(tmp_path, tmp_path, 10)) > 100
+    unpack(tmp_path, tmp_path / "home")
+    unpacked = (tmp_path / "home/logs/a.log").read_bytes()
+    assert unpacked == (tmp_path / "logs/a.log").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["../evil", "README.md", "results/../../evil"])
+def test_an_archive_with_other_files_is_refused(tmp_path, name):
+    with tarfile.open(tmp_path / f"{PARTS}00", "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    with pytest.raises(OpcostError, match="which no campaign writes"):
+        unpack(tmp_path, tmp_path / "home")
+    assert not (tmp_path / "home").exists()
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -268,6 +291,8 @@ def test_an_incomplete_archive_is_refused_and_leaves_nothing(tmp_path, damage):
         '{"python": "3.12.1"}',
         json.dumps(host() | {"packages": []}),
         json.dumps(host() | {"glibc": ""}),
+        json.dumps(host(torch=5)),
+        json.dumps(host(numpy="not a version!")),
     ],
 )
 def test_a_description_of_a_host_that_is_none_is_refused(tmp_path, content):

@@ -250,19 +250,30 @@ def test_a_row_combines_the_executions_of_all_rounds(tmp_path):
     assert (tmp_path / "database.parquet").read_bytes() == before, "combined once, not twice"
 
 
+SPEEDS = [0.9, 0.95, 0.97, 1.02, 1.03, 1.05, 1.1, 1.0, 0.92, 1.04]
+
+
+def measure_at(folder, number, speed, kind="operators"):
+    time_s = 1e-3 / speed
+    batches = {"batch_time_s": [time_s, 1.001 * time_s], "batch_undisturbed": [True, True]}
+    measure(folder, number, kind=kind, time_s=time_s, core_speed_per_s=2500 * speed, **batches)
+
+
 def test_times_are_those_at_the_usual_speed_of_the_core(tmp_path):
-    for number, speed in enumerate([0.9, 0.95, 0.97, 1.02, 1.03, 1.05, 1.1, 1.0, 0.92, 1.04]):
-        found = {"time_s": 1e-3 / speed, "core_speed_per_s": speed}
-        measure(tmp_path, number, batch_time_s=[1e-3 / speed], batch_undisturbed=[True], **found)
+    for number, speed in enumerate(SPEEDS):
+        measure_at(tmp_path, number, speed)
         if number < 7:
-            again = {"time_s": 1e-3, "core_speed_per_s": 1.0, "batch_time_s": [1e-3]}
-            measure(tmp_path, number, kind="operators_2", batch_undisturbed=[True], **again)
+            measure_at(tmp_path, number, 1.0, kind="operators_2")
     aggregate(tmp_path)
     for row in database(tmp_path).to_pylist():
         assert row["time_s"] == pytest.approx(1e-3, rel=1e-4)
         assert row["time_speed_exponent"] == pytest.approx(1, abs=1e-3)
-        assert row["usual_core_speed_per_s"] == 1
-        assert row["execution_time_s"][0] == 1e-3 / row["execution_core_speed_per_s"][0]
+        assert row["usual_core_speed_per_s"] == 2500
+        first_s, speed_per_s = row["execution_time_s"][0], row["execution_core_speed_per_s"][0]
+        assert first_s == pytest.approx(2.5 / speed_per_s)
+    measure_at(tmp_path, len(SPEEDS), 0.85)  # the other rows are copied from the database
+    aggregate(tmp_path)
+    assert times(tmp_path) == pytest.approx([1e-3] * 11, rel=1e-3)
 
 
 def test_executions_are_joined_as_each_column_says(tmp_path):

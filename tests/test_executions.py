@@ -156,6 +156,27 @@ def test_an_execution_of_unknown_speed_is_as_uncertain_as_the_speed(unknown):
     assert 0.93 <= np.mean([each for _ in range(20) for each in held()]) <= 0.985
 
 
+@pytest.mark.parametrize("factor", [1.5, 3.0, 100.0])
+def test_one_mistaken_speed_hardly_matters(factor):
+    generator = np.random.default_rng(10)
+    subjects = at_speeds(generator, drawn(generator, 60, [3], 0.01, 6), 0.9, 0.02)
+    wrong = replace(subjects[0], speeds=[subjects[0].speeds[0] / factor, *subjects[0].speeds[1:]])
+    right, found = (scatter_of([first, *subjects[1:]]).pace for first in (subjects[0], wrong))
+    assert found.exponent == pytest.approx(right.exponent, abs=0.1)
+    assert found.speed_sd < 0.1
+
+
+def test_executions_at_one_unusual_speed_share_the_error_of_the_exponent():
+    scatter = Scatter(0.005, 100.0, pace=Pace(3000.0, 0.05, 0.5, 0.5))
+    halves = [
+        combined(Executions([1e-4] * n, [0.001] * n, [2400.0] * n), scatter).relative_half_width
+        for n in (1, 16)
+    ]
+    assert halves[1] == pytest.approx(halves[0], rel=0.05)
+    usual = combined(Executions([1e-4] * 16, [0.001] * 16, [3000.0] * 16), scatter)
+    assert usual.relative_half_width < halves[1] / 20
+
+
 def test_a_known_speed_makes_intervals_narrower():
     generator = np.random.default_rng(7)
     known = at_speeds(generator, drawn(generator, 200, [1, 2], 0.02, 6), 1.0, 0.08, 0.01)

@@ -203,6 +203,12 @@ def test_chosen_columns_are_shown_as_people_read_them(path):
     assert completed.stdout.splitlines()[1].split()[-4:] == ["2.00", "ms", "±", "5.0%"]
 
 
+def test_a_speed_is_no_time(path):
+    records.write(path, schemas.DATABASE, [row("conv", time_s=2e-3, core_speed_per_s=2500.0)])
+    completed = run(path, "--columns", "core_speed_per_s")
+    assert completed.stdout.splitlines()[1].strip() == "2500"
+
+
 def test_programs_get_lines_of_json_csv_or_parquet(path, tmp_path):
     options = ["--operator", "torchvision.nms", "--columns", "time,batch_time_s,meter_missing"]
     expected = {

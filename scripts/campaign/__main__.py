@@ -87,7 +87,7 @@ def go_on(given: argparse.Namespace) -> None:
         piece.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
         def keep() -> None:
-            pack(Path(), given.out, int(given.largest_mib * _MIB))
+            pack(Path(), given.out, max(1, int(given.largest_mib * _MIB)))
             shutil.copy(RECORD / "log.txt", given.out)
 
         piece.keep = keep

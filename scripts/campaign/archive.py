@@ -40,11 +40,17 @@ def unpack(there: Path, root: Path) -> None:
 
     Raises OpcostError if it cannot be read, or if a target there is another device.
     """
-    data = b"".join(path.read_bytes() for path in sorted(there.glob(f"{PARTS}*")))
+    parts = sorted(there.glob(f"{PARTS}*"), key=lambda path: (len(path.name), path.name))
+    data = b"".join(path.read_bytes() for path in parts)
     if not data:
         raise OpcostError(f"{there} has no {PARTS}00: copy there what the last command wrote")
     with _opened(data, there) as archive:
         for member in archive:
+            if not member.name.startswith(KEPT) or ".." in Path(member.name).parts:
+                raise OpcostError(
+                    f"{there}/{PARTS}* hold {member.name}, which no campaign writes: copy there "
+                    "what the last command wrote, and nothing else"
+                )
             if Path(member.name).name == "device.json" and (root / member.name).exists():
                 packed = archive.extractfile(member)
                 if packed is None or packed.read() != (root / member.name).read_bytes():

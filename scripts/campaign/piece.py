@@ -11,8 +11,16 @@ from pathlib import Path
 
 from campaign import RECORD
 from opcost.files import read_json
+from opcost.values import TEXT, Rule, check_values, list_of, number
 
 _KILL_S = 10.0
+_STATE = {
+    "done": list_of(TEXT),
+    "taken_s": Rule(
+        "an object of seconds",
+        lambda value: isinstance(value, dict) and all(map(number(0).holds, value.values())),
+    ),
+}
 
 
 @dataclass
@@ -36,7 +44,9 @@ class Piece:
         self.record.mkdir(parents=True, exist_ok=True)
         state = self.record / "state.json"
         if state.exists():
-            found = read_json(state, "delete it to begin again; measurements are kept")
+            remedy = "delete it to begin again; measurements are kept"
+            found = read_json(state, remedy)
+            check_values(found, _STATE, state, remedy)
             self.done, self.taken_s = set(found["done"]), found["taken_s"]
 
     def left_s(self) -> float:

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from opcost.files import read_json
-from opcost.values import OBJECT, PRINTABLE, check_values, text
+from opcost.values import PRINTABLE, Rule, check_values, optional, text
 
-_VERSION = text(r"\d+\.\d+[\w.+]*", "a version such as 3.12.1")
-_RULES = {"python": _VERSION, "glibc": _VERSION, "machine": PRINTABLE, "packages": OBJECT}
+_VERSION = text(r"v?\d[\w.+!-]*", "a version such as 3.12.1")
+_PACKAGES = Rule(
+    "an object of versions, or null for one",
+    lambda value: isinstance(value, dict) and all(map(optional(_VERSION).holds, value.values())),
+)
+_RULES = {"python": _VERSION, "glibc": _VERSION, "machine": PRINTABLE, "packages": _PACKAGES}
 
 AT_HOME = ("altair", "vl-convert-python", "itables", "pygments")
 """Only the report needs these, which is made at home."""

@@ -58,6 +58,12 @@ _BETWEEN_RUNS_SD = 0.015
 
 # ASSUME that work follows the speed of the core in part, unless pairs of executions tell.
 _USUAL_EXPONENT, _EXPONENT_SD = 0.5, 0.5
+_USUAL_SPEED_SD, _ASSUMED_SPEEDS = 0.05, 5
+"""Speeds scatter so, as if so many executions had told it besides those known."""
+_MOST_FASTER = math.log(3)
+"""The logarithm of the ratio of speeds beyond which one is an error."""
+_FAR = 4.0
+"""In standard deviations of speeds: pairs further apart count as if they were so far apart."""
 _TO_SD = 1.4826
 """The standard deviation of a normal distribution in median absolute deviations."""
 _OF_LEAST_DEVIATIONS = math.pi / 2
@@ -111,11 +117,13 @@ class Scatter:
 class Executions:
     """The values of one quantity of one subject, the relative standard error of each from its
     batches, and the speed of the core in each, or no speeds; None if that of one is unknown.
+    `shared_error` is the relative standard error that all have in common.
     """
 
     values: Sequence[float]
     batch_errors: Sequence[float | None]
     speeds: Sequence[float | None] = ()
+    shared_error: float = 0.0
 
     @property
     def middle(self) -> float:
@@ -160,31 +168,41 @@ class Pace:
     exponent_error: float
 
     def corrected(self, executions: Executions) -> Executions:
-        """Executions at the usual speed. Their errors hold that of the exponent; of one whose speed
-        is unknown, what the speed may have changed.
+        """Executions at the usual speed. The error of the exponent is one that they share; that of
+        one whose speed is unknown, or impossible, is what the speed may have changed.
         """
         unknown = math.hypot(self.exponent, self.exponent_error) * self.speed_sd
-        values, errors = [], []
+        values, errors, logs = [], [], []
         for value, error, speed in zip(
             executions.values, executions.batch_errors, executions.speeds, strict=True
         ):
-            faster = math.log(speed / self.usual_speed) if speed else 0.0
+            faster = math.log(speed / self.usual_speed) if speed else math.inf
+            if abs(faster) > _MOST_FASTER:
+                faster, error = 0.0, math.hypot(error or 0.0, unknown) or None
             values.append(value * math.exp(self.exponent * faster))
-            more = abs(faster) * self.exponent_error if speed else unknown
-            errors.append(math.hypot(error, more) if error is not None else more or None)
-        return Executions(values, errors)
+            errors.append(error)
+            logs.append(faster)
+        shared = abs(statistics.fmean(logs)) * self.exponent_error
+        return Executions(values, errors, (), shared)
 
 
 def pace_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> Pace | None:
     """How values follow the speed, given the speeds of all executions on the target.
 
     None if no speed is known. The exponent is that of the least absolute deviations over all pairs
-    of executions, so that outliers hardly matter; few pairs, or speeds that hardly differ, leave it
+    of executions, none of which counts for more than one of speeds that differ by some standard
+    deviations, so that outliers hardly matter. Few pairs, or speeds that hardly differ, leave it
     near one half, within an error of as much.
     """
     if not speeds:
         return None
     usual = statistics.median(speeds)
+    distances = [min(abs(math.log(speed / usual)), _MOST_FASTER) for speed in speeds]
+    spread = math.sqrt(
+        (sum(each**2 for each in distances) + _ASSUMED_SPEEDS * _USUAL_SPEED_SD**2)
+        / (len(distances) + _ASSUMED_SPEEDS)
+    )
+    far = _FAR * max(_TO_SD * statistics.median(distances), _LEAST_SD)
     pairs = [
         (math.log(speed / other_speed), math.log(value / other), 2 / len(each.values))
         for each in subjects
@@ -197,18 +215,16 @@ def pace_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> Pace | N
     exponent, error = _USUAL_EXPONENT, _EXPONENT_SD
     if pairs:
         faster, taken, share = np.array(pairs).T
-        exponents, weights = -taken / faster, abs(faster) * share
+        exponents, size = -taken / faster, np.minimum(abs(faster), far)
+        weights = size * share
         order = np.argsort(exponents)
         middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
         found = float(exponents[order][middle])
         rest = _TO_SD * float(np.median(abs(taken + found * faster)))
-        known = float((share * faster**2).sum()) / (
-            _OF_LEAST_DEVIATIONS * max(rest, _LEAST_SD) ** 2
-        )
+        known = float((share * size**2).sum()) / (_OF_LEAST_DEVIATIONS * max(rest, _LEAST_SD) ** 2)
         assumed = _EXPONENT_SD**-2
         exponent = (known * found + assumed * exponent) / (known + assumed)
         error = (known + assumed) ** -0.5
-    spread = math.sqrt(statistics.fmean(math.log(speed / usual) ** 2 for speed in speeds))
     return Pace(usual, spread, min(max(exponent, 0.0), 1.0), error)
 
 
@@ -243,7 +259,8 @@ def _with_interval(value: float, executions: Executions, scatter: Scatter | None
     if scatter is None and len(values) == 1 and executions.batch_errors[0] is None:
         return Estimate(value, None, None)
     variance, degrees = variance_of_one(executions, scatter)
-    margin = student_97_5(degrees) * math.sqrt(variance / len(values))
+    error = math.sqrt(variance / len(values) + executions.shared_error**2)
+    margin = student_97_5(degrees) * error
     low, high = value * math.exp(-margin), value * math.exp(margin)
     if not all(near_the_middle(executions, scatter)):
         low, high = min(low, *values), max(high, *values)

@@ -38,6 +38,7 @@ SHARED = {
 """Columns that several records share."""
 
 UNITS = {
+    "_per_s": "1/s",
     "_s": "s",
     "_j": "J",
     "_w": "W",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
 from opcost.rows.flags import explained
-from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ENERGY, SPEED_SD, TIME, Quantity
 from opcost.text import counted, margin, names_by_text, percent, seconds, some
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ def outliers(estimate: "ModelEstimate") -> Iterator[str]:
 def _interval(rows: Sequence[Row]) -> list[str]:
     """How executions scatter, and whether the intervals of sums hold more than measurement."""
     texts = [f"{INTERVAL}. {scatter_text(rows[0][TIME.scatter])}"]
+    if rows[0].get(SPEED_SD):
+        texts.append(
+            "Times are those at the usual speed of the core, which varied by "
+            f"{rows[0][SPEED_SD]:.0%} (standard deviation): single measurements took more or less."
+        )
     known = [row["method_models"] for row in rows if row[TIME.of("estimate").value] is not None]
     return [*texts, _MEASUREMENT_ALONE] if known and not any(known) else texts
 

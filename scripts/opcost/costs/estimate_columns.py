@@ -9,7 +9,7 @@ from opcost.costs.phases import phase_columns
 from opcost.costs.terms import Term, flops_of
 from opcost.models.phases import COMPARED_PHASES
 from opcost.rows import comparability
-from opcost.rows.quantities import ENERGY, HOST_TIME, TIME
+from opcost.rows.quantities import ENERGY, HOST_TIME, SPEED_SD, TIME
 
 _WHOLE_HOST = HOST_TIME.of("reference").value
 _OF_RACE = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
@@ -59,6 +59,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         **_inputs(estimate),
         **_uncertainties(estimate),
         TIME.scatter: scatter.sd if (scatter := estimate.scatter(TIME)) else None,
+        SPEED_SD: scatter.pace.speed_sd if scatter and scatter.pace else None,
         "told_differences": comparability.told_differences(estimate.rows),
         "differing_calls": estimate.differing_calls,
     }

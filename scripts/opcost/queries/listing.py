@@ -82,7 +82,7 @@ def _texts(rows: pa.Table, name: str) -> list[str]:
 
 def _text(value: Any, name: str) -> str:
     if isinstance(value, float):
-        if name.endswith("_s"):
+        if name.endswith("_s") and not name.endswith("_per_s"):
             return seconds(value)
         return joules(value) if name.endswith("_j") else f"{value:.4g}"
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)

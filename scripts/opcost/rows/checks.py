@@ -26,6 +26,8 @@ from opcost.rows.quantities import (
     OVERHEADS,
     POWER,
     SPEED_EXPONENT,
+    SPEED_EXPONENT_ERROR,
+    SPEED_SD,
     TIME,
     USUAL_SPEED,
     Quantity,
@@ -43,8 +45,9 @@ _RESULTS = {
     HOST_TIME.value: (1e-9, 1e5),
 }
 _SHARES = ("utilisation", "power_gain_uncertainty", SPEED_EXPONENT)
-_SPEEDS = ("core_speed_per_s", USUAL_SPEED)
-_SPEED_PER_S = (1e-3, 1e9)
+_SPEEDS = ("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED)
+_SPEED_PER_S = (1.0, 1e6)
+_ERRORS = (SPEED_SD, SPEED_EXPONENT_ERROR)
 _MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
 _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_scatter|load_average")
 """Seconds, watts and clocks. Negative can be limits of intervals, call overhead, times of the first
@@ -140,9 +143,14 @@ def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
     limits = _RESULTS.get(name) or ((0.0, 1.0) if name in _SHARES else None)
     if "_overhead_" in name and pa.types.is_floating(column.type):
         limits = _OVERHEAD_S
-    if name in _SPEEDS:
-        limits = _SPEED_PER_S
-    if limits is not None:
+    if name in _SPEEDS or name in _ERRORS:
+        limits = _SPEED_PER_S if name in _SPEEDS else (0.0, 10.0)
+    if limits is not None and pa.types.is_list(column.type):
+        low, high = limits
+        each = column.flatten()
+        if pc.any(pc.or_(pc.less(each, low), pc.greater(each, high))).as_py():
+            yield Problem(0, name, "a list with another number", f"{low:g} to {high:g}, or null")
+    elif limits is not None:
         low, high = limits
         wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
         yield from _where(name, column, wrong, f"{low:g} to {high:g}, or null")
@@ -200,8 +208,8 @@ def _inconsistent_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]
 
 
 def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """The time is the median of some or all batches, so it lies within their range; that of several
-    executions is within the range of theirs, each at the usual speed of the core.
+    """The time is the median of some or all batches, so it lies within their range. So do those of
+    executions, where the time combines them at the usual speed of the core.
     """
     batches = columns.get("batch_time_s")
     if batches is None or "time_s" not in columns:
@@ -211,13 +219,12 @@ def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         wrong = pc.not_equal(pc.list_value_length(batches), pc.list_value_length(undisturbed))
         yield from _where("batch_undisturbed", undisturbed, wrong, "a value for each batch")
     least, most = _range(batches)
-    if "execution_core_speed_per_s" in columns and USUAL_SPEED in columns:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            speeds = _range(columns["execution_core_speed_per_s"]) / _numbers(columns[USUAL_SPEED])
-        slowest, fastest = speeds
-        least, most = least * np.fmin(slowest, 1.0), most * np.fmax(fastest, 1.0)
-    times = _numbers(columns["time_s"])
-    outside = (times < least * (1 - _PRODUCT)) | (times > most * (1 + _PRODUCT))
+    lowest = highest = _numbers(columns["time_s"])
+    if TIME.executed in columns:
+        low, high = _range(columns[TIME.executed])
+        known = np.isfinite(low)
+        lowest, highest = np.where(known, low, lowest), np.where(known, high, highest)
+    outside = (lowest < least * (1 - _PRODUCT)) | (highest > most * (1 + _PRODUCT))
     for position in np.flatnonzero(outside)[:1]:
         value = columns["time_s"][int(position)].as_py()
         yield Problem(int(position), "time_s", value, "a value among those of batch_time_s")

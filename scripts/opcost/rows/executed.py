@@ -37,7 +37,10 @@ def executions_in(row: Row, quantity: Quantity) -> Executions | None:
     errors = row[quantity.executed_error] or unknown
     speeds = (row["execution_core_speed_per_s"] if quantity == TIME else None) or unknown
     found = [each for each in zip(values, errors, speeds, strict=True) if each[0] is not None]
-    return Executions(*map(list, zip(*found, strict=True))) if found else None
+    if not found:
+        return None
+    times, batch_errors, paces = map(list, zip(*found, strict=True))
+    return Executions(times, batch_errors, paces)
 
 
 def executions_of(rows: Sequence[Row], quantity: Quantity) -> Executions | None:

@@ -19,7 +19,15 @@ from opcost.rows.columns import (
     SCATTERS,
     TARGET,
 )
-from opcost.rows.quantities import CALL_TIME, ED2P, EDP, ENERGY, PHASE_TIMES, TIME
+from opcost.rows.quantities import (
+    CALL_TIME,
+    ED2P,
+    EDP,
+    ENERGY,
+    PHASE_TIMES,
+    SPEED_SD,
+    TIME,
+)
 from opcost.rows.versions import SCHEMA_VERSION
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
@@ -165,7 +173,9 @@ COMPARISON = _schema(
             "overhead; on a GPU, the time of the race between host and device; null if an operator "
             "is missing",
         ),
-        *TIME.of("reference").described("measured seconds of the whole model"),
+        *TIME.of("reference").described(
+            "measured seconds of the whole model, at the usual speed of the core if that is known"
+        ),
         (
             "reference_measurements",
             pa.int64(),
@@ -312,6 +322,11 @@ COMPARISON = _schema(
             TIME.scatter,
             pa.float64(),
             f"`{TIME.scatter}` of the database; the intervals of this table include it",
+        ),
+        (
+            SPEED_SD,
+            pa.float64(),
+            f"`{SPEED_SD}` of the database: both times are those at the usual speed of the core",
         ),
         (
             "told_differences",
