@@ -59,7 +59,7 @@ _BETWEEN_RUNS_SD = 0.015
 # ASSUME that work follows the speed of the core in part, unless pairs of executions tell.
 _USUAL_EXPONENT, _EXPONENT_SD = 0.5, 0.5
 _USUAL_SPEED_SD, _ASSUMED_SPEEDS = 0.05, 5
-"""Speeds scatter so, as if so many executions had told it besides those known."""
+"""The assumed standard deviation of speeds, which counts as that many executions."""
 _MOST_FASTER = math.log(3)
 """The logarithm of the ratio of speeds beyond which one is an error."""
 _FAR = 4.0

@@ -44,10 +44,12 @@ _RESULTS = {
     ENERGY.value: (1e-15, 1e12),
     HOST_TIME.value: (1e-9, 1e5),
 }
-_SHARES = ("utilisation", "power_gain_uncertainty", SPEED_EXPONENT)
-_SPEEDS = ("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED)
-_SPEED_PER_S = (1.0, 1e6)
-_ERRORS = (SPEED_SD, SPEED_EXPONENT_ERROR)
+_LIMITS = {
+    **_RESULTS,
+    **dict.fromkeys(("utilisation", "power_gain_uncertainty", SPEED_EXPONENT), (0.0, 1.0)),
+    **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
+    **dict.fromkeys((SPEED_SD, SPEED_EXPONENT_ERROR), (0.0, 10.0)),
+}
 _MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
 _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_scatter|load_average")
 """Seconds, watts and clocks. Negative can be limits of intervals, call overhead, times of the first
@@ -140,11 +142,9 @@ def _finite_sum(column: pa.Array) -> bool:
 
 
 def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
-    limits = _RESULTS.get(name) or ((0.0, 1.0) if name in _SHARES else None)
+    limits = _LIMITS.get(name)
     if "_overhead_" in name and pa.types.is_floating(column.type):
         limits = _OVERHEAD_S
-    if name in _SPEEDS or name in _ERRORS:
-        limits = _SPEED_PER_S if name in _SPEEDS else (0.0, 10.0)
     if limits is not None and pa.types.is_list(column.type):
         low, high = limits
         each = column.flatten()
