@@ -26,6 +26,9 @@ from tests.quick_measurement import QUICK
 settings.register_profile("any speed", deadline=None)
 settings.load_profile("any speed")
 
+# Threads that wait for others spin: with more of them than cores, tests took half as long again.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items):

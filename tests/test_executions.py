@@ -11,6 +11,7 @@ from opcost.executions import (
     Executions,
     Pace,
     Scatter,
+    at_speed_of_run,
     averaged,
     batch_error,
     combined,
@@ -20,7 +21,7 @@ from opcost.executions import (
     scatter_of,
     variance_of_one,
 )
-from opcost.statistics import Estimate
+from opcost.statistics import Estimate, ratio
 
 times = st.lists(st.floats(1e-6, 1e2), min_size=1, max_size=6)
 
@@ -227,11 +228,43 @@ def test_a_single_execution_has_the_scatter_of_the_others():
 
 def test_the_interval_of_a_row_holds_later_runs_however_quiet_this_one_was():
     quiet = combined(Executions([1.0], [1e-4]), Scatter(1e-4, 5.0))
-    row = in_any_run(quiet)
-    assert row.high - 1 == pytest.approx(1.96 * 0.015, rel=0.01)
+    row = in_any_run(quiet, None)
+    assert math.log(row.high) == pytest.approx(1.96 * 0.015, rel=0.01)
     assert row.degrees_of_freedom == quiet.degrees_of_freedom
     busy = combined(Executions([1.0], [1e-4]), Scatter(0.1, 5.0))
-    assert in_any_run(busy).high == pytest.approx(busy.high, rel=0.01)
+    assert in_any_run(busy, None).high == pytest.approx(busy.high, rel=0.01)
+
+
+@pytest.mark.parametrize(("exponent", "speed_sd"), [(1.0, 0.05), (0.7, 0.1), (0.0, 0.1)])
+def test_the_interval_of_a_row_holds_runs_at_another_usual_speed(exponent, speed_sd):
+    """Two runs, whose usual speeds differ as those of executions do."""
+    generator = np.random.default_rng(11)
+
+    def run():
+        subjects = at_speeds(generator, drawn(generator, 100, [1, 2], 0.02, 6), exponent, speed_sd)
+        slower = math.exp(generator.normal(0, exponent * speed_sd))
+        values = [[value * slower for value in each.values] for each in subjects]
+        subjects = [replace(each, values=slow) for each, slow in zip(subjects, values, strict=True)]
+        scatter = scatter_of(subjects)
+        return [in_any_run(combined(each, scatter), scatter.pace) for each in subjects]
+
+    ratios = [ratio(*pair) for _ in range(60) for pair in zip(run(), run(), strict=True)]
+    assert 0.93 <= np.mean([each.low <= 1 <= each.high for each in ratios]) <= 0.99
+
+
+@given(st.floats(1e-6, 1e2), st.floats(1e-3, 0.2), st.floats(0.01, 0.2), st.floats(0, 1))
+def test_at_the_speed_of_its_run_a_row_has_the_interval_without_that_speed(value, sd, speed, power):
+    pace = Pace(3000.0, speed, power, 0.1)
+    combination = combined(Executions([value], [0.001]), Scatter(sd, 5.0))
+    found = at_speed_of_run(in_any_run(combination, pace), pace)
+    alone = in_any_run(combination, None)
+    assert (found.low, found.high) == pytest.approx((alone.low, alone.high), rel=1e-9)
+    assert found.value == value
+    assert found.degrees_of_freedom == combination.degrees_of_freedom
+
+
+def test_without_an_interval_a_row_has_none_in_any_run():
+    assert in_any_run(Estimate(1.0, None, None), None) == Estimate(1.0, None, None)
 
 
 def test_without_a_known_scatter_executions_speak_for_themselves():

@@ -51,8 +51,8 @@ _SLOPES = np.linspace(-0.5, 0.5, 11)
 _REACH = math.log(10)
 """How far from the centre the trend goes on, in logarithms."""
 
-# ASSUME that runs differ as on the quiet machine of docs/explanation/uncertainty.md: one study
-# cannot tell. On a busy machine, it hardly matters.
+# ASSUME that runs at one speed differ as on the quiet machine of docs/explanation/uncertainty.md:
+# one study cannot tell. On a busy machine, it hardly matters.
 _BETWEEN_RUNS_SD = 0.015
 """The relative standard deviation of a time between runs, beyond what executions of one explain."""
 
@@ -167,18 +167,22 @@ class Pace:
     exponent: float
     exponent_error: float
 
+    @property
+    def value_sd(self) -> float:
+        """The relative standard deviation of values as the speed varies."""
+        return math.hypot(self.exponent, self.exponent_error) * self.speed_sd
+
     def corrected(self, executions: Executions) -> Executions:
         """Executions at the usual speed. The error of the exponent is one that they share; that of
         one whose speed is unknown, or impossible, is what the speed may have changed.
         """
-        unknown = math.hypot(self.exponent, self.exponent_error) * self.speed_sd
         values, errors, logs = [], [], []
         for value, error, speed in zip(
             executions.values, executions.batch_errors, executions.speeds, strict=True
         ):
             faster = math.log(speed / self.usual_speed) if speed else math.inf
             if abs(faster) > _MOST_FASTER:
-                faster, error = 0.0, math.hypot(error or 0.0, unknown) or None
+                faster, error = 0.0, math.hypot(error or 0.0, self.value_sd) or None
             values.append(value * math.exp(self.exponent * faster))
             errors.append(error)
             logs.append(faster)
@@ -268,13 +272,32 @@ def _with_interval(value: float, executions: Executions, scatter: Scatter | None
     return Estimate(value, low, high, known)
 
 
-def in_any_run(estimate: Estimate) -> Estimate:
+def in_any_run(estimate: Estimate, pace: Pace | None) -> Estimate:
     """A combined time, in an interval that also holds what executions of later runs find.
 
-    Its tails remain those of the executions.
+    The speed that is usual then is taken to differ as much as those of the executions of one run.
+    The interval's tails remain those of the executions.
     """
+    return _beside(estimate, math.hypot(_BETWEEN_RUNS_SD, pace.value_sd if pace else 0.0))
+
+
+def at_speed_of_run(estimate: Estimate, pace: Pace) -> Estimate:
+    """The estimate of `in_any_run`, in an interval of runs at the same usual speed.
+
+    All times of a run have that speed in common: in their sums, it is no error of each.
+    """
+    return _beside(estimate, pace.value_sd, taken=True)
+
+
+def _beside(estimate: Estimate, sd: float, *, taken: bool = False) -> Estimate:
+    """The estimate with an error added to the logarithms of its limits in quadrature, or taken."""
+    if estimate.low is None or estimate.high is None or estimate.low <= 0:
+        return estimate
+    variance = (NORMAL_97_5 * sd) ** 2 * (-1 if taken else 1)
+    apart = (math.log(each / estimate.value) for each in (estimate.low, estimate.high))
+    down, up = (math.sqrt(max(each**2 + variance, 0.0)) for each in apart)
     return replace(
-        estimate.widened(_BETWEEN_RUNS_SD), degrees_of_freedom=estimate.degrees_of_freedom
+        estimate, low=estimate.value * math.exp(-down), high=estimate.value * math.exp(up)
     )
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
-from opcost.rows.executed import measured_value
 from opcost.rows.quantities import TIME
 from opcost.statistics import ratio
 
@@ -69,7 +68,7 @@ def of_rows(*folders):
 
 def rows_of(folder):
     found = {
-        (row["target"], row["tuple_id"]): measured_value(row, TIME)
+        (row["target"], row["tuple_id"]): TIME.read(row)
         for row in read_database(folder / "database.parquet").to_pylist()
         if row["status"] == "ok"
     }

@@ -120,7 +120,7 @@ def drawn(times_s, scatter, law, generator):
             for time_s, each in zip(times_s, off, strict=True)
         ]
         found = scatter_of(executions)
-        times = [in_any_run(combined(each, found)) for each in executions]
+        times = [in_any_run(combined(each, found), found.pace) for each in executions]
         row = {"flags": [], "executions": EXECUTIONS, "converged": True, TIME.scatter: found.sd}
         yield [
             {**row, "tuple_id": str(number), TIME.degrees: each.degrees_of_freedom}

@@ -18,6 +18,7 @@ from opcost.difference.null_distribution import (
     NullDistribution,
 )
 from opcost.rows import flags
+from opcost.rows.executed import value_at_speed_of_run
 from opcost.rows.quantities import TIME, Quantity
 from opcost.statistics import Estimate
 
@@ -100,8 +101,10 @@ def fit(
 
 
 def _log(row: Row, quantity: Quantity) -> Estimate:
-    """The logarithm of a quantity, with as wide an interval below as above."""
-    found = quantity.read(row)
+    """The logarithm of a quantity, with as wide an interval below as above. What the speed of the
+    core adds to it belongs to the common change.
+    """
+    found = value_at_speed_of_run(row, quantity)
     assert found is not None
     value, low, high = math.log(found.value), found.low, found.high
     if low is None or high is None or low <= 0:

@@ -9,7 +9,7 @@ from opcost.databases.database import read_database
 from opcost.difference.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.errors import OpcostError, closest
 from opcost.rows.columns import ANSWER
-from opcost.rows.quantities import COMPARED, TIME
+from opcost.rows.quantities import COMPARED, SPEED_COLUMNS, TIME
 
 _COLUMNS = (
     "tuple_id",
@@ -20,6 +20,7 @@ _COLUMNS = (
     "executions",
     *(each.degrees for each in COMPARED),
     TIME.scatter,
+    *SPEED_COLUMNS,
     "conditions_id",
     *CONDITION_COLUMNS,
 )

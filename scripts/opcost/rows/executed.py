@@ -10,6 +10,7 @@ from opcost.executions import (
     Executions,
     Pace,
     Scatter,
+    at_speed_of_run,
     batch_error,
     combined,
     counted,
@@ -75,9 +76,14 @@ def scatter_in(row: Row, quantity: Quantity) -> Scatter | None:
     sd, degrees, slope, centre = (row[name] for name in quantity.scatter_columns)
     if sd is None:
         return None
-    speed = [row[name] for name in SPEED_COLUMNS]
-    pace = Pace(*speed) if quantity == TIME and None not in speed else None
+    pace = pace_in(row) if quantity == TIME else None
     return Scatter(sd, MANY_DEGREES if degrees is None else degrees, slope or 0.0, centre, pace)
+
+
+def pace_in(row: Row) -> Pace | None:
+    """How times on the row's target follow the speed of its core, if that is known."""
+    speed = [row[name] for name in SPEED_COLUMNS]
+    return None if None in speed else Pace(*speed)
 
 
 def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
@@ -90,7 +96,7 @@ def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
             continue
         estimate = combined(found, scatters.get(quantity))
         if quantity == TIME and TIME in scatters:
-            estimate = in_any_run(estimate)
+            estimate = in_any_run(estimate, scatters[TIME].pace)
         estimates[quantity] = estimate
         columns |= quantity.columns(estimate)
         columns[quantity.degrees] = estimate.degrees_of_freedom
@@ -119,11 +125,18 @@ def combined_value(
 
 
 def measured_value(row: Row, quantity: Quantity) -> Estimate | None:
-    """A quantity of a row of a database. A single measurement that an older opcost did not combine
-    gets the scatter of its target.
+    """A quantity of a row of a database, as a term of a sum. A single measurement that an older
+    opcost did not combine gets the scatter of its target.
     """
+    if row["executions"] is not None:
+        return value_at_speed_of_run(row, quantity)
     estimate = quantity.read(row)
-    if estimate is None or row["executions"] is not None:
-        return estimate
     scatter = quantity.scatter if quantity in EXECUTED else TIME.scatter
-    return estimate.widened(row[scatter] or 0.0)
+    return estimate.widened(row[scatter] or 0.0) if estimate else None
+
+
+def value_at_speed_of_run(row: Row, quantity: Quantity) -> Estimate | None:
+    """A quantity of a row of a database, in an interval of runs at the usual speed of this one."""
+    estimate = quantity.read(row)
+    pace = pace_in(row) if quantity in (TIME, ENERGY) and row["executions"] else None
+    return at_speed_of_run(estimate, pace) if estimate and pace else estimate
