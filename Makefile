@@ -38,7 +38,7 @@ test: $(VENV)/dev ## Set up .venv if needed, and run the tests
 test-package: $(VENV)/dev ## The tests that start no workflow, which take a minute: for another Python
 	@$(PYTEST) -m 'not (workflow or gpu or slow or slurm or browser)'
 
-test-gpu: $(VENV)/dev ## Minutes: a study with energy on a simulated GPU; a compiled model
+test-gpu: $(VENV)/dev ## Minutes: tests of a GPU and studies with energy on a simulated one; a compiled model
 	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_launches.py
 
 test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this machine; installs Slurm if it may

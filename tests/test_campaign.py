@@ -166,6 +166,11 @@ def test_models_are_given_as_to_snakemake(given, models):
     assert named_models(["config/gpu.yaml"], {"models": given}) == models
 
 
+def test_models_that_are_no_list_are_refused():
+    with pytest.raises(OpcostError, match=r"--config models=\[resnet18: not a list of models"):
+        named_models(["config/gpu.yaml"], {"models": "[resnet18"})
+
+
 def test_a_setting_without_a_value_is_refused():
     with pytest.raises(OpcostError, match="--config models: give KEY=VALUE"):
         setting("models")
@@ -263,6 +268,22 @@ def test_an_incomplete_archive_is_refused_and_leaves_nothing(tmp_path, damage):
     with pytest.raises(OpcostError, match="not a complete archive"):
         unpack(tmp_path, tmp_path / "home")
     assert not (tmp_path / "home").exists()
+
+
+def test_what_was_measured_since_is_not_replaced_by_an_earlier_archive(tmp_path):
+    row = tmp_path / "results/a.parquet"
+    row.parent.mkdir()
+    row.write_text("first")
+    pack(tmp_path, tmp_path, 2**20)
+    row.write_text("measured again")
+    row.with_name("b.parquet").write_text("further")
+    later = row.stat().st_mtime + 5
+    os.utime(row, (later, later))
+    unpack(tmp_path, tmp_path)
+    assert row.read_text() == "measured again"
+    os.utime(row, (1, 1))
+    unpack(tmp_path, tmp_path)
+    assert row.read_text() == "first"
 
 
 def test_an_archive_of_many_parts_is_put_together_in_their_order(tmp_path):

@@ -1,6 +1,7 @@
 """What `opcost diff` names has changed, and what has not changed it does not name."""
 
 import json
+from dataclasses import astuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,9 +15,9 @@ from opcost.difference.changes import changes_of
 from opcost.difference.databases import compare_databases
 from opcost.difference.null_distribution import NullDistribution
 from opcost.errors import OpcostError
-from opcost.executions import Executions, Scatter, combined, scatter_of
+from opcost.executions import Executions, Pace, Scatter, combined, in_any_run, scatter_of
 from opcost.rows import records, schemas
-from opcost.rows.quantities import TIME
+from opcost.rows.quantities import SPEED_COLUMNS, TIME
 from opcost.statistics import weighted_median
 from scipy import stats
 
@@ -30,6 +31,7 @@ ROW = {
     "time_scatter": 0.02,
     "time_degrees_of_freedom": None,
     "energy_degrees_of_freedom": None,
+    **dict.fromkeys(SPEED_COLUMNS),
     "device_name": "Simulated",
     "device_uuid_hash": "a" * 16,
     "driver_version": "550",
@@ -355,6 +357,22 @@ def test_nor_is_it_for_rows_that_combine_executions(scatter, number):
         quantity = changes_of(TIME, pairs)
         alarms += any_named(quantity)
     assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
+
+
+def test_the_speed_of_the_core_which_all_operators_share_hides_no_change_of_one():
+    def operators(factor, speed_sd):
+        pace = Pace(3000.0, speed_sd, 1.0, 0.05)
+        for number in range(40):
+            found = Executions([1e-3 * (factor if number == 7 else 1.0)], [0.001])
+            estimate = in_any_run(combined(found, Scatter(0.004, 20.0)), pace)
+            more = {"executions": 1, TIME.degrees: 20.0}
+            more |= dict(zip(SPEED_COLUMNS, astuple(pace), strict=True))
+            yield measured(number, estimate.value) | TIME.columns(estimate) | more
+
+    for speed_sd in (0.0, 0.1):
+        pairs = zip(operators(1.0, speed_sd), operators(1.15, speed_sd), strict=True)
+        changes = changes_of(TIME, list(pairs)).changes
+        assert [number for number, each in enumerate(changes) if each.p < 1e-3] == [7]
 
 
 def combined_study(generator, sds, scatter):

@@ -217,6 +217,7 @@ def test_every_process_that_initialises_cuda_is_known(simulated, probes):
     )
 
 
+@pytest.mark.slow
 def test_the_tests_of_a_gpu_pass_on_the_simulated_one(simulated):
     """Except three: it has no caches, how time grows is its own choice, and the study below
     characterises its sensor.

@@ -36,7 +36,7 @@ def pack(root: Path, there: Path, largest_bytes: int) -> list[Path]:
 
 
 def unpack(there: Path, root: Path) -> None:
-    """Put what a command has brought home below `root`.
+    """Put what a command has brought home below `root`; files that are newer there stay.
 
     Raises OpcostError if it cannot be read, or if a target there is another device.
     """
@@ -58,7 +58,8 @@ def unpack(there: Path, root: Path) -> None:
                         f"{root / member.name} is of another device or study than {there}. Rename "
                         f"{root / 'results'}, or unpack in another copy of the repository"
                     )
-        archive.extractall(root, filter="data")
+        older = [each for each in archive if not _is_newer(root / each.name, each)]
+        archive.extractall(root, older, filter="data")
 
 
 def _opened(data: bytes, there: Path) -> tarfile.TarFile:
@@ -72,6 +73,10 @@ def _opened(data: bytes, there: Path) -> tarfile.TarFile:
             "there all that the last command wrote"
         ) from error
     return archive
+
+
+def _is_newer(there: Path, member: tarfile.TarInfo) -> bool:
+    return member.isfile() and there.is_file() and there.stat().st_mtime > member.mtime
 
 
 def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -79,11 +79,21 @@ def steps(
 
 
 def named_models(configfiles: Sequence[str], config: Mapping[str, str]) -> list[str]:
-    """The models that the command or the last file names: each makes the study larger by one."""
+    """The models that the command or the last file names: each makes the study larger by one.
+
+    Raises OpcostError for a list that is not YAML.
+    """
     import yaml
+    from opcost.errors import OpcostError
     from opcost.plain_yaml import read_yaml
 
-    found = [yaml.safe_load(config.get("models", ""))]
+    try:
+        found = [yaml.safe_load(config.get("models", ""))]
+    except yaml.YAMLError as error:
+        raise OpcostError(
+            f"--config models={config['models']}: not a list of models, such as "
+            f"models=[resnet18,vit_b_16] ({error})"
+        ) from error
     found += [read_yaml(Path(path)).get("models") for path in reversed(configfiles)]
     return next((models for models in found if isinstance(models, list)), [])
 
