@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
 from opcost.rows.quantities import HOST_TIME, TIME
+from opcost.statistics import Estimate
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 
 RELU = OperatorTuple("aten.relu.default", (("self", TensorSpec((2,), "float32")),))
@@ -115,6 +116,27 @@ def test_a_value_that_cannot_be_true_is_named_with_file_and_remedy(path, column,
 def test_the_time_lies_among_its_batches(path):
     with pytest.raises(OpcostError, match=r"time_s of .*; allowed: a value among those of batch"):
         read(path, ROW | {"batch_time_s": [2e-3, 3e-3]})
+
+
+@pytest.mark.parametrize(
+    ("executed_s", "time_s", "column"),
+    [
+        (1.05e-3, 1.05e-3, None),
+        (1.05e-3, 2.9e-3, None),
+        (1.05e-3, 5.0, "time_s"),
+        (5e-3, 5e-3, "execution_time_s"),
+    ],
+)
+def test_executions_lie_among_the_batches_and_their_mean_not_far(path, executed_s, time_s, column):
+    row = ROW | TIME.columns(Estimate(time_s, time_s / 2, time_s * 2))
+    row |= {"execution_round": [1], "execution_time_s": [executed_s]}
+    row |= dict.fromkeys(["energy_j", "power_w"])
+    records.write(path / "database.parquet", schemas.DATABASE, [row])
+    if column is None:
+        assert len(records.read(path / "database.parquet", schemas.DATABASE)) == 1
+        return
+    with pytest.raises(OpcostError, match=f" is damaged: {column} of "):
+        records.read(path / "database.parquet", schemas.DATABASE)
 
 
 def test_each_execution_has_a_value_in_every_list(path):

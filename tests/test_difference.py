@@ -15,7 +15,7 @@ from opcost.difference.changes import changes_of
 from opcost.difference.databases import compare_databases
 from opcost.difference.null_distribution import NullDistribution
 from opcost.errors import OpcostError
-from opcost.executions import Executions, Pace, Scatter, combined, in_any_run, scatter_of
+from opcost.executions import Executions, Scatter, SpeedLaw, combined, in_any_run, scatter_of
 from opcost.rows import records, schemas
 from opcost.rows.quantities import SPEED_COLUMNS, TIME
 from opcost.statistics import weighted_median
@@ -359,20 +359,42 @@ def test_nor_is_it_for_rows_that_combine_executions(scatter, number):
     assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
 
 
-def test_the_speed_of_the_core_which_all_operators_share_hides_no_change_of_one():
-    def operators(factor, speed_sd):
-        pace = Pace(3000.0, speed_sd, 1.0, 0.05)
-        for number in range(40):
-            found = Executions([1e-3 * (factor if number == 7 else 1.0)], [0.001])
-            estimate = in_any_run(combined(found, Scatter(0.004, 20.0)), pace)
-            more = {"executions": 1, TIME.degrees: 20.0}
-            more |= dict(zip(SPEED_COLUMNS, astuple(pace), strict=True))
-            yield measured(number, estimate.value) | TIME.columns(estimate) | more
+def run_at(usual_speed, law, times_s, scatter):
+    """Rows of a run, of single executions, whose usual speed is that multiple of another run's."""
+    for number, time_s in enumerate(times_s):
+        slow_s = time_s / usual_speed**law.exponent
+        combination = combined(Executions([float(slow_s)], [0.001]), scatter)
+        more = {"executions": 1, TIME.degrees: combination.degrees_of_freedom}
+        more |= dict(zip(SPEED_COLUMNS, astuple(law), strict=True)) | {TIME.scatter: scatter.sd}
+        yield measured(number, slow_s) | TIME.columns(in_any_run(combination, law)) | more
 
-    for speed_sd in (0.0, 0.1):
-        pairs = zip(operators(1.0, speed_sd), operators(1.15, speed_sd), strict=True)
-        changes = changes_of(TIME, list(pairs)).changes
-        assert [number for number, each in enumerate(changes) if each.p < 1e-3] == [7]
+
+@pytest.mark.parametrize("number", [8, 40])
+def test_another_usual_speed_of_the_core_is_no_change(number):
+    generator, scatter = np.random.default_rng(5), Scatter(0.027, 20.0)
+    law = SpeedLaw(3000.0, 0.06, 0.95, 0.05)
+    studies, alarms = 150, 0
+    for _ in range(studies):
+        runs = (
+            run_at(
+                np.exp(generator.normal(0, law.speed_sd)),
+                law,
+                1e-3 * np.exp(scatter.sd * generator.standard_t(20, number)),
+                scatter,
+            )
+            for _ in range(2)
+        )
+        alarms += any_named(changes_of(TIME, list(zip(*runs, strict=True))))
+    assert alarms <= stats.binom.isf(1e-3, studies, 0.05)
+
+
+@pytest.mark.parametrize("speed_sd", [0.0, 0.1])
+def test_a_usual_speed_that_all_operators_share_hides_no_change_of_one(speed_sd):
+    law, times_s = SpeedLaw(3000.0, speed_sd, 1.0, 0.05), np.full(40, 1e-3)
+    slower = times_s * np.where(np.arange(40) == 7, 1.15, 1.0)
+    runs = (run_at(1.0, law, each, Scatter(0.004, 20.0)) for each in (times_s, slower))
+    changes = changes_of(TIME, list(zip(*runs, strict=True))).changes
+    assert [number for number, each in enumerate(changes) if each.p < 1e-3] == [7]
 
 
 def combined_study(generator, sds, scatter):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opcost.executions import (
     Executions,
-    Pace,
     Scatter,
+    SpeedLaw,
     at_speed_of_run,
     averaged,
     batch_error,
@@ -106,10 +106,12 @@ def test_how_times_follow_the_speed_of_the_core_is_found(exponent):
     generator = np.random.default_rng(5)
     subjects = at_speeds(generator, drawn(generator, 400, [1, 3], 0.02, 5), exponent, 0.06)
     found = scatter_of(subjects)
-    assert found.pace.exponent == pytest.approx(exponent, abs=3 * found.pace.exponent_error)
-    assert found.pace.exponent_error < 0.05
-    assert found.pace.usual_speed == pytest.approx(1, abs=0.02)
-    assert found.pace.speed_sd == pytest.approx(0.06, rel=0.1)
+    assert found.speed_law.exponent == pytest.approx(
+        exponent, abs=3 * found.speed_law.exponent_error
+    )
+    assert found.speed_law.exponent_error < 0.05
+    assert found.speed_law.usual_speed == pytest.approx(1, abs=0.02)
+    assert found.speed_law.speed_sd == pytest.approx(0.06, rel=0.1)
     assert found.sd == pytest.approx(0.02, rel=0.2)
 
 
@@ -162,13 +164,13 @@ def test_one_mistaken_speed_hardly_matters(factor):
     generator = np.random.default_rng(10)
     subjects = at_speeds(generator, drawn(generator, 60, [3], 0.01, 6), 0.9, 0.02)
     wrong = replace(subjects[0], speeds=[subjects[0].speeds[0] / factor, *subjects[0].speeds[1:]])
-    right, found = (scatter_of([first, *subjects[1:]]).pace for first in (subjects[0], wrong))
+    right, found = (scatter_of([first, *subjects[1:]]).speed_law for first in (subjects[0], wrong))
     assert found.exponent == pytest.approx(right.exponent, abs=0.1)
     assert found.speed_sd < 0.1
 
 
 def test_executions_at_one_unusual_speed_share_the_error_of_the_exponent():
-    scatter = Scatter(0.005, 100.0, pace=Pace(3000.0, 0.05, 0.5, 0.5))
+    scatter = Scatter(0.005, 100.0, speed_law=SpeedLaw(3000.0, 0.05, 0.5, 0.5))
     halves = [
         combined(Executions([1e-4] * n, [0.001] * n, [2400.0] * n), scatter).relative_half_width
         for n in (1, 16)
@@ -191,7 +193,7 @@ def test_a_known_speed_makes_intervals_narrower():
 
 
 def test_a_single_execution_on_a_slow_core_counts_at_the_usual_speed():
-    scatter = Scatter(0.02, 6.0, pace=Pace(1.0, 0.05, 1.0, 0.0))
+    scatter = Scatter(0.02, 6.0, speed_law=SpeedLaw(1.0, 0.05, 1.0, 0.0))
     assert combined(Executions([1.1], [0.003], [1 / 1.1]), scatter).value == pytest.approx(1)
     assert combined(Executions([1.1], [0.003], [None]), scatter).value == pytest.approx(1.1)
     assert combined(Executions([1.1], [0.003]), scatter).value == 1.1
@@ -201,7 +203,7 @@ def test_a_single_execution_on_a_slow_core_counts_at_the_usual_speed():
 
 
 def test_executions_without_speeds_have_no_usual_one():
-    assert scatter_of(drawn(np.random.default_rng(3), 20, [2], 0.02, 5)).pace is None
+    assert scatter_of(drawn(np.random.default_rng(3), 20, [2], 0.02, 5)).speed_law is None
 
 
 def test_two_executions_that_disagree_have_an_interval_with_both():
@@ -246,7 +248,7 @@ def test_the_interval_of_a_row_holds_runs_at_another_usual_speed(exponent, speed
         values = [[value * slower for value in each.values] for each in subjects]
         subjects = [replace(each, values=slow) for each, slow in zip(subjects, values, strict=True)]
         scatter = scatter_of(subjects)
-        return [in_any_run(combined(each, scatter), scatter.pace) for each in subjects]
+        return [in_any_run(combined(each, scatter), scatter.speed_law) for each in subjects]
 
     ratios = [ratio(*pair) for _ in range(60) for pair in zip(run(), run(), strict=True)]
     assert 0.93 <= np.mean([each.low <= 1 <= each.high for each in ratios]) <= 0.99
@@ -254,9 +256,9 @@ def test_the_interval_of_a_row_holds_runs_at_another_usual_speed(exponent, speed
 
 @given(st.floats(1e-6, 1e2), st.floats(1e-3, 0.2), st.floats(0.01, 0.2), st.floats(0, 1))
 def test_at_the_speed_of_its_run_a_row_has_the_interval_without_that_speed(value, sd, speed, power):
-    pace = Pace(3000.0, speed, power, 0.1)
+    speed_law = SpeedLaw(3000.0, speed, power, 0.1)
     combination = combined(Executions([value], [0.001]), Scatter(sd, 5.0))
-    found = at_speed_of_run(in_any_run(combination, pace), pace)
+    found = at_speed_of_run(in_any_run(combination, speed_law), speed_law)
     alone = in_any_run(combination, None)
     assert (found.low, found.high) == pytest.approx((alone.low, alone.high), rel=1e-9)
     assert found.value == value

@@ -46,7 +46,8 @@ def unpack(there: Path, root: Path) -> None:
         raise OpcostError(f"{there} has no {PARTS}00: copy there what the last command wrote")
     with _opened(data, there) as archive:
         for member in archive:
-            if not member.name.startswith(KEPT) or ".." in Path(member.name).parts:
+            path = Path(member.name)
+            if ".." in path.parts or not any(path.is_relative_to(each) for each in KEPT):
                 raise OpcostError(
                     f"{there}/{PARTS}* hold {member.name}, which no campaign writes: copy there "
                     "what the last command wrote, and nothing else"

@@ -81,20 +81,23 @@ def steps(
 def named_models(configfiles: Sequence[str], config: Mapping[str, str]) -> list[str]:
     """The models that the command or the last file names: each makes the study larger by one.
 
-    Raises OpcostError for a list that is not YAML.
+    Raises OpcostError if the command names no list.
     """
     import yaml
     from opcost.errors import OpcostError
     from opcost.plain_yaml import read_yaml
 
-    try:
-        found = [yaml.safe_load(config.get("models", ""))]
-    except yaml.YAMLError as error:
-        raise OpcostError(
-            f"--config models={config['models']}: not a list of models, such as "
-            f"models=[resnet18,vit_b_16] ({error})"
-        ) from error
-    found += [read_yaml(Path(path)).get("models") for path in reversed(configfiles)]
+    if "models" in config:
+        try:
+            given = yaml.safe_load(config["models"])
+        except yaml.YAMLError:
+            given = None
+        if not isinstance(given, list):
+            raise OpcostError(
+                f"--config models={config['models']}: give a list, as in models=[resnet18,vit_b_16]"
+            )
+        return given
+    found = [read_yaml(Path(path)).get("models") for path in reversed(configfiles)]
     return next((models for models in found if isinstance(models, list)), [])
 
 

@@ -60,8 +60,8 @@ _BETWEEN_RUNS_SD = 0.015
 _USUAL_EXPONENT, _EXPONENT_SD = 0.5, 0.5
 _USUAL_SPEED_SD, _ASSUMED_SPEEDS = 0.05, 5
 """The assumed standard deviation of speeds, which counts as that many executions."""
-_MOST_FASTER = math.log(3)
-"""The logarithm of the ratio of speeds beyond which one is an error."""
+MOST_FASTER = 3.0
+"""The ratio of speeds beyond which one is an error."""
 _FAR = 4.0
 """In standard deviations of speeds: pairs further apart count as if they were so far apart."""
 _TO_SD = 1.4826
@@ -79,15 +79,15 @@ class Scatter:
     and the degrees of freedom of its distribution over subjects: few if subjects are unlike.
 
     With a `centre`, `sd` is that of subjects of this value; that of others is in proportion to the
-    `slope`th power of theirs, up to ten times larger or smaller ones. With a `pace`, it is that of
-    values at the usual speed of the core.
+    `slope`th power of theirs, up to ten times larger or smaller ones. With a `speed_law`, it is
+    that of values at the usual speed of the core.
     """
 
     sd: float
     degrees_of_freedom: float
     slope: float = 0.0
     centre: float | None = None
-    pace: "Pace | None" = None
+    speed_law: "SpeedLaw | None" = None
 
     def at(self, value: float) -> "Scatter":
         """That of subjects of a value."""
@@ -150,13 +150,13 @@ class Executions:
 
     def at_usual_speed(self, scatter: Scatter | None) -> "Executions":
         """What they would have found at the usual speed of the core, if that is known."""
-        if scatter is None or scatter.pace is None or not self.speeds:
+        if scatter is None or scatter.speed_law is None or not self.speeds:
             return self
-        return scatter.pace.corrected(self)
+        return scatter.speed_law.corrected(self)
 
 
 @dataclass(frozen=True)
-class Pace:
+class SpeedLaw:
     """How values on a target follow the speed of its core: they are in inverse proportion to a
     power of it, of which `exponent_error` is the standard error; `speed_sd` is the relative
     standard deviation of speeds about the usual one.
@@ -181,7 +181,7 @@ class Pace:
             executions.values, executions.batch_errors, executions.speeds, strict=True
         ):
             faster = math.log(speed / self.usual_speed) if speed else math.inf
-            if abs(faster) > _MOST_FASTER:
+            if abs(faster) > math.log(MOST_FASTER):
                 faster, error = 0.0, math.hypot(error or 0.0, self.value_sd) or None
             values.append(value * math.exp(self.exponent * faster))
             errors.append(error)
@@ -190,18 +190,18 @@ class Pace:
         return Executions(values, errors, (), shared)
 
 
-def pace_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> Pace | None:
+def speed_law_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> SpeedLaw | None:
     """How values follow the speed, given the speeds of all executions on the target.
 
     None if no speed is known. The exponent is that of the least absolute deviations over all pairs
-    of executions, none of which counts for more than one of speeds that differ by some standard
+    of executions. A pair weighs in proportion to the difference of its speeds, up to some standard
     deviations, so that outliers hardly matter. Few pairs, or speeds that hardly differ, leave it
     near one half, within an error of as much.
     """
     if not speeds:
         return None
     usual = statistics.median(speeds)
-    distances = [min(abs(math.log(speed / usual)), _MOST_FASTER) for speed in speeds]
+    distances = [min(abs(math.log(speed / usual)), math.log(MOST_FASTER)) for speed in speeds]
     spread = math.sqrt(
         (sum(each**2 for each in distances) + _ASSUMED_SPEEDS * _USUAL_SPEED_SD**2)
         / (len(distances) + _ASSUMED_SPEEDS)
@@ -229,7 +229,7 @@ def pace_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> Pace | N
         assumed = _EXPONENT_SD**-2
         exponent = (known * found + assumed * exponent) / (known + assumed)
         error = (known + assumed) ** -0.5
-    return Pace(usual, spread, min(max(exponent, 0.0), 1.0), error)
+    return SpeedLaw(usual, spread, min(max(exponent, 0.0), 1.0), error)
 
 
 def batch_error(estimate: Estimate) -> float | None:
@@ -272,30 +272,31 @@ def _with_interval(value: float, executions: Executions, scatter: Scatter | None
     return Estimate(value, low, high, known)
 
 
-def in_any_run(estimate: Estimate, pace: Pace | None) -> Estimate:
+def in_any_run(estimate: Estimate, speed_law: SpeedLaw | None) -> Estimate:
     """A combined time, in an interval that also holds what executions of later runs find.
 
     The speed that is usual then is taken to differ as much as those of the executions of one run.
     The interval's tails remain those of the executions.
     """
-    return _beside(estimate, math.hypot(_BETWEEN_RUNS_SD, pace.value_sd if pace else 0.0))
+    of_speeds = speed_law.value_sd if speed_law else 0.0
+    return _with_variance(estimate, _BETWEEN_RUNS_SD**2 + of_speeds**2)
 
 
-def at_speed_of_run(estimate: Estimate, pace: Pace) -> Estimate:
+def at_speed_of_run(estimate: Estimate, speed_law: SpeedLaw) -> Estimate:
     """The estimate of `in_any_run`, in an interval of runs at the same usual speed.
 
     All times of a run have that speed in common: in their sums, it is no error of each.
     """
-    return _beside(estimate, pace.value_sd, taken=True)
+    return _with_variance(estimate, -(speed_law.value_sd**2))
 
 
-def _beside(estimate: Estimate, sd: float, *, taken: bool = False) -> Estimate:
-    """The estimate with an error added to the logarithms of its limits in quadrature, or taken."""
+def _with_variance(estimate: Estimate, further_variance: float) -> Estimate:
+    """The estimate with a variance added to that of its logarithm; a negative one is taken out."""
     if estimate.low is None or estimate.high is None or estimate.low <= 0:
         return estimate
-    variance = (NORMAL_97_5 * sd) ** 2 * (-1 if taken else 1)
     apart = (math.log(each / estimate.value) for each in (estimate.low, estimate.high))
-    down, up = (math.sqrt(max(each**2 + variance, 0.0)) for each in apart)
+    further = NORMAL_97_5**2 * further_variance
+    down, up = (math.sqrt(max(each**2 + further, 0.0)) for each in apart)
     return replace(
         estimate, low=estimate.value * math.exp(-down), high=estimate.value * math.exp(up)
     )
@@ -351,9 +352,9 @@ def scatter_of(
         return None
     if speeds is None:
         speeds = [speed for each in subjects for speed in each.speeds if speed]
-    pace = pace_of(several, speeds)
-    if pace is not None:
-        several = [pace.corrected(each) if each.speeds else each for each in several]
+    speed_law = speed_law_of(several, speeds)
+    if speed_law is not None:
+        several = [speed_law.corrected(each) if each.speeds else each for each in several]
     observed = np.array([max(each.variance, 1e-14) for each in several])
     explained = np.array([each.batch_variance for each in several])
     found = np.array([len(each.values) - 1.0 for each in several])
@@ -373,9 +374,9 @@ def scatter_of(
         best = _best(lambda sd, each: likelihood(sd, each, slope), sds, degrees)
         sds, degrees = (_around(*each) for each in zip(best, (sds, degrees), strict=True))
     sd, degrees_of_freedom = best
-    if pace is not None:  # the exponent took one of the degrees of freedom
+    if speed_law is not None:  # the exponent took one of the degrees of freedom
         sd *= math.sqrt(found.sum() / (found.sum() - 1))
-    return Scatter(sd, degrees_of_freedom, slope, math.exp(centre), pace)
+    return Scatter(sd, degrees_of_freedom, slope, math.exp(centre), speed_law)
 
 
 def _best(

@@ -18,7 +18,7 @@ from opcost.difference.changes import changes_of
 from opcost.difference.null_distribution import DOUBTFUL_TAIL, SOUND_TAIL
 from opcost.difference.pairing import pair_databases
 from opcost.executions import Executions, Scatter, combined, in_any_run, scatter_of
-from opcost.rows.quantities import TIME
+from opcost.rows.quantities import SPEED_COLUMNS, TIME
 from scipy import stats
 
 LEVEL = 0.05
@@ -120,8 +120,9 @@ def drawn(times_s, scatter, law, generator):
             for time_s, each in zip(times_s, off, strict=True)
         ]
         found = scatter_of(executions)
-        times = [in_any_run(combined(each, found), found.pace) for each in executions]
+        times = [in_any_run(combined(each, found), found.speed_law) for each in executions]
         row = {"flags": [], "executions": EXECUTIONS, "converged": True, TIME.scatter: found.sd}
+        row |= dict.fromkeys(SPEED_COLUMNS)
         yield [
             {**row, "tuple_id": str(number), TIME.degrees: each.degrees_of_freedom}
             | TIME.columns(each)

@@ -23,6 +23,11 @@ _MEASUREMENT_ALONE = (
 )
 _NAMED = 6
 _MUCH_SCATTER = 0.1
+_MUCH = (
+    "That is much: something slowed the machine for a part of the study, as other tenants do when "
+    "they use its memory. Set its rows aside (opcost set-aside TARGET) and run again when it is "
+    "idle."
+)
 _NEARLY = 1.02
 
 
@@ -49,10 +54,10 @@ def caveats(
 
 def outliers(estimate: "ModelEstimate") -> Iterator[str]:
     """The executions of a whole model that its time leaves out."""
-    left_out, whole = estimate.outlying_whole, estimate.whole_time
+    left_out, whole = estimate.outlying_whole_s, estimate.whole_time
     if left_out and whole:
         total = len(left_out) + len(estimate.counted_whole)
-        times = ", ".join(TIME.show(row[TIME.value], 3) for row in left_out)
+        times = ", ".join(TIME.show(time_s, 3) for time_s in left_out)
         were = "was left out as an outlier" if len(left_out) == 1 else "were left out as outliers"
         yield (
             f"{estimate.model.model}: {len(left_out)} of {total} executions of the whole model "
@@ -64,10 +69,7 @@ def _interval(rows: Sequence[Row]) -> list[str]:
     """How executions scatter, and whether the intervals of sums hold more than measurement."""
     texts = [f"{INTERVAL}. {scatter_text(rows[0][TIME.scatter])}"]
     if rows[0].get(SPEED_SD):
-        texts.append(
-            "Times are those at the usual speed of the core, which varied by "
-            f"{rows[0][SPEED_SD]:.0%} (standard deviation): single measurements took more or less."
-        )
+        texts.append(speed_text(rows[0][SPEED_SD]))
     known = [row["method_models"] for row in rows if row[TIME.of("estimate").value] is not None]
     return [*texts, _MEASUREMENT_ALONE] if known and not any(known) else texts
 
@@ -97,13 +99,16 @@ def scatter_text(scatter: float | None) -> str:
             "execution is that of its batches, and a further execution may differ by more."
         )
     text = f"Executions of one operator scatter by {scatter:.1%} (standard deviation)."
-    if scatter > _MUCH_SCATTER:
-        text += (
-            " That is much: the machine's speed changed during the study, as it does when other "
-            "tenants use its memory. Set its rows aside (opcost set-aside TARGET) and run again "
-            "when it is idle."
-        )
-    return text
+    return f"{text} {_MUCH}" if scatter > _MUCH_SCATTER else text
+
+
+def speed_text(speed_sd: float) -> str:
+    """What times mean where the speed of the core varied, by a relative standard deviation."""
+    text = (
+        "Times are those at the usual speed of the core, which varied by "
+        f"{speed_sd:.0%} (standard deviation): single measurements took more or less."
+    )
+    return f"{text} {_MUCH}" if speed_sd > _MUCH_SCATTER else text
 
 
 def _imprecise(rows: Sequence[Row], most: int) -> list[str]:

@@ -53,11 +53,12 @@ OPERATOR_COLUMNS = (
     "device",
     *ANSWER,
     *HOST_TIME.names,
+    *POWER.names,
     *("idle_power_w", "power_gain_uncertainty"),
     "executions",
     *(name for each in EXECUTED for name in each.scatter_columns),
     *SPEED_COLUMNS,
-    *(each.degrees for each in (TIME, HOST_TIME, ENERGY)),
+    *(each.degrees for each in (TIME, HOST_TIME, POWER, ENERGY)),
     *(column.name for column in (*OVERHEAD, *METHOD)),
     *comparability.COLUMNS,
 )
@@ -132,9 +133,20 @@ class ModelEstimate:
         return [row for row, each in zip(self._timed_whole, counts, strict=True) if each]
 
     @cached_property
-    def outlying_whole(self) -> list[Row]:
-        """The executions of the whole model that are left out as outliers."""
-        return [row for row in self._timed_whole if row not in self.counted_whole]
+    def outlying_whole_s(self) -> list[float]:
+        """Seconds of the executions of the whole model that are left out as outliers, at the usual
+        speed of the core.
+        """
+        found = self._whole_executions
+        if found is None:
+            return []
+        scatter = self._whole_scatter(found)
+        times_s = found.at_usual_speed(scatter).values
+        return [
+            time_s
+            for time_s, each in zip(times_s, counted(found, scatter), strict=True)
+            if not each
+        ]
 
     @cached_property
     def whole_agrees(self) -> bool:

@@ -59,7 +59,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         **_inputs(estimate),
         **_uncertainties(estimate),
         TIME.scatter: scatter.sd if (scatter := estimate.scatter(TIME)) else None,
-        SPEED_SD: scatter.pace.speed_sd if scatter and scatter.pace else None,
+        SPEED_SD: scatter.speed_law.speed_sd if scatter and scatter.speed_law else None,
         "told_differences": comparability.told_differences(estimate.rows),
         "differing_calls": estimate.differing_calls,
     }

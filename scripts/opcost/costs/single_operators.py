@@ -5,10 +5,10 @@ from typing import Any
 
 from opcost.costs.terms import Row
 from opcost.rows.executed import measured_value
-from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ENERGY, SPEED_SD, TIME, Quantity
 from opcost.tuples.model_tuples import ModelTuples
 
-_MEASURED = ("device_name", "flags", "executions", TIME.scatter)
+_MEASURED = ("device_name", "flags", "executions", TIME.scatter, SPEED_SD)
 
 
 def single_operators(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from opcost.costs.caveats import INTERVAL, scatter_text
+from opcost.costs.caveats import INTERVAL, scatter_text, speed_text
 from opcost.costs.growth_text import growths
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.optima import AlongAxis
@@ -21,7 +21,7 @@ from opcost.costs.sweeps import (
 from opcost.costs.terms import Row
 from opcost.models.axes import Point, described, label, text
 from opcost.rows.flags import explained
-from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, SPEED_SD, TIME, Quantity
 from opcost.text import (
     counted,
     difference,
@@ -127,6 +127,7 @@ def _notes(points: Sequence[Row]) -> list[str]:
     )
     return [
         *(f"{INTERVAL}. {text}".rstrip() for text in scatters),
+        *(speed_text(each) for each in dict.fromkeys(row[SPEED_SD] for row in measured) if each),
         *(f"{flag}: {explained(flag)}." for flag in sorted(found)),
         *(f"No time of {some(names, _NAMED)}: {reason}." for reason, names in unknown.items()),
     ]

@@ -16,7 +16,7 @@ from opcost.costs.headline import headline, of_each
 from opcost.costs.optima import OBJECTIVES, AlongAxis, objective, on_front, optima
 from opcost.costs.terms import Row, by_target
 from opcost.models.axes import Point, Sweep
-from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, SPEED_SD, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -111,6 +111,7 @@ def _rows(
                 "tuples": len(tuples),
                 "new_tuples": len(tuples - known[target]),
                 TIME.scatter: compared[TIME.scatter],
+                SPEED_SD: compared[SPEED_SD],
                 **_of_operator(compared),
             }
             known[target] |= tuples

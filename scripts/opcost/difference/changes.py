@@ -10,8 +10,9 @@ With fewer than ten operators, the common factor cannot be separated from their 
 are tested for any change.
 """
 
-# ASSUME that a whole study is off by no more than one of its measurements: a machine slowed for the
-# whole study, by interference or heat, cannot be distinguished from a slower machine.
+# ASSUME that a whole study is off by no more than one of its measurements, at the speed that the
+# core had in it: a machine slowed for the whole study, by interference or heat, cannot be
+# distinguished from a slower machine.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +30,10 @@ from opcost.difference.log_ratios import (
     is_doubtful,
     p_of,
     spread_of_ratio,
+    spread_of_speeds,
     widened,
 )
-from opcost.difference.null_distribution import NullDistribution
+from opcost.difference.null_distribution import MIN_PAIRS, NullDistribution
 from opcost.rows.quantities import Quantity
 from opcost.statistics import Estimate
 
@@ -124,11 +126,15 @@ def changes_of(
     pairs = [pair for pair in pairs if all((row[quantity.value] or 0) > 0 for row in pair)]
     if not pairs:
         return None
-    logs = LogRatios.of(pairs, quantity)
+    logs = LogRatios.of(pairs, quantity, at_one_speed=True)
     known = logs.where(np.isfinite(logs.error))
+    if known.ratio.size < MIN_PAIRS:  # no common change is taken out
+        logs = LogRatios.of(pairs, quantity, at_one_speed=False)
+        known = logs.where(np.isfinite(logs.error))
     apart = spread_of_ratio(pairs[0], spread)
     centre, nulls = fit(known, apart, stated=spread is not None)
-    common = widened(centre, apart or 0.0) if centre else None
+    of_runs = math.hypot(apart or 0.0, 0.0 if spread else spread_of_speeds(pairs[0]))
+    common = widened(centre, of_runs) if centre else None
     sound = known.where(~known.doubtful)
     return QuantityChange(
         quantity,

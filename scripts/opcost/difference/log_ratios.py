@@ -18,7 +18,7 @@ from opcost.difference.null_distribution import (
     NullDistribution,
 )
 from opcost.rows import flags
-from opcost.rows.executed import value_at_speed_of_run
+from opcost.rows.executed import speed_law_in, value_at_speed_of_run
 from opcost.rows.quantities import TIME, Quantity
 from opcost.statistics import Estimate
 
@@ -41,10 +41,13 @@ class LogRatios(NamedTuple):
     doubtful: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair], quantity: Quantity) -> Self:
-        """The log ratios of a quantity that all rows have."""
+    def of(cls, pairs: Sequence[Pair], quantity: Quantity, *, at_one_speed: bool) -> Self:
+        """The log ratios of a quantity that all rows have. `at_one_speed`: what the usual speed of
+        the core changes between runs, and all rows share, is no error of each.
+        """
         column = quantity.value
-        errors = [_error(*(_log(row, quantity) for row in pair)) for pair in pairs]
+        read = value_at_speed_of_run if at_one_speed else _value
+        errors = [_error(*(_log(read(row, quantity)) for row in pair)) for pair in pairs]
         return cls(
             np.array([math.log(after[column] / before[column]) for before, after in pairs]),
             np.array([error for error, _ in errors]),
@@ -71,6 +74,12 @@ def spread_of_ratio(pair: Pair, stated: float | None) -> float | None:
     """The standard deviation of the log ratio of two measurements, from the studies' spreads."""
     spreads = [row[TIME.scatter] if stated is None else stated for row in pair]
     return None if None in spreads else math.hypot(*spreads)
+
+
+def spread_of_speeds(pair: Pair) -> float:
+    """The standard deviation of the log ratio that the usual speeds of two runs explain."""
+    laws = [speed_law_in(row) for row in pair if row["executions"]]
+    return math.hypot(*(law.value_sd for law in laws if law))
 
 
 def fit(
@@ -100,11 +109,12 @@ def fit(
     return centre, nulls
 
 
-def _log(row: Row, quantity: Quantity) -> Estimate:
-    """The logarithm of a quantity, with as wide an interval below as above. What the speed of the
-    core adds to it belongs to the common change.
-    """
-    found = value_at_speed_of_run(row, quantity)
+def _value(row: Row, quantity: Quantity) -> Estimate | None:
+    return quantity.read(row)
+
+
+def _log(found: Estimate | None) -> Estimate:
+    """The logarithm of a quantity, with as wide an interval below as above."""
     assert found is not None
     value, low, high = math.log(found.value), found.low, found.high
     if low is None or high is None or low <= 0:

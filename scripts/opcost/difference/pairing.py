@@ -9,7 +9,7 @@ from opcost.databases.database import read_database
 from opcost.difference.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.errors import OpcostError, closest
 from opcost.rows.columns import ANSWER
-from opcost.rows.quantities import COMPARED, SPEED_COLUMNS, TIME
+from opcost.rows.quantities import COMPARED, POWER, SPEED_COLUMNS, TIME
 
 _COLUMNS = (
     "tuple_id",
@@ -18,7 +18,8 @@ _COLUMNS = (
     "target",
     *ANSWER,
     "executions",
-    *(each.degrees for each in COMPARED),
+    *POWER.names,
+    *(each.degrees for each in (*COMPARED, POWER)),
     TIME.scatter,
     *SPEED_COLUMNS,
     "conditions_id",

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opcost.errors import OpcostError
+from opcost.executions import MOST_FASTER
 from opcost.rows.column import Role
 from opcost.rows.columns import EXECUTIONS, MEASUREMENT
 from opcost.rows.comparability import settings_of
@@ -209,7 +210,7 @@ def _inconsistent_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]
 
 def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     """The time is the median of some or all batches, so it lies within their range. So do those of
-    executions, where the time combines them at the usual speed of the core.
+    executions, where the time combines them, at a speed that differs by less than a factor of 3.
     """
     batches = columns.get("batch_time_s")
     if batches is None or "time_s" not in columns:
@@ -219,15 +220,20 @@ def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         wrong = pc.not_equal(pc.list_value_length(batches), pc.list_value_length(undisturbed))
         yield from _where("batch_undisturbed", undisturbed, wrong, "a value for each batch")
     least, most = _range(batches)
-    lowest = highest = _numbers(columns["time_s"])
+    least, most = least * (1 - _PRODUCT), most * (1 + _PRODUCT)
+    time_s, single = _numbers(columns["time_s"]), True
     if TIME.executed in columns:
         low, high = _range(columns[TIME.executed])
-        known = np.isfinite(low)
-        lowest, highest = np.where(known, low, lowest), np.where(known, high, highest)
-    outside = (lowest < least * (1 - _PRODUCT)) | (highest > most * (1 + _PRODUCT))
-    for position in np.flatnonzero(outside)[:1]:
-        value = columns["time_s"][int(position)].as_py()
-        yield Problem(int(position), "time_s", value, "a value among those of batch_time_s")
+        outside = (low < least) | (high > most)
+        allowed = "values among those of batch_time_s"
+        yield from _where(TIME.executed, columns[TIME.executed], pa.array(outside), allowed)
+        far = (time_s < low / MOST_FASTER) | (time_s > high * MOST_FASTER)
+        allowed = f"a value near those of {TIME.executed}"
+        yield from _where("time_s", columns["time_s"], pa.array(far), allowed)
+        single = ~np.isfinite(low)
+    outside = single & ((time_s < least) | (time_s > most))
+    allowed = "a value among those of batch_time_s"
+    yield from _where("time_s", columns["time_s"], pa.array(outside), allowed)
 
 
 def _inconsistent_executions(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:

@@ -35,7 +35,10 @@ RESULT = in_role(
             "`crashed`; after a failure every measured column is null",
         ),
         ("error", pa.string(), "why the measurement failed; null if `ok`"),
-        *TIME.described("seconds per iteration: the median over undisturbed batches"),
+        *TIME.described(
+            "seconds per iteration: the median over undisturbed batches; in a database, the mean "
+            "of executions, at the usual speed of the core"
+        ),
         *POWER.described("watts under load: the mean over distinct sensor refreshes"),
         *ENERGY.described("gross joules per iteration: `time_s` x `power_w`"),
         ("energy_reason", pa.string(), "why energy is null"),
@@ -353,6 +356,8 @@ COMBINED: list[Column] = [
 ]
 """The combined result of the executions of an operator."""
 
+_AT_USUAL_SPEED = ", at the usual speed of the core if that is known"
+
 SCATTERS: list[Column] = [
     Column(
         USUAL_SPEED,
@@ -362,7 +367,8 @@ SCATTERS: list[Column] = [
     Column(
         SPEED_SD,
         pa.float64(),
-        "relative standard deviation of `core_speed_per_s` between these executions",
+        "relative standard deviation of `core_speed_per_s` about that median; an assumed one of "
+        "5 % counts as five executions",
     ),
     Column(
         SPEED_EXPONENT,
@@ -380,8 +386,9 @@ SCATTERS: list[Column] = [
                 quantity.scatter,
                 pa.float64(),
                 f"relative standard deviation of `{quantity.value}` between executions on this "
-                f"target, of tuples of `{quantity.scatter_centre}`, without that of batches; null "
-                "if fewer than 6 tuples have several",
+                f"target{_AT_USUAL_SPEED if quantity == TIME else ''}, of tuples of "
+                f"`{quantity.scatter_centre}`, without that of batches; null if fewer than 6 "
+                "tuples have several",
             ),
             Column(
                 quantity.scatter_degrees,

@@ -8,8 +8,8 @@ from opcost import statistics
 from opcost.executions import (
     MANY_DEGREES,
     Executions,
-    Pace,
     Scatter,
+    SpeedLaw,
     at_speed_of_run,
     batch_error,
     combined,
@@ -40,8 +40,8 @@ def executions_in(row: Row, quantity: Quantity) -> Executions | None:
     found = [each for each in zip(values, errors, speeds, strict=True) if each[0] is not None]
     if not found:
         return None
-    times, batch_errors, paces = map(list, zip(*found, strict=True))
-    return Executions(times, batch_errors, paces)
+    times, batch_errors, core_speeds = map(list, zip(*found, strict=True))
+    return Executions(times, batch_errors, core_speeds)
 
 
 def executions_of(rows: Sequence[Row], quantity: Quantity) -> Executions | None:
@@ -58,8 +58,8 @@ def executions_of(rows: Sequence[Row], quantity: Quantity) -> Executions | None:
 
 def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
     """The columns of a target's scatters."""
-    pace = scatters[TIME].pace if TIME in scatters else None
-    speed = dict(zip(SPEED_COLUMNS, astuple(pace), strict=True)) if pace else {}
+    speed_law = scatters[TIME].speed_law if TIME in scatters else None
+    speed = dict(zip(SPEED_COLUMNS, astuple(speed_law), strict=True)) if speed_law else {}
     return speed | {
         name: value
         for quantity, each in scatters.items()
@@ -76,14 +76,16 @@ def scatter_in(row: Row, quantity: Quantity) -> Scatter | None:
     sd, degrees, slope, centre = (row[name] for name in quantity.scatter_columns)
     if sd is None:
         return None
-    pace = pace_in(row) if quantity == TIME else None
-    return Scatter(sd, MANY_DEGREES if degrees is None else degrees, slope or 0.0, centre, pace)
+    speed_law = speed_law_in(row) if quantity == TIME else None
+    return Scatter(
+        sd, MANY_DEGREES if degrees is None else degrees, slope or 0.0, centre, speed_law
+    )
 
 
-def pace_in(row: Row) -> Pace | None:
+def speed_law_in(row: Row) -> SpeedLaw | None:
     """How times on the row's target follow the speed of its core, if that is known."""
     speed = [row[name] for name in SPEED_COLUMNS]
-    return None if None in speed else Pace(*speed)
+    return None if None in speed else SpeedLaw(*speed)
 
 
 def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
             continue
         estimate = combined(found, scatters.get(quantity))
         if quantity == TIME and TIME in scatters:
-            estimate = in_any_run(estimate, scatters[TIME].pace)
+            estimate = in_any_run(estimate, scatters[TIME].speed_law)
         estimates[quantity] = estimate
         columns |= quantity.columns(estimate)
         columns[quantity.degrees] = estimate.degrees_of_freedom
@@ -138,5 +140,12 @@ def measured_value(row: Row, quantity: Quantity) -> Estimate | None:
 def value_at_speed_of_run(row: Row, quantity: Quantity) -> Estimate | None:
     """A quantity of a row of a database, in an interval of runs at the usual speed of this one."""
     estimate = quantity.read(row)
-    pace = pace_in(row) if quantity in (TIME, ENERGY) and row["executions"] else None
-    return at_speed_of_run(estimate, pace) if estimate and pace else estimate
+    speed_law = speed_law_in(row) if quantity in (TIME, ENERGY) and row["executions"] else None
+    if estimate is None or speed_law is None:
+        return estimate
+    if quantity == TIME:
+        return at_speed_of_run(estimate, speed_law)
+    time, power = value_at_speed_of_run(row, TIME), POWER.read(row)
+    assert time is not None  # and power: energy is their product
+    assert power is not None
+    return statistics.product(time, power)

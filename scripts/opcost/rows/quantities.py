@@ -194,7 +194,7 @@ COMPARED = (TIME, ENERGY)
 USUAL_SPEED, SPEED_SD = "usual_core_speed_per_s", "core_speed_sd"
 SPEED_EXPONENT, SPEED_EXPONENT_ERROR = "time_speed_exponent", "time_speed_exponent_error"
 SPEED_COLUMNS = (USUAL_SPEED, SPEED_SD, SPEED_EXPONENT, SPEED_EXPONENT_ERROR)
-"""How times on a target follow the speed of its core (`executions.Pace`)."""
+"""How times on a target follow the speed of its core (`executions.SpeedLaw`)."""
 
 EXECUTED = (TIME, HOST_TIME, POWER)
 """The quantities that each execution of a subject measures; others follow from them."""

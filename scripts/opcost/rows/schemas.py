@@ -260,8 +260,8 @@ COMPARISON = _schema(
         (
             "displaced_calls",
             pa.int64(),
-            "calls whose code was evicted from the private cache; those that lost a part of it "
-            "count in part; rounded; null on a GPU",
+            "calls whose code was evicted from the private cache, beyond what their operators' "
+            "benchmarks evict; those that lost a part of it count in part; rounded; null on a GPU",
         ),
         ("view_calls", pa.int64(), "calls that move no data"),
         ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),
@@ -539,6 +539,11 @@ SWEEPS = _schema(
             TIME.scatter,
             pa.float64(),
             "relative standard deviation of the target's executions; null if unknown",
+        ),
+        (
+            SPEED_SD,
+            pa.float64(),
+            f"`{SPEED_SD}` of the database: times are those at the usual speed of the core",
         ),
         *(
             column
