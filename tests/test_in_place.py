@@ -23,7 +23,13 @@ from opcost.measuring.workload import ModelWorkload
 from opcost.models.configs import define_models
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments
-from opcost.rows.quantities import CALL_TIME, OVERHEADS, PHASE_TIMES, TRAINING_CALLS
+from opcost.rows.quantities import (
+    CALL_TIME,
+    OVERHEADS,
+    PHASE_TIMES,
+    SPEED_COLUMNS,
+    TRAINING_CALLS,
+)
 from opcost.statistics import Estimate
 from opcost.text import seconds, with_margin, without_interval
 from opcost.tuples.extraction import extract_model_tuples
@@ -241,6 +247,14 @@ def test_an_execution_that_is_left_out_is_told(model):
     assert compare(found)["reference_flags"] == ["executions_disagree"]
     agreeing = estimate(model, *found.whole[1:], **SCATTER)
     assert [*outliers(agreeing)] == compare(agreeing)["reference_flags"] == []
+
+
+def test_an_execution_that_is_left_out_is_told_at_the_usual_speed(model):
+    first, *others = (each | {"core_speed_per_s": 3000.0} for each in one_off(model).whole)
+    quicker = first | {"core_speed_per_s": 6000.0, "time_s": first["time_s"] / 2}
+    law = dict(zip(SPEED_COLUMNS, (3000.0, 0.05, 1.0, 0.01), strict=True))
+    [note] = outliers(estimate(model, quicker, *others, **SCATTER, **law))
+    assert "1 of 4 executions of the whole model was left out as an outlier: 16.4 ms" in note
 
 
 def test_what_was_measured_under_interference_is_marked(model):
