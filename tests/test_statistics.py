@@ -103,6 +103,30 @@ def test_intervals_of_a_ratio_hold_the_truth():
     assert 0.93 < np.mean(held) < 0.97
 
 
+def test_a_wide_interval_of_a_ratio_reaches_no_further_than_those_of_both():
+    """Times of a machine that others used: the sum over operators, and the whole model."""
+    total, whole = Estimate(48.8, 38.0, 66.3), Estimate(49.2, 27.7, 87.3)
+    found = ratio(total, whole)
+    assert found.low == pytest.approx(0.53, abs=0.01)
+    assert found.high == pytest.approx(1.90, abs=0.01)
+    turned = ratio(whole, total)
+    assert (turned.low, turned.high) == pytest.approx((1 / found.high, 1 / found.low))
+
+
+@given(estimates(), estimates())
+def test_limits_of_a_ratio_lie_between_those_of_the_extremes(first, second):
+    if first.low > 0 and second.low > 0:
+        found = ratio(first, second)
+        assert first.low / second.high <= found.low * (1 + 1e-9)
+        assert found.low <= found.value <= found.high
+        assert found.high <= first.high / second.low * (1 + 1e-9)
+
+
+def test_a_ratio_of_what_may_be_zero_has_limits_below_it():
+    assert ratio(Estimate(1.0, -1.0, 3.0), Estimate(2.0, 1.9, 2.1)).low < 0
+    assert ratio(Estimate(1.0, None, None), Estimate(2.0, 1.9, 2.1)) == Estimate(0.5, None, None)
+
+
 def test_widening_adds_in_quadrature():
     widened = Estimate(100.0, 97.0, 104.0).widened(0.04 / 1.959964)
     assert widened.low == pytest.approx(95)

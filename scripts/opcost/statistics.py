@@ -126,11 +126,27 @@ def product(first: Estimate, second: Estimate) -> Estimate:
 
 
 def ratio(numerator: Estimate, denominator: Estimate) -> Estimate:
-    """The quotient of two independent positive estimates, relative half-widths in quadrature."""
+    """The quotient of two independent positive estimates, relative half-widths in quadrature.
+
+    Those of the logarithms, if all limits are positive: a wide interval of the denominator reaches
+    further up in the quotient than down.
+    """
     value = numerator.value / denominator.value
+    if all(each.low is None or each.low > 0 for each in (numerator, denominator)):
+        terms = [(1.0, _logarithm(numerator)), (-1.0, _logarithm(denominator))]
+        log = _with_errors(0.0, terms)
+        low, high = (
+            None if each is None else value * math.exp(each) for each in (log.low, log.high)
+        )
+        return Estimate(value, low, high, log.degrees_of_freedom)
     return _with_errors(
         value, [(1 / denominator.value, numerator), (-value / denominator.value, denominator)]
     )
+
+
+def _logarithm(estimate: Estimate) -> Estimate:
+    low, high = (None if each is None else math.log(each) for each in (estimate.low, estimate.high))
+    return Estimate(math.log(estimate.value), low, high, estimate.degrees_of_freedom)
 
 
 def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
