@@ -258,6 +258,17 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     ) in answer.output
 
 
+def test_nothing_is_to_be_measured_that_only_other_machines_lack(cnn, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    own = database(tmp_path / "results/database.parquet", [cnn])
+    other = database(tmp_path / "d.parquet", [cnn], "elsewhere", without=["relu"])
+    answer = run(CNN, "--database", own, "--database", other)
+    assert answer.exit_code == INCOMPLETE
+    assert re.search(r"elsewhere .* 2/3", answer.output)
+    assert "To measure" not in answer.output
+
+
 def test_programs_get_everything(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn], without=["relu"])
     answer = run(CNN, "--database", path, "--json", "--parquet", tmp_path / "tuples.parquet")
@@ -367,6 +378,7 @@ def test_the_number_of_listed_operators_is_positive():
         ([CNN, "--input", "1x3x8x8"], "defines inputs, dtype and arguments"),
         (["quantized"], "is not a torchvision model"),
         ([CNN, "--database", "nowhere.parquet"], "there is no database nowhere.parquet"),
+        ([CNN, "--database", "tests/study"], "tests/study is a folder: name a database in it"),
     ],
 )
 def test_what_is_no_model_is_explained(arguments, message):

@@ -251,7 +251,7 @@ def test_flags_stand_beside_the_cost_and_are_explained_without_a_model():
     assert "±: half of the 95 % interval. Executions of one operator scatter by 3.0%" in text
     assert "usual speed of the core" not in text
     varied = " ".join(" ".join(sweep_lines(operator_rows(**{SPEED_SD: 0.2}))).split())
-    assert "at the usual speed of the core, which varied by 20% (standard deviation)" in varied
+    assert "operators, whose speeds vary by 20% (standard deviation)" in varied
     assert "That is much" in varied
     alone = " ".join(" ".join(sweep_lines(operator_rows(**{TIME.scatter: None}))).split())
     assert "the interval of one execution is that of its batches" in alone

@@ -22,7 +22,8 @@ import click
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Expected share of reported changes that are none; probability of any if nothing changed.",
+    help="Expected share of reported changes that are false; if nothing changed, the probability "
+    "of any.",
 )
 @click.option(
     "--spread",

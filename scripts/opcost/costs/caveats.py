@@ -105,8 +105,9 @@ def scatter_text(scatter: float | None) -> str:
 def speed_text(speed_sd: float) -> str:
     """What times mean where the speed of the core varied, by a relative standard deviation."""
     text = (
-        "Times are those at the usual speed of the core, which varied by "
-        f"{speed_sd:.0%} (standard deviation): single measurements took more or less."
+        "Times are converted to the usual speed of the core, the median over the executions of "
+        f"operators, whose speeds vary by {speed_sd:.0%} (standard deviation). The log shows them "
+        "before that."
     )
     return f"{text} {_MUCH}" if speed_sd > _MUCH_SCATTER else text
 

@@ -47,7 +47,8 @@ def as_text(
         parts.append("\n".join(_targets(explanations)))
     parts += [_target(model, explanation, top, depth) for explanation in explanations]
     incomplete = [explanation for explanation in explanations if explanation.missing]
-    if incomplete:
+    here = [each for each in explanations if each.database.resolve() == DATABASE.resolve()]
+    if incomplete and (not here or any(each.missing for each in here)):
         parts.append(_remedy(model.definition, name, incomplete))
     return "\n\n".join(parts)
 

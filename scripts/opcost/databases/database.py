@@ -36,6 +36,11 @@ def stream_database(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 
 def _schema_of(path: Path) -> pa.Schema:
+    if path.is_dir():
+        held = ", ".join(each.name for each in sorted(path.glob("*.parquet"))[:6])
+        raise OpcostError(
+            f"{path} is a folder: name a database in it{f', one of {held}' if held else ''}"
+        )
     if not path.is_file():
         raise OpcostError(
             f"there is no database {path}: run a study (snakemake --cores 1), or name another, "

@@ -47,7 +47,7 @@ VERSIONS = {
     "`batch_size` in the comparison; `partial_time_s` and `partial_energy_j` in shares and "
     "modules; `overhead_time_s`, `first_call`, `tuple_ids` and `tuple_calls` in the modules.",
     10: "A row of the database combines the executions of all rounds: `time_s`, `power_w` and "
-    "`host_time_s` are geometric means, and their intervals hold what a further execution finds. "
+    "`host_time_s` are geometric means, and their intervals hold the mean of further executions. "
     "`execution_...`, `executions`, `outlying_executions`, `..._degrees_of_freedom`; "
     "`time_scatter` replaces `spread`, `host_time_scatter` `host_spread`.",
     11: "The method's own error: `..._method_...` and `method_models` in the database and the "
