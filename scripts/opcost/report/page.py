@@ -133,14 +133,14 @@ def _sections(results: Results) -> dict[str, Any]:
 def _summary(results: Results) -> dict[str, Any]:
     """The figures at the top of the page."""
     frame = results.operators
-    when = frame["measured_at"].dropna()
+    begun, ended = frame["measured_at"].dropna(), frame["ended_at"].dropna()
     devices = frame.dropna(subset="device_name").groupby("target", sort=False)["device_name"]
     return {
         "models": len(results.models),
         "tuples": int(frame["tuple_id"].nunique()),
         "kinds": int(frame["name"].nunique()),
         "devices": {target: " and ".join(names.unique()) for target, names in devices},
-        "measured": None if when.empty else _span(when.min(), when.max()),
+        "measured": None if begun.empty else _span(begun.min(), max(begun.max(), ended.max())),
         "versions": ", ".join(sorted(frame["opcost_version"].dropna().unique())),
         "opcost_version": __version__,
         "schema_version": SCHEMA_VERSION,
