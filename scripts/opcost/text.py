@@ -82,7 +82,7 @@ def with_interval(estimate: Estimate | None, show: Callable[[float, int], str]) 
 
 def _is_lopsided(value: float, low: float, high: float) -> bool:
     shorter, longer = sorted([value - low, high - value])
-    return longer > 2 * shorter
+    return longer > 1.5 * shorter
 
 
 def margin(share: float) -> str:
