@@ -166,9 +166,11 @@ def test_models_are_given_as_to_snakemake(given, models):
     assert named_models(["config/gpu.yaml"], {"models": given}) == models
 
 
-@pytest.mark.parametrize("given", ["[resnet18", "resnet18", "", "{a: 1}"])
+@pytest.mark.parametrize("given", ["[resnet18", "resnet18", "", "{a: 1}", "[2026-01-01]"])
 def test_models_that_are_no_list_are_refused(given):
-    with pytest.raises(OpcostError, match=re.escape(f"--config models={given}: give a list")):
+    with pytest.raises(
+        OpcostError, match=re.escape(f"--config models={given}: give a list of names")
+    ):
         named_models(["config/gpu.yaml"], {"models": given})
 
 
@@ -285,6 +287,40 @@ def test_what_was_measured_since_is_not_replaced_by_an_earlier_archive(tmp_path)
     os.utime(row, (1, 1))
     unpack(tmp_path, tmp_path)
     assert row.read_text() == "first"
+
+
+def test_a_link_in_an_archive_is_refused_and_replaces_nothing(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/a.parquet").write_text("measured")
+    for kind in (tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE):
+        with tarfile.open(tmp_path / f"{PARTS}00", "w:gz") as archive:
+            member = tarfile.TarInfo("results/a.parquet")
+            member.type, member.linkname = kind, "results/b.parquet"
+            archive.addfile(member)
+        with pytest.raises(OpcostError, match="which no campaign writes"):
+            unpack(tmp_path, tmp_path)
+    assert (tmp_path / "results/a.parquet").read_text() == "measured"
+
+
+def test_files_that_share_their_content_travel_each(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/a").write_text("x")
+    os.link(tmp_path / "results/a", tmp_path / "results/b")
+    pack(tmp_path, tmp_path, 2**20)
+    assert unpack(tmp_path, tmp_path / "home").startswith("2 files unpacked, 0 newer")
+    assert (tmp_path / "home/results/b").read_text() == "x"
+    os.utime(tmp_path / "home/results/b", (2e9, 2e9))
+    assert unpack(tmp_path, tmp_path / "home").startswith("1 files unpacked, 1 newer")
+
+
+def test_a_results_folder_that_is_a_link_is_refused(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/a").write_text("x")
+    pack(tmp_path, tmp_path, 2**20)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/results").symlink_to(tmp_path / "results")
+    with pytest.raises(OpcostError, match="cannot be unpacked in"):
+        unpack(tmp_path, tmp_path / "home")
 
 
 def test_an_archive_of_many_parts_is_put_together_in_their_order(tmp_path):

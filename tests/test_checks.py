@@ -139,6 +139,14 @@ def test_executions_lie_among_the_batches_and_their_mean_not_far(path, executed_
         records.read(path / "database.parquet", schemas.DATABASE)
 
 
+@pytest.mark.parametrize("degrees", [-3.0, 0.0, 2.0])
+def test_an_interval_of_no_variance_is_damage(path, degrees):
+    row = ROW | {"time_degrees_of_freedom": degrees}
+    records.write(path / "database.parquet", schemas.DATABASE, [row])
+    with pytest.raises(OpcostError, match=" is damaged: time_degrees_of_freedom of "):
+        records.read(path / "database.parquet", schemas.DATABASE)
+
+
 def test_each_execution_has_a_value_in_every_list(path):
     executed = {"execution_round": [1, 2], "execution_time_s": [1e-3, 1.1e-3]}
     rows = [

@@ -11,12 +11,13 @@ import time
 from pathlib import Path
 
 from campaign import HOME, HOST, RECORD, WHEELS, wheels
-from campaign.archive import pack, unpack
+from campaign.archive import KEPT, pack, unpack
 from campaign.piece import Piece, run_steps
 from opcost.errors import OpcostError, reported
 
 _BEGAN_S = time.monotonic()
 _MIB = 2**20
+_LEAST_PART = 2**16
 _PACK_S = 15.0
 
 
@@ -44,7 +45,7 @@ def main() -> None:
         elif given.command == "run":
             go_on(given)
         else:
-            unpack(HOME, Path())
+            print(unpack(HOME, Path()))
 
 
 def positive(text: str) -> float:
@@ -75,6 +76,11 @@ def go_on(given: argparse.Namespace) -> None:
     """Run a piece, from what the last one brought home."""
     from campaign.steps import steps
 
+    if any(given.out.resolve().is_relative_to(Path(each).resolve()) for each in KEPT):
+        raise OpcostError(
+            f"--out {given.out} is in a folder that travels itself ({', '.join(KEPT)}): name "
+            "another"
+        )
     if not Path("results").exists() and HOME.exists():
         unpack(HOME, Path())
     with tempfile.TemporaryDirectory() as site:
@@ -87,7 +93,7 @@ def go_on(given: argparse.Namespace) -> None:
         piece.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
         def keep() -> None:
-            pack(Path(), given.out, max(1, int(given.largest_mib * _MIB)))
+            pack(Path(), given.out, max(_LEAST_PART, int(given.largest_mib * _MIB)))
             shutil.copy(RECORD / "log.txt", given.out)
 
         piece.keep = keep

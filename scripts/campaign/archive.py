@@ -21,7 +21,8 @@ _TABLES = "results/.made"
 def pack(root: Path, there: Path, largest_bytes: int) -> list[Path]:
     """Write what is kept below `root` into parts of at most that size, instead of earlier ones."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as archive:
+    # Links travel as what they lead to.
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6, dereference=True) as archive:
         for name in KEPT:
             if (root / name).exists():
                 archive.add(root / name, name, filter=_kept)
@@ -35,10 +36,11 @@ def pack(root: Path, there: Path, largest_bytes: int) -> list[Path]:
     return parts
 
 
-def unpack(there: Path, root: Path) -> None:
+def unpack(there: Path, root: Path) -> str:
     """Put what a command has brought home below `root`; files that are newer there stay.
 
-    Raises OpcostError if it cannot be read, or if a target there is another device.
+    Says how many came and how many stayed. Raises OpcostError if it cannot be read, or if a target
+    there is another device.
     """
     parts = sorted(there.glob(f"{PARTS}*"), key=lambda path: (len(path.name), path.name))
     data = b"".join(path.read_bytes() for path in parts)
@@ -47,20 +49,30 @@ def unpack(there: Path, root: Path) -> None:
     with _opened(data, there) as archive:
         for member in archive:
             path = Path(member.name)
-            if ".." in path.parts or not any(path.is_relative_to(each) for each in KEPT):
+            ours = ".." not in path.parts and any(path.is_relative_to(each) for each in KEPT)
+            if not ours or not (member.isfile() or member.isdir()):
                 raise OpcostError(
                     f"{there}/{PARTS}* hold {member.name}, which no campaign writes: copy there "
                     "what the last command wrote, and nothing else"
                 )
-            if Path(member.name).name == "device.json" and (root / member.name).exists():
+            if path.name == "device.json" and (root / member.name).exists():
                 packed = archive.extractfile(member)
                 if packed is None or packed.read() != (root / member.name).read_bytes():
                     raise OpcostError(
                         f"{root / member.name} is of another device or study than {there}. Rename "
                         f"{root / 'results'}, or unpack in another copy of the repository"
                     )
-        older = [each for each in archive if not _is_newer(root / each.name, each)]
-        archive.extractall(root, older, filter="data")
+        brought = [each for each in archive if not _is_newer(root / each.name, each)]
+        try:
+            archive.extractall(root, brought, filter="data")
+        except tarfile.TarError as error:
+            raise OpcostError(
+                f"{there} cannot be unpacked in {root.resolve()}: {error}. If a folder there is a "
+                "link, unpack in another copy of the repository"
+            ) from error
+        came = sum(each.isfile() for each in brought)
+        stayed = len(archive.getmembers()) - len(brought)
+    return f"{came} files unpacked, {stayed} newer ones left as they are"
 
 
 def _opened(data: bytes, there: Path) -> tarfile.TarFile:

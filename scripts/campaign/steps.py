@@ -22,7 +22,11 @@ _IDENTIFYING = re.compile("Serial Number|UUID|GUID|PDI|Process|  Name  ")
 def steps(
     configfiles: Sequence[str], config: Mapping[str, str], study_s: float, loop_s: float
 ) -> list[Step]:
-    """The steps, in order; `study_s` limits the study, `loop_s` is of each loop of a peer."""
+    """The steps, in order; `study_s` limits the study, `loop_s` is of each loop of a peer.
+
+    Raises OpcostError for config files that cannot be read, and as `named_models`.
+    """
+    models = named_models(configfiles, config)
 
     def snakemake(*targets: str, **changes: str) -> list[str]:
         settings = [f"{name}={value}" for name, value in {**config, **changes}.items()]
@@ -44,7 +48,7 @@ def steps(
 
     def study(piece: Piece, seconds: float) -> tuple[str, bool]:
         ends_s = time.monotonic() + seconds
-        models, status = named_models(configfiles, config), None
+        status = None
         runs = {
             f"study of {model}": snakemake(
                 "tables",
@@ -92,12 +96,18 @@ def named_models(configfiles: Sequence[str], config: Mapping[str, str]) -> list[
             given = yaml.safe_load(config["models"])
         except yaml.YAMLError:
             given = None
-        if not isinstance(given, list):
+        if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
             raise OpcostError(
-                f"--config models={config['models']}: give a list, as in models=[resnet18,vit_b_16]"
+                f"--config models={config['models']}: give a list of names, as in "
+                "models=[resnet18,vit_b_16]"
             )
         return given
-    found = [read_yaml(Path(path)).get("models") for path in reversed(configfiles)]
+    found = []
+    for path in reversed(configfiles):
+        document = read_yaml(Path(path))
+        if not isinstance(document, dict):
+            raise OpcostError(f"{path} is no configuration: it must hold keys with values")
+        found.append(document.get("models"))
     return next((models for models in found if isinstance(models, list)), [])
 
 

@@ -8,7 +8,7 @@ from opcost.statistics import Estimate
 
 _PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 _DIGITS = 4
-_WIDE = 0.05
+_WIDE, _VERY_WIDE = 0.05, 0.4
 _WIDTH = 100
 
 
@@ -75,14 +75,17 @@ def with_interval(estimate: Estimate | None, show: Callable[[float, int], str]) 
         return show(estimate.value, _DIGITS)
     shown = digits(estimate)
     value = show(estimate.value, shown)
-    if half > _WIDE and _is_lopsided(estimate.value, estimate.low, estimate.high):
+    if _is_lopsided(half, estimate.value, estimate.low, estimate.high):
         return f"{value} [{show(estimate.low, shown)}, {show(estimate.high, shown)}]"
     return f"{value} ± {margin(half)}"
 
 
-def _is_lopsided(value: float, low: float, high: float) -> bool:
+def _is_lopsided(half: float, value: float, low: float, high: float) -> bool:
+    """Whether half of an interval, a share, would mislead: it is wide, and twice as long on one
+    side, or very wide and longer by half.
+    """
     shorter, longer = sorted([value - low, high - value])
-    return longer > 1.5 * shorter
+    return half > _WIDE and longer > (1.5 if half > _VERY_WIDE else 2) * shorter
 
 
 def margin(share: float) -> str:
@@ -153,9 +156,10 @@ def difference(error: Estimate | None) -> str:
         return "-"
     if error.low is None or error.high is None:
         return f"{error.value:+z.1%}"
-    if (error.high - error.low) / 2 > _WIDE and _is_lopsided(error.value, error.low, error.high):
+    share = (error.high - error.low) / 2
+    if _is_lopsided(share, error.value, error.low, error.high):
         return f"{error.value:+z.0%} [{error.low:+z.0%}, {error.high:+z.0%}]"
-    half = margin((error.high - error.low) / 2)
+    half = margin(share)
     return f"{error.value:+z.{1 if '.' in half else 0}%} ± {half}"
 
 

@@ -1,5 +1,6 @@
 """`opcost diff`."""
 
+import math
 from pathlib import Path
 
 import click
@@ -27,7 +28,7 @@ import click
 )
 @click.option(
     "--spread",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(0, 10),
     help="Relative standard deviation of one measurement, if known, such as 0.01.",
 )
 @click.option("--anyway", is_flag=True, help="Compare different protocol versions and settings.")
@@ -75,6 +76,8 @@ def command(
     from opcost.queries import listing
     from opcost.rows import records
 
+    if spread is not None and math.isnan(spread):
+        raise click.BadParameter("nan is not in the range 0<=x<=10", param_hint="--spread")
     if parquet is not None:
         check_output(parquet, [before, after])
     difference = compare_databases(

@@ -1,8 +1,8 @@
 """Duplicate rows in several databases, and which of them to prefer.
 
 Rows are duplicates if they agree in tuple and conditions (`rows.comparability`). Preferred are
-results over failures, rows with energy, converged rows, rows without flags, rows of more
-executions, and newer rows, in this order. The measured value plays no role.
+results over failures, rows with energy, rows of more executions, converged rows, rows without
+flags, and newer rows, in this order. The measured value plays no role.
 
 A processor has no serial number. The sentinel's baseline (`quiet_sentinel_time_s`) distinguishes
 studies on processors, so rows of two such studies are never duplicates. Failures without a recorded
@@ -47,9 +47,9 @@ def preference(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (
         row["status"] == "ok",
         row["energy_j"] is not None,
+        row["executions"] or 0,
         bool(row["converged"]) and row["power_converged"] is not False,
         not row["flags"],
-        row["executions"] or 0,
         row["measured_at"] or _EARLIEST,
     )
 

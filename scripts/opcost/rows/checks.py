@@ -23,6 +23,7 @@ from opcost.rows.columns import EXECUTIONS, MEASUREMENT
 from opcost.rows.comparability import settings_of
 from opcost.rows.quantities import (
     ENERGY,
+    EXECUTED,
     HOST_TIME,
     OVERHEADS,
     POWER,
@@ -45,11 +46,15 @@ _RESULTS = {
     ENERGY.value: (1e-15, 1e12),
     HOST_TIME.value: (1e-9, 1e5),
 }
+_LEAST_DEGREES = math.nextafter(2, 3)
+"""Student's distribution of 2 degrees of freedom, or fewer, has no variance."""
+
 _LIMITS = {
     **_RESULTS,
     **dict.fromkeys(("utilisation", "power_gain_uncertainty", SPEED_EXPONENT), (0.0, 1.0)),
     **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
-    **dict.fromkeys((SPEED_SD, SPEED_EXPONENT_ERROR), (0.0, 10.0)),
+    **dict.fromkeys((SPEED_SD, SPEED_EXPONENT_ERROR), (0.0, 2.0)),
+    **dict.fromkeys((each.degrees for each in (*EXECUTED, ENERGY)), (_LEAST_DEGREES, 1e15)),
 }
 _MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
 _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_scatter|load_average")

@@ -143,9 +143,8 @@ def value_at_speed_of_run(row: Row, quantity: Quantity) -> Estimate | None:
     speed_law = speed_law_in(row) if quantity in (TIME, ENERGY) and row["executions"] else None
     if estimate is None or speed_law is None:
         return estimate
-    if quantity == TIME:
-        return at_speed_of_run(estimate, speed_law)
-    time, power = value_at_speed_of_run(row, TIME), POWER.read(row)
-    assert time is not None  # and power: energy is their product
-    assert power is not None
-    return statistics.product(time, power)
+    if quantity == ENERGY:
+        time, power = value_at_speed_of_run(row, TIME), POWER.read(row)
+        if time is not None and power is not None:
+            return statistics.product(time, power)
+    return at_speed_of_run(estimate, speed_law)
