@@ -125,6 +125,7 @@ def test_limits_of_a_ratio_lie_between_those_of_the_extremes(first, second):
 def test_a_ratio_of_what_may_be_zero_has_limits_below_it():
     assert ratio(Estimate(1.0, -1.0, 3.0), Estimate(2.0, 1.9, 2.1)).low < 0
     assert ratio(Estimate(1.0, None, None), Estimate(2.0, 1.9, 2.1)) == Estimate(0.5, None, None)
+    assert ratio(Estimate(0.0, None, None), Estimate(2.0, 1.9, 2.1)) == Estimate(0.0, None, None)
 
 
 def test_widening_adds_in_quadrature():

@@ -132,7 +132,7 @@ def ratio(numerator: Estimate, denominator: Estimate) -> Estimate:
     further up in the quotient than down.
     """
     value = numerator.value / denominator.value
-    if all(each.low is None or each.low > 0 for each in (numerator, denominator)):
+    if all(each.low is not None and each.low > 0 for each in (numerator, denominator)):
         terms = [(1.0, _logarithm(numerator)), (-1.0, _logarithm(denominator))]
         log = _with_errors(0.0, terms)
         low, high = (
