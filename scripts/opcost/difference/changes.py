@@ -133,7 +133,8 @@ def changes_of(
         known = logs.where(np.isfinite(logs.error))
     apart = spread_of_ratio(pairs[0], spread)
     centre, nulls = fit(known, apart, stated=spread is not None)
-    of_runs = math.hypot(apart or 0.0, 0.0 if spread else spread_of_speeds(pairs[0]))
+    of_speeds = spread_of_speeds(pairs[0]) if spread is None else 0.0
+    of_runs = math.hypot(apart or 0.0, of_speeds)
     common = widened(centre, of_runs) if centre else None
     sound = known.where(~known.doubtful)
     return QuantityChange(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -46,8 +47,8 @@ class LogRatios(NamedTuple):
         the core changes between runs, and all rows share, is no error of each.
         """
         column = quantity.value
-        read = value_at_speed_of_run if at_one_speed else _value
-        errors = [_error(*(_log(read(row, quantity)) for row in pair)) for pair in pairs]
+        read = partial(value_at_speed_of_run, quantity=quantity) if at_one_speed else quantity.read
+        errors = [_error(*(_log(read(row)) for row in pair)) for pair in pairs]
         return cls(
             np.array([math.log(after[column] / before[column]) for before, after in pairs]),
             np.array([error for error, _ in errors]),
@@ -107,10 +108,6 @@ def fit(
         sd = np.where(logs.doubtful, nulls[True].sd, nulls[False].sd)
         weights = 1 / np.hypot(logs.error, sd)
     return centre, nulls
-
-
-def _value(row: Row, quantity: Quantity) -> Estimate | None:
-    return quantity.read(row)
 
 
 def _log(found: Estimate | None) -> Estimate:
