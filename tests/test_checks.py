@@ -161,6 +161,28 @@ def test_each_execution_has_a_value_in_every_list(path):
         records.read(path / "database.parquet", schemas.DATABASE)
 
 
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("time_method_differences", [0.1]),
+        ("time_method_differences", [0.1, -1.0]),
+        ("energy_method_difference_errors", [0.1, -0.1]),
+        ("time_method_difference_errors", [0.1, 0.1, None]),
+    ],
+)
+def test_each_model_tells_a_possible_error_of_the_method(path, column, values):
+    possible = {
+        "time_method_differences": [-0.1, None],
+        "time_method_difference_errors": [0.0, None],
+    }
+    row = ROW | {"method_models": ["one", "other"]}
+    records.write(path / "database.parquet", schemas.DATABASE, [row | possible])
+    assert len(records.read(path / "database.parquet", schemas.DATABASE)) == 1
+    records.write(path / "database.parquet", schemas.DATABASE, [row | {column: values}])
+    with pytest.raises(OpcostError, match=f" is damaged: {column} of "):
+        records.read(path / "database.parquet", schemas.DATABASE)
+
+
 def test_energy_with_a_reason_why_there_is_none_is_damage(path):
     with pytest.raises(OpcostError, match=r"energy_j of .*; allowed: null where energy_reason"):
         read(path, ROW | {"energy_reason": "no sensor"})

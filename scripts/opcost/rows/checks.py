@@ -22,6 +22,7 @@ from opcost.rows.column import Role
 from opcost.rows.columns import EXECUTIONS, MEASUREMENT
 from opcost.rows.comparability import settings_of
 from opcost.rows.quantities import (
+    COMPARED,
     ENERGY,
     EXECUTED,
     HOST_TIME,
@@ -49,13 +50,27 @@ _RESULTS = {
 _LEAST_DEGREES = math.nextafter(2, 3)
 """Student's distribution of 2 degrees of freedom, or fewer, has no variance."""
 
+_LEAST_DIFFERENCE = math.nextafter(-1, 0)
+"""A sum is more than nothing, and so is its ratio to the whole."""
+
 _LIMITS = {
     **_RESULTS,
     **dict.fromkeys(("utilisation", "power_gain_uncertainty", SPEED_EXPONENT), (0.0, 1.0)),
     **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
     **dict.fromkeys((SPEED_SD, SPEED_EXPONENT_ERROR), (0.0, 2.0)),
     **dict.fromkeys((each.degrees for each in (*EXECUTED, ENERGY)), (_LEAST_DEGREES, 1e15)),
+    **dict.fromkeys((each.method_differences for each in COMPARED), (_LEAST_DIFFERENCE, 1e6)),
+    **dict.fromkeys((each.method_errors for each in COMPARED), (0.0, 1e3)),
 }
+_EQUALLY_LONG = (
+    [column.name for column in EXECUTIONS],
+    [
+        "method_models",
+        *(name for each in COMPARED for name in (each.method_differences, each.method_errors)),
+    ],
+)
+"""Lists with a value for each execution, and for each model."""
+
 _MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
 _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_scatter|load_average")
 """Seconds, watts and clocks. Negative can be limits of intervals, call overhead, times of the first
@@ -122,7 +137,7 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
     if "status" in columns:
         yield from _inconsistent_status(columns)
     yield from _inconsistent_batches(columns)
-    yield from _inconsistent_executions(columns)
+    yield from _unequal_lists(columns)
     yield from _inconsistent_energy(columns)
     yield from _unprintable(columns)
     yield from _repeated_flags(columns)
@@ -241,13 +256,14 @@ def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     yield from _where("time_s", columns["time_s"], pa.array(outside), allowed)
 
 
-def _inconsistent_executions(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """All lists over the executions of a row are equally long."""
-    names = [column.name for column in EXECUTIONS if column.name in columns]
-    for name in names[1:]:
-        lengths = (pc.list_value_length(columns[each]) for each in (names[0], name))
-        allowed = f"a value for each of {names[0]}"
-        yield from _where(name, columns[name], pc.not_equal(*lengths), allowed)
+def _unequal_lists(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    """All lists over the executions of a row, or over models, are equally long."""
+    for group in _EQUALLY_LONG:
+        names = [name for name in group if name in columns]
+        for name in names[1:]:
+            lengths = (pc.list_value_length(columns[each]) for each in (names[0], name))
+            allowed = f"a value for each of {names[0]}"
+            yield from _where(name, columns[name], pc.not_equal(*lengths), allowed)
 
 
 def _range(lists: pa.Array) -> NDArray[np.float64]:
