@@ -191,6 +191,13 @@ def test_power_and_energy_have_columns_where_they_were_measured(path, tmp_path):
     assert "500 mJ ± 2.0%" in shown
 
 
+def test_a_table_that_cannot_be_sorted_says_so(path):
+    completed = run(path, "--sort", "energy")
+    assert completed.exit_code == 0
+    assert completed.stderr == "no row has energy_j, so rows are in the order of the database\n"
+    assert run(path, "--sort", "time").stderr == ""
+
+
 def test_a_table_is_sorted_by_time_and_says_how_many_rows_there_are(path):
     completed = run(path, "--limit", "2")
     assert completed.stdout.splitlines()[1].startswith(TUPLES["nms"].tuple_id)

@@ -116,13 +116,17 @@ def command(
     )
     if columns is None and len(paths) > 1:
         chosen.append("database")
+    shown, order = chosen if form or parquet else listing.with_limits(chosen), column_named(sort)
     rows = query(
         paths,
         Filter(**wanted | {"tuple_ids": [_id_of(each) for each in wanted["tuple_ids"]]}),
-        columns=chosen if form or parquet else listing.with_limits(chosen),
-        sort=sort,
+        columns=[*shown, order],
+        sort=order,
         ascending=ascending,
     )
+    if len(rows) and rows[order].null_count == len(rows):
+        click.echo(f"no row has {order}, so rows are in the order of the database", err=True)
+    rows = rows.select(list(dict.fromkeys(shown)))
     found, in_a_table = len(rows), form is None and parquet is None
     rows = rows[: limit or (_LINES if in_a_table else found)]
     if parquet is not None:
