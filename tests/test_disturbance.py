@@ -74,6 +74,22 @@ def test_a_call_whose_data_were_evicted_is_no_slow_core(monkeypatch):
     assert core_sentinel()() == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_settled_look_does_not_see_the_clock_that_a_workload_led_to(monkeypatch, settled):
+    now_s = 0.0
+
+    def sentinel():
+        nonlocal now_s
+        taken_s = 1.07 * BASELINE_S if now_s < 6e-3 else BASELINE_S
+        now_s += taken_s
+        return taken_s
+
+    monkeypatch.setattr(disturbance, "perf_counter", lambda: now_s)
+    watch = CoreWatch(BASELINE_S, sentinel, lambda: (now_s, 0.0))
+    watch.look(settled)
+    assert watch.latest_s(1) == [BASELINE_S if settled else 1.07 * BASELINE_S]
+
+
 def test_one_quick_sentinel_says_nothing_of_its_reference():
     assert looks([BASELINE_S / 1.6] * 5)[1].lower_baseline_s() is None
     assert looks([BASELINE_S / 1.6, *[BASELINE_S] * 20])[1].lower_baseline_s() is None

@@ -118,7 +118,8 @@ def test_a_whole_model_is_not_timed_just_after_a_pause(trial):
 
 def test_what_interrupts_the_host_of_a_whole_model_disturbs_the_model(trial):
     busy = NoWatch()
-    busy.look = itertools.cycle([True, False]).__next__
+    looks = itertools.cycle([True, False])
+    busy.look = lambda settled: next(looks)
     alone, _ = trial([2e-6], kind="cuda", busy_host=busy)
     with_host, _ = trial([2e-6], kind="cuda", busy_host=busy, in_use=True)
     assert all(alone.time.undisturbed)
@@ -167,7 +168,7 @@ class SharedCore(NoWatch):
     def shared(self):
         return self.looks // 5 % 2 == 1
 
-    def look(self):
+    def look(self, settled=False):
         alone = not self.shared
         self.looks += 1
         return alone and not self.shared
@@ -202,7 +203,7 @@ class VaryingCore(NoWatch):
     def factor(self):
         return self.factors[len(self.looks_s) // 40 % len(self.factors)]
 
-    def look(self):
+    def look(self, settled=False):
         self.looks_s.append(4e-4 * self.factor)
         return self.alone
 
@@ -233,7 +234,7 @@ def test_without_a_sentinel_the_speed_of_the_core_is_unknown(trial):
 
 def test_a_device_that_is_never_quiet_is_flagged_and_measured_all_the_same(trial):
     core = SharedCore()
-    core.look = lambda: False
+    core.look = lambda settled: False
     result, _ = trial([1e-5], watch=core)
     assert result.time.stop_reason == "time_budget"
     assert result.time.estimate.value == pytest.approx(1e-5)
@@ -243,7 +244,7 @@ def test_a_device_that_is_never_quiet_is_flagged_and_measured_all_the_same(trial
 def test_too_few_undisturbed_batches_are_flagged_though_they_are_the_most(trial):
     core = SharedCore()
     looks = itertools.chain([True] * 5, itertools.cycle([True, True, False]))
-    core.look = lambda: next(looks)
+    core.look = lambda settled: next(looks)
     settings = dataclasses.replace(QUICK, batch_s=1.0, min_batches=12, max_time_s=1.0)
     result, _ = trial([1.0], settings, watch=core)
     assert len(result.time.batch_times_s) == 12
@@ -253,7 +254,7 @@ def test_too_few_undisturbed_batches_are_flagged_though_they_are_the_most(trial)
 
 def test_a_trial_that_was_never_left_alone_is_not_repeated_for_the_next_round_does_it(trial):
     core = SharedCore()
-    core.look = lambda: False
+    core.look = lambda settled: False
     settings = dataclasses.replace(QUICK, max_repeats=2, repeat_pause_s=0.0)
     result, _ = trial([1e-5], settings, watch=core)
     assert (result.repeats, result.flags) == (0, ["disturbed"])

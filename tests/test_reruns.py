@@ -177,11 +177,12 @@ def test_other_settings_are_announced_and_a_dry_run_takes_nothing_from_a_live_ru
     notes = {path: path.read_bytes() for path in (done.root / "results/.made").iterdir()}
     dry = done.run("--dry-run")
     assert "benchmark_operator" in dry.stdout
-    assert "6 measured operators of other settings: to be replaced." in dry.stderr
-    assert "2 measured models of other settings: to be replaced." in dry.stderr
+    why = "of other settings, or of another protocol version: to be replaced."
+    assert f"6 measured operators {why}" in dry.stderr
+    assert f"2 measured models {why}" in dry.stderr
     assert {path: path.read_bytes() for path in (done.root / "results/.made").iterdir()} == notes
     planned = done.run("--", "plan").stdout
-    assert "8 rows of other settings would be replaced" in planned
+    assert "8 rows of other settings, or of another protocol version, would be replaced" in planned
 
 
 def test_where_a_cluster_would_send_jobs_measures_nothing_again(done):

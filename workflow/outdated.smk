@@ -122,7 +122,8 @@ def current(name, paths, outdated, kind=None):
         workflow.dag.forcefiles.update(map(str, found))
         if found and kind:
             rows = counted(len(found), f"measured {kind}")
-            print(f"{rows} of other settings: to be replaced. {HOW_TO_KEEP}", file=sys.stderr)
+            why = "of other settings, or of another protocol version"
+            print(f"{rows} {why}: to be replaced. {HOW_TO_KEEP}", file=sys.stderr)
     return paths
 
 

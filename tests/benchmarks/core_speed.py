@@ -3,7 +3,8 @@
 For each results folder, over the pairs of executions of an operator, and of a whole model: how the
 logarithms of the two times' ratio and of the two speeds' ratio correlate, and how executions
 scatter without and with the speed. Ratios beyond 1.4 are left out. The speed of operators is from
-the sentinel's time, which older rows have as well.
+the sentinel's time, which older rows have as well. Then, for each round: how much quicker the core
+was during whole models than during operators, with its standard error.
 
     PYTHONPATH=scripts python -m tests.benchmarks.core_speed RESULTS...
 """
@@ -28,7 +29,8 @@ def main():
     parser.add_argument("results", type=Path, nargs="+")
     print("| study | subjects | pairs | correlation | executions scatter by | with their speed |")
     print("|---|---|---|---|---|---|")
-    for results in parser.parse_args().results:
+    folders = parser.parse_args().results
+    for results in folders:
         for kind in (OPERATORS, MODELS):
             pairs = np.array(list(pairs_of(results, kind)))
             pairs = pairs[abs(pairs[:, 0]) < LARGEST] if len(pairs) else pairs
@@ -41,19 +43,44 @@ def main():
                 f"| {scatter:.1%} | {known:.1%} |"
             )
 
+    print("\n| study | round | during models quicker by |\n|---|---|---|")
+    for results in folders:
+        for number, quicker, error in during_models(results):
+            print(f"| {results} | {number} | {quicker:+.1%} ± {error:.1%} |")
+
+
+def during_models(results):
+    """For each round with some models: number, logarithm of the ratio of speeds, standard error."""
+    speeds = defaultdict(list)
+    for kind in (OPERATORS, MODELS):
+        for path, row in rows_of(results, kind):
+            if row["core_speed_per_s"]:
+                speeds[series_of(path).round, kind].append(math.log(row["core_speed_per_s"]))
+    for number in sorted({number for number, kind in speeds if kind == MODELS}):
+        models, operators = (np.array(speeds[number, kind]) for kind in (MODELS, OPERATORS))
+        if min(len(models), len(operators)) > 2:
+            errors = [np.std(each, ddof=1) / math.sqrt(len(each)) for each in (models, operators)]
+            yield number, models.mean() - operators.mean(), math.hypot(*errors)
+
 
 def pairs_of(results, kind):
     """For each pair of executions: the logarithms of the ratios of times and of speeds."""
     found = defaultdict(list)
+    for path, row in rows_of(results, kind):
+        if speed(row, kind):
+            found[path.parent.parent, path.stem].append((row["time_s"], speed(row, kind)))
+    for executions in found.values():
+        for one, other in itertools.combinations(executions, 2):
+            yield [math.log(after / before) for before, after in zip(one, other, strict=True)]
+
+
+def rows_of(results, kind):
     for folder in target_folders(results):
         for path in all_measurements(folder):
             if series_of(path).kind == kind:
                 [row] = records.read(path, schemas.MEASUREMENTS[kind], COLUMNS).to_pylist()
-                if row["status"] == "ok" and row["launch_mode"] == EAGER and speed(row, kind):
-                    found[folder, path.stem].append((row["time_s"], speed(row, kind)))
-    for executions in found.values():
-        for one, other in itertools.combinations(executions, 2):
-            yield [math.log(after / before) for before, after in zip(one, other, strict=True)]
+                if row["status"] == "ok" and row["launch_mode"] == EAGER:
+                    yield path, row
 
 
 def speed(row, kind):

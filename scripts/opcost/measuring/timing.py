@@ -246,7 +246,7 @@ def measure_time(
     hosts_s: list[float] = []
     behind: list[bool] = []
     undisturbed: list[bool] = []
-    watch.look()
+    watch.look(settled=True)
     start_s = clock.now_s()
     stop_reason = ""
     while not stop_reason:
@@ -254,7 +254,7 @@ def measure_time(
         times_s.append(batch.device_s / iterations)
         hosts_s.append(batch.host_s / iterations)
         behind.append(not batch.waited)
-        undisturbed.append(watch.look() and not batch.waited)
+        undisturbed.append(watch.look(settled=True) and not batch.waited)
         counted = list(itertools.compress(times_s, undisturbed))
         stop_reason = _why_stop(counted, len(times_s), clock.now_s() - start_s, settings)
     host = None

@@ -209,8 +209,8 @@ def _replaced(
     if not number:
         return []
     return [
-        f"  {counted(number, 'row')} of other settings would be replaced; to keep them, first run: "
-        f"opcost set-aside {target}"
+        f"  {counted(number, 'row')} of other settings, or of another protocol version, would be "
+        f"replaced; to keep them, first run: opcost set-aside {target}"
     ]
 
 
