@@ -1,6 +1,7 @@
 """What `opcost diff` names has changed, and what has not changed it does not name."""
 
 import json
+import re
 from dataclasses import astuple
 
 import numpy as np
@@ -437,6 +438,16 @@ def test_intervals_of_the_weighted_median_hold_the_truth():
 
 def run(*arguments):
     return CliRunner().invoke(main, ["diff", *map(str, arguments)])
+
+
+def test_where_nothing_changed_the_last_line_tells_what_would_hardly_be_found(database):
+    last = run(database("before", study(1)), database("same", study(2))).stdout.splitlines()[-1]
+    found = re.fullmatch(
+        r"A change of one operator below about \+(.*)% in time would hardly be found\.", last
+    )
+    assert 1 < float(found[1]) < 50
+    changed = run(database("one", study(1)), database("other", study(2, factors=[1.5])))
+    assert changed.stdout.splitlines()[-1].startswith("Changed: 1 single operators")
 
 
 def test_the_command_exits_with_3_if_something_changed(database, tmp_path):

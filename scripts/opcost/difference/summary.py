@@ -1,5 +1,6 @@
 """The text that `opcost diff` prints."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from opcost.costs.terms import Row
@@ -89,7 +90,7 @@ def _reproduction(quantity: QuantityChange, difference: Difference) -> Iterator[
         "Variation between the two measurements of an operator, beyond their intervals (standard "
         f"deviation): {sound.sd:.1%}; {doubtful.sd:.1%} if one drifted or did not converge."
     )
-    detectable = quantity.detectable(difference.level / max(difference.tests, 1))
+    detectable = _detectable(quantity, difference)
     if detectable is not None:
         yield (
             "Smallest detectable change of a typical operator, if no other one changed: about "
@@ -98,6 +99,10 @@ def _reproduction(quantity: QuantityChange, difference: Difference) -> Iterator[
     untested = sum(each.p is None for each in quantity.changes)
     if untested:
         yield f"Not tested, because they have too few batches for an interval: {untested}."
+
+
+def _detectable(quantity: QuantityChange, difference: Difference) -> float | None:
+    return quantity.detectable(difference.level / max(difference.tests, 1))
 
 
 def _largest(changes: Sequence[Change]) -> list[Change]:
@@ -145,11 +150,21 @@ def _verdict(difference: Difference) -> str:
     parts = [f"{each.quantity} of all operators" for each in difference.common_found]
     parts += [f"{found} single operators"] if found else []
     parts += [f"{failed} operators have a result in one database only"] if failed else []
-    return (
+    verdict = (
         f"Changed: {'; '.join(parts) if parts else 'nothing significant'} "
         f"({difference.tests} tests; p and intervals are adjusted for a false discovery rate of "
         f"{difference.level:g})."
     )
+    limits: dict[str, float] = {}
+    for quantity in itertools.chain.from_iterable(each.quantities for each in difference.targets):
+        detectable = _detectable(quantity, difference)
+        if detectable is not None:
+            name = str(quantity.quantity)
+            limits[name] = min(detectable, limits.get(name, detectable))
+    if found or not limits:
+        return verdict
+    unseen = ", ".join(f"{_percent(least)} in {name}" for name, least in limits.items())
+    return f"{verdict}\nA change of one operator below about {unseen} would hardly be found."
 
 
 def _percent(ratio: float) -> str:
