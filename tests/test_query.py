@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opcost.commands import main
 from opcost.databases.merging import merge
 from opcost.errors import OpcostError
-from opcost.queries.query import Filter, query
+from opcost.queries.query import DEFAULT_COLUMNS, Filter, query
 from opcost.rows import records, schemas
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 
@@ -189,6 +189,21 @@ def test_power_and_energy_have_columns_where_they_were_measured(path, tmp_path):
     assert header.split()[2:] == ["target", "time", "power", "energy"]
     assert "250 W ± 2.0%" in shown
     assert "500 mJ ± 2.0%" in shown
+
+
+def test_a_table_tells_machines_apart_that_have_targets_of_one_name(path, tmp_path):
+    assert "device_name" not in run(path).stdout.splitlines()[0]
+    merged = tmp_path / "merged.parquet"
+    machines = [
+        row("conv", time_s=time_s, device_name=name, conditions_id=f"{time_s:016}")
+        for time_s, name in ((1, "EPYC"), (2, "EPYC"), (3, "Xeon"))
+    ]
+    records.write(merged, schemas.MERGED, machines)
+    header, *lines = run(merged).stdout.splitlines()
+    assert header.split()[2:6] == ["target", "device_name", "conditions_id", "time"]
+    assert [line.split()[-4] for line in lines] == ["Xeon", "EPYC", "EPYC"]
+    assert "conditions_id" not in run(merged, "--limit", 1).stdout
+    assert list(json.loads(run(merged, "--json").stdout.splitlines()[0])) == [*DEFAULT_COLUMNS]
 
 
 def test_a_table_that_cannot_be_sorted_says_so(path):

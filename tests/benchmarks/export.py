@@ -106,7 +106,9 @@ if __name__ == "__main__":
             "query against reading its columns": lambda: query([path]),
             "query of conv2d, the same": lambda: query([path], Filter(operators=["conv2d"])),
             "query --csv against reading and writing": lambda: query_csv(path),
-            "query's table against reading and writing": lambda: listing.overview(query([path])),
+            "query's table against reading and writing": lambda: listing.overview(
+                query([path], columns=[*DEFAULT_COLUMNS, *listing.TELL_APART])
+            ),
         }
         for name, ours in steps.items():
             writes = "writing" in name

@@ -116,7 +116,9 @@ def command(
     )
     if columns is None and len(paths) > 1:
         chosen.append("database")
-    shown, order = chosen if form or parquet else listing.with_limits(chosen), column_named(sort)
+    shown, order = [*chosen], column_named(sort)
+    if form is None and parquet is None:
+        shown = [*listing.with_limits(chosen), *listing.TELL_APART]
     rows = query(
         paths,
         Filter(**wanted | {"tuple_ids": [_id_of(each) for each in wanted["tuple_ids"]]}),

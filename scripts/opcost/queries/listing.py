@@ -14,17 +14,22 @@ from opcost.statistics import Estimate
 from opcost.text import joules, seconds, shortened, table, with_interval
 
 _QUANTITIES = {quantity.value: quantity for quantity in (TIME, POWER, ENERGY)}
-_OVERVIEW = ("tuple_id", "description", "target", *_QUANTITIES, "status", "flags")
+TELL_APART = ("device_name", "conditions_id")
+"""Columns that an overview shows if they differ: targets of one name may be of two machines."""
+
+_OVERVIEW = ("tuple_id", "description", "target", *TELL_APART, *_QUANTITIES, "status", "flags")
 
 
 def overview(rows: pa.Table) -> list[str]:
     """The main columns of rows, as an aligned table.
 
-    `rows` has query.DEFAULT_COLUMNS, and optionally `database`. Power, energy, status and flags
-    are omitted if they contain no information, and long descriptions are shortened.
+    `rows` has query.DEFAULT_COLUMNS and TELL_APART, and optionally `database`. Power, energy,
+    status, flags and those of TELL_APART are omitted if they contain no information, and long
+    descriptions are shortened.
     """
     measured = (POWER.value, ENERGY.value)
     silent = {name for name in measured if rows[name].null_count == len(rows)}
+    silent |= {name for name in TELL_APART if len(pc.unique(rows[name])) < 2}
     if pc.unique(rows["status"]).to_pylist() == ["ok"]:
         silent.add("status")
     if not pc.sum(pc.list_value_length(rows["flags"])).as_py():
