@@ -179,6 +179,7 @@ def test_other_settings_are_announced_and_a_dry_run_takes_nothing_from_a_live_ru
     assert "benchmark_operator" in dry.stdout
     why = "of other settings, or of another protocol version: to be replaced."
     assert f"6 measured operators {why}" in dry.stderr
+    assert "first run: opcost set-aside local" in dry.stderr
     assert f"2 measured models {why}" in dry.stderr
     assert {path: path.read_bytes() for path in (done.root / "results/.made").iterdir()} == notes
     planned = done.run("--", "plan").stdout

@@ -38,6 +38,7 @@ from opcost.results_folder import (
     extraction,
     note,
     round_plan,
+    target_of,
 )
 from opcost.text import counted
 
@@ -122,8 +123,12 @@ def current(name, paths, outdated, kind=None):
         workflow.dag.forcefiles.update(map(str, found))
         if found and kind:
             rows = counted(len(found), f"measured {kind}")
-            why = "of other settings, or of another protocol version"
-            print(f"{rows} {why}: to be replaced. {HOW_TO_KEEP}", file=sys.stderr)
+            targets = " ".join(sorted({target_of(path) for path in found}))
+            print(
+                f"{rows} of other settings, or of another protocol version: to be replaced. To keep "
+                f"such rows, stop this and first run: opcost set-aside {targets}",
+                file=sys.stderr,
+            )
     return paths
 
 
@@ -135,9 +140,6 @@ def make_missing(name, paths):
     """
     if not all(Path(path).exists() for path in paths):
         workflow.dag.forcefiles.add(str(note(name)))
-
-
-HOW_TO_KEEP = "To keep such rows, run opcost set-aside TARGET before a run"
 
 
 def current_operators(paths):
