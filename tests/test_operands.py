@@ -179,15 +179,6 @@ def test_small_tensors_do_not_share_cache_lines(cpu):
     assert gaps == {512}
 
 
-def test_weights_follow_each_other_in_memory_as_those_of_a_models_layers_do(cpu):
-    linear = tuple_of(aten.linear.default, torch.empty(1, 16), torch.empty(8, 16))
-    calls = operand_sets(linear, cpu, Rotation(2**16, ("weight",)), seed=0).calls
-    addresses = [call.args[1].data_ptr() for call in calls]
-    steps = {after - before for before, after in itertools.pairwise(addresses)}
-    assert len(addresses) == 2**16 // 512
-    assert steps == {512}
-
-
 @pytest.mark.parametrize(
     "tensor",
     [

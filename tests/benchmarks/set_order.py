@@ -1,9 +1,9 @@
 """Does the order of operand sets in memory matter? On a finished study of this processor.
 
-Operators of the study, drawn at random, are timed alone with their sets in the order of memory and
-in random order, in turn, and stand beside what they take in place, inside the running models.
+Operators of the study, drawn at random, are timed alone with the same sets in random order and in
+the order of memory, in turn, and stand beside what they take in place, inside the running models.
 
-    PYTHONPATH=scripts python -m tests.benchmarks.set_order RESULTS --operators 60
+    PYTHONPATH=scripts python -m tests.benchmarks.set_order RESULTS --operators 60 --least-us 120
 """
 
 import argparse
@@ -24,19 +24,20 @@ from opcost.rows import records, schemas
 from opcost.target import Target
 from opcost.tuples.manifest import read_record
 from opcost.tuples.operator_tuple import short_name
+from opcost.tuples.replay import tensors_in_tree
 from opcost.workers.isolation import answer_of
 
 BATCH_S, BATCHES = 0.008, 24
-LEAST_S = 3e-6
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--operators", type=int, default=60)
+    parser.add_argument("--least-us", type=float, default=3.0)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rows = in_place(arguments.results)
+    rows = in_place(arguments.results, arguments.least_us * 1e-6)
     chosen = random.Random(0).sample(sorted(rows), min(arguments.operators, len(rows)))
     print("| operator | sets | random | in order / random | in place / alone |")
     print("|---|---|---|---|---|")
@@ -55,18 +56,18 @@ def main():
     for has_weights, found in ratios.items():
         if len(found) > 1:
             low, middle, high = statistics.quantiles(found, n=4)
-            print(f"\n{'with' if has_weights else 'without'} weights, {len(found)} operators: in ")
-            print(f"order / random {middle:.2f}, half of them {low:.2f} to {high:.2f}")
+            kind = f"{len(found)} operators {'with' if has_weights else 'without'} weights"
+            print(f"\n{kind}: in order / random {middle:.2f}, half of them {low:.2f} to {high:.2f}")
 
 
-def in_place(results):
+def in_place(results, least_s):
     """Tuple id -> its row in the first model that has it."""
     found = records.read(results / "in_place.parquet", schemas.IN_PLACE).to_pylist()
     known = [row for row in found if row["alone_time_s"] and row["in_place_time_s"]]
     return {
         row["tuple_id"]: row
         for row in reversed(known)
-        if row["alone_time_s"] > LEAST_S and short_name(row["operator"]) != "zeros"
+        if row["alone_time_s"] > least_s and short_name(row["operator"]) != "zeros"
     }
 
 
@@ -74,17 +75,22 @@ def timed(record, alone_s):
     """The number of sets, and seconds in random order and in that of memory."""
     with inference_conditions():
         workload = operator_workload(record, open_device(Target("cpu", 1, False)), "model", 0)
-        calls = workload.operands.calls
-        shuffled = tuple(random.Random(0).sample(calls, len(calls)))
-        random_order = OperatorWorkload(dataclasses.replace(workload.operands, calls=shuffled))
+        calls = tuple(sorted(workload.operands.calls, key=addresses))
+        in_order = OperatorWorkload(dataclasses.replace(workload.operands, calls=calls))
         iterations = max(1, round(BATCH_S / alone_s))
-        times_s = {random_order: [], workload: []}
+        times_s = {workload: [], in_order: []}
         for number in range(BATCHES + 3):  # the first three warm up
             for each, taken_s in times_s.items():
                 start = perf_counter()
                 each.run(iterations)
                 taken_s += [(perf_counter() - start) / iterations] if number >= 3 else []
     return workload.rotation, *map(statistics.median, times_s.values())
+
+
+def addresses(call):
+    """Where the tensors of a call lie, those with most sets first."""
+    tensors = tensors_in_tree((call.args, call.kwargs))
+    return [tensor.data_ptr() for tensor in sorted(tensors, key=lambda each: each.nbytes)]
 
 
 if __name__ == "__main__":

@@ -78,9 +78,8 @@ def settling(workload, call, repetitions):
         when, seconds = np.array(moments), np.array(times)
         settled = np.median(seconds[(when >= SETTLED_MS[0]) & (when < SETTLED_MS[1])])
         spans = itertools.pairwise(LIMITS_MS)
-        longer.append(
-            [np.median(seconds[(when >= a) & (when < b)]) / settled - 1 for a, b in spans]
-        )
+        within = [seconds[(when >= low) & (when < high)] for low, high in spans]
+        longer.append([np.median(each) / settled - 1 if len(each) else np.nan for each in within])
     return np.nanmedian(longer, axis=0)
 
 
