@@ -242,6 +242,33 @@ def test_a_model_without_kernels_has_no_cost_and_the_reason(cnn, tmp_path):
     assert "To measure" not in answer.output
 
 
+def test_rows_that_must_not_be_added_up_leave_the_reason(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn])
+    rows = read_database(path).to_pylist()
+    rows[0] |= {"protocol_version": 3}
+    records.write(path, schemas.DATABASE, rows)
+    text = " ".join(as_text(cnn, explain(cnn, [path]), 5, None).split())
+    assert "where the time goes" not in text
+    assert text.count("protocol_version 3 (1 row)") == 1
+    assert "No time: measured under different conditions" in text
+
+
+def test_a_database_without_rows_is_refused(cnn, tmp_path):
+    records.write(tmp_path / "empty.parquet", schemas.DATABASE, [])
+    with pytest.raises(OpcostError, match=r"empty.parquet holds no measurement"):
+        explain(cnn, [tmp_path / "empty.parquet"])
+
+
+def test_models_whose_differences_are_unknown_tell_nothing_of_the_method(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn])
+    rows = read_database(path).to_pylist()
+    for row in rows:
+        row |= {"method_models": ["a", "b"], TIME.method_differences: [0.1, 0.1]}
+    records.write(path, schemas.DATABASE, rows)
+    [explanation] = explain(cnn, [path])
+    assert "method's own error is unknown" in " ".join(as_text(cnn, [explanation], 5, None).split())
+
+
 def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn], without=["relu"])
     answer = run(CNN, "--database", path)

@@ -152,13 +152,15 @@ def explain(
     """The cost of a model on every target of the databases, or on the named `targets`.
 
     Operators of different targets or conditions are never added up. Raises OpcostError for a file
-    that is not a database, and for a target that none of them has.
+    that is not a database or holds no row, and for a target that none of them has.
     """
     check_extracted(model)
     found = []
     known: set[str] = set()
     for path in databases:
         table = read_database(path, _OF_OPERATORS)
+        if not len(table):
+            raise OpcostError(f"{path} holds no measurement: name another database, or measure")
         known |= set(table["target"].unique().to_pylist())
         if targets:
             table = table.filter(pc.is_in(table["target"], pa.array(targets, pa.string())))

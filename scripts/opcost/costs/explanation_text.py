@@ -113,11 +113,12 @@ def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int |
         return "\n".join(wrapped([text]))
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
-    operators = operator_lines(explanation.parts(), explanation.parts(ENERGY), top)
-    lines += ["", *indented(operators)]
-    modules = explanation.modules(depth)
-    tree = module_tree(explanation.compared, modules, None if depth else top)
-    lines += ["", *indented(module_lines(tree, explanation.estimate.model.model))]
+    if estimate.conflict is None:
+        operators = operator_lines(explanation.parts(), explanation.parts(ENERGY), top)
+        lines += ["", *indented(operators)]
+        modules = explanation.modules(depth)
+        tree = module_tree(explanation.compared, modules, None if depth else top)
+        lines += ["", *indented(module_lines(tree, explanation.estimate.model.model))]
     if phases := phase_lines([explanation.compared], named=False):
         lines += ["", *indented(phases)]
     if explanation.compared.get(TIME.of("reference").value):

@@ -79,7 +79,9 @@ def method_error(differences: Sequence[Difference]) -> MethodError | None:
 
 def method_in(row: Mapping[str, Any], quantity: Quantity, model: str) -> MethodError | None:
     """The method's error on the target of a row, as the other models than this one tell it."""
-    columns = (row[name] or () for name in ("method_models", *_columns(quantity)))
+    columns = [row[name] for name in ("method_models", *_columns(quantity))]
+    if None in columns:
+        return None
     found = [
         Difference(value, error)
         for name, value, error in zip(*columns, strict=True)

@@ -50,17 +50,17 @@ _RESULTS = {
 _LEAST_DEGREES = math.nextafter(2, 3)
 """Student's distribution of 2 degrees of freedom, or fewer, has no variance."""
 
-_LEAST_DIFFERENCE = math.nextafter(-1, 0)
-"""A sum is more than nothing, and so is its ratio to the whole."""
-
 _LIMITS = {
     **_RESULTS,
     **dict.fromkeys(("utilisation", "power_gain_uncertainty", SPEED_EXPONENT), (0.0, 1.0)),
     **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
     **dict.fromkeys((SPEED_SD, SPEED_EXPONENT_ERROR), (0.0, 2.0)),
     **dict.fromkeys((each.degrees for each in (*EXECUTED, ENERGY)), (_LEAST_DEGREES, 1e15)),
-    **dict.fromkeys((each.method_differences for each in COMPARED), (_LEAST_DIFFERENCE, 1e6)),
+    **dict.fromkeys((each.method_differences for each in COMPARED), (-0.999999, 1e6)),
     **dict.fromkeys((each.method_errors for each in COMPARED), (0.0, 1e3)),
+    **dict.fromkeys((each.method_sd for each in COMPARED), (0.0, 1e3)),
+    **dict.fromkeys((each.method_degrees for each in COMPARED), (_LEAST_DEGREES, 1e15)),
+    **dict.fromkeys((each.scatter for each in EXECUTED), (0.0, 10.0)),
 }
 _EQUALLY_LONG = (
     [column.name for column in EXECUTIONS],
@@ -169,16 +169,15 @@ def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
     if limits is not None and pa.types.is_list(column.type):
         low, high = limits
         each = column.flatten()
-        if pc.any(pc.or_(pc.less(each, low), pc.greater(each, high))).as_py():
-            yield Problem(0, name, "a list with another number", f"{low:g} to {high:g}, or null")
+        wrong = pc.or_(pc.less(each, low), pc.greater(each, high))
+        yield from _in_list(name, column, wrong, f"{low:g} to {high:g}, or null")
     elif limits is not None:
         low, high = limits
         wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
         yield from _where(name, column, wrong, f"{low:g} to {high:g}, or null")
     elif pa.types.is_integer(column.type) or _NEVER_NEGATIVE.fullmatch(name):
         if pa.types.is_list(column.type):
-            if pc.any(pc.less(column.flatten(), 0)).as_py():
-                yield Problem(0, name, "a list with a negative number", "0 or more")
+            yield from _in_list(name, column, pc.less(column.flatten(), 0), "0 or more")
         else:
             yield from _where(name, column, pc.less(column, 0), "0 or more, or null")
 
@@ -336,6 +335,14 @@ def _inconsistent_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
             if operator is not None and text and not text.endswith(endings[operator]):
                 yield Problem(position, "operator", operator, "that of the row's canonical_json")
                 return
+
+
+def _in_list(name: str, lists: pa.Array, wrong: pa.Array, allowed: str) -> Iterator[Problem]:
+    """The first element of all lists for which a condition is true; null does not count."""
+    place = pc.index(wrong, True).as_py()
+    if place >= 0:
+        position = pc.list_parent_indices(lists)[place].as_py()
+        yield Problem(position, name, f"a list with {lists.flatten()[place].as_py():g}", allowed)
 
 
 def _where(name: str, column: pa.Array, wrong: pa.Array, allowed: str) -> Iterator[Problem]:

@@ -99,7 +99,7 @@ def told_differences(rows: Iterable[Row]) -> str | None:
 
 def disagreements(rows: Sequence[Row], names: Iterable[str]) -> list[Disagreement]:
     """The columns among `names` in which rows differ; of `conditions_json`, the settings."""
-    found = []
+    found: list[Disagreement] = []
     for name in names:
         counts = Counter(row[name] for row in rows if row[name] is not None)
         if len(counts) < 2:
@@ -108,9 +108,12 @@ def disagreements(rows: Sequence[Row], names: Iterable[str]) -> list[Disagreemen
             found += _differing_settings(counts)
         else:
             found.append(Disagreement(name, _as_texts(counts)))
-    listed = {each.name for each in found}
     # A setting that has its own column is listed once.
-    return [each for each in found if each.name.rpartition(".")[2] not in listed - {each.name}]
+    once = {each.name: each for each in reversed(found)}
+    listed = [each for each in found if once[each.name] is each]
+    return [
+        each for each in listed if each.name.rpartition(".")[2] not in once.keys() - {each.name}
+    ]
 
 
 @lru_cache(maxsize=256)
@@ -135,7 +138,7 @@ def settings_of(conditions_json: str) -> dict[str, Any]:
 
 def kind_of(row: Row) -> kinds.Kind | None:
     """The kind of the row's device; None if unknown, as of imported rows."""
-    requested = _settings(row["conditions_json"]).get("target.device")
+    requested = _settings(row["conditions_json"] or "{}").get("target.device")
     return kinds.kind_of(row["device"] if requested == "auto" else requested)
 
 
