@@ -65,6 +65,13 @@ DEFAULT_OF_VERSION_9 = json.dumps(
 HASH_OF_VERSION_9 = "a0bd89144796429e"
 
 
+def test_a_difference_that_a_column_and_the_conditions_state_is_told_once():
+    other = json.dumps({**CONDITIONS, "protocol_version": 3})
+    rows = [ROW, ROW | {"conditions_json": other, "protocol_version": 3}]
+    [found] = comparability.disagreements(rows, ["protocol_version", "conditions_json"])
+    assert str(found) == "protocol_version 3 (1 row) and 4 (1 row)"
+
+
 def changed(name):
     """A row that differs from ROW in one column alone."""
     if name in ("conditions_json", "threads"):

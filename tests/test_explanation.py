@@ -249,7 +249,7 @@ def test_rows_that_must_not_be_added_up_leave_the_reason(cnn, tmp_path):
     records.write(path, schemas.DATABASE, rows)
     text = " ".join(as_text(cnn, explain(cnn, [path]), 5, None).split())
     assert "where the time goes" not in text
-    assert text.count("protocol_version 3 (1 row)") == 1
+    assert text.count("protocol_version 1 (2 rows) and 3 (1 row)") == 1
     assert "No time: measured under different conditions" in text
 
 
