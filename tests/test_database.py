@@ -250,6 +250,17 @@ def test_a_row_combines_the_executions_of_all_rounds(tmp_path):
     assert (tmp_path / "database.parquet").read_bytes() == before, "combined once, not twice"
 
 
+def test_an_older_result_of_other_conditions_does_not_hide_a_failure(tmp_path):
+    failed = {"time_s": None, "status": "timeout", "error": "took too long"}
+    measure(tmp_path, 0, **failed)
+    measure(tmp_path, 0, kind="operators_2", time_s=1e-3, conditions_json='{"other": 1}')
+    measure(tmp_path, 1, **failed)
+    measure(tmp_path, 1, kind="operators_2", time_s=1e-3)
+    aggregate(tmp_path)
+    found = {each["tuple_id"]: each["status"] for each in database(tmp_path).to_pylist()}
+    assert found == {row(0)["tuple_id"]: "timeout", row(1)["tuple_id"]: "ok"}
+
+
 SPEEDS = [0.9, 0.95, 0.97, 1.02, 1.03, 1.05, 1.1, 1.0, 0.92, 1.04]
 
 

@@ -160,6 +160,19 @@ def test_restored_rows_are_kept_if_their_settings_are_those_of_the_study(done):
     assert stamps(done) == before
 
 
+def test_rows_of_other_settings_that_a_budget_left_are_measured_without_it(done):
+    edit(
+        done.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(warm_up_s=0.02),
+    )
+    configure(done, max_device_time_s=0.001)
+    assert done.started().count("benchmark_operator") < 6
+    configure(done, max_device_time_s=None)
+    done.started()
+    conditions = pq.read_table(done.root / "results/database.parquet")["conditions_json"]
+    assert all('"warm_up_s": 0.02' in each for each in conditions.to_pylist())
+
+
 def test_settings_of_a_target_identify_its_device_again(done):
     device = done.root / "results/local/device.json"
     shutil.rmtree(done.root / ".snakemake")

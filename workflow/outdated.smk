@@ -110,18 +110,20 @@ known_as_current = set()
 def current(name, paths, outdated, kind=None):
     """The paths, inputs of a rule. Snakemake makes those again that are not of today's study.
 
-    `outdated` finds them; there are none while the rule's note is valid. Those of a `kind` that
-    took time to measure are announced.
+    `outdated` finds them; there are none while the rule's note is valid. Measurements, which are of
+    a `kind`, are announced, and there may be some all the same: an earlier run may have left them
+    out, for its budget or because it was interrupted.
     """
     paths = list(paths)
     workflow.dag.forcefiles.update(str(note(each)) for each in INVALID)
     make_missing(name, paths)
     new = [Path(path) for path in paths if path not in known_as_current]
-    if new and name in INVALID:
+    if new and (name in INVALID or (kind and workflow.is_main_process)):
         known_as_current.update(paths)
         found = outdated([path for path in new if path.exists()])
         workflow.dag.forcefiles.update(map(str, found))
         if found and kind:
+            workflow.dag.forcefiles.add(str(note(name)))
             rows = counted(len(found), f"measured {kind}")
             targets = " ".join(sorted({target_of(path) for path in found}))
             print(

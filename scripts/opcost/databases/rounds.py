@@ -29,13 +29,18 @@ JOINED = pa.schema(
 
 
 def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
-    """One row for the executions of a tuple. Those of other conditions, or failed, are left out."""
-    base = next((row for row in rows if row["status"] == "ok"), rows[0])
-    pairs = [
+    """One row for the executions of a tuple. Those of other conditions, or failed, are left out.
+
+    Conditions are those of the first round, which is measured again before the others.
+    """
+    wanted = comparability.meaning(rows[0]["conditions_json"])
+    measured = [
         (row, number)
         for row, number in zip(rows, rounds, strict=True)
-        if row["status"] == "ok" and comparability.conflict([base, row]) is None
+        if row["status"] == "ok" and comparability.meaning(row["conditions_json"]) == wanted
     ]
+    base = measured[0][0] if measured else rows[0]
+    pairs = [pair for pair in measured if comparability.conflict([base, pair[0]]) is None]
     if not pairs:
         return base
     found = [row for row, _ in pairs]
