@@ -50,14 +50,17 @@ _RESULTS = {
 _LEAST_DEGREES = math.nextafter(2, 3)
 """Student's distribution of 2 degrees of freedom, or fewer, has no variance."""
 
+_LEAST_DIFFERENCE = math.nextafter(-1, 0)
+"""A sum is more than nothing, and so is its ratio to the whole."""
+
 _LIMITS = {
     **_RESULTS,
     **dict.fromkeys(("utilisation", "power_gain_uncertainty", SPEED_EXPONENT), (0.0, 1.0)),
     **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
     **dict.fromkeys((SPEED_SD, SPEED_EXPONENT_ERROR), (0.0, 2.0)),
     **dict.fromkeys((each.degrees for each in (*EXECUTED, ENERGY)), (_LEAST_DEGREES, 1e15)),
-    **dict.fromkeys((each.method_differences for each in COMPARED), (-0.999999, 1e6)),
-    **dict.fromkeys((each.method_errors for each in COMPARED), (0.0, 1e3)),
+    **dict.fromkeys((each.method_differences for each in COMPARED), (_LEAST_DIFFERENCE, 1e15)),
+    **dict.fromkeys((each.method_errors for each in COMPARED), (0.0, 1e15)),
     **dict.fromkeys((each.method_sd for each in COMPARED), (0.0, 1e3)),
     **dict.fromkeys((each.method_degrees for each in COMPARED), (_LEAST_DEGREES, 1e15)),
     **dict.fromkeys((each.scatter for each in EXECUTED), (0.0, 10.0)),
