@@ -366,7 +366,7 @@ def run_at(usual_speed, law, times_s, scatter):
         slow_s = time_s / usual_speed**law.exponent
         combination = combined(Executions([float(slow_s)], [0.001]), scatter)
         more = {"executions": 1, TIME.degrees: combination.degrees_of_freedom}
-        more |= dict(zip(SPEED_COLUMNS, astuple(law), strict=True)) | {TIME.scatter: scatter.sd}
+        more |= dict(zip(SPEED_COLUMNS, astuple(law), strict=False)) | {TIME.scatter: scatter.sd}
         yield measured(number, slow_s) | TIME.columns(in_any_run(combination, law)) | more
 
 

@@ -159,13 +159,15 @@ class Executions:
 class SpeedLaw:
     """How values on a target follow the speed of its core: they are in inverse proportion to a
     power of it, of which `exponent_error` is the standard error; `speed_sd` is the relative
-    standard deviation of speeds about the usual one.
+    standard deviation of speeds about the usual one, `usual_speed_error` the relative standard
+    error of that.
     """
 
     usual_speed: float
     speed_sd: float
     exponent: float
     exponent_error: float
+    usual_speed_error: float = 0.0
 
     @property
     def value_sd(self) -> float:
@@ -186,8 +188,14 @@ class SpeedLaw:
             values.append(value * math.exp(self.exponent * faster))
             errors.append(error)
             logs.append(faster)
-        shared = abs(statistics.fmean(logs)) * self.exponent_error
+        of_exponent = abs(statistics.fmean(logs)) * self.exponent_error
+        shared = math.hypot(of_exponent, self.exponent * self.usual_speed_error)
         return Executions(values, errors, (), shared)
+
+    def of_others(self, speeds: Sequence[float]) -> "SpeedLaw":
+        """The law at the speed that is usual during other work, from that of its executions."""
+        error = math.sqrt(_OF_LEAST_DEVIATIONS / len(speeds)) * self.speed_sd
+        return replace(self, usual_speed=statistics.median(speeds), usual_speed_error=error)
 
 
 def speed_law_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> SpeedLaw | None:

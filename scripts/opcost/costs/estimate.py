@@ -33,7 +33,13 @@ from opcost.costs.terms import Row, Term, why_incomplete
 from opcost.executions import Executions, Scatter, combined, counted, near_the_middle
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, METHOD, OVERHEAD
-from opcost.rows.executed import combined_value, executions_of, measured_value, scatter_in
+from opcost.rows.executed import (
+    combined_value,
+    executions_of,
+    measured_value,
+    scatter_in,
+    scatter_of_models,
+)
 from opcost.rows.quantities import (
     ENERGY,
     EXECUTED,
@@ -162,7 +168,7 @@ class ModelEstimate:
         """How executions of the whole model vary: one that waits for its host reproduces like the
         host.
         """
-        scatter = self.scatter(TIME)
+        scatter = self.scatter_of_whole
         if self.race is None or scatter is None:
             return scatter
         waits = self.race.idle.value / self.race.time.value
@@ -190,6 +196,11 @@ class ModelEstimate:
         if time is None or power is None:
             return None
         return (time.at(whole.value) if whole else time).with_error(power)
+
+    @property
+    def scatter_of_whole(self) -> Scatter | None:
+        """How times of whole models vary on the target."""
+        return next((scatter_of_models(row) for row in self.rows), None)
 
     @cached_property
     def conflict(self) -> str | None:

@@ -1,5 +1,6 @@
 """The method's own error on each target of a results folder, as columns of its database."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from opcost.costs.terms import Row, terms_of
 from opcost.databases.measured import Damages, Measured
 from opcost.results_folder import extraction, key_of
 from opcost.rows import comparability, records, schemas
+from opcost.rows.executed import model_speed_columns
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import read_extractions
@@ -31,6 +33,9 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     if measured.models:
         for row in records.read(database, schemas.DATABASE, OPERATOR_COLUMNS).to_pylist():
             rows[row["target"]][row["tuple_id"]] = row
+    speeds = _speeds(measured.models, rows, damages)
+    for target, columns in speeds.items():
+        rows[target] = {each: {**row, **columns} for each, row in rows[target].items()}
     found: dict[str, dict[str, _Differences]] = defaultdict(dict)
     for paths in measured.models:
         target, model = key_of(paths[0])
@@ -38,11 +43,32 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
             differences = _differences(paths, rows[target], damages)
             if any(differences.values()):
                 found[target][model] = differences
-    return {
+    methods = {
         target: method_columns(
             list(models), {each: [known[each] for known in models.values()] for each in COMPARED}
         )
         for target, models in found.items()
+    }
+    return {target: columns | methods.get(target, {}) for target, columns in speeds.items()}
+
+
+def _speeds(
+    models: Sequence[Sequence[Path]], rows: Mapping[str, Mapping[str, Row]], damages: Damages
+) -> dict[str, dict[str, Any]]:
+    """Target -> the columns of the speed that is usual during its whole models."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for path in itertools.chain.from_iterable(models):
+        target, _ = key_of(path)
+        found[target] += []
+        with damages.tolerated(path):
+            table = records.read(
+                path, schemas.MODEL, ["core_speed_per_s"], remedy=damages.remedy(path)
+            )
+            found[target] += filter(None, table["core_speed_per_s"].to_pylist())
+    firsts = {target: next(iter(rows[target].values()), None) for target in found}
+    return {
+        target: model_speed_columns(first, speeds) if (first := firsts[target]) else {}
+        for target, speeds in found.items()
     }
 
 

@@ -56,7 +56,8 @@ def _further(estimate: ModelEstimate, row: Row) -> dict[str, Any]:
     }
     estimates = (estimate.operators_time, estimate.operators_energy)
     for quantity, expected in zip(COMPARED, estimates, strict=True):
-        measured = combined_value([row], quantity, estimate.scatter(quantity))
+        scatter = estimate.scatter_of_whole if quantity == TIME else estimate.scatter(quantity)
+        measured = combined_value([row], quantity, scatter)
         known = None if mixed else estimate.with_method(expected, quantity)
         error = measured and known and statistics.ratio(known, measured).plus(-1)
         columns |= quantity.columns(measured) | quantity.of("estimate").columns(known)

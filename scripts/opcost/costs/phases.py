@@ -23,7 +23,7 @@ def phase_columns(estimate: ModelEstimate) -> dict[str, Any]:
             _summed(estimate, phase) if trained else None
         )
         columns |= TIME.of(f"reference_{phase}").columns(
-            combined_value(measured, PHASE_TIMES[phase], estimate.scatter(TIME))
+            combined_value(measured, PHASE_TIMES[phase], estimate.scatter_of_whole)
             if trained
             else None
         )

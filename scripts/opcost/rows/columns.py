@@ -7,6 +7,8 @@ from opcost.rows.column import Column, Joining, Role, in_role
 from opcost.rows.quantities import (
     ENERGY,
     HOST_TIME,
+    MODEL_SPEED,
+    MODEL_SPEED_ERROR,
     OVERHEADS,
     POWER,
     SPEED_EXPONENT,
@@ -411,6 +413,17 @@ SCATTERS: list[Column] = [
 """How executions vary on a target."""
 
 METHOD: list[Column] = [
+    Column(
+        MODEL_SPEED,
+        pa.float64(),
+        "median of `core_speed_per_s` over the executions of whole models on this target: their "
+        "times are those at this speed; null if none is known",
+    ),
+    Column(
+        MODEL_SPEED_ERROR,
+        pa.float64(),
+        f"relative standard error of `{MODEL_SPEED}`, by `{SPEED_SD}`",
+    ),
     *(
         column
         for quantity in (TIME, ENERGY)
@@ -456,7 +469,7 @@ METHOD: list[Column] = [
         ],
     ),
 ]
-"""The method's own error on a target."""
+"""What the whole models on a target tell: their usual speed, and the method's own error."""
 
 MEASUREMENT = [TARGET, *RESULT, *SETTINGS, *CONDITIONS, *PROVENANCE, *CIRCUMSTANCES, *RAW]
 """The columns of every measurement."""

@@ -1,7 +1,7 @@
 """The executions of a row, and their combined result."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 from opcost import statistics
@@ -21,6 +21,8 @@ from opcost.rows.flags import EXECUTIONS_DISAGREE
 from opcost.rows.quantities import (
     ENERGY,
     EXECUTED,
+    MODEL_SPEED,
+    MODEL_SPEED_ERROR,
     POWER,
     SPEED_COLUMNS,
     TIME,
@@ -59,7 +61,7 @@ def executions_of(rows: Sequence[Row], quantity: Quantity) -> Executions | None:
 def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
     """The columns of a target's scatters."""
     speed_law = scatters[TIME].speed_law if TIME in scatters else None
-    speed = dict(zip(SPEED_COLUMNS, astuple(speed_law), strict=True)) if speed_law else {}
+    speed = dict(zip(SPEED_COLUMNS, astuple(speed_law), strict=False)) if speed_law else {}
     return speed | {
         name: value
         for quantity, each in scatters.items()
@@ -86,6 +88,28 @@ def speed_law_in(row: Row) -> SpeedLaw | None:
     """How times on the row's target follow the speed of its core, if that is known."""
     speed = [row[name] for name in SPEED_COLUMNS]
     return None if None in speed else SpeedLaw(*speed)
+
+
+def scatter_of_models(row: Row) -> Scatter | None:
+    """The scatter of times of whole models on the row's target, at the speed that is usual during
+    these.
+    """
+    scatter, usual, error = scatter_in(row, TIME), row[MODEL_SPEED], row[MODEL_SPEED_ERROR]
+    if scatter is None or scatter.speed_law is None or usual is None or error is None:
+        return scatter
+    of_models = replace(scatter.speed_law, usual_speed=usual, usual_speed_error=error)
+    return replace(scatter, speed_law=of_models)
+
+
+def model_speed_columns(row: Row, speeds: Sequence[float]) -> dict[str, Any]:
+    """The columns of the speed that is usual during whole models, from those of all of their
+    executions on the row's target; null if that of operators is unknown.
+    """
+    speed_law = speed_law_in(row)
+    if speed_law is None or not speeds:
+        return {MODEL_SPEED: None, MODEL_SPEED_ERROR: None}
+    found = speed_law.of_others(speeds)
+    return {MODEL_SPEED: found.usual_speed, MODEL_SPEED_ERROR: found.usual_speed_error}
 
 
 def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:

@@ -196,6 +196,9 @@ SPEED_EXPONENT, SPEED_EXPONENT_ERROR = "time_speed_exponent", "time_speed_expone
 SPEED_COLUMNS = (USUAL_SPEED, SPEED_SD, SPEED_EXPONENT, SPEED_EXPONENT_ERROR)
 """How times on a target follow the speed of its core (`executions.SpeedLaw`)."""
 
+MODEL_SPEED, MODEL_SPEED_ERROR = "usual_model_core_speed_per_s", "usual_model_core_speed_error"
+"""The speed that is usual during whole models, in place of that during operators."""
+
 EXECUTED = (TIME, HOST_TIME, POWER)
 """The quantities that each execution of a subject measures; others follow from them."""
 

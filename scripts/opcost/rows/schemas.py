@@ -174,7 +174,8 @@ COMPARISON = _schema(
             "is missing",
         ),
         *TIME.of("reference").described(
-            "measured seconds of the whole model, at the usual speed of the core if that is known"
+            "measured seconds of the whole model, at the speed of the core that is usual during "
+            "whole models if that is known"
         ),
         (
             "reference_measurements",
@@ -326,7 +327,7 @@ COMPARISON = _schema(
         (
             SPEED_SD,
             pa.float64(),
-            f"`{SPEED_SD}` of the database: both times are those at the usual speed of the core",
+            f"`{SPEED_SD}` of the database: times are those at the usual speed of the core",
         ),
         (
             "told_differences",

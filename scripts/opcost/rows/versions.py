@@ -11,6 +11,8 @@ from opcost.rows.quantities import (
     EXECUTED,
     HOST_TIME,
     INFERENCE_CALLS,
+    MODEL_SPEED,
+    MODEL_SPEED_ERROR,
     OVERHEADS,
     PHASE_TIMES,
     POWER,
@@ -65,8 +67,8 @@ VERSIONS = {
     "New record `in_place`. `max_frequency_mhz`, `numa_node` and `huge_pages`. "
     "`power_pace`; `energy_gain_uncertainty` in the comparison. Times of a database are those at "
     "the usual speed of the core: `core_speed_per_s`, and in the database "
-    "`execution_core_speed_per_s`, `usual_core_speed_per_s`, `core_speed_sd` and "
-    "`time_speed_exponent` with its error.",
+    "`execution_core_speed_per_s`, `usual_core_speed_per_s`, `core_speed_sd`, "
+    "`time_speed_exponent` with its error, and `usual_model_core_speed_per_s` with its error.",
 }
 """Schema version -> its changes."""
 
@@ -117,7 +119,10 @@ _DATABASE = _OPERATOR | {
         ),
     ],
     12: _TRAINING_OVERHEAD,
-    13: [*_OPERATOR[13], "execution_core_speed_per_s", *SPEED_COLUMNS],
+    13: [
+        *_OPERATOR[13],
+        *("execution_core_speed_per_s", *SPEED_COLUMNS, MODEL_SPEED, MODEL_SPEED_ERROR),
+    ],
 }
 
 ADDED: dict[str, dict[int, list[str]]] = {
