@@ -202,6 +202,33 @@ def test_a_single_execution_on_a_slow_core_counts_at_the_usual_speed():
     assert combined(twice, scatter).value == pytest.approx(1)
 
 
+def test_what_always_runs_on_a_slower_core_counts_at_the_speed_that_it_runs_at():
+    law = SpeedLaw(1.0, 0.05, 1.0, 0.0).of_others([0.96, 0.9, 0.99])
+    twice = Executions([1.0, 1.1], [0.003] * 2, [0.96, 0.96 / 1.1])
+    found = combined(twice, Scatter(0.02, 6, speed_law=law))
+    assert found.value == pytest.approx(1)
+    sure = replace(law, usual_speed_error=0.0)
+    narrow = combined(twice, Scatter(0.02, 6, speed_law=sure))
+    assert narrow.relative_half_width < 0.8 * found.relative_half_width
+
+
+@pytest.mark.parametrize("models", [3, 20])
+@pytest.mark.parametrize("exponent", [0.5, 1.0])
+def test_intervals_at_the_speed_of_other_work_hold_what_that_work_takes(models, exponent):
+    """The truth of each model is 1 at a speed of 0.96, while operators run at 1."""
+    generator = np.random.default_rng(11)
+    held = []
+    for _ in range(300):
+        speeds = 0.96 * np.exp(generator.normal(0, 0.05, (models, 2)))
+        noise = np.exp(generator.normal(0, 0.02, speeds.shape))
+        values = (0.96 / speeds) ** exponent * noise
+        law = SpeedLaw(1.0, 0.05, exponent, 0.05).of_others(speeds.ravel().tolist())
+        scatter = Scatter(0.02, 20, speed_law=law)
+        first = combined(Executions(values[0].tolist(), [0.001] * 2, speeds[0].tolist()), scatter)
+        held.append(first.low <= 1 <= first.high)
+    assert 0.92 <= np.mean(held) <= 0.995
+
+
 def test_executions_without_speeds_have_no_usual_one():
     assert scatter_of(drawn(np.random.default_rng(3), 20, [2], 0.02, 5)).speed_law is None
 

@@ -25,6 +25,8 @@ from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.rows.quantities import (
     CALL_TIME,
+    MODEL_SPEED,
+    MODEL_SPEED_ERROR,
     OVERHEADS,
     PHASE_TIMES,
     SPEED_COLUMNS,
@@ -255,6 +257,17 @@ def test_an_execution_that_is_left_out_is_told_at_the_usual_speed(model):
     law = dict(zip(SPEED_COLUMNS, (3000.0, 0.05, 1.0, 0.01), strict=True))
     [note] = outliers(estimate(model, quicker, *others, **SCATTER, **law))
     assert "1 of 4 executions of the whole model was left out as an outlier: 16.4 ms" in note
+
+
+def test_the_time_of_a_whole_model_is_that_at_the_speed_that_is_usual_during_whole_models(model):
+    law = dict(zip(SPEED_COLUMNS, (3000.0, 0.05, 1.0, 0.01), strict=True))
+    slower = [whole(model, 1e-5, 0.01, core_speed_per_s=2850.0) for _ in range(2)]
+    of_models = {MODEL_SPEED: 2850.0, MODEL_SPEED_ERROR: 0.01}
+    found, unknown = (
+        compare(estimate(model, *slower, **SCATTER, **law, **more)) for more in (of_models, {})
+    )
+    assert found["reference_time_s"] == pytest.approx(0.01)
+    assert unknown["reference_time_s"] == pytest.approx(0.01 * 2850 / 3000)
 
 
 def test_what_was_measured_under_interference_is_marked(model):
