@@ -3,6 +3,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.method import Difference, method_columns
 from opcost.costs.terms import Row, terms_of
 from opcost.databases.measured import Damages, Measured
+from opcost.errors import OpcostError
 from opcost.results_folder import extraction, key_of
 from opcost.rows import comparability, records, schemas
 from opcost.rows.executed import model_speed_columns
@@ -33,7 +35,7 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     if measured.models:
         for row in records.read(database, schemas.DATABASE, OPERATOR_COLUMNS).to_pylist():
             rows[row["target"]][row["tuple_id"]] = row
-    speeds = _speeds(measured.models, rows, damages)
+    speeds = _speeds(measured.models, rows)
     for target, columns in speeds.items():
         rows[target] = {each: {**row, **columns} for each, row in rows[target].items()}
     found: dict[str, dict[str, _Differences]] = defaultdict(dict)
@@ -53,18 +55,15 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
 
 
 def _speeds(
-    models: Sequence[Sequence[Path]], rows: Mapping[str, Mapping[str, Row]], damages: Damages
+    models: Sequence[Sequence[Path]], rows: Mapping[str, Mapping[str, Row]]
 ) -> dict[str, dict[str, Any]]:
     """Target -> the columns of the speed that is usual during its whole models."""
     found: dict[str, list[float]] = defaultdict(list)
     for path in itertools.chain.from_iterable(models):
-        target, _ = key_of(path)
-        found[target] += []
-        with damages.tolerated(path):
-            table = records.read(
-                path, schemas.MODEL, ["core_speed_per_s"], remedy=damages.remedy(path)
-            )
-            found[target] += filter(None, table["core_speed_per_s"].to_pylist())
+        speeds = found[key_of(path)[0]]
+        with suppress(OpcostError):  # a damaged file is told where its model is compared
+            table = records.read(path, schemas.MODEL, ["core_speed_per_s"])
+            speeds += filter(None, table["core_speed_per_s"].to_pylist())
     firsts = {target: next(iter(rows[target].values()), None) for target in found}
     return {
         target: model_speed_columns(first, speeds) if (first := firsts[target]) else {}
