@@ -99,7 +99,7 @@ def told_differences(rows: Iterable[Row]) -> str | None:
 
 def disagreements(rows: Sequence[Row], names: Iterable[str]) -> list[Disagreement]:
     """The columns among `names` in which rows differ; of `conditions_json`, the settings."""
-    found: list[Disagreement] = []
+    found = []
     for name in names:
         counts = Counter(row[name] for row in rows if row[name] is not None)
         if len(counts) < 2:
@@ -109,10 +109,11 @@ def disagreements(rows: Sequence[Row], names: Iterable[str]) -> list[Disagreemen
         else:
             found.append(Disagreement(name, _as_texts(counts)))
     # A setting that has its own column is listed once.
-    once = {each.name: each for each in reversed(found)}
-    listed = [each for each in found if once[each.name] is each]
+    once: dict[str, Disagreement] = {}
+    for each in found:
+        once.setdefault(each.name, each)
     return [
-        each for each in listed if each.name.rpartition(".")[2] not in once.keys() - {each.name}
+        each for name, each in once.items() if name.rpartition(".")[2] not in once.keys() - {name}
     ]
 
 

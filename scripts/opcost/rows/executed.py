@@ -61,6 +61,7 @@ def executions_of(rows: Sequence[Row], quantity: Quantity) -> Executions | None:
 def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
     """The columns of a target's scatters."""
     speed_law = scatters[TIME].speed_law if TIME in scatters else None
+    # The error of the usual speed is that of other work (`scatter_of_models`).
     speed = dict(zip(SPEED_COLUMNS, astuple(speed_law), strict=False)) if speed_law else {}
     return speed | {
         name: value
