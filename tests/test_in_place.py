@@ -207,6 +207,22 @@ def test_an_operator_in_place_is_compared_with_it_alone(model):
     assert IN_PLACE.read(convolutions).value == pytest.approx(26 * 1.2e-3)
 
 
+def test_shares_of_the_sum_are_compared_with_those_in_the_running_model(model):
+    kernels = sum(count for _, count in model.kernels())
+    overhead_s = compare(estimate(model, whole(model, 1e-3, 0.1)))["overhead_time_s"]
+    as_in_the_sum = estimate(model, whole(model, 1e-3, kernels * 1e-3 + overhead_s))
+    assert compare(as_in_the_sum)["largest_share_difference"] == pytest.approx(0)
+    half_between = estimate(model, whole(model, 1e-3, kernels * 2e-3))
+    of_the_sum = overhead_s / (kernels * 1e-3 + overhead_s)
+    found = compare(half_between)["largest_share_difference"]
+    assert found == pytest.approx(0.5 - of_the_sum)
+
+
+def test_shares_are_not_compared_if_an_operator_was_not_measured_alone(model):
+    found = estimate(model, whole(model, 1e-3, 0.1), status="error")
+    assert compare(found)["largest_share_difference"] is None
+
+
 def test_shares_of_executions_are_averaged(model):
     found = estimate(model, whole(model, 1e-3, 0.1), whole(model, 8e-3, 0.4))
     kernels = sum(count for _, count in model.kernels())

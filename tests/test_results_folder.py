@@ -1,12 +1,14 @@
 from pathlib import Path
 
 import pytest
+from opcost.errors import OpcostError
 from opcost.results_folder import (
     MODELS,
     OPERATORS,
     Series,
     adopt_former_names,
     all_measurements,
+    check_results,
     executions,
     executions_of,
     extraction,
@@ -84,3 +86,14 @@ def test_what_was_measured_again_is_the_second_round(tmp_path):
     adopt_former_names(tmp_path)
     now = ("operators_2/1.parquet", "models_2/m.parquet", "overhead_2.json")
     assert [(tmp_path / "local" / name).read_text() for name in now] == list(former)
+
+
+def test_results_that_are_a_file_are_refused(tmp_path):
+    results = tmp_path / "results"
+    check_results(results)
+    results.mkdir()
+    check_results(results)
+    results.rmdir()
+    results.touch()
+    with pytest.raises(OpcostError, match="is a file, .*: move it away"):
+        check_results(results)

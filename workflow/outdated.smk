@@ -35,6 +35,7 @@ from opcost.results_folder import (
     DATABASE,
     RESULTS,
     adopt_former_names,
+    check_results,
     extraction,
     note,
     round_plan,
@@ -93,6 +94,7 @@ def with_invalid_note():
 
 INVALID = set()
 if workflow.is_main_process:
+    checked(check_results)
     fingerprint.clamp_future_times(RESULTS)
     adopt_former_names()
     INVALID = with_invalid_note()

@@ -21,6 +21,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from opcost.errors import OpcostError
 from opcost.launch_modes import EAGER, FURTHER_MODES
 
 RESULTS = Path("results")
@@ -90,6 +91,14 @@ def series_named(name: str) -> Series | None:
                 return Series(kind, launch_mode=suffix)
             return Series(kind, int(suffix or 1))
     return None
+
+
+def check_results(results: Path = RESULTS) -> None:
+    """Raise OpcostError if the folder of results exists and is none."""
+    if results.exists() and not results.is_dir():
+        raise OpcostError(
+            f"{results} is a file, and opcost writes into a folder of that name: move it away"
+        )
 
 
 def adopt_former_names(results: Path = RESULTS) -> None:

@@ -4,7 +4,7 @@ The sum over a model's operators and the whole model can part company in two pla
 takes another time inside the model than alone, and what passes between calls is not the call
 overhead that the sum adds:
 
-    whole - sum = (in place - alone) + (between calls - call overhead)
+    sum - whole = (alone - in place) + (call overhead - between calls)
 
 Views are calls without kernels: what they take counts as between calls, as it does in the sum.
 
@@ -143,6 +143,21 @@ class InPlaceTimes:
             return None
         return whole.value - self.operators.value
 
+    @cached_property
+    def largest_share_difference(self) -> float | None:
+        """The largest difference between the share of an operator, or of what is between calls, in
+        the sum and its share in the whole model; None if one of them is unknown.
+        """
+        total, between_s = self._estimate.summed_time, self.between_s
+        rows = [(IN_PLACE.read(row), ALONE.read(row)) for row in of_operators(self.rows())]
+        known = [(here.value, alone.value) for here, alone in rows if here and alone]
+        if total is None or between_s is None or not known or len(known) < len(rows):
+            return None
+        here_s, alone_s = map(sum, zip(*known, strict=True))
+        known.append((between_s, total.value - alone_s))
+        whole_s = here_s + between_s
+        return max(abs(alone / total.value - here / whole_s) for here, alone in known)
+
     def _mean(self, numbers: Sequence[int]) -> Estimate | None:
         """Seconds of one of these calls, in their mean."""
         whole = self._estimate.whole_time
@@ -171,6 +186,7 @@ class InPlaceTimes:
             **IN_PLACE.columns(self.operators),
             "between_calls_time_s": self.between_s,
             "clocked_time_s": self.clocked_s,
+            "largest_share_difference": self.largest_share_difference,
             "in_place_reason": self.reason,
         }
 

@@ -11,7 +11,7 @@ from opcost.text import difference, table, with_interval, with_margin, without_i
 TITLE = "Where do the sum and the whole model part company?"
 MEANING = (
     "In place is inside the running model, with a clock around each call; alone is as in the sum. "
-    "Whole - sum = (in place - alone) + (between calls - in the sum). In the sum: its call "
+    "Sum - whole = (alone - in place) + (in the sum - between calls). In the sum: its call "
     "overhead or wait for the host. With the clock, the model takes longer by the last column, "
     "most of it between calls."
 )

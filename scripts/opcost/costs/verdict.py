@@ -10,6 +10,7 @@ from opcost.text import difference, digits, margin
 _REAL = " *"
 _HOST = "host"
 _METHOD = "method"
+_POINTS = " pp"
 _MEANINGS = {
     _METHOD: "measurement, method: what makes up the interval of the sum: the uncertainty of its "
     "measurements, and the method's own error, which is how far the sums of other models lie from "
@@ -17,6 +18,8 @@ _MEANINGS = {
     "±": "Trust to: the largest difference between the sum over operators and the measured whole "
     "model that its 95 % interval allows.",
     _REAL: "*: the interval excludes zero, so the difference is more than noise.",
+    _POINTS: "Shares: the largest difference, in percentage points, between the share of an operator "
+    "in the sum and its share in the running model.",
     _HOST: "host: the device waits for its host most of the time. The host's pace is that of the "
     "whole model, so this comparison says little about the operators.",
 }
@@ -95,6 +98,8 @@ def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
         if kind == DOUBTFUL:
             return Judgement(kind, f"{off}: trust the breakdown to ±{margin(bound)} ({both}).")
         more = f" {off}."
+    if points := _shares(compared, quantity):
+        more += f" Shares of operators are within {points} of those in the running model."
     return Judgement(kind, f"The breakdown can be trusted to ±{margin(bound)} ({both}).{more}")
 
 
@@ -102,9 +107,15 @@ def _half(width: float | None) -> str:
     return "-" if width is None else f"±{margin(width)}"
 
 
+def _shares(compared: Row, quantity: Quantity) -> str:
+    """How far shares of the sum are from those in the running model; nothing if unknown."""
+    difference = compared["largest_share_difference"] if quantity == TIME else None
+    return "" if difference is None else f"{100 * difference:.2g}{_POINTS}"
+
+
 def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
-    """The sum and what makes up its interval, the whole, their difference, the verdict, and how
-    complete the sum is: title -> text.
+    """The sum and what makes up its interval, the whole, their difference, the verdict, how
+    far shares differ, and how complete the sum is: title -> text.
     """
     total = quantity.of("estimate").read(compared)
     return {
@@ -114,12 +125,18 @@ def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
         "whole model": quantity.of("reference").shown(compared),
         "difference": difference(quantity.error.read(compared)),
         "trust to": verdict(compared, quantity),
+        "shares": _shares(compared, quantity) or "-",
         "tuples": f"{compared['measured_tuples']}/{compared['tuples']}",
     }
 
 
 def meanings(comparison: Sequence[Row]) -> list[str]:
     """What the verdicts of these rows mean."""
-    shown = [verdict(row, quantity) for row in comparison for quantity in COMPARED]
+    shown = [
+        each(row, quantity)
+        for row in comparison
+        for quantity in COMPARED
+        for each in (verdict, _shares)
+    ]
     shown += [_METHOD for row in comparison if row["method_models"]]
     return [text for mark, text in _MEANINGS.items() if any(mark in each for each in shown)]

@@ -251,6 +251,8 @@ def _later_rounds(
     first_s = planned.needed_s + planned.beyond_s()
     rounds = expect_target_rounds(study, target, results, models, times_s, planned.job_s, first_s)
     number = sum(len(each.new) for each in rounds)
+    if not number and planned.beyond:
+        return ["  later rounds: no time for them within the budget"]
     if not number:
         within = "" if study.max_device_time_s is None else " within the budget"
         return [f"  later rounds: nothing left to measure{within}"]

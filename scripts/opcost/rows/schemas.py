@@ -235,6 +235,12 @@ COMPARISON = _schema(
             pa.float64(),
             "seconds of the model with a clock around each call, which gave the time in place",
         ),
+        (
+            "largest_share_difference",
+            pa.float64(),
+            "the largest difference, of all operators and of what is between calls, between the "
+            "share in the estimated time and that in the running model",
+        ),
         ("in_place_reason", pa.string(), "why the time in place is null"),
         *ENERGY.of("estimate").described("estimated gross joules of an iteration"),
         *ENERGY.of("reference").described("measured gross joules of the whole model"),
