@@ -4,7 +4,7 @@ from opcost.costs.comparison import compare_study
 from opcost.costs.summary import summarise
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import METHOD
-from opcost.rows.quantities import CALL_TIME, EXECUTED, HOST_TIME, SPEED_COLUMNS
+from opcost.rows.quantities import CALL_TIME, EVICTED_CODE, EXECUTED, HOST_TIME, SPEED_COLUMNS
 from opcost.tuples.manifest import collect
 
 CONDITIONS = dict.fromkeys(comparability.COLUMNS) | {
@@ -50,7 +50,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "differing_calls": None,
         "calls_hash": None,
         **dict.fromkeys([*HOST_TIME.names, *CALL_TIME.names, "call_tuple_id", "in_place_reason"]),
-        **dict.fromkeys(["clocked_time_s", "core_speed_per_s", *SPEED_COLUMNS]),
+        **dict.fromkeys(["clocked_time_s", "core_speed_per_s", EVICTED_CODE, *SPEED_COLUMNS]),
         **changes,
     }
 

@@ -15,7 +15,7 @@ from opcost.costs.terms import terms_of
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.report.picture import draw
-from opcost.rows.quantities import ENERGY, TIME
+from opcost.rows.quantities import ENERGY, EVICTED_CODE, TIME
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 
@@ -37,7 +37,7 @@ def test_the_overhead_of_calls_is_in_the_estimate_and_stated_apart(
     compare, tiny_tuples, core_cache_bytes
 ):
     comparison, _ = compare(**OVERHEAD, core_cache_bytes=core_cache_bytes)
-    displaced = sum(evicted_code(tiny_tuples[1], core_cache_bytes))
+    displaced = sum(each.more for each in evicted_code(tiny_tuples[1], core_cache_bytes))
     assert (displaced > 1) == (core_cache_bytes == 3000)
     overhead_s = (5 - displaced) * 1e-5 + displaced * 1e-4 + 1e-6
     assert comparison["displaced_calls"] == round(displaced)
@@ -48,10 +48,25 @@ def test_the_overhead_of_calls_is_in_the_estimate_and_stated_apart(
     assert "Call overhead: Python, dispatch" in summary([comparison], [])
 
 
+def test_evicted_code_takes_what_was_measured_with_the_operator(compare, tiny_tuples):
+    model, target = tiny_tuples[1], {**OVERHEAD, "core_cache_bytes": 3000}
+    others, _ = compare(**target)
+    measured, _ = compare(operators={"conv2d": {EVICTED_CODE: [7e-6] * 6}}, **target)
+    evicted = [
+        each
+        for call, each in zip(model.calls, evicted_code(model, 3000), strict=True)
+        if model.tuples[call.position].operator_tuple.name == "conv2d"
+    ]
+    assert sum(each.more for each in evicted) > 0.5
+    less_s = sum(each.more * (1e-4 - 1e-5) - each.more_of_found * 7e-6 for each in evicted)
+    assert others["overhead_time_s"] - measured["overhead_time_s"] == pytest.approx(less_s)
+
+
 @pytest.mark.parametrize("core_cache_bytes", [2**30, 3000])
 def test_functions_and_views_are_no_module_calls_of_their_own(tiny_tuples, core_cache_bytes):
     cnn = tiny_tuples[1]
-    code_s = sum(evicted_code(cnn, core_cache_bytes)) * (1e-4 - 1e-5)
+    evicted = sum(each.more for each in evicted_code(cnn, core_cache_bytes))
+    code_s = evicted * (1e-4 - 1e-5)
     overheads_s = []
     for paths in (["a", "b", "c", "d", "e"], ["a"] * 5):
         calls = tuple(

@@ -292,6 +292,7 @@ def test_executions_are_joined_as_each_column_says(tmp_path):
     measure(
         tmp_path, 0, converged=True, repeats=1, device_time_s=2.0, load_average=0.5,
         flags=["drifting", "disturbed"], ended_at=datetime(2026, 1, 1, tzinfo=UTC), **undisturbed,
+        evicted_code_time_s=[2e-6, -1e-6],
     )  # fmt: skip
     measure(
         tmp_path, 0, kind="operators_2", converged=False, repeats=None, device_time_s=3.0,
@@ -311,6 +312,7 @@ def test_executions_are_joined_as_each_column_says(tmp_path):
     assert row["batch_time_s"] == [1e-3, 2e-3, 1e-3]
     assert row["batch_undisturbed"] == [True, False, True]
     assert row["execution_batches"] == [1, 2]
+    assert row["evicted_code_time_s"] == [2e-6, -1e-6], "one has none"
 
 
 @pytest.mark.parametrize("factors", [(), [None] * 3 + [1.0] * 5], ids=["none", "failed"])

@@ -23,7 +23,8 @@ def model(*calls):
 
 
 def evicted(*calls, cache=100 * KIB):
-    return evicted_code(model(*calls), cache)
+    """What the benchmark of each call does not contain, as a share of all of its code."""
+    return [each.more for each in evicted_code(model(*calls), cache)]
 
 
 def test_small_operators_leave_the_code_where_it_is():
@@ -50,6 +51,14 @@ def test_a_model_runs_in_a_loop_so_its_first_call_follows_its_last():
     assert twice == [1, 0, 0]
 
 
+def test_of_the_code_that_a_benchmark_finds_a_call_may_lose_all():
+    lost = evicted_code(model(("conv", 99 * KIB), ("relu", 400 * KIB)), 100 * KIB)
+    assert lost[0].alone == pytest.approx(0.4, abs=0.01)
+    assert lost[0].more == pytest.approx(0.6, abs=0.01)
+    assert lost[0].more_of_found == 1
+    assert lost[1].more_of_found == 0
+
+
 def test_views_move_nothing_and_have_no_code_worth_counting():
     assert evicted(("view", 0), ("relu", KIB), ("view", 0), ("conv", 9 * KIB), cache=1) == [0] * 4
 
@@ -59,7 +68,8 @@ def test_views_move_nothing_and_have_no_code_worth_counting():
     st.integers(0, 20 * KIB),
 )
 def test_a_share_is_between_nothing_and_all(calls, cache):
-    assert all(0 <= share <= 1 for share in evicted(*calls, cache=cache))
+    found = evicted_code(model(*calls), cache)
+    assert all(0 <= each.more <= each.more_of_found <= 1 for each in found)
 
 
 @pytest.mark.parametrize("size", [0, KIB, 10**9])

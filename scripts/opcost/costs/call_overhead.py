@@ -3,18 +3,20 @@
 In inference, the call of a module takes longer than its operators do; a further call of the module
 has none. In training, every call has that of its phase, and the first call that of its start. A
 call takes longer by what evicted code takes in inference, times the share of its code that was
-evicted (evicted_code.py); but an optimizer is a short loop over few operators. A view, which
-launches no kernel, has an overhead of its own.
+evicted (evicted_code.py); but an optimizer is a short loop over few operators. The evicted code of
+an operator that was not measured with its row takes what that of the target's small convolutional
+block does, module included. A view, which launches no kernel, has an overhead of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from opcost.costs.evicted_code import evicted_code
 from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
 from opcost.tuples.model_tuples import ModelTuples
 
 Weights = Mapping[str, float]
-"""Kind of overhead (rows/quantities.py) -> how often it is added, or which share of it."""
+"""Kind of overhead (rows/quantities.py), or tuple id of evicted code -> how often it is added, or
+which share of it."""
 
 _OF_PHASE = {
     FORWARD: "forward_call",
@@ -25,15 +27,25 @@ _OF_PHASE = {
 _STARTS = {BACKWARD: "backward_start", OPTIMIZER: "optimizer_start"}
 
 
-def overheads_by_call(model: ModelTuples, core_cache_bytes: int) -> list[Weights]:
-    """The overheads of each of a model's calls."""
+def overheads_by_call(
+    model: ModelTuples, core_cache_bytes: int, known_code: Collection[str] = ()
+) -> list[Weights]:
+    """The overheads of each of a model's calls.
+
+    `known_code` are the tuple ids of which it is known what their evicted code takes.
+    """
     evicted = evicted_code(model, core_cache_bytes)
+    ids = list(model.by_id)
     kernels = [model.tuples[call.position].launches_kernel for call in model.calls]
     found: list[Weights] = []
     begun: set[str] = set()
     for number, call in enumerate(model.calls):
-        share = evicted[number] if call.phase != OPTIMIZER else 0.0
-        code = {"displaced_call": share, "call": -share} if share else {}
+        code = {}
+        if (share := evicted[number].more) and call.phase != OPTIMIZER:
+            if (tuple_id := ids[call.position]) in known_code:
+                code = {tuple_id: evicted[number].more_of_found}
+            else:
+                code = {"displaced_call": share, "call": -share}
         if not kernels[number]:
             own: dict[str, float] = {"view_call": 1}
         elif model.trains:

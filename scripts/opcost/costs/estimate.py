@@ -42,6 +42,7 @@ from opcost.rows.executed import (
 )
 from opcost.rows.quantities import (
     ENERGY,
+    EVICTED_CODE,
     EXECUTED,
     HOST_TIME,
     OVERHEADS,
@@ -60,7 +61,7 @@ OPERATOR_COLUMNS = (
     *ANSWER,
     *HOST_TIME.names,
     *POWER.names,
-    *("idle_power_w", "power_gain_uncertainty"),
+    *("idle_power_w", "power_gain_uncertainty", EVICTED_CODE),
     "executions",
     *(name for each in EXECUTED for name in each.scatter_columns),
     *SPEED_COLUMNS,
@@ -288,8 +289,28 @@ class ModelEstimate:
         }
 
     def overhead_of(self, kind: str) -> Estimate | None:
-        """The overhead of one kind of call on the target; None if unknown."""
-        return OVERHEADS[kind].read(self.rows[0])
+        """The overhead of one kind of call on the target, or what the evicted code of a tuple
+        takes; None if unknown.
+        """
+        return OVERHEADS[kind].read(self.rows[0]) if kind in OVERHEADS else self._code[kind]
+
+    @cached_property
+    def _code(self) -> dict[str, Estimate]:
+        """Tuple id -> seconds that a call takes longer when its code was evicted, if measured."""
+        return {
+            row["tuple_id"]: statistics.median(row[EVICTED_CODE])
+            for row in self.rows
+            if row[EVICTED_CODE]
+        }
+
+    @property
+    def displaced_calls(self) -> float:
+        """How many calls found their code evicted; those that found a part of it count in part."""
+        return sum(
+            count
+            for kind, (count, _) in self.overhead.items()
+            if kind == "displaced_call" or kind not in OVERHEADS
+        )
 
     @cached_property
     def overheads_by_call(self) -> list[Weights]:
@@ -297,7 +318,7 @@ class ModelEstimate:
         row = next(iter(self.rows), None)
         if row is None or row["displaced_call_overhead_s"] is None:
             return []
-        return overheads_by_call(self.model, row["core_cache_bytes"])
+        return overheads_by_call(self.model, row["core_cache_bytes"], self._code)
 
     @cached_property
     def overhead_time_s(self) -> float | None:

@@ -42,9 +42,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
         "coverage_flops": _flops_coverage(estimate.terms),
         "calls": calls,
-        "displaced_calls": round(estimate.overhead.get("displaced_call", (0, None))[0])
-        if estimate.overhead
-        else None,
+        "displaced_calls": round(estimate.displaced_calls) if estimate.overhead else None,
         "view_calls": len(estimate.model.calls) - calls,
         "tuples": len(estimate.terms),
         "measured_tuples": len(measured),

@@ -7,6 +7,7 @@ docs/explanation/context.md describes the experiments.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,29 +20,47 @@ _MOVED, _EVICTED = np.log([0.25, 0.5, 1, 2, 4]), (0.0, 0.12, 0.4, 0.7, 1.0)
 that they evict."""
 
 
-def evicted_code(model: ModelTuples, core_cache_bytes: int) -> list[float]:
-    """The share of the code of each of a model's calls that was evicted, beyond what its benchmark
-    contains; 0 of a view.
+class Evicted(NamedTuple):
+    """The shares of a call's code that were evicted: in the model, and in its own benchmark."""
+
+    here: float
+    alone: float
+
+    @property
+    def more(self) -> float:
+        """What the benchmark does not contain, as a share of all of the code."""
+        return max(0.0, self.here - self.alone)
+
+    @property
+    def more_of_found(self) -> float:
+        """The same as a share of the code that the benchmark finds in the cache."""
+        return self.more / (1 - self.alone) if self.alone < 1 else 0.0
+
+
+def evicted_code(model: ModelTuples, core_cache_bytes: int) -> list[Evicted]:
+    """How much of the code of each of a model's calls was evicted; nothing of a view.
 
     The model runs in a loop: its last call precedes its first one.
     """
     moved_bytes = 0
     last_bytes: dict[str, int] = {}
-    shares: list[float] = []
+    found: list[Evicted] = []
     for second_pass in (False, True):
         for call in model.calls:
             record = model.tuples[call.position]
             operator = record.operator_tuple.operator
-            if second_pass:
+            if second_pass and not record.launches_kernel:
+                found.append(Evicted(0.0, 0.0))
+            elif second_pass:
                 moved_since = moved_bytes - last_bytes.get(operator, moved_bytes)
                 here, alone = (
                     _evicted(moved, core_cache_bytes) for moved in (moved_since, record.bytes)
                 )
-                shares.append(max(0.0, here - alone) if record.launches_kernel else 0.0)
+                found.append(Evicted(here, alone))
             if record.launches_kernel:
                 last_bytes[operator] = moved_bytes
                 moved_bytes += record.bytes
-    return shares
+    return found
 
 
 def _evicted(moved_bytes: int, core_cache_bytes: int) -> float:

@@ -18,8 +18,8 @@ _MEANINGS = {
     "±": "Trust to: the largest difference between the sum over operators and the measured whole "
     "model that its 95 % interval allows.",
     _REAL: "*: the interval excludes zero, so the difference is more than noise.",
-    _POINTS: "Shares: the largest difference, in percentage points, between the share of an operator "
-    "in the sum and its share in the running model.",
+    _POINTS: "Shares: the largest difference, in percentage points, between the share of an "
+    "operator in the sum and its share in the running model.",
     _HOST: "host: the device waits for its host most of the time. The host's pace is that of the "
     "whole model, so this comparison says little about the operators.",
 }

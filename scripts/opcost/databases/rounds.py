@@ -73,6 +73,10 @@ def _total(values: Sequence[float | None]) -> float | None:
     return sum(known) if known else None
 
 
+def _known(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:
+    return list(itertools.chain.from_iterable(each or () for each in values)) or None
+
+
 def _in_order(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:
     known = [each for each in values if each is not None]
     return list(itertools.chain.from_iterable(known)) if len(known) == len(values) else None
@@ -84,6 +88,7 @@ _JOINED: Mapping[Joining, Callable[[Sequence[Any]], Any]] = {
     Joining.TOTAL: _total,
     Joining.ALL: all,
     Joining.MOST: _of_most,
+    Joining.KNOWN: _known,
     Joining.IN_ORDER: _in_order,
 }
 

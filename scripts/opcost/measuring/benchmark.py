@@ -9,6 +9,7 @@ from opcost import statistics
 from opcost.devices.device import OutOfMemory
 from opcost.devices.disturbance import Watch
 from opcost.measuring.checkpoint import Checkpoint
+from opcost.measuring.evicted_code import evicted_code_times_s
 from opcost.measuring.in_place import time_in_place
 from opcost.measuring.phase_times import phase_times
 from opcost.measuring.station import Station
@@ -19,7 +20,7 @@ from opcost.models import construction
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
 from opcost.rows.flags import POINT_CHANGED
-from opcost.rows.quantities import ENERGY, PHASE_TIMES, POWER
+from opcost.rows.quantities import ENERGY, EVICTED_CODE, PHASE_TIMES, POWER
 from opcost.tuples.replay import UnsupportedOperator
 
 _POINT = {
@@ -68,7 +69,9 @@ def _measured(
     trial = run_trial(set_up.workload, station, settings, checkpoint)
     measured = columns(trial)
     if set_up.model is None:
-        return measured
+        call_s = trial.time.estimate.value
+        samples_s = evicted_code_times_s(set_up.workload, station.device, call_s)
+        return measured | {EVICTED_CODE: samples_s}
     least_s = settings.min_time_s / _OF_A_WHOLE
     if set_up.model.trained and station.device.kind.host_sets_pace:
         phases = phase_times(set_up.model, station.watch, trial.time, least_s)

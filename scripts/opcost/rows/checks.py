@@ -24,6 +24,7 @@ from opcost.rows.comparability import settings_of
 from opcost.rows.quantities import (
     COMPARED,
     ENERGY,
+    EVICTED_CODE,
     EXECUTED,
     HOST_TIME,
     MODEL_SPEED,
@@ -77,10 +78,11 @@ _EQUALLY_LONG = (
 )
 """Lists with a value for each execution, and for each model."""
 
-_MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
+_MAY_BE_NEGATIVE = f"_ci_|_overhead_|{EVICTED_CODE}|sample_time|counter_|capped|throttle"
 _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_scatter|load_average")
-"""Seconds, watts and clocks. Negative can be limits of intervals, call overhead, times of the first
-refreshes of a window, and differences of counters, which a driver may reset."""
+"""Seconds, watts and clocks. Negative can be limits of intervals, call overhead, differences of
+single calls, times of the first refreshes of a window, and differences of counters, which a driver
+may reset."""
 
 _ROUNDING = 1e-9
 _PRODUCT = 0.01

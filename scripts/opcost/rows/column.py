@@ -27,6 +27,7 @@ class Joining(Enum):
     TOTAL = "the total of those known"
     ALL = "whether it holds for all"
     MOST = "what at least half of them list"
+    KNOWN = "the values of those that have them, one execution after another"
     IN_ORDER = "the values of each, one execution after another; null if one lacks them"
 
 

@@ -6,6 +6,7 @@ from opcost.launch_modes import EAGER, FURTHER_MODES_TEXT
 from opcost.rows.column import Column, Joining, Role, in_role
 from opcost.rows.quantities import (
     ENERGY,
+    EVICTED_CODE,
     HOST_TIME,
     MODEL_SPEED,
     MODEL_SPEED_ERROR,
@@ -258,6 +259,13 @@ RAW = in_role(
             pa.float64(),
             "speed of the core in the batches that count, in warm calls of the sentinel a second; "
             "null for a GPU",
+        ),
+        (
+            EVICTED_CODE,
+            _SAMPLES,
+            "by how many seconds single calls took longer after other data evicted their code from "
+            "the private cache; null for models, for a GPU, and for calls of more than 8 ms",
+            Joining.KNOWN,
         ),
         ("cores", pa.list_(pa.int64()), "cores that the measurement was allowed to use"),
         ("load_average", pa.float64(), "load average over the last minute"),

@@ -185,6 +185,9 @@ PHASE_TIMES = {phase: TIME.of(phase) for phase in COMPARED_PHASES}
 CALL_TIME = Quantity("call_time", "s")
 """The time of a call where it happens, inside the running model."""
 
+EVICTED_CODE = "evicted_code_time_s"
+"""Samples of what a call takes longer when its code was evicted from the private cache."""
+
 EDP, ED2P = Quantity("edp", "js"), Quantity("ed2p", "js2")
 """Energy-delay product: joules times seconds; and energy times the square of the time."""
 

@@ -1,0 +1,48 @@
+"""What a call takes longer after other data evicted its code from the private cache.
+
+The benchmark of an operator is a loop, which finds its code in that cache, unless the operator
+moves as much data itself. In a model, it may have been evicted since the last call
+(costs/evicted_code.py). Generated code takes up to ten times as long to fetch as that of a short
+loop, so each operator is measured.
+"""
+
+from functools import partial
+from time import perf_counter
+
+import torch
+
+from opcost.devices.device import Device, nothing
+from opcost.measuring.timing import Workload
+
+_CORE_CACHES = 4
+"""Data of so many private caches evicts all of the code."""
+_LEAST_SAMPLES, _MOST_SAMPLES = 6, 12
+_LONG_S = 0.05
+
+
+def evicted_code_times_s(workload: Workload, device: Device, call_s: float) -> list[float] | None:
+    """By how many seconds single calls took longer after moving data than right after each other.
+
+    Differences may be negative. None for a call that takes so long, `call_s`, that its code hardly
+    matters, and on a device whose host runs ahead or whose private cache is unknown.
+    """
+    core_bytes = device.core_cache_bytes * torch.get_num_threads()  # each thread moves its share
+    if not device.kind.host_sets_pace or not core_bytes or call_s * _LEAST_SAMPLES > _LONG_S:
+        return None
+    moved = torch.zeros(2, _CORE_CACHES * core_bytes // 2, dtype=torch.uint8)
+    call = partial(workload.run, 1)
+    samples: list[float] = []
+    start_s = perf_counter()
+    while len(samples) < _LEAST_SAMPLES or (
+        len(samples) < _MOST_SAMPLES and perf_counter() - start_s < _LONG_S
+    ):
+        call()
+        in_cache_s = _timed_s(call, device)
+        moved[0].copy_(moved[1])
+        samples.append(_timed_s(call, device) - in_cache_s)
+    return samples
+
+
+def _timed_s(call: partial[None], device: Device) -> float:
+    device.time(nothing)  # the clock's own code was evicted, too
+    return device.time(call).host_s

@@ -1,0 +1,80 @@
+"""What a call takes longer when its code was evicted, measured on a processor that does nothing."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from opcost.devices.device import BatchTime
+from opcost.measuring import benchmark
+from opcost.measuring.evicted_code import evicted_code_times_s
+from opcost.measuring.subjects import OperatorSubject
+from opcost.rows.quantities import EVICTED_CODE
+
+from tests.quick_measurement import QUICK
+from tests.stations import station_of
+
+IN_CACHE_S, EVICTED_S = 3e-6, 8e-6
+
+
+class Simulated:
+    """A processor with a private cache of 1 KiB, which keeps code until data were moved."""
+
+    kind = SimpleNamespace(host_sets_pace=True)
+    core_cache_bytes = 1024
+
+    def __init__(self):
+        self.evicted, self.calls = True, 0
+
+    def run(self, iterations):
+        self.calls += iterations
+        self.evicted = False
+
+    def time(self, work):
+        calls, time_s = self.calls, EVICTED_S if self.evicted else IN_CACHE_S
+        work()
+        taken_s = time_s if self.calls > calls else 0.0
+        return BatchTime(taken_s, taken_s)
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """Moving data evicts the code of the simulated processor."""
+    found, copy = Simulated(), torch.Tensor.copy_
+
+    def evict(target, source):
+        found.evicted |= 2 * source.nbytes >= 4 * found.core_cache_bytes
+        return copy(target, source)
+
+    monkeypatch.setattr(torch.Tensor, "copy_", evict)
+    return found
+
+
+def test_samples_are_differences_of_single_calls(simulated):
+    samples_s = evicted_code_times_s(simulated, simulated, IN_CACHE_S)
+    assert len(samples_s) >= 6
+    assert samples_s == pytest.approx([EVICTED_S - IN_CACHE_S] * len(samples_s))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": SimpleNamespace(host_sets_pace=False)},
+        {"core_cache_bytes": 0},
+    ],
+    ids=["the host runs ahead", "unknown cache"],
+)
+def test_where_code_is_evicted_is_not_known_of_each_device(simulated, changes):
+    vars(simulated).update(changes)
+    assert evicted_code_times_s(simulated, simulated, IN_CACHE_S) is None
+
+
+def test_of_long_calls_code_does_not_matter(simulated):
+    assert evicted_code_times_s(simulated, simulated, 0.1) is None
+    assert simulated.calls == 0
+
+
+def test_each_operator_on_a_processor_has_samples(cpu, tiny_tuples):
+    record = tiny_tuples[1].tuples[0]
+    found = benchmark.measure(OperatorSubject(record), station_of(cpu, QUICK))
+    assert found["status"] == "ok"
+    assert len(found[EVICTED_CODE]) >= 6
