@@ -16,6 +16,7 @@ from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
+from opcost.measuring import overhead
 from opcost.measuring.overhead import sample_overhead
 from opcost.rows.overhead_samples import overhead_columns, read_samples
 from torch import nn
@@ -234,6 +235,14 @@ def test_a_difference_below_zero_counts_as_zero_and_disturbed():
     device = Simulated()
     device.module_s = -5e-6
     assert sampled(device)[0][:5] == (0.0, 0.0, 0.0, True, OVERHEAD_PROCEDURE)
+
+
+def test_a_call_in_training_may_take_no_longer_than_its_operator(cpu, monkeypatch):
+    found_s = (4e-6, 3e-6, -1e-7, 0.0, 5e-5)
+    monkeypatch.setattr(overhead, "training_calls_s", lambda device: lambda: found_s)
+    sample = sample_overhead(cpu, NoWatch())
+    assert sample[5:] == (4e-6, 3e-6, 0.0, 0.0, 5e-5)
+    assert not sample.disturbed
 
 
 def test_a_processor_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be(cpu):
