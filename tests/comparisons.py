@@ -50,7 +50,9 @@ def row(time_s=1e-3, power_w=None, **changes):
         "differing_calls": None,
         "calls_hash": None,
         **dict.fromkeys([*HOST_TIME.names, *CALL_TIME.names, "call_tuple_id", "in_place_reason"]),
-        **dict.fromkeys(["clocked_time_s", "core_speed_per_s", EVICTED_CODE, *SPEED_COLUMNS]),
+        **dict.fromkeys(SPEED_COLUMNS),
+        **dict.fromkeys(["core_speed_per_s", "clocked_time_s", "clocked_core_speed_per_s"]),
+        EVICTED_CODE: None,
         **changes,
     }
 

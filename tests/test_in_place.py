@@ -133,13 +133,14 @@ def test_a_gpu_that_waits_for_its_host_inside_the_model_has_no_times_in_place(ta
 
 def test_times_in_place_are_columns_of_the_models_row():
     calls = [Estimate(3e-6, 2e-6, 4e-6), Estimate(0.0, 0.0, 1e-6)]
-    assert InPlace(["a", "b"], calls, 9e-6, 10).columns() == {
+    assert InPlace(["a", "b"], calls, 9e-6, 10, 2500.0).columns() == {
         "call_tuple_id": ["a", "b"],
         "call_time_s": [3e-6, 0.0],
         "call_time_ci_low_s": [2e-6, 0.0],
         "call_time_ci_high_s": [4e-6, 1e-6],
         "clocked_time_s": 9e-6,
         "clocked_passes": 10,
+        "clocked_core_speed_per_s": 2500.0,
     }
 
 
@@ -157,12 +158,13 @@ def ids_of(model):
     return [ids[call.position] for call in model.calls]
 
 
-def test_every_whole_model_is_timed_call_by_call(model, cpu):
-    found = benchmark.measure(ModelSubject(DEFINITION, None, model), station_of(cpu, QUICK))
+def test_every_whole_model_is_timed_call_by_call(model, cpu, watch):
+    found = benchmark.measure(ModelSubject(DEFINITION, None, model), station_of(cpu, QUICK, watch))
     assert (found["status"], found.get("in_place_reason")) == ("ok", None)
     assert found["call_tuple_id"] == ids_of(model)
     assert min(found["call_time_s"]) >= 0
     assert 0 < sum(found["call_time_s"]) < found["clocked_time_s"]
+    assert found["clocked_core_speed_per_s"] > 0
 
 
 def whole(model, call_s, whole_s, **changes):
@@ -284,6 +286,18 @@ def test_the_time_of_a_whole_model_is_that_at_the_speed_that_is_usual_during_who
     )
     assert found["reference_time_s"] == pytest.approx(0.01)
     assert unknown["reference_time_s"] == pytest.approx(0.01 * 2850 / 3000)
+
+
+def test_calls_are_compared_with_the_whole_at_the_speed_that_the_core_had_during_the_calls(model):
+    law = dict(zip(SPEED_COLUMNS, (3000.0, 0.05, 1.0, 0.01), strict=True))
+    speeds = {"core_speed_per_s": 3000.0, "clocked_core_speed_per_s": 2500.0}
+    found, unknown = (
+        compare(estimate(model, whole(model, 1e-5, 0.01, **more), **SCATTER, **law))
+        for more in (speeds, {"core_speed_per_s": 3000.0})
+    )
+    assert found["reference_time_s"] == unknown["reference_time_s"] == pytest.approx(0.01)
+    assert found["in_place_time_s"] == pytest.approx(unknown["in_place_time_s"] * 2500 / 3000)
+    assert found["clocked_time_s"] == pytest.approx(unknown["clocked_time_s"] * 2500 / 3000)
 
 
 def test_what_was_measured_under_interference_is_marked(model):

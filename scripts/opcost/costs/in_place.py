@@ -9,8 +9,8 @@ overhead that the sum adds:
 Views are calls without kernels: what they take counts as between calls, as it does in the sum.
 
 A processor may run faster in one execution than in another, in the whole model and in each call
-alike. So calls are compared with the whole model of the same execution, in the executions that
-count for the time of the whole model:
+alike. So calls are compared with the whole model of the same execution, at the speed that the core
+had during the calls, in the executions that count for the time of the whole model:
 
     in place = mean(call / whole model of the same execution) x whole model
 
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcost import statistics
 from opcost.costs.terms import Row
-from opcost.executions import Executions, averaged, batch_error
+from opcost.executions import Executions, Scatter, averaged, batch_error
 from opcost.rows.executed import measured_value
 from opcost.rows.quantities import CALL_TIME, TIME
 from opcost.statistics import Estimate
@@ -61,8 +61,15 @@ class InPlaceTimes:
         clocked = [row for row in measured if row[CALL_TIME.value]]
         known = [(row, by_call) for row in clocked if (by_call := self._by_call(row)) is not None]
         known = [each for each in known if each[0] in estimate.counted_whole] or known
-        self._clocked = [row["clocked_time_s"] / row[TIME.value] for row, _ in known]
-        self._executions = [_shares(by_call, row[TIME.value]) for row, by_call in known]
+        scatter = estimate.scatter_of_whole
+        wholes_s = [_whole_while_clocked_s(row, scatter) for row, _ in known]
+        self._clocked = [
+            row["clocked_time_s"] / whole_s
+            for whole_s, (row, _) in zip(wholes_s, known, strict=True)
+        ]
+        self._executions = [
+            _shares(by_call, whole_s) for whole_s, (_, by_call) in zip(wholes_s, known, strict=True)
+        ]
         self.reason = None
         if not self._executions:
             reasons = (row["in_place_reason"] for row in measured)
@@ -325,6 +332,17 @@ def _grouped(rows: Sequence[Row], column: str, key: Callable[[Row], str]) -> lis
         for name, tuples in groups.items()
     ]
     return sorted(found, key=lambda row: -row[IN_PLACE.value])
+
+
+def _whole_while_clocked_s(row: Row, scatter: Scatter | None) -> float:
+    """Seconds of the whole model in an execution, at the speed that the core had while its calls
+    were timed, a moment later; as it was timed, if that is unknown.
+    """
+    time_s: float = row[TIME.value]
+    before, while_clocked = row["core_speed_per_s"], row["clocked_core_speed_per_s"]
+    if scatter is None or scatter.speed_law is None or not before or not while_clocked:
+        return time_s
+    return time_s * float((before / while_clocked) ** scatter.speed_law.exponent)
 
 
 def _shares(times: Sequence[Estimate], whole_s: float) -> list[Estimate]:

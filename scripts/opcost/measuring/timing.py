@@ -274,12 +274,12 @@ def measure_time(
         timer.host_reason,
         stop_reason,
         timer.in_use,
-        _core_speed_per_s(times_s, counts, watch.latest_s(len(times_s) + 1), estimate.value),
+        core_speed_per_s(times_s, counts, watch.latest_s(len(times_s) + 1)),
     )
 
 
-def _core_speed_per_s(
-    times_s: Sequence[float], counts: Sequence[bool], looks_s: Sequence[float], time_s: float
+def core_speed_per_s(
+    times_s: Sequence[float], counts: Sequence[bool], looks_s: Sequence[float]
 ) -> float | None:
     """The speed at which the batches that count take their median time, from the sentinel before
     and after each; None without a sentinel.
@@ -287,7 +287,10 @@ def _core_speed_per_s(
     Of a core that changes its speed from batch to batch, the median speed may be that of other
     batches than the median time.
     """
-    if len(looks_s) != len(times_s) + 1 or time_s <= 0:
+    if len(looks_s) != len(times_s) + 1:
+        return None
+    time_s = statistics.median(list(itertools.compress(times_s, counts))).value
+    if time_s <= 0:
         return None
     work = [
         each_s / ((before_s + after_s) / 2)

@@ -154,6 +154,12 @@ MODEL = _schema(
             "seconds of such a pass: the clock slows the model down between the calls",
         ),
         ("clocked_passes", pa.int64(), "number of these passes that count"),
+        (
+            "clocked_core_speed_per_s",
+            pa.float64(),
+            "speed of the core in these passes, as `core_speed_per_s` is that while the whole was "
+            "timed",
+        ),
         ("in_place_reason", pa.string(), "why the times in place are null"),
     ],
 )
