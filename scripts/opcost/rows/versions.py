@@ -64,13 +64,13 @@ VERSIONS = {
     "`activation_peak_bytes`. New record `requests`.",
     13: "Calls in place: `call_tuple_id`, `call_time_s` with its interval, `clocked_time_s`, "
     "`clocked_passes`, `clocked_core_speed_per_s` and `in_place_reason` of models; "
-    "`in_place_time_s`, `between_calls_time_s`, `clocked_time_s`, `largest_share_difference` "
-    "and `in_place_reason` in the comparison; `in_place_time_s` in the modules. New record `in_place`. `max_frequency_mhz`, `numa_node` and "
-    "`huge_pages`. `power_pace`; `energy_gain_uncertainty` in the comparison. Times of a database "
-    "are those at the usual speed of the core: `core_speed_per_s`, and in the database "
-    "`execution_core_speed_per_s`, `usual_core_speed_per_s`, `core_speed_sd`, "
-    "`time_speed_exponent` with its error, and `usual_model_core_speed_per_s` with its error. "
-    "`evicted_code_time_s` of operators.",
+    "`in_place_time_s`, `between_calls_time_s`, `clocked_time_s`, `largest_share_difference` and "
+    "`in_place_reason` in the comparison; `in_place_time_s` in the modules. New record "
+    "`in_place`. `max_frequency_mhz`, `numa_node` and `huge_pages`. `power_pace`; "
+    "`energy_gain_uncertainty` in the comparison. Times of a database are those at the usual "
+    "speed of the core: `core_speed_per_s`, and in the database `execution_core_speed_per_s`, "
+    "`usual_core_speed_per_s`, `core_speed_sd`, `time_speed_exponent` with its error, and "
+    "`usual_model_core_speed_per_s` with its error. `evicted_code_time_s` of operators.",
 }
 """Schema version -> its changes."""
 
