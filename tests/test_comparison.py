@@ -60,6 +60,9 @@ def test_evicted_code_takes_what_was_measured_with_the_operator(compare, tiny_tu
     assert sum(each.more for each in evicted) > 0.5
     less_s = sum(each.more * (1e-4 - 1e-5) - each.more_of_found * 7e-6 for each in evicted)
     assert others["overhead_time_s"] - measured["overhead_time_s"] == pytest.approx(less_s)
+    unknown, _ = compare(operators={"conv2d": FAILED}, **target)
+    less_s = sum(each.more for each in evicted) * (1e-4 - 1e-5)
+    assert others["overhead_time_s"] - unknown["overhead_time_s"] == pytest.approx(less_s)
 
 
 @pytest.mark.parametrize("core_cache_bytes", [2**30, 3000])

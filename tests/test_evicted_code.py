@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.costs.evicted_code import evicted_code
+from opcost.costs.evicted_code import evicted_code, time_of_code
+from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -61,6 +62,24 @@ def test_of_the_code_that_a_benchmark_finds_a_call_may_lose_all():
 
 def test_views_move_nothing_and_have_no_code_worth_counting():
     assert evicted(("view", 0), ("relu", KIB), ("view", 0), ("conv", 9 * KIB), cache=1) == [0] * 4
+
+
+@pytest.mark.parametrize(
+    ("samples_s", "expected"),
+    [
+        ([5e-6, 6e-6, 7e-6, 5e-6, 7e-6, 6e-6], Estimate(6e-6, 5e-6, 7e-6)),
+        ([-5e-6] * 3 + [None] + [-1e-6] * 2 + [2e-6], Estimate(0, 0, 2e-6)),
+        ([], Estimate(0, 0, 0)),
+        ([5e-6] * 5, None),
+        ([None], None),
+        (None, None),
+    ],
+    ids=["median", "noise", "of a long call", "too few", "nulls", "unknown"],
+)
+def test_the_time_of_evicted_code_is_the_median_of_its_samples_and_not_below_zero(
+    samples_s, expected
+):
+    assert time_of_code(samples_s) == expected
 
 
 @given(

@@ -12,6 +12,7 @@ from opcost.costs import in_place_table, in_place_text
 from opcost.costs.caveats import outliers
 from opcost.costs.comparison import compare
 from opcost.costs.estimate import ModelEstimate
+from opcost.costs.explanation import OF_WHOLE
 from opcost.costs.in_place import ALONE, IN_PLACE, between_calls, of_operators
 from opcost.costs.terms import terms_of
 from opcost.devices.disturbance import NoWatch
@@ -218,6 +219,13 @@ def test_shares_of_the_sum_are_compared_with_those_in_the_running_model(model):
     of_the_sum = overhead_s / (kernels * 1e-3 + overhead_s)
     found = compare(half_between)["largest_share_difference"]
     assert found == pytest.approx(0.5 - of_the_sum)
+
+
+def test_an_explanation_reads_all_that_times_in_place_need(model):
+    columns = whole(model, 1e-3, 0.1)
+    read = {name: columns.get(name) for name in OF_WHOLE}
+    both = [estimate(model, each).in_place.columns() for each in (columns, read)]
+    assert both[0] == both[1]
 
 
 def test_shares_are_not_compared_if_an_operator_was_not_measured_alone(model):

@@ -95,5 +95,9 @@ def test_results_that_are_a_file_are_refused(tmp_path):
     check_results(results)
     results.rmdir()
     results.touch()
-    with pytest.raises(OpcostError, match=r"is a file, .*: move it away"):
+    with pytest.raises(OpcostError, match=r"is no folder, .*: move it away"):
+        check_results(results)
+    results.unlink()
+    results.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OpcostError, match="is no folder"):
         check_results(results)

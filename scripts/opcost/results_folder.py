@@ -17,6 +17,7 @@
 Names may be patterns of Snakemake: `extraction("{model}")`.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -94,10 +95,10 @@ def series_named(name: str) -> Series | None:
 
 
 def check_results(results: Path = RESULTS) -> None:
-    """Raise OpcostError if the folder of results exists and is none."""
-    if results.exists() and not results.is_dir():
+    """Raise OpcostError if there is something of the folder's name that is none."""
+    if os.path.lexists(results) and not results.is_dir():
         raise OpcostError(
-            f"{results} is a file, and opcost writes into a folder of that name: move it away"
+            f"{results} is no folder, and opcost writes into one of that name: move it away"
         )
 
 

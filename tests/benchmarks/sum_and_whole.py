@@ -180,7 +180,7 @@ def compare(definition, device, watch, generator):
 
 def overhead_s(overhead, tuples, device):
     """What the calls of a model cost beyond their operators."""
-    displaced = sum(evicted_code(tuples, device.core_cache_bytes))
+    displaced = sum(each.more for each in evicted_code(tuples, device.core_cache_bytes))
     views = sum(not tuples.tuples[call.position].launches_kernel for call in tuples.calls)
     return (
         (len(tuples.calls) - displaced) * overhead["call_overhead_s"]

@@ -8,7 +8,7 @@ an operator that was not measured with its row takes what that of the target's s
 block does, module included. A view, which launches no kernel, has an overhead of its own.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from opcost.costs.evicted_code import evicted_code
 from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
@@ -28,11 +28,12 @@ _STARTS = {BACKWARD: "backward_start", OPTIMIZER: "optimizer_start"}
 
 
 def overheads_by_call(
-    model: ModelTuples, core_cache_bytes: int, known_code: Collection[str] = ()
+    model: ModelTuples, core_cache_bytes: int, has_code: Mapping[str, bool]
 ) -> list[Weights]:
     """The overheads of each of a model's calls.
 
-    `known_code` are the tuple ids of which it is known what their evicted code takes.
+    `has_code` tells of the id of each tuple with a result whether what its evicted code takes was
+    measured, too. That of a tuple without a result is no more known than the tuple itself.
     """
     evicted = evicted_code(model, core_cache_bytes)
     ids = list(model.by_id)
@@ -42,9 +43,10 @@ def overheads_by_call(
     for number, call in enumerate(model.calls):
         code = {}
         if (share := evicted[number].more) and call.phase != OPTIMIZER:
-            if (tuple_id := ids[call.position]) in known_code:
+            tuple_id = ids[call.position]
+            if has_code.get(tuple_id):
                 code = {tuple_id: evicted[number].more_of_found}
-            else:
+            elif tuple_id in has_code:
                 code = {"displaced_call": share, "call": -share}
         if not kernels[number]:
             own: dict[str, float] = {"view_call": 1}

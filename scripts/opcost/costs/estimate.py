@@ -25,6 +25,7 @@ from typing import Any
 
 from opcost import statistics
 from opcost.costs.call_overhead import Weights, added, overheads_by_call
+from opcost.costs.evicted_code import time_of_code
 from opcost.costs.host import HostRace, race_of, races, unknown_host
 from opcost.costs.in_place import InPlaceTimes
 from opcost.costs.method import MethodError, method_in
@@ -298,9 +299,9 @@ class ModelEstimate:
     def _code(self) -> dict[str, Estimate]:
         """Tuple id -> seconds that a call takes longer when its code was evicted, if measured."""
         return {
-            row["tuple_id"]: statistics.median(row[EVICTED_CODE])
-            for row in self.rows
-            if row[EVICTED_CODE]
+            term.record.operator_tuple.tuple_id: time
+            for term, row in zip(self.measured, self.rows, strict=True)
+            if (time := time_of_code(row[EVICTED_CODE])) is not None
         }
 
     @property
@@ -318,7 +319,9 @@ class ModelEstimate:
         row = next(iter(self.rows), None)
         if row is None or row["displaced_call_overhead_s"] is None:
             return []
-        return overheads_by_call(self.model, row["core_cache_bytes"], self._code)
+        measured = (term.record.operator_tuple.tuple_id for term in self.measured)
+        has_code = {tuple_id: tuple_id in self._code for tuple_id in measured}
+        return overheads_by_call(self.model, row["core_cache_bytes"], has_code)
 
     @cached_property
     def overhead_time_s(self) -> float | None:

@@ -7,10 +7,13 @@ docs/explanation/context.md describes the experiments.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from opcost import statistics
+from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
 # ASSUME that the share depends on the data alone, as it did on average over a normalisation's calls
@@ -35,6 +38,21 @@ class Evicted(NamedTuple):
     def more_of_found(self) -> float:
         """The same as a share of the code that the benchmark finds in the cache."""
         return self.more / (1 - self.alone) if self.alone < 1 else 0.0
+
+
+def time_of_code(samples_s: Sequence[float | None] | None) -> Estimate | None:
+    """Seconds that a call takes longer when all of the code that its benchmark finds was evicted.
+
+    Less than nothing is noise. No samples mean next to nothing; it is unknown without a list, and
+    from too few samples for an interval.
+    """
+    if samples_s == []:
+        return Estimate(0.0, 0.0, 0.0)
+    known = [each for each in samples_s or () if each is not None]
+    found = statistics.median(known) if known else None
+    if found is None or found.low is None or found.high is None:
+        return None
+    return Estimate(max(0.0, found.value), max(0.0, found.low), max(0.0, found.high))
 
 
 def evicted_code(model: ModelTuples, core_cache_bytes: int) -> list[Evicted]:

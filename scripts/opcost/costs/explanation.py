@@ -25,19 +25,21 @@ from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, 
 from opcost.tuples.model_tuples import ModelTuples, calls_hash, check_extracted
 from opcost.tuples.recordings import calls_on
 
-_OF_WHOLE = tuple(
+OF_WHOLE = tuple(
     dict.fromkeys(
         [
             *ANSWER,
             *("definition_json", "differing_calls", "calls_hash", "core_speed_per_s"),
             *HOST_TIME.names,
-            *("call_tuple_id", *CALL_TIME.names, "clocked_time_s", "in_place_reason"),
+            *("call_tuple_id", *CALL_TIME.names, "in_place_reason"),
+            *("clocked_time_s", "clocked_core_speed_per_s"),
             *(name for quantity in PHASE_TIMES.values() for name in quantity.names),
             *comparability.COLUMNS,
             *CONDITIONS,
         ]
     )
 )
+"""The columns of rows of whole models that an estimate reads."""
 
 _OF_OPERATORS = (*OPERATOR_COLUMNS, "conditions_id", "measured_at")
 
@@ -249,7 +251,7 @@ def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:
 def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
     """The measurements of the whole model in the results folder of a study's database, if any."""
     folder = target_folder(target, results)
-    table = records.read_all(executions_of(folder, MODELS, model.model), schemas.MODEL, _OF_WHOLE)
+    table = records.read_all(executions_of(folder, MODELS, model.model), schemas.MODEL, OF_WHOLE)
     wanted = model.definition and model.definition.to_json()
     return [row for row in table.to_pylist() if row["definition_json"] == wanted]
 

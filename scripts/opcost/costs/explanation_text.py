@@ -135,7 +135,8 @@ def _trust(explanation: Explanation) -> list[str]:
         for quantity in COMPARED
         if compared[quantity.of("reference").value] is not None
     ]
-    return table(list(rows[0]), [list(row.values()) for row in rows])
+    titles = list(rows[0])
+    return table(titles, [[row.get(title, "-") for title in titles] for row in rows])
 
 
 def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:

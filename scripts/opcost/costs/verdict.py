@@ -18,8 +18,8 @@ _MEANINGS = {
     "±": "Trust to: the largest difference between the sum over operators and the measured whole "
     "model that its 95 % interval allows.",
     _REAL: "*: the interval excludes zero, so the difference is more than noise.",
-    _POINTS: "Shares: the largest difference, in percentage points, between the share of an "
-    "operator in the sum and its share in the running model.",
+    _POINTS: "Shares off: the largest difference, in percentage points, between the share of an "
+    "operator, or of call overhead, in the sum and its share in the running model.",
     _HOST: "host: the device waits for its host most of the time. The host's pace is that of the "
     "whole model, so this comparison says little about the operators.",
 }
@@ -99,7 +99,8 @@ def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
             return Judgement(kind, f"{off}: trust the breakdown to ±{margin(bound)} ({both}).")
         more = f" {off}."
     if points := _shares(compared, quantity):
-        more += f" Shares of operators are within {points} of those in the running model."
+        more += f" Shares differ by up to {points} from those in the running model."
+        kind = kind if compared["largest_share_difference"] < _GOOD else DOUBTFUL
     return Judgement(kind, f"The breakdown can be trusted to ±{margin(bound)} ({both}).{more}")
 
 
@@ -110,14 +111,17 @@ def _half(width: float | None) -> str:
 def _shares(compared: Row, quantity: Quantity) -> str:
     """How far shares of the sum are from those in the running model; nothing if unknown."""
     difference = compared["largest_share_difference"] if quantity == TIME else None
-    return "" if difference is None else f"{100 * difference:.2g}{_POINTS}"
+    if difference is None:
+        return ""
+    return f"{100 * difference:.{1 if difference < _GOOD else 0}f}{_POINTS}"
 
 
 def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
     """The sum and what makes up its interval, the whole, their difference, the verdict, how
-    far shares differ, and how complete the sum is: title -> text.
+    far shares of time differ, and how complete the sum is: title -> text.
     """
     total = quantity.of("estimate").read(compared)
+    shares = {"shares off": _shares(compared, quantity) or "-"} if quantity == TIME else {}
     return {
         "sum": "-" if total is None else quantity.show(total.value, digits(total)),
         "measurement": _half(compared[quantity.measurement_half]),
@@ -125,7 +129,7 @@ def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
         "whole model": quantity.of("reference").shown(compared),
         "difference": difference(quantity.error.read(compared)),
         "trust to": verdict(compared, quantity),
-        "shares": _shares(compared, quantity) or "-",
+        **shares,
         "tuples": f"{compared['measured_tuples']}/{compared['tuples']}",
     }
 

@@ -74,7 +74,8 @@ def _total(values: Sequence[float | None]) -> float | None:
 
 
 def _known(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:
-    return list(itertools.chain.from_iterable(each or () for each in values)) or None
+    known = [each for each in values if each is not None]
+    return list(itertools.chain.from_iterable(known)) if known else None
 
 
 def _in_order(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:

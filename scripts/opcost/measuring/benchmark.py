@@ -69,15 +69,21 @@ def _measured(
     trial = run_trial(set_up.workload, station, settings, checkpoint)
     measured = columns(trial)
     if set_up.model is None:
-        call_s = trial.time.estimate.value
-        samples_s = evicted_code_times_s(set_up.workload, station.device, call_s)
-        return measured | {EVICTED_CODE: samples_s}
+        return measured | {EVICTED_CODE: _evicted_code_times_s(set_up, station, trial)}
     least_s = settings.min_time_s / _OF_A_WHOLE
     if set_up.model.trained and station.device.kind.host_sets_pace:
         phases = phase_times(set_up.model, station.watch, trial.time, least_s)
         for phase, taken in phases.items():
             measured |= PHASE_TIMES[phase].columns(taken)
     return measured | _in_place(set_up, station, trial.time, least_s)
+
+
+def _evicted_code_times_s(set_up: SetUp, station: Station, trial: Trial) -> list[float] | None:
+    """None as well if it fails, as without memory for it: the rest of the row is valid."""
+    try:
+        return evicted_code_times_s(set_up.workload, station.device, trial.time.estimate.value)
+    except (MemoryError, RuntimeError):
+        return None
 
 
 def _if_point_changed(before: Mapping[str, Any], station: Station) -> list[str]:

@@ -23,12 +23,14 @@ _LONG_S = 0.05
 def evicted_code_times_s(workload: Workload, device: Device, call_s: float) -> list[float] | None:
     """By how many seconds single calls took longer after moving data than right after each other.
 
-    Differences may be negative. None for a call that takes so long, `call_s`, that its code hardly
-    matters, and on a device whose host runs ahead or whose private cache is unknown.
+    Differences may be negative. Empty for a call that takes so long, `call_s`, that its code hardly
+    matters. None on a device whose host runs ahead, or whose private cache is unknown.
     """
     core_bytes = device.core_cache_bytes * torch.get_num_threads()  # each thread moves its share
-    if not device.kind.host_sets_pace or not core_bytes or call_s * _LEAST_SAMPLES > _LONG_S:
+    if not device.kind.host_sets_pace or not core_bytes:
         return None
+    if call_s * _LEAST_SAMPLES > _LONG_S:
+        return []
     moved = torch.zeros(2, _CORE_CACHES * core_bytes // 2, dtype=torch.uint8)
     call = partial(workload.run, 1)
     samples: list[float] = []

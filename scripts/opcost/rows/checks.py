@@ -61,6 +61,8 @@ _LIMITS = {
     **dict.fromkeys(("utilisation", "power_gain_uncertainty", SPEED_EXPONENT), (0.0, 1.0)),
     **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
     **dict.fromkeys((MODEL_SPEED, "clocked_core_speed_per_s"), (1.0, 1e6)),
+    EVICTED_CODE: (-1.0, 1.0),
+    "largest_share_difference": (0.0, 1e3),
     **dict.fromkeys((SPEED_SD, SPEED_EXPONENT_ERROR, MODEL_SPEED_ERROR), (0.0, 2.0)),
     **dict.fromkeys((each.degrees for each in (*EXECUTED, ENERGY)), (_LEAST_DEGREES, 1e15)),
     **dict.fromkeys((each.method_differences for each in COMPARED), (_LEAST_DIFFERENCE, 1e15)),

@@ -264,7 +264,8 @@ RAW = in_role(
             EVICTED_CODE,
             _SAMPLES,
             "by how many seconds single calls took longer after other data evicted their code from "
-            "the private cache; null for models, for a GPU, and for calls of more than 8 ms",
+            "the private cache; none for calls of more than 8 ms, whose code hardly matters; null "
+            "for models and for a GPU, and if that cache is unknown or memory did not suffice",
             Joining.KNOWN,
         ),
         ("cores", pa.list_(pa.int64()), "cores that the measurement was allowed to use"),

@@ -158,7 +158,7 @@ MODEL = _schema(
             "clocked_core_speed_per_s",
             pa.float64(),
             "speed of the core in these passes, as `core_speed_per_s` is that while the whole was "
-            "timed",
+            "timed; null for a GPU",
         ),
         ("in_place_reason", pa.string(), "why the times in place are null"),
     ],
