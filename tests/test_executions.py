@@ -101,7 +101,7 @@ def at_speeds(generator, subjects, exponent, speed_sd, noise_sd=0.0):
     return found
 
 
-@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.2])
 def test_how_times_follow_the_speed_of_the_core_is_found(exponent):
     generator = np.random.default_rng(5)
     subjects = at_speeds(generator, drawn(generator, 400, [1, 3], 0.02, 5), exponent, 0.06)
@@ -213,7 +213,7 @@ def test_what_always_runs_on_a_slower_core_counts_at_the_speed_that_it_runs_at()
 
 
 @pytest.mark.parametrize("models", [3, 20])
-@pytest.mark.parametrize("exponent", [0.5, 1.0])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
 def test_intervals_at_the_speed_of_other_work_hold_what_that_work_takes(models, exponent):
     """The truth of each model is 1 at a speed of 0.96, while operators run at 1."""
     generator = np.random.default_rng(11)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opcost.costs.known_methods import speeds_of_models
 from opcost.costs.method import Difference, method_columns, method_error, method_in
-from opcost.rows.quantities import ENERGY, TIME
+from opcost.rows import records, schemas
+from opcost.rows.quantities import ENERGY, MODEL_SPEED, SPEED_COLUMNS, TIME
 
 differences = st.lists(
     st.builds(Difference, st.floats(-0.5, 1.0), st.floats(1e-4, 0.3)), min_size=2, max_size=20
@@ -83,3 +85,22 @@ def test_of_a_model_only_the_others_tell():
 def test_a_database_of_an_older_opcost_tells_nothing():
     row = dict.fromkeys(method_columns([], {TIME: [], ENERGY: []}))
     assert method_in(row, TIME, "any") is None
+
+
+def test_whole_models_run_at_the_speed_that_they_would_have_if_all_rounds_were_as_fast_as_usual(
+    tmp_path,
+):
+    """Round 2 is slower by a quarter; models run at 95 % of the speed of operators in each."""
+    law = dict(zip(SPEED_COLUMNS, (2000.0, 0.1, 1.0, 0.1), strict=True))
+    executed = [([1], [2000.0]), ([1, 2], [2000.0, 1500.0])]
+    rows = {
+        str(number): law | {"execution_round": rounds, "execution_core_speed_per_s": speeds}
+        for number, (rounds, speeds) in enumerate(executed * 6)
+    }
+    speeds = {"models": 1900.0, "models_2": 1425.0, "models_3": 1900.0}
+    paths = [tmp_path / "local" / folder / "net.parquet" for folder in speeds]
+    for path, speed in zip(paths, speeds.values(), strict=True):
+        path.parent.mkdir(parents=True)
+        records.write(path, schemas.MODEL, [{"core_speed_per_s": speed}])
+    found = speeds_of_models([paths], {"local": rows})["local"]
+    assert found[MODEL_SPEED] == pytest.approx(1900)

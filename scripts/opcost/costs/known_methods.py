@@ -2,9 +2,10 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from opcost import statistics
@@ -13,7 +14,8 @@ from opcost.costs.method import Difference, method_columns
 from opcost.costs.terms import Row, terms_of
 from opcost.databases.measured import Damages, Measured
 from opcost.errors import OpcostError
-from opcost.results_folder import extraction, key_of
+from opcost.executions import MIN_SUBJECTS
+from opcost.results_folder import extraction, key_of, series_of
 from opcost.rows import comparability, records, schemas
 from opcost.rows.executed import model_speed_columns
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
@@ -33,9 +35,10 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     """
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
     if measured.models:
-        for row in records.read(database, schemas.DATABASE, OPERATOR_COLUMNS).to_pylist():
+        read = [*OPERATOR_COLUMNS, "execution_round", "execution_core_speed_per_s"]
+        for row in records.read(database, schemas.DATABASE, read).to_pylist():
             rows[row["target"]][row["tuple_id"]] = row
-    speeds = _speeds(measured.models, rows)
+    speeds = speeds_of_models(measured.models, rows)
     for target, columns in speeds.items():
         rows[target] = {each: {**row, **columns} for each, row in rows[target].items()}
     found: dict[str, dict[str, _Differences]] = defaultdict(dict)
@@ -54,20 +57,43 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     return {target: columns | methods.get(target, {}) for target, columns in speeds.items()}
 
 
-def _speeds(
+def speeds_of_models(
     models: Sequence[Sequence[Path]], rows: Mapping[str, Mapping[str, Row]]
 ) -> dict[str, dict[str, Any]]:
-    """Target -> the columns of the speed that is usual during its whole models."""
+    """Target -> the columns of the speed that is usual during its whole models.
+
+    Most operators are measured in round 1, and whole models in each. Their speeds are those that
+    they would have had if all rounds were as fast as is usual during operators.
+    """
     found: dict[str, list[float]] = defaultdict(list)
+    usual = {target: _speed_by_round(rows[target].values()) for target in rows}
     for path in itertools.chain.from_iterable(models):
-        speeds = found[key_of(path)[0]]
+        target, number = key_of(path)[0], series_of(path).round
+        of_target = found[target]
+        by_round = usual.get(target, {})
+        faster = by_round[number] / by_round[None] if number in by_round else 1.0
         with suppress(OpcostError):  # a damaged file is told where its model is compared
             table = records.read(path, schemas.MODEL, ["core_speed_per_s"])
-            speeds += filter(None, table["core_speed_per_s"].to_pylist())
+            speeds = filter(None, table["core_speed_per_s"].to_pylist())
+            of_target += [speed / faster for speed in speeds]
     firsts = {target: next(iter(rows[target].values()), None) for target in found}
     return {
         target: model_speed_columns(first, speeds) if (first := firsts[target]) else {}
         for target, speeds in found.items()
+    }
+
+
+def _speed_by_round(rows: Iterable[Row]) -> dict[int | None, float]:
+    """Round -> the median speed of the core during its operators, if several; None: during all."""
+    found: dict[int | None, list[float]] = defaultdict(list)
+    for row in rows:
+        rounds, speeds = row["execution_round"] or (), row["execution_core_speed_per_s"] or ()
+        for number, speed in zip(rounds, speeds, strict=True):
+            if speed:
+                found[number].append(speed)
+                found[None].append(speed)
+    return {
+        number: median(speeds) for number, speeds in found.items() if len(speeds) >= MIN_SUBJECTS
     }
 
 

@@ -384,7 +384,7 @@ SCATTERS: list[Column] = [
     Column(
         SPEED_EXPONENT,
         pa.float64(),
-        "times are in inverse proportion to this power of the speed, 0 to 1: `time_s` is the time "
+        "times are in inverse proportion to this power of the speed, 0 to 3: `time_s` is the time "
         "at the usual speed, as far as speeds are known; null if none is, or if fewer than 6 "
         "tuples have several executions",
     ),
