@@ -62,7 +62,7 @@ _LIMITS = {
     SPEED_EXPONENT: (0.0, MOST_EXPONENT),
     **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
     **dict.fromkeys((MODEL_SPEED, "clocked_core_speed_per_s"), (1.0, 1e6)),
-    EVICTED_CODE: (-1.0, 1.0),
+    EVICTED_CODE: (-1e3, 1e3),
     "largest_share_difference": (0.0, 1e3),
     **dict.fromkeys((SPEED_SD, SPEED_EXPONENT_ERROR, MODEL_SPEED_ERROR), (0.0, 2.0)),
     **dict.fromkeys((each.degrees for each in (*EXECUTED, ENERGY)), (_LEAST_DEGREES, 1e15)),
