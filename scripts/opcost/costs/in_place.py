@@ -24,6 +24,7 @@ of a row's share is its own.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -342,7 +343,8 @@ def _whole_while_clocked_s(row: Row, scatter: Scatter | None) -> float:
     before, while_clocked = row["core_speed_per_s"], row["clocked_core_speed_per_s"]
     if scatter is None or scatter.speed_law is None or not before or not while_clocked:
         return time_s
-    return time_s * float((before / while_clocked) ** scatter.speed_law.exponent)
+    law = replace(scatter.speed_law, usual_speed=while_clocked)
+    return law.corrected(Executions([time_s], [None], [before])).values[0]
 
 
 def _shares(times: Sequence[Estimate], whole_s: float) -> list[Estimate]:

@@ -79,8 +79,7 @@ def _known(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:
 
 
 def _in_order(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:
-    known = [each for each in values if each is not None]
-    return list(itertools.chain.from_iterable(known)) if len(known) == len(values) else None
+    return None if None in values else _known(values)
 
 
 _JOINED: Mapping[Joining, Callable[[Sequence[Any]], Any]] = {
