@@ -107,7 +107,7 @@ def speed_text(speed_sd: float) -> str:
     text = (
         "Times are converted to the usual speed of the core, the median over the executions of "
         f"operators, whose speeds vary by {speed_sd:.0%} (standard deviation); times of whole "
-        "models to the median over theirs. The log shows them before that."
+        "models to that which is usual during these. The log shows them before that."
     )
     return f"{text} {_MUCH}" if speed_sd > _MUCH_SCATTER else text
 

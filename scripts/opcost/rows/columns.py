@@ -425,8 +425,9 @@ METHOD: list[Column] = [
     Column(
         MODEL_SPEED,
         pa.float64(),
-        "median of `core_speed_per_s` over the executions of whole models on this target: their "
-        "times are those at this speed; null if none is known",
+        "median of `core_speed_per_s` over the executions of whole models on this target, had all "
+        "rounds been as fast as is usual: their times are those at this speed; null if none is "
+        "known",
     ),
     Column(
         MODEL_SPEED_ERROR,
