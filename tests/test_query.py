@@ -225,6 +225,16 @@ def test_chosen_columns_are_shown_as_people_read_them(path):
     assert completed.stdout.splitlines()[1].split()[-4:] == ["2.00", "ms", "±", "5.0%"]
 
 
+def test_a_list_is_shown_by_its_first_values_as_people_read_them(tmp_path):
+    path = tmp_path / "database.parquet"
+    lists = {"conv": [1e-6, None, 2e-6], "cat": [1e-6] * 5}
+    rows = [row(name, time_s=1e-3, evicted_code_time_s=each) for name, each in lists.items()]
+    records.write(path, schemas.DATABASE, rows)
+    output = run(path, "--columns", "description,evicted_code_time_s").output
+    assert "1.000 µs - 2.000 µs" in output.splitlines()[1]
+    assert "1.000 µs 1.000 µs 1.000 µs ... (5)" in output
+
+
 def test_a_speed_is_no_time(path):
     records.write(path, schemas.DATABASE, [row("conv", time_s=2e-3, core_speed_per_s=2500.0)])
     completed = run(path, "--columns", "core_speed_per_s")
@@ -280,6 +290,14 @@ def test_no_command_overwrites_the_database_that_it_reads(path, words, name):
     assert completed.exit_code == 1
     assert "is also an input, " in completed.stderr
     assert path.read_bytes() == before
+
+
+def test_what_is_no_file_may_be_meant_as_an_operator():
+    result = run("conv2d")
+    assert result.exit_code == 1
+    assert "there is no database conv2d. To select an operator, write --operator conv2d" in (
+        result.output
+    )
 
 
 def test_an_unknown_operator_exits_with_1(path):

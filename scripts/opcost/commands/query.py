@@ -101,12 +101,19 @@ def command(
     opcost query merged.parquet --target h200 --text 'stride=[2,2]' --sort energy --json
     """
     from opcost.commands import INCOMPLETE
+    from opcost.errors import OpcostError
     from opcost.files import check_output
     from opcost.queries import listing
     from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, query
     from opcost.rows import records
 
     paths = databases or (DATABASE,)
+    for path in paths:
+        if not path.suffix and not path.exists():
+            raise OpcostError(
+                f"there is no database {path}. To select an operator, write --operator {path}; for "
+                f"a part of a description, --text {path}"
+            )
     if parquet is not None:
         check_output(parquet, paths)
     chosen = (

@@ -17,6 +17,9 @@ _QUANTITIES = {quantity.value: quantity for quantity in (TIME, POWER, ENERGY)}
 TELL_APART = ("device_name", "conditions_id")
 """Columns that an overview shows if they differ: targets of one name may be of two machines."""
 
+_SHOWN = 3
+"""As many values of a list are shown."""
+
 _OVERVIEW = ("tuple_id", "description", "target", *TELL_APART, *_QUANTITIES, "status", "flags")
 
 
@@ -90,4 +93,7 @@ def _text(value: Any, name: str) -> str:
         if name.endswith("_s") and not name.endswith("_per_s"):
             return seconds(value)
         return joules(value) if name.endswith("_j") else f"{value:.4g}"
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        shown = " ".join("-" if each is None else _text(each, name) for each in value[:_SHOWN])
+        return f"{shown} ... ({len(value)})" if len(value) > _SHOWN else shown
+    return str(value)
