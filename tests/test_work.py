@@ -6,6 +6,7 @@ from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.parsing import parse
+from opcost.tuples.replay import tensors_in_tree
 from opcost.tuples.work import flops, minimal_bytes
 from torchvision.models import get_model_weights, get_weight
 
@@ -60,6 +61,36 @@ def test_products_of_groups_are_counted(first, second, expected):
 def test_minimal_bytes_count_each_element_once(operator, args, expected):
     outputs = [describe_tensor(operator(*args))]
     assert minimal_bytes(describe(operator, args, {}), outputs) == expected
+
+
+@pytest.mark.parametrize(
+    ("operator", "args", "entries"),
+    [
+        (aten.embedding.default, (torch.empty(1000, 10), torch.tensor([3, 5])), 20),
+        (aten.embedding.default, (torch.empty(1, 10), torch.tensor([0, 0, 0])), 10),  # all of it
+        (aten.index_select.default, (torch.empty(1000, 10), 0, torch.tensor([3, 5])), 20),
+        (aten.index.Tensor, (torch.empty(1000, 10), [torch.tensor([3, 5])]), 20),
+        (aten.gather.default, (torch.empty(1000, 2), 0, torch.tensor([[3, 5]])), 2),
+        (
+            aten.embedding_bag.default,
+            (torch.empty(1000, 10), torch.tensor([3, 5]), torch.tensor([0])),
+            20,
+        ),
+    ],
+)
+def test_of_a_table_the_entries_that_are_read_count(operator, args, entries):
+    results = operator(*args)
+    outputs = [describe_tensor(each) for each in tensors_in_tree(results)]
+    read = describe(operator, args, {})
+    others = [spec.bytes for name, spec in read.tensors if name in ("indices", "index", "offsets")]
+    written = sum(each.bytes for each in outputs)
+    assert minimal_bytes(read, outputs) == 4 * entries + sum(others) + written
+
+
+def test_of_a_table_the_entries_that_are_written_count():
+    cache, new = torch.empty(1, 1000, 10), torch.empty(1, 2, 10)
+    write = describe(aten.index_copy_.default, (cache, 1, torch.tensor([3, 5]), new), {})
+    assert minimal_bytes(write, [describe_tensor(cache)]) == 2 * 80 + 80 + 16
 
 
 @pytest.mark.parametrize("call", ["copy_(5x10, 5x10[pinned])", "copy_(5x10[pageable], 10)"])

@@ -1,5 +1,6 @@
 """FLOPs and minimum bytes moved of an operator tuple."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -12,6 +13,23 @@ from opcost.tuples.replay import empty_tensor, on_device, rebuild, resolve
 
 GROUPED_PRODUCTS = ("_grouped_mm", "_scaled_grouped_mm")
 """Products of one matrix with several, of which each takes part of its rows or columns."""
+
+_READ_IN_PART = {
+    "embedding": "weight",
+    "gather": "self",
+    "index": "self",
+    "index_select": "self",
+    "take": "self",
+}
+"""Operators that read as much of an argument as they return, and the argument."""
+
+_WRITTEN_IN_PART = {
+    "index_add_": "source",
+    "index_copy_": "source",
+    "scatter_": "src",
+    "scatter_add_": "src",
+}
+"""Operators that change as much of their first argument as another one holds, and that one."""
 
 _META = torch.device("meta")
 _CPU = torch.device("cpu")
@@ -58,8 +76,8 @@ def minimal_bytes(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) 
     """Bytes moved if each argument is read once and each result is written once.
 
     An argument changed in place is read and written; the result, which is the same tensor, is not
-    counted again. Of a copy between host and device, they are those that pass from one to the
-    other.
+    counted again. Of a table from which an operator takes entries, or changes some, those count. Of
+    a copy between host and device, they are those that pass from one to the other.
     """
     if (copied := copy_of(operator_tuple)) is not None:
         return copied.to.bytes
@@ -68,8 +86,24 @@ def minimal_bytes(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) 
     schema = resolve(operator_tuple.operator)._schema
     for argument in schema.arguments:
         written = argument.alias_info is not None and argument.alias_info.is_write
-        for spec in tensors_in(arguments.get(argument.name)):
-            total += spec.bytes * (2 if written else 1)
+        size = sum(spec.bytes for spec in tensors_in(arguments.get(argument.name)))
+        taken = _entries_bytes(operator_tuple, argument.name, outputs)
+        total += (size if taken is None else min(size, taken)) * (2 if written else 1)
     if any(value.alias_info is not None and value.alias_info.is_write for value in schema.returns):
         return total
     return total + sum(spec.bytes for spec in outputs)
+
+
+def _entries_bytes(
+    operator_tuple: OperatorTuple, name: str, outputs: Sequence[TensorSpec]
+) -> int | None:
+    """Bytes of the entries of an argument that a call uses; None if it uses all of it."""
+    operator, tensors = operator_tuple.name, dict(operator_tuple.tensors)
+    if name == _READ_IN_PART.get(operator):
+        return sum(spec.bytes for spec in outputs)
+    if name == "self" and (source := tensors.get(_WRITTEN_IN_PART.get(operator, ""))) is not None:
+        return source.bytes
+    if name == "weight" and operator == "embedding_bag":
+        rows, table = math.prod(tensors["indices"].shape), tensors["weight"]
+        return rows * table.bytes // max(1, table.shape[0])
+    return None
