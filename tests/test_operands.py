@@ -8,10 +8,12 @@ import torchvision  # noqa: F401  registers its operators
 from opcost.devices.device import OutOfMemory
 from opcost.devices.processor import CpuDevice
 from opcost.measuring.operands import Rotation, degenerate, operand_sets
+from opcost.measuring.workload import OperatorWorkload, operator_workload
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.parsing import parse
 from opcost.tuples.replay import UnsupportedOperator, tensors_in_tree
+from opcost.tuples.tuple_record import IN_CORE, TupleRecord
 
 aten, vision = torch.ops.aten, torch.ops.torchvision
 STILL = Rotation(0)
@@ -263,15 +265,48 @@ def test_in_state_model_weights_rotate_and_activations_stay(cpu):
     assert sets.footprint_bytes == 8 * 2560 + 512
 
 
-def test_activations_and_results_rotate_through_memory_of_their_own(cpu):
+def test_results_are_written_to_other_memory_in_turn(cpu):
     image = torch.empty(1, 4, 16, 16)
     relu = tuple_of(aten.relu.default, image)
-    rotation = Rotation(2**20, (), activation_bytes=10 * 2 * 4096)
+    rotation = Rotation(0, (), places_of_results=10)
     operands = operand_sets(relu, cpu, rotation, 0, [describe_tensor(image)])
-    assert len({call.args[0].data_ptr() for call in operands.calls}) == 10
-    assert operands.kept_results == 10
+    assert (len(operands.calls), operands.kept_results) == (1, 10)
+    memory = [tensor for result in operands.memory_of_results() for tensor in result]
+    assert len({each.data_ptr() for each in memory}) == 10
+    assert {each.nbytes for each in memory} == {4096}
+    workload = OperatorWorkload(operands)
+    workload.run(25)
+    assert len({each.data_ptr() for each in workload._results}) == 10
     in_place = tuple_of(aten.relu_.default, image)
     assert operand_sets(in_place, cpu, rotation, 0, [describe_tensor(image)]).kept_results == 0
+
+
+def test_arguments_that_were_written_just_before_stay_where_they_are(cpu):
+    linear = tuple_of(aten.linear.default, torch.empty(2, 64), torch.empty(8, 64))
+    operands = operand_sets(linear, cpu, Rotation(8 * 2048, ("weight",)), 0)
+    assert [each.shape for each in operands.recent] == [(2, 64)]
+    assert {call.args[0].data_ptr() for call in operands.calls} == {operands.recent[0].data_ptr()}
+
+
+@pytest.mark.parametrize(
+    ("core_cache_bytes", "parameters", "state", "places"),
+    [
+        (2**20, (), "model", 32),
+        (0, (), "model", 0),  # a GPU, whose multiprocessors keep nothing
+        (2**20, (IN_CORE,), "model", 0),
+        (2**20, (), "warm", 0),
+        (2**20, (), "cold", 0),
+    ],
+)
+def test_as_in_a_model_32_mib_are_moved_between_two_results_in_the_same_memory(
+    core_cache_bytes, parameters, state, places, monkeypatch
+):
+    image = torch.empty(2**17)
+    relu = tuple_of(aten.relu.default, image)
+    record = TupleRecord(relu, (describe_tensor(image),), True, 0, 2**20, parameters)
+    device = CpuDevice()
+    monkeypatch.setattr(CpuDevice, "core_cache_bytes", core_cache_bytes)
+    assert operator_workload(record, device, state, 0).operands.kept_results == places
 
 
 def test_without_parameters_nothing_rotates(cpu):

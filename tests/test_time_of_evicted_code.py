@@ -50,9 +50,18 @@ def simulated(monkeypatch):
 
 
 def test_samples_are_differences_of_single_calls(simulated):
-    samples_s = evicted_code_times_s(simulated, simulated, IN_CACHE_S)
+    samples_s = evicted_code_times_s(simulated, (), simulated, IN_CACHE_S)
     assert len(samples_s) >= 6
     assert samples_s == pytest.approx([EVICTED_S - IN_CACHE_S] * len(samples_s))
+
+
+def test_what_was_written_just_before_a_call_is_in_the_cache(simulated, monkeypatch):
+    order, clone = [], torch.Tensor.clone
+    monkeypatch.setattr(torch.Tensor, "clone", lambda each: order.append("read") or clone(each))
+    run = simulated.run
+    simulated.run = lambda iterations: order.append("call") or run(iterations)
+    evicted_code_times_s(simulated, [torch.zeros(8)], simulated, IN_CACHE_S)
+    assert order[:4] == ["call", "call", "read", "call"]
 
 
 @pytest.mark.parametrize(
@@ -65,11 +74,11 @@ def test_samples_are_differences_of_single_calls(simulated):
 )
 def test_where_code_is_evicted_is_not_known_of_each_device(simulated, changes):
     vars(simulated).update(changes)
-    assert evicted_code_times_s(simulated, simulated, IN_CACHE_S) is None
+    assert evicted_code_times_s(simulated, (), simulated, IN_CACHE_S) is None
 
 
 def test_of_long_calls_code_does_not_matter(simulated):
-    assert evicted_code_times_s(simulated, simulated, 0.1) == []
+    assert evicted_code_times_s(simulated, (), simulated, 0.1) == []
     assert simulated.calls == 0
 
 

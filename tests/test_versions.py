@@ -17,6 +17,7 @@ from opcost.databases.aggregation import write_database
 from opcost.databases.database import read_database
 from opcost.databases.measured import find_measured
 from opcost.devices.device_file import Sample, read_device, write_device
+from opcost.devices.kinds import protocol_version
 from opcost.devices.target_device import open_device
 from opcost.errors import OpcostError
 from opcost.results_folder import adopt_former_names
@@ -294,11 +295,19 @@ def as_if_measured_here(root):
     path.write_text(json.dumps(device | {n: v for n, v in known.items() if n in device}))
 
 
+def of_the_same_protocol(root):
+    """Let this opcost measure by the protocol of the samples: of another, rows are replaced."""
+    path, today = root / "scripts/opcost/devices/kinds.py", f"={protocol_version('cpu')},"
+    assert path.read_text().count(today) == 1
+    path.write_text(path.read_text().replace(today, "=4,"))
+
+
 @pytest.mark.parametrize(("name", "kinds"), [("3-spread", 1), ("7", 4)])
 def test_a_study_goes_on_with_the_rows_of_an_older_version(checkout, unpacked, name, kinds):
     """Whole models were measured twice from version 6 on, and their definition changed with 4."""
     shutil.copytree(unpacked[name], checkout.root, dirs_exist_ok=True)
     as_if_measured_here(checkout.root)
+    of_the_same_protocol(checkout.root)
     configure(checkout, models=["tiny_mlp"], rounds=2)
     rows = {
         path: path.read_bytes()

@@ -167,7 +167,7 @@ def convolution_s(shape, span_bytes, device, watch):
             ("weight", TensorSpec((results, channels, kernel, kernel), "float32")),
         ),
     )
-    rotation = Rotation(WEIGHTS_BYTES, ("weight",), 2 * device.core_cache_bytes)
+    rotation = Rotation(WEIGHTS_BYTES, ("weight",))
     operands = operand_sets(operator_tuple, device, rotation, 0)
     # Results that are kept would stand in the way.
     workload = OperatorWorkload(dataclasses.replace(operands, kept_results=0))

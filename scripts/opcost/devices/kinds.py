@@ -54,7 +54,7 @@ _CPU = Kind(
     host_sets_pace=True,
     is_processor=True,
     recorded=_of_processor,
-    protocol_version=4,
+    protocol_version=6,
 )
 _CUDA = Kind(
     "cuda",

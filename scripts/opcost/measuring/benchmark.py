@@ -81,7 +81,8 @@ def _measured(
 def _evicted_code_times_s(set_up: SetUp, station: Station, trial: Trial) -> list[float] | None:
     """None as well if it fails, as without memory for it: the rest of the row is valid."""
     try:
-        return evicted_code_times_s(set_up.workload, station.device, trial.time.estimate.value)
+        call_s = trial.time.estimate.value
+        return evicted_code_times_s(set_up.workload, set_up.recent, station.device, call_s)
     except (MemoryError, RuntimeError):
         return None
 

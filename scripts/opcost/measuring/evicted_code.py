@@ -3,9 +3,11 @@
 The benchmark of an operator is a loop, which finds its code in that cache, unless the operator
 moves as much data itself. In a model, it may have been evicted since the last call
 (costs/evicted_code.py). Generated code takes up to ten times as long to fetch as that of a short
-loop, so each operator is measured.
+loop, so each operator is measured. Its input was written just before, by another operator, so it is
+in the cache all the same.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 
@@ -20,11 +22,14 @@ _LEAST_SAMPLES, _MOST_SAMPLES = 6, 12
 _LONG_S = 0.05
 
 
-def evicted_code_times_s(workload: Workload, device: Device, call_s: float) -> list[float] | None:
+def evicted_code_times_s(
+    workload: Workload, recent: Sequence[torch.Tensor], device: Device, call_s: float
+) -> list[float] | None:
     """By how many seconds single calls took longer after moving data than right after each other.
 
-    Differences may be negative. Empty for a call that takes so long, `call_s`, that its code hardly
-    matters. None on a device whose host runs ahead, or whose private cache is unknown.
+    The `recent` arguments are read again after the data were moved. Differences may be negative.
+    Empty for a call that takes so long, `call_s`, that its code hardly matters. None on a device
+    whose host runs ahead, or whose private cache is unknown.
     """
     core_bytes = device.core_cache_bytes * torch.get_num_threads()  # each thread moves its share
     if not device.kind.host_sets_pace or not core_bytes:
@@ -41,6 +46,8 @@ def evicted_code_times_s(workload: Workload, device: Device, call_s: float) -> l
         call()
         in_cache_s = _timed_s(call, device)
         moved[0].copy_(moved[1])
+        for each in recent:
+            each.clone()
         samples.append(_timed_s(call, device) - in_cache_s)
     return samples
 

@@ -5,7 +5,7 @@ It is that of the device, and that of its host for a copy between the two.
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,28 +36,37 @@ class Rotation:
     """The memory through which a call's tensors rotate from one iteration to the next, in bytes.
 
     Arguments named in `parameters` (None: all) rotate through `footprint_bytes`, and so do results
-    if it has RESULTS; other arguments and results rotate through `activation_bytes`. With 0 bytes,
-    each call uses the same memory; so it does if the largest number of sets has less than
-    `least_bytes`, which evicts nothing.
+    if it has RESULTS. Each call uses the same memory for other arguments; so it does for these if
+    the largest number of sets has less than `least_bytes`, which evicts nothing. Other results go
+    to as many places in turn as `places_of_results`.
     """
 
     footprint_bytes: int
     parameters: Collection[str] | None = None
-    activation_bytes: int = 0
     least_bytes: int = 0
+    places_of_results: int = 1
 
 
 @dataclass(frozen=True)
 class OperandSets:
     """Calls of one tuple on distinct tensors of equal values, to be used in turn.
 
-    `footprint_bytes` is the memory of all arguments. If the caller keeps the latest `kept_results`
-    results, each call writes to other memory than the previous one.
+    `footprint_bytes` is the memory of all arguments; `recent` are those that all calls use, as an
+    operator's that were written just before. If the caller keeps the latest `kept_results` results,
+    calls write to the memory of as many in turn. It keeps `memory_of_results` at first.
     """
 
     calls: tuple[ReplayCall, ...]
     footprint_bytes: int
+    recent: tuple[torch.Tensor, ...]
     kept_results: int
+    outputs: tuple[TensorSpec, ...]
+    device: Device
+
+    def memory_of_results(self) -> Iterator[list[torch.Tensor]]:
+        """Memory of the size of each kept result, used once: the first use of memory is slow."""
+        for _ in range(self.kept_results):
+            yield [_memory(spec.bytes, self.device) for spec in self.outputs]
 
 
 def operand_sets(
@@ -83,12 +92,10 @@ def operand_sets(
     held_bytes = sum(itertools.compress(sizes, held))
     result_bytes = 0 if operator_tuple.name.endswith("_") else sum(map(_slot_bytes, outputs))
     kept = rotation.parameters is not None and RESULTS in rotation.parameters
-    activation_bytes = sum(sizes) - held_bytes + (0 if kept else result_bytes)
     held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
     if held_sets * held_bytes < rotation.least_bytes:
         held_sets = 1
-    activation_sets = _sets(rotation.activation_bytes, activation_bytes, room)
-    counts = [held_sets if is_held else activation_sets for is_held in held]
+    counts = [held_sets if is_held else 1 for is_held in held]
     generator = torch.Generator(device.torch_device).manual_seed(seed)
     columns = [
         _copies(spec, draw, count, device, generator)
@@ -103,9 +110,11 @@ def operand_sets(
         for row in itertools.islice(rows, max(counts, default=1))
     ]
     footprint = sum(size * count for size, count in zip(sizes, counts, strict=True))
-    result_sets = _sets(rotation.footprint_bytes, result_bytes, room) if kept else activation_sets
+    through_bytes = rotation.places_of_results * result_bytes
+    result_sets = _sets(rotation.footprint_bytes if kept else through_bytes, result_bytes, room)
     kept_results = result_sets if result_bytes and result_sets > 1 else 0
-    return OperandSets(tuple(calls), footprint, kept_results)
+    recent = tuple(tensor for tensor, is_held in zip(first, held, strict=True) if not is_held)
+    return OperandSets(tuple(calls), footprint, recent, kept_results, tuple(outputs), device)
 
 
 def _room(specs: Sequence[TensorSpec], sizes: Sequence[int], device: Device) -> int:
@@ -147,6 +156,10 @@ def degenerate(call: ReplayCall) -> bool:
         for argument, value in zip(call.operator._schema.arguments, call.args, strict=False)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
+
+
+def _memory(size_bytes: int, device: Device) -> torch.Tensor:
+    return torch.zeros(size_bytes, dtype=torch.uint8, device=device.torch_device)
 
 
 def _slot_bytes(spec: TensorSpec) -> int:

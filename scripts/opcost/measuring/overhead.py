@@ -34,7 +34,6 @@ from opcost.devices.device import Device, nothing
 from opcost.devices.device_file import OVERHEAD_PROCEDURE, Sample
 from opcost.devices.disturbance import Watch
 from opcost.measuring.training_overhead import training_calls_s
-from opcost.measuring.workload import CORE_CACHES_TO_EVICT
 from opcost.models.construction import inference_conditions
 
 _BLOCKS = 24
@@ -48,6 +47,7 @@ _PATIENCE = 2
 _SMALL_CHANNELS = 16
 _SMALL_SIZE = 8
 _REPEATS = 20
+_CORE_CACHES_TO_EVICT = 2
 
 _Values = Callable[[], float]
 
@@ -120,7 +120,7 @@ def _displaced_call_s(device: Device) -> _Values:
     """
     block = _block(_SMALL_CHANNELS).eval()
     image = torch.randn(1, _SMALL_CHANNELS, _SMALL_SIZE, _SMALL_SIZE)
-    source = torch.randn(max(1, CORE_CACHES_TO_EVICT * device.core_cache_bytes // 2 // 4))
+    source = torch.randn(max(1, _CORE_CACHES_TO_EVICT * device.core_cache_bytes // 2 // 4))
     target = torch.empty_like(source)
     modules = list(zip(cast(Iterable[nn.Module], block), _calls(block), strict=True))
 

@@ -24,9 +24,9 @@ from opcost.tuples.tuple_record import IN_CORE, TupleRecord
 CACHES_PER_FOOTPRINT = 3
 """Data that rotates through this many last-level caches is evicted between two uses."""
 
-CORE_CACHES_TO_EVICT = 2
-"""What was used before twice the private cache's size of other data is found in the next cache, as
-activations are inside a model: docs/explanation/context.md describes the experiment."""
+_BEFORE_RESULTS_BYTES = 32 * 2**20
+"""Models on a processor move about as much between two uses of the memory of a result, whose
+operators allocate and free it in turn: docs/explanation/context.md describes the experiment."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MAX_INPUT_SETS = 2**12
@@ -42,7 +42,7 @@ class OperatorWorkload:
         self.operands = operands
         self.rotation = len(operands.calls)
         self._operator = operands.calls[0].operator
-        self._results: deque[Any] = deque(maxlen=operands.kept_results)
+        self._results: deque[Any] = deque(operands.memory_of_results(), operands.kept_results)
         self._next = itertools.cycle([(call.args, call.kwargs) for call in operands.calls])
 
     def run(self, iterations: int) -> None:
@@ -104,8 +104,8 @@ def operator_workload(
     """The workload of an operator tuple in a cache state.
 
     In state `model`, as inside a model, weights were last used a whole pass ago and come from
-    memory; activations were used one or two operators ago, and come from the cache after the
-    private one. Raises what `operand_sets` and `check_outputs` raise.
+    memory; activations were written by the operator before, and results go to memory that others
+    have used. Raises what `operand_sets` and `check_outputs` raise.
     """
     rotation = _rotation(record, device, cache_state)
     operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
@@ -145,9 +145,9 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
         case "cold":
             return Rotation(footprint(device), least_bytes=least)
         case "model":
-            in_core = IN_CORE in record.parameters
-            recent = 0 if in_core else CORE_CACHES_TO_EVICT * device.core_cache_bytes
-            return Rotation(footprint(device), record.parameters, recent, least)
+            in_core = IN_CORE in record.parameters or not device.core_cache_bytes
+            places = 1 if in_core else math.ceil(_BEFORE_RESULTS_BYTES / max(1, record.bytes))
+            return Rotation(footprint(device), record.parameters, least, places)
         case _:
             return Rotation(0)
 

@@ -1,0 +1,104 @@
+"""How much does a model move between two uses of the same memory, on this processor?
+
+Models of torchvision run with opcost's heap, which keeps freed memory. Each page of 4 KiB remembers
+when it was last used, in bytes that calls have moved: arguments, weights and results. Quartiles of
+the calls' medians, for what a call reads (without weights) and where it writes.
+
+    PYTHONPATH=scripts python -m tests.benchmarks.reuse resnet50:224 densenet121:128 ...
+"""
+
+import argparse
+import statistics
+
+import torch
+import torchvision
+from opcost.devices.target_device import open_device
+from opcost.target import Target
+from opcost.tuples.replay import tensors_in_tree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+PAGE_BYTES = 4096
+PASSES = 4  # the first ones fill the heap
+SIZES = ((0, 1e5), (1e5, 1e6), (1e6, float("inf")))
+NEVER = float("inf")
+
+
+class Uses(TorchDispatchMode):
+    """When memory was last used; of the calls since `calls` was cleared, size and distance."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.weights, self.moved, self.last = weights, 0, {}
+        self.calls = {"inputs": [], "results": []}
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        results = operator(*args, **(kwargs or {}))
+        given, made = memory((args, kwargs)), memory(results)
+        writes = operator._schema.is_mutable
+        if made and not writes and made.keys() <= given.keys():
+            return results  # a view
+        inputs = {start: each for start, each in given.items() if start not in self.weights}
+        new = {start: each for start, each in made.items() if start not in given}
+        for kind, tensors in (("inputs", inputs), ("results", new)):
+            distances = [each for tensor in tensors.values() for each in self.use(tensor)]
+            if distances:
+                size = sum(each.untyped_storage().nbytes() for each in tensors.values())
+                self.calls[kind].append((size, statistics.median(distances)))
+        self.moved += sum(each.untyped_storage().nbytes() for each in {**given, **new}.values())
+        return results
+
+    def use(self, tensor):
+        storage = tensor.untyped_storage()
+        pages = range(
+            storage.data_ptr() // PAGE_BYTES,
+            (storage.data_ptr() + max(1, storage.nbytes()) - 1) // PAGE_BYTES + 1,
+        )
+        found = [self.moved - self.last[page] if page in self.last else NEVER for page in pages]
+        self.last.update(dict.fromkeys(pages, self.moved))
+        return found
+
+
+def memory(tree):
+    """Where memory starts -> a tensor in it."""
+    return {each.untyped_storage().data_ptr(): each for each in tensors_in_tree(tree)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("models", nargs="+", help="name:size of the image")
+    open_device(Target("cpu", 1, False))
+    header = " | ".join(f"{low:g} to {high:g} B" for low, high in SIZES)
+    print(f"MiB since the last use, quartiles (calls)\n\n| model | | {header} |")
+    print("|---|---|---|---|---|")
+    for text in parser.parse_args().models:
+        name, size = text.split(":")
+        for kind, calls in distances_in(name, int(size)).items():
+            print(f"| `{name}`, {size} | {kind} | {' | '.join(map(quartiles, by_size(calls)))} |")
+
+
+def distances_in(name, size):
+    """`inputs` and `results` -> bytes and median distance of each call of a pass."""
+    model = torchvision.models.get_model(name).eval()
+    held = (*model.parameters(), *model.buffers())
+    uses = Uses({each.untyped_storage().data_ptr() for each in held})
+    image = torch.randn(1, 3, size, size)
+    with torch.inference_mode(), uses:
+        for _ in range(PASSES):
+            uses.calls = {kind: [] for kind in uses.calls}
+            model(image)
+    return uses.calls
+
+
+def by_size(calls):
+    return [[far for size, far in calls if low <= size < high] for low, high in SIZES]
+
+
+def quartiles(distances):
+    if len(distances) < 2:
+        return "" if not distances else f"{distances[0] / 2**20:.1f} (1)"
+    found = statistics.quantiles(distances, n=4, method="inclusive")
+    return ", ".join(f"{each / 2**20:.1f}" for each in found) + f" ({len(distances)})"
+
+
+if __name__ == "__main__":
+    main()
