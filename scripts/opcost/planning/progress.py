@@ -61,7 +61,7 @@ def extraction_line(tuples: ModelTuples) -> str:
     kernels = sum(record.launches_kernel for record in tuples.tuples)
     return (
         f"[extracted] {tuples.model}: {len(tuples.calls)} operator calls, "
-        f"{len(tuples.tuples)} distinct tuples, {kernels} of them to measure (no views)"
+        f"{len(tuples.tuples)} distinct tuples, {kernels} of them to measure (views are not)"
     )
 
 

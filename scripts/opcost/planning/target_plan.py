@@ -272,7 +272,7 @@ def expected_widths(planned: Round, requested: float | None) -> str:
     of = f"{len(wide)} of {counted(len(planned.half_widths), 'model')}"
     are = "is" if len(wide) == 1 else "are"
     return (
-        f"; after it, {of} {are} not expected within ±{margin(requested)}, as requested "
+        f"; after it, {of} {are} not expected within ±{margin(requested)}, the precision requested "
         f"({widest}: ±{margin(planned.half_widths[widest])})"
     )
 

@@ -64,8 +64,9 @@ _OPERATOR: list[Column] = [
             (
                 "bytes",
                 pa.int64(),
-                "minimum bytes moved: arguments read plus results written; of a copy between host "
-                "and device, those that pass between them",
+                "minimum bytes moved: arguments read plus results written; of a table from which "
+                "entries are taken, these; of a copy between host and device, those that pass "
+                "between them",
             ),
             (
                 "parameters",
