@@ -1,6 +1,7 @@
 """What replayed operators work on: realistic values, distinct memory, and no surprises in place."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -281,6 +282,20 @@ def test_results_are_written_to_other_memory_in_turn(cpu):
     assert operand_sets(in_place, cpu, rotation, 0, [describe_tensor(image)]).kept_results == 0
 
 
+def test_an_operator_whose_name_ends_like_one_in_place_has_results(cpu):
+    mask = torch.ones(1024, dtype=torch.bool)
+    both = tuple_of(aten.__and__.Tensor, mask, mask)
+    rotation = Rotation(0, (), places_of_results=4)
+    assert operand_sets(both, cpu, rotation, 0, [describe_tensor(mask)]).kept_results == 4
+
+
+def test_many_results_of_a_call_go_to_fewer_places(cpu):
+    roots = tuple_of(aten._foreach_sqrt.default, [torch.ones(1)] * 64)
+    outputs = [describe_tensor(torch.ones(1))] * 64
+    rotation = Rotation(0, (), places_of_results=2**14)
+    assert operand_sets(roots, cpu, rotation, 0, outputs).kept_results == 2**14 // 64
+
+
 def test_arguments_that_were_written_just_before_stay_where_they_are(cpu):
     linear = tuple_of(aten.linear.default, torch.empty(2, 64), torch.empty(8, 64))
     operands = operand_sets(linear, cpu, Rotation(8 * 2048, ("weight",)), 0)
@@ -289,23 +304,23 @@ def test_arguments_that_were_written_just_before_stay_where_they_are(cpu):
 
 
 @pytest.mark.parametrize(
-    ("core_cache_bytes", "parameters", "state", "places"),
+    ("is_processor", "parameters", "state", "places"),
     [
-        (2**20, (), "model", 32),
-        (0, (), "model", 0),  # a GPU, whose multiprocessors keep nothing
-        (2**20, (IN_CORE,), "model", 0),
-        (2**20, (), "warm", 0),
-        (2**20, (), "cold", 0),
+        (True, (), "model", 32),
+        (False, (), "model", 0),  # a GPU's multiprocessors keep nothing between kernels
+        (True, (IN_CORE,), "model", 0),
+        (True, (), "warm", 0),
+        (True, (), "cold", 0),
     ],
 )
 def test_as_in_a_model_32_mib_are_moved_between_two_results_in_the_same_memory(
-    core_cache_bytes, parameters, state, places, monkeypatch
+    is_processor, parameters, state, places, monkeypatch
 ):
     image = torch.empty(2**17)
     relu = tuple_of(aten.relu.default, image)
     record = TupleRecord(relu, (describe_tensor(image),), True, 0, 2**20, parameters)
     device = CpuDevice()
-    monkeypatch.setattr(CpuDevice, "core_cache_bytes", core_cache_bytes)
+    monkeypatch.setattr(device, "kind", replace(device.kind, is_processor=is_processor))
     assert operator_workload(record, device, state, 0).operands.kept_results == places
 
 

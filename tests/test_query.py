@@ -292,12 +292,22 @@ def test_no_command_overwrites_the_database_that_it_reads(path, words, name):
     assert path.read_bytes() == before
 
 
-def test_what_is_no_file_may_be_meant_as_an_operator():
-    result = run("conv2d")
+@pytest.mark.parametrize(
+    ("argument", "advice"),
+    [
+        ("conv2d", "To select an operator, write --operator conv2d"),
+        ("aten.conv2d.default", "write --operator aten.conv2d.default"),
+        ("*norm*", "write --operator '*norm*'"),
+        ("relu(1x8)", "write --tuple 'relu(1x8)'"),
+        ("another.parquet", "run a study"),
+        ("results/conv2d", "run a study"),
+    ],
+)
+def test_what_is_no_file_may_be_meant_as_an_operator(argument, advice):
+    result = run(argument)
     assert result.exit_code == 1
-    assert "there is no database conv2d. To select an operator, write --operator conv2d" in (
-        result.output
-    )
+    assert f"there is no database {argument}" in result.output
+    assert advice in result.output
 
 
 def test_an_unknown_operator_exits_with_1(path):

@@ -76,6 +76,11 @@ def test_minimal_bytes_count_each_element_once(operator, args, expected):
             (torch.empty(1000, 10), torch.tensor([3, 5]), torch.tensor([0])),
             20,
         ),
+        (  # that of training
+            aten._embedding_bag.default,
+            (torch.empty(1000, 10), torch.tensor([3, 5]), torch.tensor([0])),
+            20,
+        ),
     ],
 )
 def test_of_a_table_the_entries_that_are_read_count(operator, args, entries):
@@ -87,10 +92,21 @@ def test_of_a_table_the_entries_that_are_read_count(operator, args, entries):
     assert minimal_bytes(read, outputs) == 4 * entries + sum(others) + written
 
 
-def test_of_a_table_the_entries_that_are_written_count():
-    cache, new = torch.empty(1, 1000, 10), torch.empty(1, 2, 10)
-    write = describe(aten.index_copy_.default, (cache, 1, torch.tensor([3, 5]), new), {})
-    assert minimal_bytes(write, [describe_tensor(cache)]) == 2 * 80 + 80 + 16
+TABLE, ROW = torch.empty(1000, 10), torch.tensor([[3, 5]])
+
+
+@pytest.mark.parametrize(
+    ("operator", "args", "written", "read"),
+    [
+        (aten.index_copy_.default, (TABLE, 0, ROW[0], torch.empty(2, 10)), 80, 80 + 16),
+        (aten.index_add_.default, (TABLE, 0, ROW[0], torch.ones(1).expand(2, 10)), 80, 4 + 16),
+        (aten.scatter_.value, (TABLE, 0, ROW, 1.0), 8, 16),
+        (aten.scatter_.src, (TABLE, 0, ROW, torch.empty(9, 9)), 8, 16 + 324),
+    ],
+)
+def test_of_a_table_the_entries_that_are_written_count(operator, args, written, read):
+    found = minimal_bytes(describe(operator, args, {}), [describe_tensor(TABLE)])
+    assert found == 2 * written + read
 
 
 @pytest.mark.parametrize("call", ["copy_(5x10, 5x10[pinned])", "copy_(5x10[pageable], 10)"])

@@ -1,5 +1,6 @@
 """`opcost query`."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +110,11 @@ def command(
 
     paths = databases or (DATABASE,)
     for path in paths:
-        if not path.suffix and not path.exists():
+        if path.name == str(path) and path.suffix != ".parquet" and not path.exists():
+            option = "--tuple" if "(" in path.name else "--operator"
             raise OpcostError(
-                f"there is no database {path}. To select an operator, write --operator {path}; for "
-                f"a part of a description, --text {path}"
+                f"there is no database {path}. To select an operator, write {option} "
+                f"{shlex.quote(path.name)}"
             )
     if parquet is not None:
         check_output(parquet, paths)

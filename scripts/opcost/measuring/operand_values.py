@@ -34,7 +34,7 @@ def _full_draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) ->
     """The same without the zeros that the tuple asks for."""
     arguments = dict(operator_tuple.arguments)
     base = operator_tuple.name.removesuffix("_").removeprefix("_foreach_")
-    in_place = operator_tuple.name.endswith("_")
+    in_place = operator_tuple.in_place
     for name, value in operator_tuple.arguments:
         for position, spec in enumerate(tensors_in(value)):
             limit = _index_limit(base, name, position, arguments)

@@ -90,7 +90,7 @@ def operand_sets(
     held = [rotation.parameters is None or name in rotation.parameters for name in names]
     room = _room(specs, sizes, device)
     held_bytes = sum(itertools.compress(sizes, held))
-    result_bytes = 0 if operator_tuple.name.endswith("_") else sum(map(_slot_bytes, outputs))
+    result_bytes = 0 if operator_tuple.in_place else sum(map(_slot_bytes, outputs))
     kept = rotation.parameters is not None and RESULTS in rotation.parameters
     held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
     if held_sets * held_bytes < rotation.least_bytes:
@@ -104,13 +104,14 @@ def operand_sets(
     first = [column[0] for column in columns]
     call = on_device(rebuild(steady(operator_tuple), first), device.torch_device)
     rows = zip(*map(itertools.cycle, columns), strict=True) if columns else itertools.repeat(())
-    places = [*map(id, first)]
+    positions = [*map(id, first)]
     calls = [
-        call.on(dict(zip(places, row, strict=True)))
+        call.on(dict(zip(positions, row, strict=True)))
         for row in itertools.islice(rows, max(counts, default=1))
     ]
     footprint = sum(size * count for size, count in zip(sizes, counts, strict=True))
-    through_bytes = rotation.places_of_results * result_bytes
+    places = min(rotation.places_of_results, _MAX_SETS // max(1, len(outputs)))
+    through_bytes = places * result_bytes
     result_sets = _sets(rotation.footprint_bytes if kept else through_bytes, result_bytes, room)
     kept_results = result_sets if result_bytes and result_sets > 1 else 0
     recent = tuple(tensor for tensor, is_held in zip(first, held, strict=True) if not is_held)

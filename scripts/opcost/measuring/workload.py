@@ -145,8 +145,8 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
         case "cold":
             return Rotation(footprint(device), least_bytes=least)
         case "model":
-            in_core = IN_CORE in record.parameters or not device.core_cache_bytes
-            places = 1 if in_core else math.ceil(_BEFORE_RESULTS_BYTES / max(1, record.bytes))
+            still = IN_CORE in record.parameters or not device.kind.is_processor
+            places = 1 if still else math.ceil(_BEFORE_RESULTS_BYTES / max(1, record.bytes))
             return Rotation(footprint(device), record.parameters, least, places)
         case _:
             return Rotation(0)

@@ -204,6 +204,11 @@ class OperatorTuple:
         return short_name(self.operator)
 
     @property
+    def in_place(self) -> bool:
+        """Whether the operator changes an argument by its name: `relu_`, but not `__and__`."""
+        return self.name.endswith("_") and not self.name.endswith("__")
+
+    @property
     def overload(self) -> str:
         """That of the operator: `default` for `aten.conv2d.default`."""
         return self.operator.rpartition(".")[2]

@@ -8,7 +8,12 @@ from torch._C import DispatchKey
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from opcost.tuples.host_memory import copy_of
-from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, tensors_in
+from opcost.tuples.operator_tuple import (
+    ELEMENT_BYTES,
+    OperatorTuple,
+    TensorSpec,
+    tensors_in,
+)
 from opcost.tuples.replay import empty_tensor, on_device, rebuild, resolve
 
 GROUPED_PRODUCTS = ("_grouped_mm", "_scaled_grouped_mm")
@@ -26,10 +31,13 @@ _READ_IN_PART = {
 _WRITTEN_IN_PART = {
     "index_add_": "source",
     "index_copy_": "source",
-    "scatter_": "src",
-    "scatter_add_": "src",
+    "scatter_": "index",
+    "scatter_add_": "index",
 }
-"""Operators that change as much of their first argument as another one holds, and that one."""
+"""Operators that change as many elements of their first argument as another one has, and that one.
+"""
+
+_BAGS = ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 
 _META = torch.device("meta")
 _CPU = torch.device("cpu")
@@ -102,8 +110,8 @@ def _entries_bytes(
     if name == _READ_IN_PART.get(operator):
         return sum(spec.bytes for spec in outputs)
     if name == "self" and (source := tensors.get(_WRITTEN_IN_PART.get(operator, ""))) is not None:
-        return source.bytes
-    if name == "weight" and operator == "embedding_bag":
+        return math.prod(source.shape) * ELEMENT_BYTES[tensors["self"].dtype]
+    if name == "weight" and operator in _BAGS:
         rows, table = math.prod(tensors["indices"].shape), tensors["weight"]
         return rows * table.bytes // max(1, table.shape[0])
     return None
