@@ -263,6 +263,8 @@ def test_in_state_model_weights_rotate_and_activations_stay(cpu):
         {call.args[position].data_ptr() for call in sets.calls} for position in range(3)
     )
     assert (len(images), len(weights), len(biases)) == (1, 8, 8)
+    assert [each.shape for each in sets.recent] == [(2, 64)]
+    assert images == {sets.recent[0].data_ptr()}
     assert sets.footprint_bytes == 8 * 2560 + 512
 
 
@@ -294,13 +296,6 @@ def test_many_results_of_a_call_go_to_fewer_places(cpu):
     outputs = [describe_tensor(torch.ones(1))] * 64
     rotation = Rotation(0, (), places_of_results=2**14)
     assert operand_sets(roots, cpu, rotation, 0, outputs).kept_results == 2**14 // 64
-
-
-def test_arguments_that_were_written_just_before_stay_where_they_are(cpu):
-    linear = tuple_of(aten.linear.default, torch.empty(2, 64), torch.empty(8, 64))
-    operands = operand_sets(linear, cpu, Rotation(8 * 2048, ("weight",)), 0)
-    assert [each.shape for each in operands.recent] == [(2, 64)]
-    assert {call.args[0].data_ptr() for call in operands.calls} == {operands.recent[0].data_ptr()}
 
 
 @pytest.mark.parametrize(

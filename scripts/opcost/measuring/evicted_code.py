@@ -28,10 +28,9 @@ def evicted_code_times_s(
     """By how many seconds single calls took longer after moving data than right after each other.
 
     After the data were moved, those `recent` arguments are read again that fit the private cache,
-    without allocating: what is read in would lie where the next result goes. Differences may be
-    negative.
-    Empty for a call that takes so long, `call_s`, that its code hardly matters. None on a device
-    whose host runs ahead, or whose private cache is unknown.
+    without allocating memory for them, which would be that of the next result. Differences may be
+    negative. Empty for a call that takes so long, `call_s`, that its code hardly matters. None on a
+    device whose host runs ahead, or whose private cache is unknown.
     """
     core_bytes = device.core_cache_bytes * torch.get_num_threads()  # each thread moves its share
     if not device.kind.host_sets_pace or not core_bytes:
@@ -39,8 +38,7 @@ def evicted_code_times_s(
     if call_s * _LEAST_SAMPLES > _LONG_S:
         return []
     moved = torch.zeros(2, _CORE_CACHES * core_bytes // 2, dtype=torch.uint8)
-    contents = [_bytes_of(each) for each in recent]
-    read = [each for each in contents if each.nbytes <= core_bytes]
+    read = [each for each in map(_bytes_of, recent) if each.nbytes <= core_bytes]
     call = partial(workload.run, 1)
     samples: list[float] = []
     start_s = perf_counter()

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -64,9 +65,12 @@ class OperandSets:
     device: Device
 
     def memory_of_results(self) -> Iterator[list[torch.Tensor]]:
-        """Memory of the size of each kept result, used once: the first use of memory is slow."""
+        """Memory of the size of each kept result, from the allocator that results are from, used
+        once: the first use of memory is slow.
+        """
+        zeros = partial(torch.zeros, dtype=torch.uint8, device=self.device.torch_device)
         for _ in range(self.kept_results):
-            yield [_memory(spec.bytes, self.device) for spec in self.outputs]
+            yield [zeros(spec.bytes) for spec in self.outputs]
 
 
 def operand_sets(
@@ -157,10 +161,6 @@ def degenerate(call: ReplayCall) -> bool:
         for argument, value in zip(call.operator._schema.arguments, call.args, strict=False)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
-
-
-def _memory(size_bytes: int, device: Device) -> torch.Tensor:
-    return torch.zeros(size_bytes, dtype=torch.uint8, device=device.torch_device)
 
 
 def _slot_bytes(spec: TensorSpec) -> int:

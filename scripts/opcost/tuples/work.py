@@ -8,12 +8,7 @@ from torch._C import DispatchKey
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from opcost.tuples.host_memory import copy_of
-from opcost.tuples.operator_tuple import (
-    ELEMENT_BYTES,
-    OperatorTuple,
-    TensorSpec,
-    tensors_in,
-)
+from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, tensors_in
 from opcost.tuples.replay import empty_tensor, on_device, rebuild, resolve
 
 GROUPED_PRODUCTS = ("_grouped_mm", "_scaled_grouped_mm")
