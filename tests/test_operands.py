@@ -1,6 +1,7 @@
 """What replayed operators work on: realistic values, distinct memory, and no surprises in place."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import torchvision  # noqa: F401  registers its operators
 from opcost.devices.device import OutOfMemory
 from opcost.devices.processor import CpuDevice
+from opcost.measuring import workload
 from opcost.measuring.operands import Rotation, degenerate, operand_sets
 from opcost.measuring.workload import OperatorWorkload, operator_workload
 from opcost.tuples.description import describe, describe_tensor
@@ -15,6 +17,7 @@ from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.parsing import parse
 from opcost.tuples.replay import UnsupportedOperator, tensors_in_tree
 from opcost.tuples.tuple_record import IN_CORE, TupleRecord
+from opcost.tuples.work import minimal_bytes
 
 aten, vision = torch.ops.aten, torch.ops.torchvision
 STILL = Rotation(0)
@@ -277,9 +280,9 @@ def test_results_are_written_to_other_memory_in_turn(cpu):
     memory = [tensor for result in operands.memory_of_results() for tensor in result]
     assert len({each.data_ptr() for each in memory}) == 10
     assert {each.nbytes for each in memory} == {4096}
-    workload = OperatorWorkload(operands)
-    workload.run(25)
-    assert len({each.data_ptr() for each in workload._results}) == 10
+    replayed = OperatorWorkload(operands)
+    replayed.run(25)
+    assert len({each.data_ptr() for each in replayed._results}) == 10
     in_place = tuple_of(aten.relu_.default, image)
     assert operand_sets(in_place, cpu, rotation, 0, [describe_tensor(image)]).kept_results == 0
 
@@ -301,14 +304,14 @@ def test_many_results_of_a_call_go_to_fewer_places(cpu):
 @pytest.mark.parametrize(
     ("is_processor", "parameters", "state", "places"),
     [
-        (True, (), "model", 32),
+        (True, (), "model", 16),
         (False, (), "model", 0),  # a GPU's multiprocessors keep nothing between kernels
         (True, (IN_CORE,), "model", 0),
         (True, (), "warm", 0),
         (True, (), "cold", 0),
     ],
 )
-def test_as_in_a_model_32_mib_are_moved_between_two_results_in_the_same_memory(
+def test_as_in_a_model_16_mib_are_moved_between_two_results_in_the_same_memory(
     is_processor, parameters, state, places, monkeypatch
 ):
     image = torch.empty(2**17)
@@ -317,6 +320,23 @@ def test_as_in_a_model_32_mib_are_moved_between_two_results_in_the_same_memory(
     device = CpuDevice()
     monkeypatch.setattr(device, "kind", replace(device.kind, is_processor=is_processor))
     assert operator_workload(record, device, state, 0).operands.kept_results == places
+
+
+def test_in_state_model_each_call_takes_other_entries_of_a_table(cpu, monkeypatch):
+    monkeypatch.setattr(workload, "footprint", lambda _: 2**20)
+    indices, table = torch.empty(16, dtype=torch.int64), torch.empty(2**16, 64)
+    embedding = tuple_of(aten.embedding.default, table, indices)
+    call_bytes = 2 * 16 * 64 * 4 + indices.nbytes
+    outputs = (describe_tensor(torch.empty(16, 64)),)
+    assert minimal_bytes(embedding, outputs) == call_bytes
+    record = TupleRecord(embedding, outputs, True, 0, call_bytes, ("weight",))
+    operands = operator_workload(record, cpu, "model", 0).operands
+    assert len(operands.calls) == math.ceil(2**20 / call_bytes)
+    assert operands.recent == ()
+    taken = [set(call.args[1].tolist()) for call in operands.calls]
+    assert len(set().union(*taken)) > 0.95 * sum(map(len, taken))
+    of_activations = replace(record, parameters=())
+    assert len(operator_workload(of_activations, cpu, "model", 0).operands.calls) == 1
 
 
 def test_without_parameters_nothing_rotates(cpu):

@@ -14,7 +14,7 @@ import torch
 
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, Value, tensors_in
 from opcost.tuples.replay import strides
-from opcost.tuples.work import GROUPED_PRODUCTS
+from opcost.tuples.work import BAGS, GROUPED_PRODUCTS
 
 Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
 """Makes a number of values of a dtype on the generator's device."""
@@ -116,7 +116,7 @@ def steady(operator_tuple: OperatorTuple) -> OperatorTuple:
 def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | None:
     """The exclusive upper limit of an index argument, or None for other arguments."""
     match base, name:
-        case (("embedding" | "embedding_bag" | "_embedding_bag"), "indices"):
+        case _, "indices" if base == "embedding" or base in BAGS:
             return arguments["weight"].shape[0]
         case _, "indices" if "num_weights" in arguments:  # the gradient of an embedding
             return arguments["num_weights"]
@@ -139,6 +139,15 @@ def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | 
         case "take", "index":
             return arguments["self"].elements
     return None
+
+
+def hold_indices(operator_tuple: OperatorTuple) -> Iterator[bool]:
+    """For each tensor of a tuple, in the order of `OperatorTuple.tensors`, whether it selects."""
+    arguments = dict(operator_tuple.arguments)
+    for name, value in operator_tuple.arguments:
+        for position, spec in enumerate(tensors_in(value)):
+            limit = _index_limit(operator_tuple.name, name, position, arguments)
+            yield limit is not None and spec.dtype != "bool"
 
 
 _PLANE_AXES = {"1": 1, "2": 2, "3": 3}
@@ -209,7 +218,7 @@ def _special(
         return _strided(spec, lambda generator: _shuffled(spec, generator) % distinct)
     if base in GROUPED_PRODUCTS and name == "offs":
         return _strided(spec, lambda generator: _ends_of_groups(spec, arguments, generator))
-    if base in ("embedding_bag", "_embedding_bag") and name == "offsets":
+    if base in BAGS and name == "offsets":
         return _strided(spec, lambda generator: _offsets(spec, arguments, generator))
     selected = _selected(base, name, spec, arguments, outputs)
     if selected is not None:

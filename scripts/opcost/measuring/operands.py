@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from opcost.devices.device import Device, OutOfMemory
-from opcost.measuring.operand_values import Draw, draws, steady
+from opcost.measuring.operand_values import Draw, draws, hold_indices, steady
 from opcost.memory import free_bytes
 from opcost.tuples.host_memory import check_memories
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, tensors_in
@@ -38,19 +38,22 @@ class Rotation:
 
     Arguments named in `parameters` (None: all) rotate through `footprint_bytes`, and so do results
     if it has RESULTS. Each call uses the same memory for other arguments; so it does for these if
-    the largest number of sets has less than `least_bytes`, which evicts nothing. Other results go
-    to as many places in turn as `places_of_results`.
+    the largest number of sets has less than `least_bytes`, which evicts nothing. Indices have as
+    many values in turn as `selections`, of other entries each. Other results go to as many places
+    in turn as `places_of_results`.
     """
 
     footprint_bytes: int
     parameters: Collection[str] | None = None
     least_bytes: int = 0
+    selections: int = 1
     places_of_results: int = 1
 
 
 @dataclass(frozen=True)
 class OperandSets:
-    """Calls of one tuple on distinct tensors of equal values, to be used in turn.
+    """Calls of one tuple on distinct tensors, to be used in turn. Their values are equal, except
+    those of indices.
 
     `footprint_bytes` is the memory of all arguments; `recent` are those that all calls use, as an
     operator's that were written just before. If the caller keeps the latest `kept_results` results,
@@ -99,11 +102,17 @@ def operand_sets(
     held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
     if held_sets * held_bytes < rotation.least_bytes:
         held_sets = 1
-    counts = [held_sets if is_held else 1 for is_held in held]
+    selections = min(rotation.selections, _MAX_SETS, max(1, room // max(1, sum(sizes))))
+    counts = [
+        held_sets if is_held else selections if has_indices else 1
+        for is_held, has_indices in zip(held, hold_indices(operator_tuple), strict=True)
+    ]
     generator = torch.Generator(device.torch_device).manual_seed(seed)
     columns = [
-        _copies(spec, draw, count, device, generator)
-        for spec, draw, count in zip(specs, draws(operator_tuple, outputs), counts, strict=True)
+        _tensors(spec, draw, count, device, generator, other_values=not is_held)
+        for spec, draw, count, is_held in zip(
+            specs, draws(operator_tuple, outputs), counts, held, strict=True
+        )
     ]
     first = [column[0] for column in columns]
     call = on_device(rebuild(steady(operator_tuple), first), device.torch_device)
@@ -118,7 +127,11 @@ def operand_sets(
     through_bytes = places * result_bytes
     result_sets = _sets(rotation.footprint_bytes if kept else through_bytes, result_bytes, room)
     kept_results = result_sets if result_bytes and result_sets > 1 else 0
-    recent = tuple(tensor for tensor, is_held in zip(first, held, strict=True) if not is_held)
+    recent = tuple(
+        tensor
+        for tensor, is_held, count in zip(first, held, counts, strict=True)
+        if not is_held and count == 1
+    )
     return OperandSets(tuple(calls), footprint, recent, kept_results, tuple(outputs), device)
 
 
@@ -173,10 +186,18 @@ def _slot_elements(spec: TensorSpec) -> int:
     return math.ceil(storage_elements(spec) / alignment) * alignment
 
 
-def _copies(
-    spec: TensorSpec, draw: Draw, count: int, device: Device, generator: torch.Generator
+def _tensors(
+    spec: TensorSpec,
+    draw: Draw,
+    count: int,
+    device: Device,
+    generator: torch.Generator,
+    *,
+    other_values: bool,
 ) -> tuple[torch.Tensor, ...]:
-    """`count` tensors in one block with the same values, in random order to defeat prefetching."""
+    """`count` tensors in one block, with the same values or each with others, in random order to
+    defeat prefetching.
+    """
     dtype = torch_dtype(spec.dtype)
     slot = _slot_elements(spec)
     if slot == 0:
@@ -185,8 +206,8 @@ def _copies(
         block = torch.empty(count * slot, dtype=dtype, pin_memory=spec.memory == "pinned")
     else:
         block = device.allocate(count * slot, dtype)
-    drawn = draw(slot, dtype, generator).to(block.device)
-    block.view(count, slot).copy_(drawn.expand(count, -1))
+    drawn = draw(slot * (count if other_values else 1), dtype, generator).to(block.device)
+    block.view(count, slot).copy_(drawn.view(-1, slot).expand(count, -1))
     tensors = block.as_strided((count, *spec.shape), (slot, *strides(spec))).unbind(0)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(generator.initial_seed()))
     return tuple(tensors[index] for index in order.tolist())

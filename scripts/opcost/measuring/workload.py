@@ -20,11 +20,12 @@ from opcost.models.phases import FORWARD
 from opcost.models.training import TrainingStep
 from opcost.tuples.replay import check_outputs, tensors_in_tree
 from opcost.tuples.tuple_record import IN_CORE, TupleRecord
+from opcost.tuples.work import TABLES
 
 CACHES_PER_FOOTPRINT = 3
 """Data that rotates through this many last-level caches is evicted between two uses."""
 
-_BEFORE_RESULTS_BYTES = 32 * 2**20
+_BEFORE_RESULTS_BYTES = 16 * 2**20
 """Models on a processor move about as much between two uses of the memory of a result, whose
 operators allocate and free it in turn: docs/explanation/context.md describes the experiment."""
 
@@ -146,8 +147,13 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
             return Rotation(footprint(device), least_bytes=least)
         case "model":
             still = IN_CORE in record.parameters or not device.kind.is_processor
-            places = 1 if still else math.ceil(_BEFORE_RESULTS_BYTES / max(1, record.bytes))
-            return Rotation(footprint(device), record.parameters, least, places)
+            if still:
+                return Rotation(footprint(device), record.parameters, least)
+            call_bytes = max(1, record.bytes)
+            from_table = TABLES.get(record.operator_tuple.name) in record.parameters
+            selections = math.ceil(footprint(device) / call_bytes) if from_table else 1
+            places = math.ceil(_BEFORE_RESULTS_BYTES / call_bytes)
+            return Rotation(footprint(device), record.parameters, least, selections, places)
         case _:
             return Rotation(0)
 

@@ -14,14 +14,15 @@ from opcost.tuples.replay import empty_tensor, on_device, rebuild, resolve
 GROUPED_PRODUCTS = ("_grouped_mm", "_scaled_grouped_mm")
 """Products of one matrix with several, of which each takes part of its rows or columns."""
 
-_READ_IN_PART = {
-    "embedding": "weight",
-    "gather": "self",
-    "index": "self",
-    "index_select": "self",
-    "take": "self",
+BAGS = ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+"""Operators that add up entries of a table, bag by bag."""
+
+TABLES = {
+    **dict.fromkeys(("embedding", *BAGS), "weight"),
+    **dict.fromkeys(("gather", "index", "index_select", "take"), "self"),
 }
-"""Operators that read as much of an argument as they return, and the argument."""
+"""Operators that read some entries of an argument, and the argument: as much as they return, or
+in bags."""
 
 _WRITTEN_IN_PART = {
     "index_add_": "source",
@@ -31,8 +32,6 @@ _WRITTEN_IN_PART = {
 }
 """Operators that change as many elements of their first argument as another one has, and that one.
 """
-
-_BAGS = ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 
 _META = torch.device("meta")
 _CPU = torch.device("cpu")
@@ -102,11 +101,11 @@ def _entries_bytes(
 ) -> int | None:
     """Bytes of the entries of an argument that a call uses; None if it uses all of it."""
     operator, tensors = operator_tuple.name, dict(operator_tuple.tensors)
-    if name == _READ_IN_PART.get(operator):
-        return sum(spec.bytes for spec in outputs)
     if name == "self" and (source := tensors.get(_WRITTEN_IN_PART.get(operator, ""))) is not None:
         return math.prod(source.shape) * ELEMENT_BYTES[tensors["self"].dtype]
-    if name == "weight" and operator in _BAGS:
+    if name != TABLES.get(operator):
+        return None
+    if operator in BAGS:
         rows, table = math.prod(tensors["indices"].shape), tensors["weight"]
         return rows * table.bytes // max(1, table.shape[0])
-    return None
+    return sum(spec.bytes for spec in outputs)
