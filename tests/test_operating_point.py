@@ -23,11 +23,11 @@ from click.testing import CliRunner
 from opcost.commands import main
 from opcost.devices import operating_point
 from opcost.devices.device_file import DeviceFile, write_device
+from opcost.devices.gpu_settings import Gpu
 from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
 from opcost.devices.operating_point import AS_IT_IS, applied, settle
 from opcost.devices.point_record import this_boot
-from opcost.devices.point_settings import Gpu
 from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.errors import OpcostError
 from opcost.files import write_json

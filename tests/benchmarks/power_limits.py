@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 from opcost.devices.device import BatchTime, nothing
+from opcost.devices.gpu_settings import Gpu
 from opcost.devices.machine_id import hashed_uuid
-from opcost.devices.point_settings import Gpu
 from opcost.energy.nvml import NvmlMeter
 from opcost.measuring.trial import run_trial
 from opcost.optimum import energy_delay, optimum

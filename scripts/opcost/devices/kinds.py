@@ -4,6 +4,7 @@ Imports no torch and opens no device: the workflow uses it each time Snakemake s
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,9 @@ class Kind:
 
     `host_sets_pace`: operators are synchronous, so that call overhead adds to their time; otherwise
     the host runs ahead of the device. `is_processor`: nothing else may use the processor during
-    measurements. `recorded` returns the environment's columns without opening a device.
+    measurements. `recorded` returns the environment's columns without opening a device. `settable`
+    is the module and class that set an operating point (`Settable` in point_guard.py). `wait` waits
+    until the devices have done what the PyTorch that it is given has launched.
 
     `protocol_version` is incremented when the same settings define a different measurement on
     devices of this kind; all is then measured again on these.
@@ -30,6 +33,8 @@ class Kind:
     host_sets_pace: bool
     is_processor: bool
     recorded: Callable[[], Mapping[str, Any]]
+    settable: str
+    wait: Callable[[Any], None]
     protocol_version: int
 
 
@@ -48,12 +53,20 @@ def _of_nvidia() -> dict[str, Any]:
     return {"driver_version": loaded_driver(), "machine_id_hash": machine_id_hash()}
 
 
+def _wait_for_nvidia(torch: Any) -> None:
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        for number in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(number)
+
+
 _CPU = Kind(
     "cpu",
     "opcost.devices.processor:CpuDevice",
     host_sets_pace=True,
     is_processor=True,
     recorded=_of_processor,
+    settable="opcost.devices.processor_settings:Processor",
+    wait=lambda torch: None,
     protocol_version=6,
 )
 _CUDA = Kind(
@@ -62,6 +75,8 @@ _CUDA = Kind(
     host_sets_pace=False,
     is_processor=False,
     recorded=_of_nvidia,
+    settable="opcost.devices.gpu_settings:Gpu",
+    wait=_wait_for_nvidia,
     protocol_version=5,
 )
 
@@ -72,6 +87,18 @@ KINDS = {kind.name: kind for kind in (_CUDA, _CPU)}
 def kind_of(device: str | None) -> Kind | None:
     """The kind of a device such as `cuda:1`; None for `auto`, which may be any."""
     return KINDS.get((device or "").partition(":")[0])
+
+
+def kind_locked_as(key: str) -> Kind:
+    """The kind of the device with a lock: NVIDIA's GPUs have no more than a hash of their UUID."""
+    return KINDS.get(key.partition(":")[0], _CUDA)
+
+
+def wait_for_devices() -> None:
+    """Wait until all devices have done what PyTorch has launched, if this process uses it."""
+    if (torch := sys.modules.get("torch")) is not None:
+        for kind in KINDS.values():
+            kind.wait(torch)
 
 
 def host_sets_pace(device: str | None) -> bool:

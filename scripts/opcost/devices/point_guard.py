@@ -15,12 +15,13 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, Protocol
 
-from opcost.devices.kinds import KINDS
+from opcost.devices.kinds import kind_locked_as
 from opcost.devices.point_record import (
     ForeignRecord,
     PointRecord,
@@ -32,13 +33,34 @@ from opcost.devices.point_record import (
     this_boot,
     write_record,
 )
-from opcost.devices.point_settings import Gpu
-from opcost.devices.processor_settings import Processor
 from opcost.errors import OpcostError
 from opcost.target import OperatingPoint
 
 _LOOKS, _STEADY_C = 10, 1.0
 """The temperature is looked at so often, and is steady if it moves by no more degrees."""
+
+
+class Settable(Protocol):
+    """What a kind of device has to know of operating points, made from the key of a lock."""
+
+    def temperature_c(self) -> float | None:
+        """Degrees Celsius; None if the device does not tell."""
+
+    def check(self, point: OperatingPoint) -> None:
+        """Raise OpcostError if the device does not allow a point."""
+
+    def record(self, point: OperatingPoint, process: int) -> PointRecord:
+        """What is to be restored after a point that a process sets."""
+
+    def set(self, point: OperatingPoint, record: PointRecord) -> Iterator[PointRecord]:
+        """Set a point. Yields what is to be restored if the next step fails. Raises OpcostError if
+        anything cannot be set.
+        """
+
+    def restore(self, record: PointRecord) -> list[str]:
+        """Restore what a record says. Returns notes for the user. Raises OpcostError if anything
+        cannot be restored, after the rest.
+        """
 
 
 def main() -> None:
@@ -78,14 +100,13 @@ def _keep(key: str, path: Path, descriptor: int, point: OperatingPoint, parent: 
     _say({"notes": _restore(device, path, descriptor, record)})
 
 
-def _device(key: str) -> Gpu | Processor:
+def _device(key: str) -> Settable:
     """The device that a lock is of."""
-    return Processor() if key in KINDS else Gpu(key)
+    found: Settable = resolve_name(kind_locked_as(key).settable)(key)
+    return found
 
 
-def _restore(
-    device: Gpu | Processor, path: Path, descriptor: int, record: PointRecord
-) -> list[str]:
+def _restore(device: Settable, path: Path, descriptor: int, record: PointRecord) -> list[str]:
     """Restore what a record says, and delete it. Returns notes for the user."""
     deleted = is_deleted(descriptor)
     try:
@@ -162,7 +183,7 @@ def _before(record: PointRecord) -> str:
     return "" if limit is None else f" (power limit {limit:g} W)"
 
 
-def _settle(device: Gpu | Processor, parent: int, steady_s: float, most_s: float) -> None:
+def _settle(device: Settable, parent: int, steady_s: float, most_s: float) -> None:
     """Wait until the temperature has stayed the same for so long; not longer than `most_s`, not for
     a device that tells none, and not without the parent.
     """

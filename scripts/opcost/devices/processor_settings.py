@@ -26,7 +26,7 @@ _PERMISSION = (
 class Processor:
     """The cores of this machine that are online: of others, Linux tells and sets nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, _: str) -> None:
         known = sorted(FOLDER.glob("policy*"), key=lambda path: (len(path.name), path))
         self._policies = [policy for policy in known if first_line(policy / _SET)]
 

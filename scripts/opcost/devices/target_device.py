@@ -1,7 +1,6 @@
 """Open the device of a target on this machine."""
 
-import importlib
-from typing import Any
+from pkgutil import resolve_name
 
 import torch
 
@@ -21,7 +20,7 @@ def open_device(target: Target) -> Device:
     measure_here(target.device)
     for name, setting in SETTINGS.items():
         if setting.set_by:
-            _named(setting.set_by)(getattr(target, name))
+            resolve_name(setting.set_by)(getattr(target, name))
     torch.set_num_threads(target.threads)
     torch.backends.cuda.matmul.allow_tf32 = target.tf32
     torch.backends.cudnn.allow_tf32 = target.tf32
@@ -53,11 +52,5 @@ def _is_here(device_class: type[Device]) -> bool:
 
 
 def _class_of(kind: Kind) -> type[Device]:
-    found: type[Device] = _named(kind.implementation)
+    found: type[Device] = resolve_name(kind.implementation)
     return found
-
-
-def _named(text: str) -> Any:
-    """What `module:name` names."""
-    module, _, name = text.partition(":")
-    return getattr(importlib.import_module(module), name)

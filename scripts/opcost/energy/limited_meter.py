@@ -26,6 +26,7 @@ class LimitedMeter(Meter):
         self.missing = meter.missing
         self.reads_since_last = meter.reads_since_last
         self.overlap = meter.overlap
+        self.shared_by_time = meter.shared_by_time
 
     def power_w(self) -> float:
         """That of the other meter."""
@@ -42,6 +43,10 @@ class LimitedMeter(Meter):
     def readings(self) -> Mapping[str, Callable[[], float]]:
         """Those of the other meter."""
         return {name: partial(_limited, read) for name, read in self._meter.readings().items()}
+
+    def memory_by_process(self) -> Mapping[int, int]:
+        """That of the other meter."""
+        return _limited(self._meter.memory_by_process)
 
 
 def _limited(read: Callable[[], _Result]) -> _Result:

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from opcost.devices.gpu_settings import Gpu
+from opcost.devices.kinds import wait_for_devices
 from opcost.devices.operating_point import applied
-from opcost.devices.point_settings import Gpu
 from opcost.errors import OpcostError
 from opcost.optimum import Optimum, energy_delay, optimum
 from opcost.power.monitor import Monitor
 from opcost.power.power_limit import held, name_of
-from opcost.power.windows import start, wait_for_gpu
+from opcost.power.windows import start
 from opcost.rows.quantities import ED2P, ENERGY, TIME
 from opcost.statistics import Estimate, mean, ratio
 from opcost.target import OperatingPoint
@@ -190,7 +191,7 @@ def _batch_s(step: Step, count: int) -> float:
     begun_s = time.monotonic()
     for _ in range(count):
         step()
-    wait_for_gpu()
+    wait_for_devices()
     return time.monotonic() - begun_s
 
 

@@ -1,14 +1,13 @@
 """Windows of time, and the energy of all devices in them."""
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
 
+from opcost.devices.kinds import wait_for_devices
 from opcost.errors import OpcostError
 from opcost.power.device_energy import DeviceEnergy
 from opcost.power.monitor import Monitor
@@ -35,7 +34,7 @@ class Window:
     def __init__(self, name: str, monitor: Monitor, devices: Sequence[str] | None = None) -> None:
         self.name = name
         self._monitor, self._chosen = monitor, devices
-        wait_for_gpu()
+        wait_for_devices()
         self._start_s = monitor.edge()
         self._end_s: float | None = None
         self._is_over = False
@@ -49,7 +48,7 @@ class Window:
             if self._is_over:
                 raise OpcostError(f"the window {self.name!r} is over already: start another")
             self._is_over = True
-        wait_for_gpu()
+        wait_for_devices()
         self._end_s = self._monitor.edge()
         self._monitor.is_over(self)
         self._monitor.note({"window": self.name, "start_s": self._start_s, "end_s": self._end_s})
@@ -158,11 +157,3 @@ def _check_among(devices: Sequence[str] | None, monitor: Monitor, known: str) ->
             f"{known} the devices {', '.join(names)}: for others, open a Monitor of them, and give "
             "it to the window"
         )
-
-
-def wait_for_gpu() -> None:
-    """Wait until a GPU has done what PyTorch has given it, if it is used."""
-    torch: Any = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        for number in range(torch.cuda.device_count()):
-            torch.cuda.synchronize(number)

@@ -38,6 +38,7 @@ from opcost.rows.quantities import (
     USUAL_SPEED,
     Quantity,
 )
+from opcost.target import SETTINGS
 from opcost.tuples.operator_tuple import id_of
 
 STATUSES = ("ok", "out_of_memory", "unsupported", "error", "timeout", "crashed")
@@ -105,8 +106,7 @@ _ONE_LINE = {
 _IN_JSON = {
     "protocol_version": "protocol_version",
     "cache_state": "measurement.cache_state",
-    "threads": "target.threads",
-    "tf32": "target.tf32",
+    **{name: f"target.{name}" for name, setting in SETTINGS.items() if setting.column},
 }
 
 

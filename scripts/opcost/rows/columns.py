@@ -21,7 +21,12 @@ from opcost.rows.quantities import (
 from opcost.target import SETTINGS as TARGET_SETTINGS
 
 _SAMPLES = pa.list_(pa.float64())
-_OF_JSON = {"integer": pa.int64(), "boolean": pa.bool_()}
+_OF_JSON = {
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+}
 _TIME = pa.timestamp("us", tz="UTC")
 
 TARGET = Column(
