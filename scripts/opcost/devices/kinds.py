@@ -53,6 +53,10 @@ def _of_nvidia() -> dict[str, Any]:
     return {"driver_version": loaded_driver(), "machine_id_hash": machine_id_hash()}
 
 
+def _wait_for_processor(_: Any) -> None:
+    """Operators are synchronous."""
+
+
 def _wait_for_nvidia(torch: Any) -> None:
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         for number in range(torch.cuda.device_count()):
@@ -66,7 +70,7 @@ _CPU = Kind(
     is_processor=True,
     recorded=_of_processor,
     settable="opcost.devices.processor_settings:Processor",
-    wait=lambda torch: None,
+    wait=_wait_for_processor,
     protocol_version=6,
 )
 _CUDA = Kind(
