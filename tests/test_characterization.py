@@ -202,7 +202,12 @@ def test_a_sensor_file_without_content_is_refused(tmp_path, content):
 
 def test_a_sensor_like_no_other_is_not_used(cpu, tmp_path, monkeypatch):
     meter = SimpleNamespace(
-        name="odd", assumed=None, missing={}, reads_since_last=False, overlap=None
+        name="odd",
+        assumed=None,
+        missing={},
+        reads_since_last=False,
+        overlap=None,
+        shared_by_time=False,
     )
     monkeypatch.setattr(target_sensor, "open_meter", lambda *_: meter)
     monkeypatch.setattr(

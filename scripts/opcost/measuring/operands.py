@@ -102,10 +102,17 @@ def operand_sets(
     held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
     if held_sets * held_bytes < rotation.least_bytes:
         held_sets = 1
-    selections = min(rotation.selections, _MAX_SETS, max(1, room // max(1, sum(sizes))))
+    select = [
+        has_indices and not is_held
+        for has_indices, is_held in zip(hold_indices(operator_tuple), held, strict=True)
+    ]
+    beside = room - held_sets * held_bytes
+    selections = min(
+        rotation.selections, max(1, _sets(beside, sum(itertools.compress(sizes, select)), beside))
+    )
     counts = [
-        held_sets if is_held else selections if has_indices else 1
-        for is_held, has_indices in zip(held, hold_indices(operator_tuple), strict=True)
+        held_sets if is_held else selections if selects else 1
+        for is_held, selects in zip(held, select, strict=True)
     ]
     generator = torch.Generator(device.torch_device).manual_seed(seed)
     columns = [
