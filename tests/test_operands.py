@@ -339,6 +339,14 @@ def test_in_state_model_each_call_takes_other_entries_of_a_table(cpu, monkeypatc
     assert len(operator_workload(of_activations, cpu, "model", 0).operands.calls) == 1
 
 
+def test_indices_have_as_many_values_as_there_is_room_for_beside_the_table():
+    table, indices = torch.empty(2**16, 25), torch.empty(16, dtype=torch.int64)
+    embedding = tuple_of(aten.embedding.default, table, indices)
+    rotation = Rotation(2**20, ("weight",), selections=2000)
+    calls = operand_sets(embedding, SmallDevice(), rotation, 0).calls
+    assert len(calls) == (7_000_000 - table.nbytes) // 512
+
+
 def test_without_parameters_nothing_rotates(cpu):
     relu = tuple_of(aten.relu.default, torch.empty(64))
     assert len(operand_sets(relu, cpu, Rotation(2**20, ()), 0).calls) == 1

@@ -94,7 +94,9 @@ def kind_of(device: str | None) -> Kind | None:
 
 
 def kind_locked_as(key: str) -> Kind:
-    """The kind of the device with a lock: NVIDIA's GPUs have no more than a hash of their UUID."""
+    """The kind of device that the key of a lock names, before a colon if there is one; a bare hash
+    of a UUID is that of an NVIDIA GPU.
+    """
     return KINDS.get(key.partition(":")[0], _CUDA)
 
 

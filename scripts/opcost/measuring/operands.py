@@ -96,24 +96,9 @@ def operand_sets(
     sizes = [_slot_bytes(spec) for spec in specs]
     held = [rotation.parameters is None or name in rotation.parameters for name in names]
     room = _room(specs, sizes, device)
-    held_bytes = sum(itertools.compress(sizes, held))
     result_bytes = 0 if operator_tuple.in_place else sum(map(_slot_bytes, outputs))
     kept = rotation.parameters is not None and RESULTS in rotation.parameters
-    held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
-    if held_sets * held_bytes < rotation.least_bytes:
-        held_sets = 1
-    select = [
-        has_indices and not is_held
-        for has_indices, is_held in zip(hold_indices(operator_tuple), held, strict=True)
-    ]
-    beside = room - held_sets * held_bytes
-    selections = min(
-        rotation.selections, max(1, _sets(beside, sum(itertools.compress(sizes, select)), beside))
-    )
-    counts = [
-        held_sets if is_held else selections if selects else 1
-        for is_held, selects in zip(held, select, strict=True)
-    ]
+    counts = _counts(rotation, sizes, held, list(hold_indices(operator_tuple)), room)
     generator = torch.Generator(device.torch_device).manual_seed(seed)
     columns = [
         _tensors(spec, draw, count, device, generator, other_values=not is_held)
@@ -140,6 +125,28 @@ def operand_sets(
         if not is_held and count == 1
     )
     return OperandSets(tuple(calls), footprint, recent, kept_results, tuple(outputs), device)
+
+
+def _counts(
+    rotation: Rotation,
+    sizes: Sequence[int],
+    held: Sequence[bool],
+    indices: Sequence[bool],
+    room: int,
+) -> list[int]:
+    """How many tensors each argument has, of those that are held and those that are indices."""
+    held_bytes = sum(itertools.compress(sizes, held))
+    held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
+    if held_sets * held_bytes < rotation.least_bytes:
+        held_sets = 1
+    select = [is_index and not is_held for is_index, is_held in zip(indices, held, strict=True)]
+    beside = room - held_sets * held_bytes
+    most = _sets(beside, sum(itertools.compress(sizes, select)), beside)
+    selections = min(rotation.selections, most)
+    return [
+        held_sets if is_held else selections if selects else 1
+        for is_held, selects in zip(held, select, strict=True)
+    ]
 
 
 def _room(specs: Sequence[TensorSpec], sizes: Sequence[int], device: Device) -> int:
