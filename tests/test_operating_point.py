@@ -13,7 +13,7 @@ import sys
 import textwrap
 import threading
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import opcost
@@ -27,7 +27,13 @@ from opcost.devices.gpu_settings import Gpu
 from opcost.devices.lock import exclusive
 from opcost.devices.machine_id import hashed_uuid
 from opcost.devices.operating_point import AS_IT_IS, applied, settle
-from opcost.devices.point_record import this_boot
+from opcost.devices.point_record import (
+    PointRecord,
+    new_record,
+    read_record,
+    this_boot,
+    write_record,
+)
 from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.errors import OpcostError
 from opcost.files import write_json
@@ -36,7 +42,7 @@ from opcost.measuring.job import sensor_job, subject_job
 from opcost.measuring.subjects import OperatorSubject
 from opcost.measuring.target_files import TargetFiles
 from opcost.rows import records, schemas
-from opcost.target import OperatingPoint, Target
+from opcost.target import TOLD_BY, OperatingPoint, Target
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -654,6 +660,27 @@ def test_impossible_values_of_a_record_are_not_set(change, message, gpu, record)
     with pytest.raises(OpcostError, match=message):
         next_job()
     assert gpu.now == (BEFORE_W, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        PointRecord("a boot", 1, "a point", 400.0, True, True, {"policy0": 3_000_000}),
+        PointRecord("a boot", 1, "a point"),
+    ],
+)
+def test_all_that_a_record_says_is_read_again(known, record):
+    with new_record(record) as descriptor:
+        write_record(record, descriptor, known)
+        assert read_record(record, descriptor) == known
+    assert all(each.name in json.loads(record.read_text()) for each in fields(PointRecord))
+
+
+def test_a_part_of_a_point_is_named_and_has_a_column_that_tells_it():
+    for each in fields(OperatingPoint):
+        point = OperatingPoint(**{each.name: 300})
+        assert str(point) == f"{each.metadata['label']} 300 {each.metadata['unit']}"
+    assert set(schemas.OPERATOR.names) >= TOLD_BY
 
 
 def test_after_a_restart_of_the_machine_nothing_is_restored(gpu, record, capfd):

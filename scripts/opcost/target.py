@@ -56,29 +56,34 @@ _UP_TO_100_000 = _whole(1, 100_000)
 _YES_OR_NO = {"type": "boolean"}
 
 
+def _part(label: str, unit: str, told_by: str) -> Any:
+    """A part of an operating point, with the column of rows that tells what the device has."""
+    return field(default=None, metadata={"label": label, "unit": unit, "told_by": told_by})
+
+
 @dataclass(frozen=True)
 class OperatingPoint:
     """What is set of a device, in watts and megahertz; None leaves it as it is."""
 
-    power_limit_w: float | None = None
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    max_frequency_mhz: int | None = None
+    power_limit_w: float | None = _part("power limit", "W", "power_limit_w")
+    sm_clock_mhz: int | None = _part("multiprocessors at", "MHz", "sm_clock_target_mhz")
+    memory_clock_mhz: int | None = _part("memory at", "MHz", "memory_clock_target_mhz")
+    max_frequency_mhz: int | None = _part("cores at most", "MHz", "max_frequency_mhz")
 
     def __bool__(self) -> bool:
         """Whether anything is set."""
         return any(value is not None for value in asdict(self).values())
 
     def __str__(self) -> str:
-        named = {
-            "power limit": (self.power_limit_w, "W"),
-            "multiprocessors at": (self.sm_clock_mhz, "MHz"),
-            "memory at": (self.memory_clock_mhz, "MHz"),
-            "cores at most": (self.max_frequency_mhz, "MHz"),
-        }
         return ", ".join(
-            f"{name} {value:g} {unit}" for name, (value, unit) in named.items() if value is not None
+            f"{each.metadata['label']} {value:g} {each.metadata['unit']}"
+            for each in fields(self)
+            if (value := getattr(self, each.name)) is not None
         )
+
+
+TOLD_BY = frozenset(each.metadata["told_by"] for each in fields(OperatingPoint))
+"""The columns that tell at which operating point a device is."""
 
 
 @dataclass(frozen=True)

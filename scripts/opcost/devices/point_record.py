@@ -18,7 +18,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +44,11 @@ _FREQUENCIES = Rule(
         and all(type(each) is int and each > 0 for each in value.values())
     ),
 )
-_RULES = {
-    "boot": PRINTABLE,
-    "process": whole_number(1),
-    "point": PRINTABLE,
-    "power_limit_w": optional(number(0, 100_000, above=True)),
-    "sm_clock_locked": BOOLEAN,
-    "memory_clock_locked": BOOLEAN,
-    "max_frequencies_khz": optional(_FREQUENCIES),
-}
-_ABSENT: Mapping[str, Any] = {"max_frequencies_khz": None}
-"""Keys of later versions, with their values in files without them."""
+
+
+def _checked(rule: Rule, *, default: Any = MISSING, added_later: bool = False) -> Any:
+    """A field whose value in a file the rule checks; files from before it was added lack it."""
+    return field(default=default, metadata={"rule": rule, "added_later": added_later})
 
 
 class ForeignRecord(Exception):
@@ -68,13 +62,15 @@ class PointRecord:
     released; and the highest frequencies to restore, by the name of cpufreq's policy.
     """
 
-    boot: str
-    process: int
-    point: str
-    power_limit_w: float | None = None
-    sm_clock_locked: bool = False
-    memory_clock_locked: bool = False
-    max_frequencies_khz: Mapping[str, int] | None = None
+    boot: str = _checked(PRINTABLE)
+    process: int = _checked(whole_number(1))
+    point: str = _checked(PRINTABLE)
+    power_limit_w: float | None = _checked(optional(number(0, 100_000, above=True)), default=None)
+    sm_clock_locked: bool = _checked(BOOLEAN, default=False)
+    memory_clock_locked: bool = _checked(BOOLEAN, default=False)
+    max_frequencies_khz: Mapping[str, int] | None = _checked(
+        optional(_FREQUENCIES), default=None, added_later=True
+    )
 
 
 def this_boot() -> str:
@@ -197,9 +193,11 @@ def read_record(path: Path, descriptor: int) -> PointRecord | None:
         "(cpupower frequency-info), delete this file, and run again"
     )
     document = parse_json(content.decode(errors="replace"), path, remedy)
-    document = {**_ABSENT, **document}
-    check_values(document, _RULES, path, remedy)
-    return PointRecord(**{name: document[name] for name in _RULES})
+    known = fields(PointRecord)
+    absent = {each.name: each.default for each in known if each.metadata["added_later"]}
+    document = {**absent, **document}
+    check_values(document, {each.name: each.metadata["rule"] for each in known}, path, remedy)
+    return PointRecord(**{each.name: document[each.name] for each in known})
 
 
 def _failed(path: Path, what: str, error: OSError, remedy: str) -> OpcostError:

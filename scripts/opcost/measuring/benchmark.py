@@ -21,14 +21,9 @@ from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
 from opcost.rows.flags import POINT_CHANGED
 from opcost.rows.quantities import ENERGY, EVICTED_CODE, PHASE_TIMES, POWER
+from opcost.target import TOLD_BY
 from opcost.tuples.replay import UnsupportedOperator
 
-_POINT = {
-    "power_limit_w",
-    "sm_clock_target_mhz",
-    "memory_clock_target_mhz",
-    "max_frequency_mhz",
-}
 _OF_A_WHOLE = 2
 """The phases of a training step, and calls in place, are each timed for this fraction of the time
 of a whole model."""
@@ -90,7 +85,7 @@ def _evicted_code_times_s(set_up: SetUp, station: Station, trial: Trial) -> list
 def _if_point_changed(before: Mapping[str, Any], station: Station) -> list[str]:
     """A flag if the operating point is another one than the columns from before tell."""
     now = station.device.setup()
-    changed = any(name in before and before[name] != now[name] for name in _POINT & now.keys())
+    changed = any(name in before and before[name] != now[name] for name in TOLD_BY & now.keys())
     return [POINT_CHANGED] if changed else []
 
 
