@@ -304,22 +304,45 @@ def test_many_results_of_a_call_go_to_fewer_places(cpu):
 @pytest.mark.parametrize(
     ("is_processor", "parameters", "state", "places"),
     [
-        (True, (), "model", 16),
+        (True, (), "model", 15),
         (False, (), "model", 0),  # a GPU's multiprocessors keep nothing between kernels
         (True, (IN_CORE,), "model", 0),
         (True, (), "warm", 0),
         (True, (), "cold", 0),
     ],
 )
-def test_as_in_a_model_16_mib_are_moved_between_two_results_in_the_same_memory(
+def test_as_in_a_model_much_is_moved_between_two_results_in_the_same_memory(
     is_processor, parameters, state, places, monkeypatch
 ):
-    image = torch.empty(2**17)
-    relu = tuple_of(aten.relu.default, image)
-    record = TupleRecord(relu, (describe_tensor(image),), True, 0, 2**20, parameters)
+    monkeypatch.setattr(workload, "footprint", lambda _: 96 * 2**20)
+    record = record_of_relu(2**17, parameters)
     device = CpuDevice()
     monkeypatch.setattr(device, "kind", replace(device.kind, is_processor=is_processor))
     assert operator_workload(record, device, state, 0).operands.kept_results == places
+
+
+def record_of_relu(elements, parameters=()):
+    image = torch.empty(elements)
+    relu = tuple_of(aten.relu.default, image)
+    return TupleRecord(relu, (describe_tensor(image),), True, 0, 8 * elements, parameters)
+
+
+@pytest.mark.parametrize(
+    ("result_bytes", "moved_bytes"),
+    [
+        (2**16, 10 * 2**20),  # weights pass between small results, too
+        (2**18, 10 * 2**20),
+        (2**20, 30 * 2**20),
+        (2**22, 96 * 2**20),  # which evicts it from any cache
+    ],
+)
+def test_more_is_moved_between_large_results_than_between_small_ones(
+    result_bytes, moved_bytes, monkeypatch
+):
+    monkeypatch.setattr(workload, "footprint", lambda _: 96 * 2**20)
+    record = record_of_relu(result_bytes // 4)
+    kept = operator_workload(record, CpuDevice(), "model", 0).operands.kept_results
+    assert kept == math.ceil(moved_bytes / (2 * result_bytes))
 
 
 def test_in_state_model_each_call_takes_other_entries_of_a_table(cpu, monkeypatch):

@@ -2,12 +2,14 @@
 
 Models of torchvision run with opcost's heap, which keeps freed memory. Each page of 4 KiB remembers
 when it was last used, in bytes that calls have moved: arguments, weights and results. Quartiles of
-the calls' medians, for what a call reads (without weights) and where it writes.
+the calls' medians, for what a call reads (without weights) and where it writes; then, by size of
+the result in narrower classes, the median over models of their medians.
 
     PYTHONPATH=scripts python -m tests.benchmarks.reuse resnet50:224 densenet121:128 ...
 """
 
 import argparse
+import itertools
 import statistics
 
 import torch
@@ -20,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 PAGE_BYTES = 4096
 PASSES = 4  # the first ones fill the heap
 SIZES = ((0, 1e5), (1e5, 1e6), (1e6, float("inf")))
+NARROWER = (3e4, 1e5, 3e5, 1e6, 3e6, 1e7)
 NEVER = float("inf")
 
 
@@ -70,10 +73,21 @@ def main():
     header = " | ".join(f"{low:g} to {high:g} B" for low, high in SIZES)
     print(f"MiB since the last use, quartiles (calls)\n\n| model | | {header} |")
     print("|---|---|---|---|---|")
+    written = []
     for text in parser.parse_args().models:
         name, size = text.split(":")
-        for kind, calls in distances_in(name, int(size)).items():
-            print(f"| `{name}`, {size} | {kind} | {' | '.join(map(quartiles, by_size(calls)))} |")
+        found = distances_in(name, int(size))
+        for kind, calls in found.items():
+            cells = map(quartiles, by_size(calls, SIZES))
+            print(f"| `{name}`, {size} | {kind} | {' | '.join(cells)} |", flush=True)
+        written.append(by_size(found["results"], list(itertools.pairwise(NARROWER))))
+    print("\n| size of the result | models | MiB since the last use |\n|---|---|---|")
+    for (low, high), classes in zip(
+        itertools.pairwise(NARROWER), zip(*written, strict=True), strict=True
+    ):
+        medians = [statistics.median(each) for each in classes if each]
+        middle = f"{statistics.median(medians) / 2**20:.1f}" if medians else ""
+        print(f"| {low:g} to {high:g} B | {len(medians)} | {middle} |")
 
 
 def distances_in(name, size):
@@ -89,8 +103,8 @@ def distances_in(name, size):
     return uses.calls
 
 
-def by_size(calls):
-    return [[far for size, far in calls if low <= size < high] for low, high in SIZES]
+def by_size(calls, sizes):
+    return [[far for size, far in calls if low <= size < high] for low, high in sizes]
 
 
 def quartiles(distances):

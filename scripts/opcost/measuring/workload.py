@@ -25,9 +25,11 @@ from opcost.tuples.work import TABLES
 CACHES_PER_FOOTPRINT = 3
 """Data that rotates through this many last-level caches is evicted between two uses."""
 
-_BEFORE_RESULTS_BYTES = 16 * 2**20
+_RESULTS_BETWEEN_USES = 30
+_LEAST_BETWEEN_USES_BYTES = 10 * 2**20
 """Models on a processor move about as much between two uses of the memory of a result, whose
-operators allocate and free it in turn: docs/explanation/context.md describes the experiment."""
+operators allocate and free it in turn: 30 times its size, and not less than the bytes, which
+weights make up. docs/explanation/context.md describes the experiments."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MAX_INPUT_SETS = 2**12
@@ -152,10 +154,16 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
             call_bytes = max(1, record.bytes)
             from_table = TABLES.get(record.operator_tuple.name) in record.parameters
             selections = math.ceil(footprint(device) / call_bytes) if from_table else 1
-            places = math.ceil(_BEFORE_RESULTS_BYTES / call_bytes)
+            places = math.ceil(_between_uses_bytes(record, device) / call_bytes)
             return Rotation(footprint(device), record.parameters, least, selections, places)
         case _:
             return Rotation(0)
+
+
+def _between_uses_bytes(record: TupleRecord, device: Device) -> int:
+    """What calls move until a result is written where one was before, not more than evicts it."""
+    similar = _RESULTS_BETWEEN_USES * sum(spec.bytes for spec in record.outputs)
+    return min(max(similar, _LEAST_BETWEEN_USES_BYTES), footprint(device))
 
 
 def _copies(run: Runnable, device: Device, footprint_bytes: int) -> list[Runnable]:
