@@ -1,9 +1,10 @@
-"""How much does a model move between two uses of the same memory, on this processor?
+"""How much memory does a model use between two uses of the same, on this processor?
 
 Models of torchvision run with opcost's heap, which keeps freed memory. Each page of 4 KiB remembers
-when it was last used, in bytes that calls have moved: arguments, weights and results. Quartiles of
-the calls' medians, for what a call reads (without weights) and where it writes; then, by size of
-the result in narrower classes, the median over models of their medians.
+the call that last used it, as an argument, weight or result. The distance of a page is how much
+other memory has been used since: so much must a cache hold to have it still. Quartiles of the
+calls' medians, for what a call reads (without weights) and where it writes; then, by size of the
+result in narrower classes, the median over models of their medians.
 
     PYTHONPATH=scripts python -m tests.benchmarks.reuse resnet50:224 densenet121:128 ...
 """
@@ -12,6 +13,7 @@ import argparse
 import itertools
 import statistics
 
+import numpy as np
 import torch
 import torchvision
 from opcost.devices.target_device import open_device
@@ -21,17 +23,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 PAGE_BYTES = 4096
 PASSES = 4  # the first ones fill the heap
+MOST_PAGES = 2**20
 SIZES = ((0, 1e5), (1e5, 1e6), (1e6, float("inf")))
 NARROWER = (3e4, 1e5, 3e5, 1e6, 3e6, 1e7)
 NEVER = float("inf")
 
 
 class Uses(TorchDispatchMode):
-    """When memory was last used; of the calls since `calls` was cleared, size and distance."""
+    """Which call last used a page; of the calls since `calls` was cleared, size and distance."""
 
     def __init__(self, weights):
         super().__init__()
-        self.weights, self.moved, self.last = weights, 0, {}
+        self.weights, self.number, self.places = weights, 0, {}
+        self.last = np.full(MOST_PAGES, -1)
         self.calls = {"inputs": [], "results": []}
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
@@ -40,25 +44,32 @@ class Uses(TorchDispatchMode):
         writes = operator._schema.is_mutable
         if made and not writes and made.keys() <= given.keys():
             return results  # a view
+        self.number += 1
         inputs = {start: each for start, each in given.items() if start not in self.weights}
+        weights = {start: each for start, each in given.items() if start in self.weights}
         new = {start: each for start, each in made.items() if start not in given}
+        self.use(weights)
         for kind, tensors in (("inputs", inputs), ("results", new)):
-            distances = [each for tensor in tensors.values() for each in self.use(tensor)]
-            if distances:
+            if tensors:
                 size = sum(each.untyped_storage().nbytes() for each in tensors.values())
-                self.calls[kind].append((size, statistics.median(distances)))
-        self.moved += sum(each.untyped_storage().nbytes() for each in {**given, **new}.values())
+                self.calls[kind].append((size, self.use(tensors)))
         return results
 
-    def use(self, tensor):
-        storage = tensor.untyped_storage()
-        pages = range(
-            storage.data_ptr() // PAGE_BYTES,
-            (storage.data_ptr() + max(1, storage.nbytes()) - 1) // PAGE_BYTES + 1,
-        )
-        found = [self.moved - self.last[page] if page in self.last else NEVER for page in pages]
-        self.last.update(dict.fromkeys(pages, self.moved))
-        return found
+    def use(self, tensors):
+        """Use memory now. The median distance until then, in bytes."""
+        pages = [page for each in tensors.values() for page in self.pages(each.untyped_storage())]
+        if not pages:
+            return NEVER
+        before = np.median(self.last[pages])
+        since = np.count_nonzero(self.last[: len(self.places)] > before) * PAGE_BYTES
+        self.last[pages] = self.number
+        return NEVER if before < 0 else since
+
+    def pages(self, storage):
+        """The places of the storage's pages in `last`."""
+        first = storage.data_ptr() // PAGE_BYTES
+        beyond = (storage.data_ptr() + max(1, storage.nbytes()) - 1) // PAGE_BYTES + 1
+        return [self.places.setdefault(page, len(self.places)) for page in range(first, beyond)]
 
 
 def memory(tree):
@@ -71,7 +82,7 @@ def main():
     parser.add_argument("models", nargs="+", help="name:size of the image")
     open_device(Target("cpu", 1, False))
     header = " | ".join(f"{low:g} to {high:g} B" for low, high in SIZES)
-    print(f"MiB since the last use, quartiles (calls)\n\n| model | | {header} |")
+    print(f"MiB of other memory since the last use, quartiles (calls)\n\n| model | | {header} |")
     print("|---|---|---|---|---|")
     written = []
     for text in parser.parse_args().models:
@@ -81,7 +92,9 @@ def main():
             cells = map(quartiles, by_size(calls, SIZES))
             print(f"| `{name}`, {size} | {kind} | {' | '.join(cells)} |", flush=True)
         written.append(by_size(found["results"], list(itertools.pairwise(NARROWER))))
-    print("\n| size of the result | models | MiB since the last use |\n|---|---|---|")
+    print(
+        "\n| size of the result | models | MiB of other memory since the last use |\n|---|---|---|"
+    )
     for (low, high), classes in zip(
         itertools.pairwise(NARROWER), zip(*written, strict=True), strict=True
     ):

@@ -25,10 +25,10 @@ from opcost.tuples.work import TABLES
 CACHES_PER_FOOTPRINT = 3
 """Data that rotates through this many last-level caches is evicted between two uses."""
 
-_RESULTS_BETWEEN_USES = 30
-_LEAST_BETWEEN_USES_BYTES = 10 * 2**20
-"""Models on a processor move about as much between two uses of the memory of a result, whose
-operators allocate and free it in turn: 30 times its size, and not less than the bytes, which
+_RESULTS_BETWEEN_USES = 10
+_LEAST_BETWEEN_USES_BYTES = 7 * 2**20
+"""Models on a processor use about as much other memory between two uses of that of a result, whose
+operators allocate and free it in turn: ten times its size, and not less than the bytes, which
 weights make up. docs/explanation/context.md describes the experiments."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
@@ -151,19 +151,26 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
             still = IN_CORE in record.parameters or not device.kind.is_processor
             if still:
                 return Rotation(footprint(device), record.parameters, least)
-            call_bytes = max(1, record.bytes)
             from_table = TABLES.get(record.operator_tuple.name) in record.parameters
+            call_bytes = max(1, record.bytes)
             selections = math.ceil(footprint(device) / call_bytes) if from_table else 1
-            places = math.ceil(_between_uses_bytes(record, device) / call_bytes)
+            places = _places_of_results(record, device)
             return Rotation(footprint(device), record.parameters, least, selections, places)
         case _:
             return Rotation(0)
 
 
-def _between_uses_bytes(record: TupleRecord, device: Device) -> int:
-    """What calls move until a result is written where one was before, not more than evicts it."""
-    similar = _RESULTS_BETWEEN_USES * sum(spec.bytes for spec in record.outputs)
-    return min(max(similar, _LEAST_BETWEEN_USES_BYTES), footprint(device))
+def _places_of_results(record: TupleRecord, device: Device) -> int:
+    """To how many places results go in turn, so that calls use other memory between two in the same
+    place: that of other results and weights, but not more than evicts it.
+    """
+    result_bytes = sum(spec.bytes for spec in record.outputs)
+    between = max(_RESULTS_BETWEEN_USES * result_bytes, _LEAST_BETWEEN_USES_BYTES)
+    still = [
+        spec.bytes for name, spec in record.operator_tuple.tensors if name not in record.parameters
+    ]
+    call_bytes = max(1, result_bytes, record.bytes - sum(still))
+    return math.ceil(min(between, footprint(device)) / call_bytes)
 
 
 def _copies(run: Runnable, device: Device, footprint_bytes: int) -> list[Runnable]:
