@@ -281,7 +281,7 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     assert "time  of measured\n" in answer.output
     assert (
         "To measure what is missing, and only that, on the targets of this folder's study (not on "
-        f"local, which others measured):\n\n    opcost run {CNN}\n"
+        f"those of other databases: local):\n\n    opcost run {CNN}\n"
     ) in answer.output
 
 

@@ -200,5 +200,5 @@ def _remedy(
     elsewhere = [each.target for each in incomplete if each.database.resolve() != here]
     what = "To measure what is missing, and only that, on the targets of this folder's study"
     if elsewhere:
-        what += f" (not on {some(elsewhere, _TARGETS)}, which others measured)"
+        what += f" (not on those of other databases: {some(elsewhere, _TARGETS)})"
     return f"{what}:\n\n    {how}"
