@@ -10,7 +10,7 @@ import torchvision  # noqa: F401  registers its operators
 from opcost.devices.device import OutOfMemory
 from opcost.devices.processor import CpuDevice
 from opcost.measuring import workload
-from opcost.measuring.operands import Rotation, degenerate, operand_sets
+from opcost.measuring.operands import MEMORY_SHARE, Rotation, degenerate, operand_sets
 from opcost.measuring.workload import OperatorWorkload, operator_workload
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -325,6 +325,17 @@ def record_of_relu(elements, parameters=()):
     image = torch.empty(elements)
     relu = tuple_of(aten.relu.default, image)
     return TupleRecord(relu, (describe_tensor(image),), True, 0, 8 * elements, parameters)
+
+
+@pytest.mark.parametrize("parameters", [(), ("self",), ("self", "(results)")])
+def test_results_have_the_memory_that_arguments_leave(parameters, monkeypatch):
+    free_bytes = 10 * 2**20
+    device = CpuDevice()
+    monkeypatch.setattr(device, "free_memory_bytes", lambda: free_bytes)
+    record = record_of_relu(2**18, parameters)
+    operands = operator_workload(record, device, "model", 0).operands
+    results = (operands.kept_results + 1) * 2**20
+    assert operands.footprint_bytes + results <= MEMORY_SHARE * free_bytes + 2**20
 
 
 @pytest.mark.parametrize(

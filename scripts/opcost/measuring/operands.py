@@ -117,7 +117,8 @@ def operand_sets(
     footprint = sum(size * count for size, count in zip(sizes, counts, strict=True))
     places = min(rotation.places_of_results, _MAX_SETS // max(1, len(outputs)))
     through_bytes = places * result_bytes
-    result_sets = _sets(rotation.footprint_bytes if kept else through_bytes, result_bytes, room)
+    beside = room - footprint - result_bytes  # one more result lives while the next is written
+    result_sets = _sets(rotation.footprint_bytes if kept else through_bytes, result_bytes, beside)
     kept_results = result_sets if result_bytes and result_sets > 1 else 0
     recent = tuple(
         tensor
