@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+from campaign.__main__ import main as campaign_main
 from campaign.__main__ import positive, setting
 from campaign.archive import PARTS, pack, unpack
 from campaign.peers import compared, of_three
@@ -255,6 +256,27 @@ def test_results_of_another_device_are_not_mixed(tmp_path):
     with pytest.raises(OpcostError, match="of another device"):
         unpack(tmp_path, roots[1])
     assert (roots[1] / "results/local/device.json").read_text() == "b"
+
+
+def test_a_host_that_kept_its_results_but_not_the_record_does_no_step_again(tmp_path, monkeypatch):
+    """The folder `campaign/`, which holds the record, is copied there anew for each piece."""
+    sensor, state = tmp_path / "results/local/sensor.json", tmp_path / "campaign/record/state.json"
+    for path in (sensor, state):
+        path.parent.mkdir(parents=True)
+    sensor.write_text("{}")
+    state.write_text('{"done": ["sensor"], "taken_s": {}}')
+    home = tmp_path / "campaign/home"
+    home.mkdir()
+    pack(tmp_path, home, 2**20)
+    state.unlink()
+    state.parent.rmdir()
+    done = []
+    monkeypatch.setattr("campaign.__main__.run_steps", lambda piece, _: done.extend(piece.done))
+    monkeypatch.setattr("campaign.steps.named_models", lambda *_: [])
+    monkeypatch.setattr(sys, "argv", ["campaign", "run", "--minutes", "1", "--out", "out"])
+    monkeypatch.chdir(tmp_path)
+    campaign_main()
+    assert done == ["sensor"]
 
 
 def test_an_empty_folder_brings_nothing_home(tmp_path):

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from campaign import HOME, HOST, RECORD, WHEELS, wheels
-from campaign.archive import KEPT, pack, unpack
+from campaign.archive import KEPT, NEEDED, pack, unpack
 from campaign.piece import Piece, run_steps
 from opcost.errors import OpcostError, reported
 
@@ -81,7 +81,7 @@ def go_on(given: argparse.Namespace) -> None:
             f"--out {given.out} is in a folder that travels itself ({', '.join(KEPT)}): name "
             "another"
         )
-    if not Path("results").exists() and HOME.exists():
+    if HOME.exists() and not all(Path(each).exists() for each in NEEDED):
         unpack(HOME, Path())
     with tempfile.TemporaryDirectory() as site:
         given.out.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,9 @@ from campaign import RECORD
 from opcost.errors import OpcostError
 
 KEPT = ("results", "logs", str(RECORD))
+NEEDED = ("results", str(RECORD))
+"""What a piece goes on from. A host that keeps its files may get the folder of the record anew."""
+
 PARTS = "archive.tar.gz."
 _TABLES = "results/.made"
 """Notes of the files that tables were made of, which are other files once they have travelled."""
