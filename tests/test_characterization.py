@@ -19,6 +19,7 @@ from opcost.errors import OpcostError
 from opcost.measuring import target_sensor
 from opcost.measuring.target_sensor import characterise_target
 
+from tests.documents import ROOT
 from tests.simulated_nvml.card import UUID, CardLoad
 from tests.simulated_processor import Cores
 
@@ -254,6 +255,41 @@ def test_a_reading_that_has_nothing_to_do_with_the_load_is_not_fitted():
     draw = random.Random(0)
     readings = [(0.1 * i, draw.gauss(100, 10)) for i in range(100)]
     assert fit_response([(1.0, 2.0), (4.0, 7.0)], readings) is None
+
+
+def test_what_an_h200_said_is_a_moving_average_whatever_its_load_was_before():
+    """It had been busy until the recording began. Yang et al. (arXiv 2312.02741) find 25 ms, too."""
+    sensor = json.loads((ROOT / "data/reference/h200/sensor.json").read_text())
+    recording = sensor["recording"]
+    found = {
+        name: fit_response(recording["busy_s"], readings)
+        for name, readings in recording["changes_s_w"].items()
+    }
+    assert found["nvml_power_instant"].averaging_s == pytest.approx(0.027, abs=0.003)
+    for name in ("nvml_power_usage", "nvml_power_average"):
+        assert found[name].averaging_s == pytest.approx(1.0, abs=0.02)
+    assert all(each.explained > 0.99 for each in found.values())
+    assert found["nvml_power_instant"].lag_s + found["nvml_power_instant"].rise_s < 0.002
+
+
+@pytest.mark.parametrize("before_w", [50.0, 600.0])
+@pytest.mark.parametrize("window_s", [0.025, 1.0])
+def test_what_was_before_a_recording_does_not_change_what_is_found(window_s, before_w):
+    draw = random.Random(0)
+    busy, begin_s = [], 0.0
+    while begin_s < 15:
+        busy.append((begin_s, begin_s + draw.uniform(0.03, 0.4)))
+        begin_s = busy[-1][1] + draw.uniform(0.03, 0.4)
+    moments_s = np.arange(-2, 16, 0.001)
+    power_w = np.where(moments_s < 0, before_w, 50.0)
+    for begin_s, end_s in busy:
+        power_w[(moments_s >= begin_s) & (moments_s < end_s)] = 600.0
+    window = round(window_s / 0.001)
+    readings = [
+        (float(moments_s[last]), float(power_w[last - window : last].mean()))
+        for last in range(2000, len(moments_s), 100)
+    ]
+    assert fit_response(busy, readings).averaging_s == pytest.approx(window_s, rel=0.05)
 
 
 def test_noise_is_about_the_trend():

@@ -15,6 +15,9 @@ _GRID_S = 0.001
 _WIDTHS_S = (0.01, 0.02, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5)
 _LAGS_S = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2)
 _RISES_S = (0.0, 0.005, 0.015, 0.04, 0.1)
+_BEFORE_S = max(_WIDTHS_S) + max(_LAGS_S)
+"""For so long, a reading may contain what was before the first interval, which is not known."""
+
 _MIN_CHANGES = 10
 _MIN_EXPLAINED = 0.9
 _TO_ONE_PERCENT = math.log(100)
@@ -60,11 +63,12 @@ def fit_response(
     busy: Sequence[tuple[float, float]], readings: Sequence[tuple[float, float]]
 ) -> Response | None:
     """The response of readings (when first seen, watts) to a load that was on in the intervals
-    `busy`, or None if they do not follow it."""
-    times = np.array([time_s for time_s, _ in readings])
-    values = np.array([power_w for _, power_w in readings])
-    start_s = busy[0][0] - 2 * max(_WIDTHS_S)
-    grid = np.arange(start_s, max(times[-1], busy[-1][1]) + _GRID_S, _GRID_S)
+    `busy`, or None if they do not follow it. Those of the first 1.7 s are left out."""
+    known = [reading for reading in readings if reading[0] >= busy[0][0] + _BEFORE_S]
+    if len(known) < _MIN_CHANGES:
+        return None
+    times, values = map(np.array, zip(*known, strict=True))
+    grid = np.arange(busy[0][0], max(times[-1], busy[-1][1]) + _GRID_S, _GRID_S)
     load = np.zeros(len(grid))
     for begin_s, end_s in busy:
         load[(grid >= begin_s) & (grid < end_s)] = 1.0
@@ -83,7 +87,7 @@ def fit_response(
         explained = np.corrcoef((ends - starts) / width, values)[0, 1] ** 2
         return 1.0 - float(explained) if math.isfinite(explained) else 1.0
 
-    if len(values) < _MIN_CHANGES or np.std(values) == 0:
+    if np.std(values) == 0:
         return None
     best = min(
         ((width, lag, tau) for width in _WIDTHS_S for lag in _LAGS_S for tau in _RISES_S),
