@@ -19,7 +19,7 @@ from opcost.tuples.recorder import CallLog
 from tests.documents import ROOT
 
 
-@pytest.mark.parametrize(("device", "tuples"), [("xeon", 112), ("h100", 190)])
+@pytest.mark.parametrize(("device", "tuples"), [("xeon", 112), ("h100", 190), ("h200", 179)])
 def test_all_descriptions_of_the_reference_data_are_read_back(device, tuples):
     [path] = (ROOT / "data/reference").glob(f"{device}_*.parquet")
     texts = pq.read_table(path, columns=["canonical_json"])["canonical_json"].to_pylist()

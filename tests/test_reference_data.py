@@ -80,10 +80,16 @@ def _cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+@pytest.fixture(params=["h100", "h200"])
+def gpu(request):
+    """A GPU with a page, and a folder of further files."""
+    return request.param
+
+
 @pytest.fixture
-def of_the_h100():
-    """Returns the numbers in the lines about a model of the page about the H100, table by table."""
-    page = (ROOT / "docs/explanation/h100.md").read_text(encoding="utf-8")
+def on_its_page(gpu):
+    """Returns the numbers in the lines about a model of the page, table by table."""
+    page = (ROOT / f"docs/explanation/{gpu}.md").read_text(encoding="utf-8")
 
     def lines(model):
         found = [line for line in page.splitlines() if line.startswith(f"| {model} |")]
@@ -92,10 +98,10 @@ def of_the_h100():
     return lines
 
 
-def test_the_page_states_sums_and_wholes_as_the_file_has_them(of_the_h100):
-    read = records.read(FOLDER / "h100/comparison.parquet", schemas.COMPARISON)
+def test_the_page_states_sums_and_wholes_as_the_file_has_them(gpu, on_its_page):
+    read = records.read(FOLDER / gpu / "comparison.parquet", schemas.COMPARISON)
     for row in read.to_pylist():
-        (sum_ms, whole_ms, time, sum_j, whole_j, energy), _ = of_the_h100(row["model"][:-4])
+        (sum_ms, whole_ms, time, sum_j, whole_j, energy), _ = on_its_page(row["model"][:-4])
         assert sum_ms == [near(row["estimate_time_s"] * 1e3)]
         assert whole_ms == [near(row["reference_time_s"] * 1e3)]
         assert time == percents(TIME.error.read(row))
@@ -104,12 +110,12 @@ def test_the_page_states_sums_and_wholes_as_the_file_has_them(of_the_h100):
         assert energy == percents(ENERGY.error.read(row))
 
 
-def test_the_page_states_graphs_as_the_file_has_them(of_the_h100):
-    read = records.read(FOLDER / "h100/launches.parquet", schemas.LAUNCHES)
+def test_the_page_states_graphs_as_the_file_has_them(gpu, on_its_page):
+    read = records.read(FOLDER / gpu / "launches.parquet", schemas.LAUNCHES)
     graphs = [row for row in read.to_pylist() if row["launch_mode"] == "graph"]
     assert len(graphs) == 3
     for row in graphs:
-        _, (_, time_ms, time, _, joules, energy) = of_the_h100(row["model"][:-4])
+        _, (_, time_ms, time, _, joules, energy) = on_its_page(row["model"][:-4])
         assert time_ms == [near(row["time_s"] * 1e3)]
         assert time == percents(TIME.error.read(row))[:1]
         assert joules == [near(row["energy_j"])]
