@@ -24,6 +24,7 @@ from opcost.models.axes import Sweep
 from opcost.models.generation import Generation
 from opcost.results_folder import target_of
 from opcost.rows import records, schemas
+from opcost.rows.executed import in_round
 from opcost.runs.left_out import left_out
 from opcost.study import load_study
 from opcost.tuples.manifest import read_manifest, to_benchmark
@@ -42,7 +43,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     database = records.read(Path(files.database), schemas.DATABASE, OPERATOR_COLUMNS)
     operators = asked_for(database, params.conditions, to_benchmark(manifest))
     wholes = [
-        row | {"target": target_of(path)}
+        in_round(row, path) | {"target": target_of(path)}
         for path in map(Path, [*files.models, *files.models_launched])
         for row in records.read(path, schemas.MODEL).to_pylist()
     ]

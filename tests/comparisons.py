@@ -4,6 +4,7 @@ from opcost.costs.comparison import compare_study
 from opcost.costs.summary import summarise
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import METHOD
+from opcost.rows.executed import ROUND
 from opcost.rows.quantities import CALL_TIME, EVICTED_CODE, EXECUTED, HOST_TIME, SPEED_COLUMNS
 from opcost.tuples.manifest import collect
 
@@ -98,7 +99,7 @@ def compared(
         for record in cnn.tuples
         if manifest[record.operator_tuple.tuple_id]["excluded"] is None
     ]
-    whole = row(5e-3, power_w) | {"model": "tiny_cnn"} | (reference or {})
+    whole = row(5e-3, power_w) | {"model": "tiny_cnn", ROUND: 1} | (reference or {})
     wholes = [whole, *(whole | changes for changes in again)]
     [comparison], shares, *_ = compare_study({"local": [cnn]}, rows, wholes, manifest)
     return comparison, shares

@@ -258,7 +258,7 @@ def test_a_reading_that_has_nothing_to_do_with_the_load_is_not_fitted():
 
 
 def test_what_an_h200_said_is_a_moving_average_whatever_its_load_was_before():
-    """It had been busy until the recording began. Yang et al. (arXiv 2312.02741) find 25 ms, too."""
+    """It was busy until the recording began. Yang et al. (arXiv 2312.02741) find 25 ms, too."""
     sensor = json.loads((ROOT / "data/reference/h200/sensor.json").read_text())
     recording = sensor["recording"]
     found = {

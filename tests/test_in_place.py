@@ -24,12 +24,15 @@ from opcost.measuring.workload import ModelWorkload
 from opcost.models.configs import define_models
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments
+from opcost.rows.executed import ROUND
 from opcost.rows.quantities import (
     CALL_TIME,
     MODEL_SPEED,
     MODEL_SPEED_ERROR,
+    MODEL_SPEED_SD,
     OVERHEADS,
     PHASE_TIMES,
+    ROUND_SPEEDS,
     SPEED_COLUMNS,
     TRAINING_CALLS,
 )
@@ -173,7 +176,7 @@ def whole(model, call_s, whole_s, **changes):
     times = [[factor * call_s] * len(model.calls) for factor in (1, 0.99, 1.01)]
     columns = dict(zip(CALL_TIME.names, times, strict=True))
     columns |= {"call_tuple_id": ids_of(model), "clocked_time_s": 1.1 * whole_s}
-    return row(whole_s, **{**columns, **changes})
+    return row(whole_s, **{**columns, **changes}) | {ROUND: 1}
 
 
 def estimate(model, *wholes, **changes):
@@ -285,15 +288,32 @@ def test_an_execution_that_is_left_out_is_told_at_the_usual_speed(model):
     assert "1 of 4 executions of the whole model was left out as an outlier: 16.4 ms" in note
 
 
-def test_the_time_of_a_whole_model_is_that_at_the_speed_that_is_usual_during_whole_models(model):
+def test_the_time_of_a_whole_model_is_that_at_the_speed_that_is_usual_beside_it(model):
     law = dict(zip(SPEED_COLUMNS, (3000.0, 0.05, 1.0, 0.01), strict=True))
     slower = [whole(model, 1e-5, 0.01, core_speed_per_s=2850.0) for _ in range(2)]
-    of_models = {MODEL_SPEED: 2850.0, MODEL_SPEED_ERROR: 0.01}
+    of_models = {MODEL_SPEED: 2850.0, MODEL_SPEED_ERROR: 0.01, MODEL_SPEED_SD: 0.01}
     found, unknown = (
         compare(estimate(model, *slower, **SCATTER, **law, **more)) for more in (of_models, {})
     )
     assert found["reference_time_s"] == pytest.approx(0.01)
     assert unknown["reference_time_s"] == pytest.approx(0.01 * 2850 / 3000)
+
+
+def test_a_model_beside_which_the_core_seems_slower_than_beside_others_takes_what_it_took(model):
+    law = dict(zip(SPEED_COLUMNS, (3000.0, 0.05, 1.0, 0.01), strict=True))
+    of_models = {MODEL_SPEED: 2850.0, MODEL_SPEED_ERROR: 0.01, MODEL_SPEED_SD: 1e-3}
+    wholes = [whole(model, 1e-5, 0.01, core_speed_per_s=2800.0) for _ in range(3)]
+    found = compare(estimate(model, *wholes, **SCATTER, **law, **of_models))
+    assert found["reference_time_s"] == pytest.approx(0.01, rel=1e-3)
+
+
+def test_a_model_takes_what_it_would_if_its_round_had_been_as_fast_as_is_usual(model):
+    law = dict(zip(SPEED_COLUMNS, (3000.0, 0.05, 1.0, 0.01), strict=True))
+    of_models = {MODEL_SPEED: 2850.0, MODEL_SPEED_ERROR: 0.01, MODEL_SPEED_SD: 0.01}
+    of_rounds = {**of_models, ROUND_SPEEDS: [3000.0, 2700.0]}
+    slower = whole(model, 1e-5, 0.01 / 0.9, core_speed_per_s=2850.0 * 0.9) | {ROUND: 2}
+    found = compare(estimate(model, slower, **SCATTER, **law, **of_rounds))
+    assert found["reference_time_s"] == pytest.approx(0.01)
 
 
 def test_calls_are_compared_with_the_whole_at_the_speed_that_the_core_had_during_the_calls(model):

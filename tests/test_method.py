@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from opcost.costs.known_methods import speeds_of_models
 from opcost.costs.method import Difference, method_columns, method_error, method_in
 from opcost.rows import records, schemas
-from opcost.rows.quantities import ENERGY, MODEL_SPEED, SPEED_COLUMNS, TIME
+from opcost.rows.quantities import (
+    ENERGY,
+    MODEL_SPEED,
+    MODEL_SPEED_SD,
+    ROUND_SPEEDS,
+    SPEED_COLUMNS,
+    TIME,
+)
 
 differences = st.lists(
     st.builds(Difference, st.floats(-0.5, 1.0), st.floats(1e-4, 0.3)), min_size=2, max_size=20
@@ -104,3 +111,6 @@ def test_whole_models_run_at_the_speed_that_they_would_have_if_all_rounds_were_a
         records.write(path, schemas.MODEL, [{"core_speed_per_s": speed}])
     found = speeds_of_models([paths], {"local": rows})["local"]
     assert found[MODEL_SPEED] == pytest.approx(1900)
+    assert found[ROUND_SPEEDS] == [2000.0, 1500.0]
+    # They vary by nothing, as two degrees of freedom say, beside two of all executions.
+    assert found[MODEL_SPEED_SD] == pytest.approx(0.1 * math.sqrt(2 / 4))

@@ -72,6 +72,12 @@ _TO_SD = 1.4826
 _OF_LEAST_DEVIATIONS = math.pi / 2
 """The variance of an estimate by least absolute deviations, in that by least squares."""
 
+# ASSUME that the speeds that are usual beside subjects differ as beside the whole models of
+# docs/explanation/uncertainty.md.
+_BESIDE_SD = 0.015
+_ASSUMED_BESIDE = 2
+"""The speeds of all executions on the target count as that many degrees of freedom."""
+
 _OUTLIER = 0.001
 """The probability that an execution without a cause of its own is taken for an outlier."""
 
@@ -195,10 +201,48 @@ class SpeedLaw:
         shared = math.hypot(of_exponent, self.exponent * self.usual_speed_error)
         return Executions(values, errors, (), shared)
 
-    def of_others(self, speeds: Sequence[float]) -> "SpeedLaw":
-        """The law at the speed that is usual during other work, from that of its executions."""
-        error = math.sqrt(_OF_LEAST_DEVIATIONS / len(speeds)) * self.speed_sd
-        return replace(self, usual_speed=statistics.median(speeds), usual_speed_error=error)
+    def beside(self, speeds: Sequence[float], usual: "SpeedsBeside") -> "SpeedLaw":
+        """The law at the speed that is usual beside one subject, from those of its executions: that
+        of all, in so far as its own executions do not tell (empirical Bayes).
+        """
+        known = len(speeds) / max(usual.sd, _LEAST_SD) ** 2
+        assumed = 1 / (_BESIDE_SD**2 + usual.error**2)
+        logs = [math.log(speed / usual.speed) for speed in speeds]
+        own = usual.speed * math.exp(sum(logs) / max(usual.sd, _LEAST_SD) ** 2 / (known + assumed))
+        return replace(self, usual_speed=own, usual_speed_error=(known + assumed) ** -0.5)
+
+
+@dataclass(frozen=True)
+class SpeedsBeside:
+    """The speed that is usual beside subjects of one kind, its relative standard error, and the
+    relative standard deviation of speeds beside one of them.
+
+    Which speed is found depends on what a subject leaves in caches, and on the clock that it led
+    to, so that each has a usual one.
+    """
+
+    speed: float
+    error: float
+    sd: float
+
+
+def speeds_beside(subjects: Sequence[Sequence[float]], speed_sd: float) -> SpeedsBeside | None:
+    """From the speeds in the executions of each subject, and the standard deviation of those of all
+    executions on the target; None without any. The error is that of what others say of a subject.
+    """
+    known = [speeds for speeds in subjects if speeds]
+    if not known:
+        return None
+    squares, degrees = _ASSUMED_BESIDE * speed_sd**2, _ASSUMED_BESIDE
+    for speeds in known:
+        logs = [math.log(speed) for speed in speeds]
+        squares += sum((log - statistics.fmean(logs)) ** 2 for log in logs)
+        degrees += len(logs) - 1
+    variance, others = squares / degrees, len(known) - 1
+    of_one = _BESIDE_SD**2 + variance * len(known) / sum(map(len, known))
+    error = math.sqrt(_OF_LEAST_DEVIATIONS * of_one / others) if others else 1.0
+    middle = statistics.median(speed for speeds in known for speed in speeds)
+    return SpeedsBeside(middle, error, math.sqrt(variance))
 
 
 def speed_law_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> SpeedLaw | None:

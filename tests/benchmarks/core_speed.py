@@ -4,7 +4,9 @@ For each results folder, over the pairs of executions of an operator, and of a w
 logarithms of the two times' ratio and of the two speeds' ratio correlate, and how executions
 scatter without and with the speed. Ratios beyond 1.4 are left out. The speed of operators is from
 the sentinel's time, which older rows have as well. Then, for each round: how much quicker the core
-was during whole models than during operators, with its standard error.
+was during whole models than during operators, with its standard error. Last, beside whole models
+that were measured in every round: by how much the mean speeds of models differ (standard
+deviation), how much the scatter of the speeds of one explains of that, and that scatter itself.
 
     PYTHONPATH=scripts python -m tests.benchmarks.core_speed RESULTS...
 """
@@ -48,6 +50,19 @@ def main():
         for number, quicker, error in during_models(results):
             print(f"| {results} | {number} | {quicker:+.1%} ± {error:.1%} |")
 
+    print("\n| study | models | rounds | mean speeds differ by | explained | speeds scatter by |")
+    print("|---|---|---|---|---|---|")
+    for results in folders:
+        if (speeds := speeds_by_round(results)).size and min(speeds.shape) > 1:
+            means = speeds.mean(axis=1)
+            rest = speeds - means[:, None] - speeds.mean(axis=0) + means.mean()
+            models, rounds = speeds.shape
+            scatter = math.sqrt((rest**2).sum() / (models - 1) / (rounds - 1))
+            print(
+                f"| {results} | {models} | {rounds} | {means.std(ddof=1):.1%} "
+                f"| {scatter / math.sqrt(rounds):.1%} | {scatter:.1%} |"
+            )
+
 
 def during_models(results):
     """For each round with some models: number, logarithm of the ratio of speeds, standard error."""
@@ -61,6 +76,18 @@ def during_models(results):
         if min(len(models), len(operators)) > 2:
             errors = [np.std(each, ddof=1) / math.sqrt(len(each)) for each in (models, operators)]
             yield number, models.mean() - operators.mean(), math.hypot(*errors)
+
+
+def speeds_by_round(results):
+    """Logarithms of the speed: a row for each whole model that every round has, a column for each
+    round."""
+    found = defaultdict(dict)
+    for path, row in rows_of(results, MODELS):
+        if row["core_speed_per_s"]:
+            found[path.stem][series_of(path).round] = math.log(row["core_speed_per_s"])
+    rounds = sorted({number for speeds in found.values() for number in speeds})
+    complete = [speeds for speeds in found.values() if len(speeds) == len(rounds)]
+    return np.array([[speeds[number] for number in rounds] for speeds in complete])
 
 
 def pairs_of(results, kind):

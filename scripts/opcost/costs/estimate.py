@@ -38,8 +38,8 @@ from opcost.rows.executed import (
     combined_value,
     executions_of,
     measured_value,
+    scatter_beside,
     scatter_in,
-    scatter_of_models,
 )
 from opcost.rows.quantities import (
     ENERGY,
@@ -201,8 +201,12 @@ class ModelEstimate:
 
     @property
     def scatter_of_whole(self) -> Scatter | None:
-        """How times of whole models vary on the target."""
-        return next((scatter_of_models(row) for row in self.rows), None)
+        """How times of the whole model vary on the target."""
+        return self.scatter_beside(self._timed_whole)
+
+    def scatter_beside(self, executions: Sequence[Row]) -> Scatter | None:
+        """How times of the whole model vary in these executions, which share a launch mode."""
+        return next((scatter_beside(row, executions) for row in self.rows), None)
 
     @cached_property
     def conflict(self) -> str | None:

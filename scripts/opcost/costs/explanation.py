@@ -21,6 +21,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.results_folder import DATABASE, MODELS, executions_of, measurements, target_folder
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
+from opcost.rows.executed import in_round
 from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
 from opcost.tuples.model_tuples import ModelTuples, calls_hash, check_extracted
 from opcost.tuples.recordings import calls_on
@@ -251,9 +252,13 @@ def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:
 def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
     """The measurements of the whole model in the results folder of a study's database, if any."""
     folder = target_folder(target, results)
-    table = records.read_all(executions_of(folder, MODELS, model.model), schemas.MODEL, OF_WHOLE)
     wanted = model.definition and model.definition.to_json()
-    return [row for row in table.to_pylist() if row["definition_json"] == wanted]
+    return [
+        in_round(row, path)
+        for path in executions_of(folder, MODELS, model.model)
+        for row in records.read(path, schemas.MODEL, OF_WHOLE).to_pylist()
+        if row["definition_json"] == wanted
+    ]
 
 
 def _tuple_row(term: Term) -> dict[str, Any]:

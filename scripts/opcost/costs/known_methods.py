@@ -1,6 +1,5 @@
 """The method's own error on each target of a results folder, as columns of its database."""
 
-import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,10 +14,10 @@ from opcost.costs.terms import Row, terms_of
 from opcost.databases.measured import Damages, Measured
 from opcost.errors import OpcostError
 from opcost.executions import MIN_SUBJECTS
-from opcost.results_folder import extraction, key_of, series_of
+from opcost.results_folder import extraction, key_of
 from opcost.rows import comparability, records, schemas
-from opcost.rows.executed import model_speed_columns
-from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
+from opcost.rows.executed import in_round, model_speed_columns, speed_in_a_usual_round
+from opcost.rows.quantities import COMPARED, ENERGY, ROUND_SPEEDS, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import read_extractions
 from opcost.tuples.recordings import calls_on
@@ -60,41 +59,49 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
 def speeds_of_models(
     models: Sequence[Sequence[Path]], rows: Mapping[str, Mapping[str, Row]]
 ) -> dict[str, dict[str, Any]]:
-    """Target -> the columns of the speed that is usual during its whole models.
+    """Target -> the columns of the speeds of its rounds, and of those beside its whole models.
 
-    Most operators are measured in round 1, and whole models in each. Their speeds are those that
-    they would have had if all rounds were as fast as is usual during operators.
+    Most operators are measured in round 1, and whole models in each.
     """
-    found: dict[str, list[float]] = defaultdict(list)
-    usual = {target: _speed_by_round(rows[target].values()) for target in rows}
-    for path in itertools.chain.from_iterable(models):
-        target, number = key_of(path)[0], series_of(path).round
-        of_target = found[target]
-        by_round = usual.get(target, {})
-        faster = by_round[number] / by_round[None] if number in by_round else 1.0
-        with suppress(OpcostError):  # a damaged file is told where its model is compared
-            table = records.read(path, schemas.MODEL, ["core_speed_per_s"])
-            speeds = filter(None, table["core_speed_per_s"].to_pylist())
-            of_target += [speed / faster for speed in speeds]
-    firsts = {target: next(iter(rows[target].values()), None) for target in found}
+    found: dict[str, list[list[float]]] = defaultdict(list)
+    firsts: dict[str, Row] = {}
+    for paths in models:
+        target = key_of(paths[0])[0]
+        if not rows[target]:
+            continue
+        if target not in firsts:
+            of_rounds = {ROUND_SPEEDS: _speeds_of_rounds(rows[target].values())}
+            firsts[target] = {**next(iter(rows[target].values())), **of_rounds}
+        of_model = []
+        for path in paths:
+            with suppress(OpcostError):  # a damaged file is told where its model is compared
+                table = records.read(path, schemas.MODEL, ["core_speed_per_s"])
+                of_model += [
+                    speed
+                    for each in table.to_pylist()
+                    if (speed := speed_in_a_usual_round(in_round(each, path), firsts[target]))
+                ]
+        found[target].append(of_model)
     return {
-        target: model_speed_columns(first, speeds) if (first := firsts[target]) else {}
-        for target, speeds in found.items()
+        target: {ROUND_SPEEDS: row[ROUND_SPEEDS], **model_speed_columns(row, found[target])}
+        for target, row in firsts.items()
     }
 
 
-def _speed_by_round(rows: Iterable[Row]) -> dict[int | None, float]:
-    """Round -> the median speed of the core during its operators, if several; None: during all."""
-    found: dict[int | None, list[float]] = defaultdict(list)
+def _speeds_of_rounds(rows: Iterable[Row]) -> list[float | None] | None:
+    """The median speed of the core beside operators in each round, from the first; None for those
+    of few operators.
+    """
+    found: dict[int, list[float]] = defaultdict(list)
     for row in rows:
-        rounds, speeds = row["execution_round"] or (), row["execution_core_speed_per_s"] or ()
-        for number, speed in zip(rounds, speeds, strict=True):
+        numbers, speeds = row["execution_round"] or (), row["execution_core_speed_per_s"] or ()
+        for number, speed in zip(numbers, speeds, strict=True):
             if speed:
                 found[number].append(speed)
-                found[None].append(speed)
-    return {
-        number: median(speeds) for number, speeds in found.items() if len(speeds) >= MIN_SUBJECTS
-    }
+    return [
+        median(found[number]) if len(found[number]) >= MIN_SUBJECTS else None
+        for number in range(1, max(found, default=0) + 1)
+    ] or None
 
 
 def _differences(paths: Sequence[Path], rows: Mapping[str, Row], damages: Damages) -> _Differences:
@@ -104,7 +111,7 @@ def _differences(paths: Sequence[Path], rows: Mapping[str, Row], damages: Damage
     if not extracted.is_file():
         return {}
     wholes = [
-        row
+        in_round(row, path)
         for path in paths
         for row in records.read(path, schemas.MODEL, remedy=damages.remedy(path)).to_pylist()
     ]

@@ -10,8 +10,10 @@ from opcost.rows.quantities import (
     HOST_TIME,
     MODEL_SPEED,
     MODEL_SPEED_ERROR,
+    MODEL_SPEED_SD,
     OVERHEADS,
     POWER,
+    ROUND_SPEEDS,
     SPEED_EXPONENT,
     SPEED_EXPONENT_ERROR,
     SPEED_SD,
@@ -431,13 +433,20 @@ METHOD: list[Column] = [
         MODEL_SPEED,
         pa.float64(),
         "median of `core_speed_per_s` over the executions of whole models on this target, had all "
-        "rounds been as fast as is usual: their times are those at this speed; null if none is "
-        "known",
+        "rounds been as fast as is usual: times of a model are those at a speed between this one "
+        "and the mean over its own executions; null if none is known",
+    ),
+    Column(MODEL_SPEED_ERROR, pa.float64(), f"relative standard error of `{MODEL_SPEED}`"),
+    Column(
+        MODEL_SPEED_SD,
+        pa.float64(),
+        "relative standard deviation of the speeds in the executions of a whole model",
     ),
     Column(
-        MODEL_SPEED_ERROR,
-        pa.float64(),
-        f"relative standard error of `{MODEL_SPEED}`, by `{SPEED_SD}`",
+        ROUND_SPEEDS,
+        pa.list_(pa.float64()),
+        "median of `core_speed_per_s` over the executions of operators in each round, from the "
+        "first; null for rounds of few operators",
     ),
     *(
         column

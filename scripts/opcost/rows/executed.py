@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
+from pathlib import Path
 from typing import Any
 
 from opcost import statistics
@@ -10,27 +11,44 @@ from opcost.executions import (
     Executions,
     Scatter,
     SpeedLaw,
+    SpeedsBeside,
     at_speed_of_run,
     batch_error,
     combined,
     counted,
     in_any_run,
     near_the_middle,
+    speeds_beside,
 )
+from opcost.results_folder import series_of
 from opcost.rows.flags import EXECUTIONS_DISAGREE
 from opcost.rows.quantities import (
     ENERGY,
     EXECUTED,
     MODEL_SPEED,
     MODEL_SPEED_ERROR,
+    MODEL_SPEED_SD,
     POWER,
+    ROUND_SPEEDS,
     SPEED_COLUMNS,
     TIME,
+    USUAL_SPEED,
     Quantity,
 )
 from opcost.statistics import Estimate
 
 Row = Mapping[str, Any]
+
+ROUND = "round"
+"""What rows of whole models have beside their columns: the round of their file."""
+
+
+_OF_MODELS = (MODEL_SPEED, MODEL_SPEED_ERROR, MODEL_SPEED_SD)
+
+
+def in_round(row: Row, path: Path) -> dict[str, Any]:
+    """A row of a whole model with the round of its file."""
+    return {**row, ROUND: series_of(path).round}
 
 
 def executions_in(row: Row, quantity: Quantity) -> Executions | None:
@@ -61,7 +79,7 @@ def executions_of(rows: Sequence[Row], quantity: Quantity) -> Executions | None:
 def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
     """The columns of a target's scatters."""
     speed_law = scatters[TIME].speed_law if TIME in scatters else None
-    # The error of the usual speed is that of other work (`scatter_of_models`).
+    # The error of the usual speed is that of a subject (`scatter_beside`).
     speed = dict(zip(SPEED_COLUMNS, astuple(speed_law), strict=False)) if speed_law else {}
     return speed | {
         name: value
@@ -91,26 +109,35 @@ def speed_law_in(row: Row) -> SpeedLaw | None:
     return None if None in speed else SpeedLaw(*speed)
 
 
-def scatter_of_models(row: Row) -> Scatter | None:
-    """The scatter of times of whole models on the row's target, at the speed that is usual during
-    these.
+def scatter_beside(row: Row, executions: Sequence[Row]) -> Scatter | None:
+    """The scatter of times of a whole model on the row's target, at the speed that is usual beside
+    it, as these executions of it tell.
     """
-    scatter, usual, error = scatter_in(row, TIME), row[MODEL_SPEED], row[MODEL_SPEED_ERROR]
-    if scatter is None or scatter.speed_law is None or usual is None or error is None:
+    scatter, known = scatter_in(row, TIME), [row[each] for each in _OF_MODELS]
+    if scatter is None or scatter.speed_law is None or None in known:
         return scatter
-    of_models = replace(scatter.speed_law, usual_speed=usual, usual_speed_error=error)
-    return replace(scatter, speed_law=of_models)
+    speeds = [speed for each in executions if (speed := speed_in_a_usual_round(each, row))]
+    beside = scatter.speed_law.beside(speeds, SpeedsBeside(*known))
+    return replace(scatter, speed_law=beside)
 
 
-def model_speed_columns(row: Row, speeds: Sequence[float]) -> dict[str, Any]:
-    """The columns of the speed that is usual during whole models, from those of all of their
-    executions on the row's target; null if that of operators is unknown.
+def speed_in_a_usual_round(execution: Row, row: Row) -> float | None:
+    """The speed of the core in an execution of a whole model, had its round been as fast as is
+    usual on the row's target.
+    """
+    rounds, number, speed = row[ROUND_SPEEDS] or (), execution[ROUND], execution["core_speed_per_s"]
+    of_round = rounds[number - 1] if number <= len(rounds) else None
+    usual = row[USUAL_SPEED]
+    return speed / of_round * usual if speed and of_round and usual else speed
+
+
+def model_speed_columns(row: Row, models: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The columns of the speed that is usual beside whole models on the row's target, from those of
+    the executions of each, had all rounds been as fast as is usual.
     """
     speed_law = speed_law_in(row)
-    if speed_law is None or not speeds:
-        return {MODEL_SPEED: None, MODEL_SPEED_ERROR: None}
-    found = speed_law.of_others(speeds)
-    return {MODEL_SPEED: found.usual_speed, MODEL_SPEED_ERROR: found.usual_speed_error}
+    found = speeds_beside(models, speed_law.speed_sd) if speed_law else None
+    return dict(zip(_OF_MODELS, astuple(found) if found else [None] * 3, strict=True))
 
 
 def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:

@@ -200,7 +200,12 @@ SPEED_COLUMNS = (USUAL_SPEED, SPEED_SD, SPEED_EXPONENT, SPEED_EXPONENT_ERROR)
 """How times on a target follow the speed of its core (`executions.SpeedLaw`)."""
 
 MODEL_SPEED, MODEL_SPEED_ERROR = "usual_model_core_speed_per_s", "usual_model_core_speed_error"
-"""The speed that is usual during whole models, in place of that during operators."""
+MODEL_SPEED_SD = "model_core_speed_sd"
+"""The speed that is usual beside whole models, in place of that beside operators, and how much the
+speeds of one of them vary."""
+
+ROUND_SPEEDS = "round_core_speeds_per_s"
+"""The speed that is usual beside operators in each round."""
 
 EXECUTED = (TIME, HOST_TIME, POWER)
 """The quantities that each execution of a subject measures; others follow from them."""

@@ -14,9 +14,11 @@ from opcost.rows.quantities import (
     INFERENCE_CALLS,
     MODEL_SPEED,
     MODEL_SPEED_ERROR,
+    MODEL_SPEED_SD,
     OVERHEADS,
     PHASE_TIMES,
     POWER,
+    ROUND_SPEEDS,
     SPEED_COLUMNS,
     SPEED_SD,
     TIME,
@@ -70,7 +72,8 @@ VERSIONS = {
     "`energy_gain_uncertainty` in the comparison. Times of a database are those at the usual "
     "speed of the core: `core_speed_per_s`, and in the database `execution_core_speed_per_s`, "
     "`usual_core_speed_per_s`, `core_speed_sd`, `time_speed_exponent` with its error, and "
-    "`usual_model_core_speed_per_s` with its error. `evicted_code_time_s` of operators.",
+    "`usual_model_core_speed_per_s` with its error, `model_core_speed_sd` and "
+    "`round_core_speeds_per_s`. `evicted_code_time_s` of operators.",
 }
 """Schema version -> its changes."""
 
@@ -127,6 +130,7 @@ _DATABASE = _OPERATOR | {
     13: [
         *_OPERATOR[13],
         *("execution_core_speed_per_s", *SPEED_COLUMNS, MODEL_SPEED, MODEL_SPEED_ERROR),
+        *(MODEL_SPEED_SD, ROUND_SPEEDS),
     ],
 }
 
