@@ -155,6 +155,15 @@ def test_an_absurd_size_is_out_of_memory(operator_tuple, cpu, watch, conditions)
     assert measured(operator_tuple, cpu, watch, conditions)["status"] == "out_of_memory"
 
 
+def test_memory_that_linux_does_not_map_is_out_of_memory(cpu, watch, conditions, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("opcost.devices.processor.mmap.mmap", refused)
+    row = measured(OperatorTuple("aten.relu.default", (("self", SPEC),)), cpu, watch, conditions)
+    assert row["status"] == "out_of_memory"
+
+
 def test_work_that_asks_for_more_memory_than_is_free_fails(cpu):
     """Before it touches what it was promised: Linux promises more than there is."""
     elements = 2 * cpu.free_memory_bytes()

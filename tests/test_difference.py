@@ -268,6 +268,12 @@ LAWS = {
 }
 
 
+def test_a_database_that_has_a_tuple_twice_is_refused(diff):
+    rows = study(1)
+    with pytest.raises(OpcostError, match="has two rows of 0000000000000000 on target"):
+        diff([*rows, rows[0]], rows)
+
+
 def drawn_pairs(generator, law, sound=40, doubtful=20):
     """Pairs of rows of unchanged tuples: off by 3 % beside their errors, doubtful ones by more."""
     off = [0.03 * LAWS[law](generator, sound), 0.04 * generator.standard_t(2, doubtful)]

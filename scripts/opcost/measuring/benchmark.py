@@ -46,7 +46,7 @@ def measure(
             raise
         except Exception as error:
             text = f"{type(error).__name__}: {reason(error)}"
-            return {**row, "status": _status(error.__cause__ or error), "error": text}
+            return {**row, "status": _status(error), "error": text}
 
 
 def _measured(
@@ -103,6 +103,12 @@ def _in_place(
 
 
 def _status(error: BaseException) -> str:
+    """What the error, or else its cause, says of the subject."""
+    found = [_own_status(each) for each in (error, error.__cause__) if each is not None]
+    return next((each for each in found if each != "error"), "error")
+
+
+def _own_status(error: BaseException) -> str:
     if isinstance(error, (OutOfMemory, MemoryError, torch.OutOfMemoryError)):
         return "out_of_memory"
     if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
