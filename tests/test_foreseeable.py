@@ -204,6 +204,41 @@ def test_without_linux_telling_it_free_memory_is_still_known(tmp_path, monkeypat
     assert 0 < memory.free_bytes() < memory.UNLIMITED
 
 
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("line", "top", "limit", "used", "inactive"),
+    [
+        ("0::", "", "memory.max", "memory.current", "inactive_file"),
+        (
+            *("4:cpu,memory:", "memory"),
+            *("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_a_job_has_what_the_groups_around_it_leave(
+    tmp_path, monkeypatch, line, top, limit, used, inactive
+):
+    """A step within a job, of which Slurm limits the job; a third of its use are old file pages."""
+    step = tmp_path / top / "slurm/job_7/step_0"
+    step.mkdir(parents=True)
+    (tmp_path / "own").write_text(f"9:pids:/elsewhere\n{line}/slurm/job_7/step_0\n")
+    (tmp_path / "meminfo").write_text(f"MemAvailable: {64 * GIB // 1024} kB")
+    for name, path in (("_MEMORY", "meminfo"), ("_CONTROL_GROUP", ""), ("_OWN_GROUPS", "own")):
+        monkeypatch.setattr(memory, name, tmp_path / path)
+    assert memory.free_bytes() == 64 * GIB
+    (step.parent / limit).write_text(f"{8 * GIB}\n")
+    (step.parent / used).write_text(f"{6 * GIB}\n")
+    assert memory.free_bytes() == 2 * GIB
+    (step.parent / "memory.stat").write_text(f"anon {4 * GIB}\n{inactive} {2 * GIB}\n")
+    assert memory.free_bytes() == 4 * GIB
+    (step / limit).write_text("max\n")
+    (step / used).write_text("0\n")
+    assert memory.free_bytes() == 4 * GIB
+
+
 def test_an_error_of_cuda_comes_without_pytorchs_advice_to_set_a_variable_that_is_refused():
     error = RuntimeError(
         "CUDA error: unspecified launch failure\nFor debugging consider passing CUDA_"

@@ -18,6 +18,10 @@ _UNITS = {
 _SIZE = re.compile(rf"(\d+(?:\.\d+)?) *({'|'.join(_UNITS)})")
 _MEMORY = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+_VERSION_2 = "memory.max", "memory.current", "inactive_file"
+"""The files of a group's limit and use, and the entry of its file pages that are out of use."""
 
 
 def free_bytes() -> int:
@@ -91,9 +95,40 @@ def _listed_bytes(path: Path, *names: str) -> int | None:
 
 
 def _control_group_room() -> int:
+    """Bytes that this process's control groups leave, of either version, and all groups above
+    them: a cluster limits a job by a group around it. File pages out of use count as free.
+    """
     try:
-        limit = (_CONTROL_GROUP / "memory.max").read_text(encoding="utf-8").strip()
-        used = int((_CONTROL_GROUP / "memory.current").read_text(encoding="utf-8"))
-        return UNLIMITED if limit == "max" else max(0, int(limit) - used)
+        lines = _OWN_GROUPS.read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return UNLIMITED
+    rooms = [UNLIMITED]
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            top, version = _CONTROL_GROUP, _VERSION_2
+        elif "memory" in controllers.split(","):
+            top, version = _CONTROL_GROUP / "memory", _VERSION_1
+        else:
+            continue
+        own = Path(path.strip("/"))
+        rooms += [_room(top / each, *version) for each in (own, *own.parents)]
+    return min(rooms)
+
+
+def _room(group: Path, limit: str, used: str, inactive: str) -> int:
+    """Bytes that a group leaves; unlimited without a limit, or where its files are not shown."""
+    try:
+        most, held = ((group / name).read_text(encoding="utf-8").strip() for name in (limit, used))
+        room = UNLIMITED if most == "max" else int(most) - int(held) + _listed(group, inactive)
     except (OSError, ValueError):
         return UNLIMITED
+    return max(0, room)
+
+
+def _listed(group: Path, name: str) -> int:
+    try:
+        lines = (group / "memory.stat").read_text(encoding="utf-8").splitlines()
+        return int(dict(line.split() for line in lines)[name])
+    except (OSError, ValueError, KeyError):
+        return 0
