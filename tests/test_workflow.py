@@ -299,6 +299,14 @@ def test_other_models_in_the_same_results_are_not_paid_from_the_budget(prepared)
     assert "as jobs took so far), 0 s spent" in planned
 
 
+def test_a_plan_for_other_models_than_were_measured_tells_their_later_rounds(prepared):
+    configure(prepared, models=["tiny_mlp"], rounds=2, precision={"models": 1e-4})
+    prepared.started()
+    configure(prepared, models=["tiny_cnn"])
+    planned = prepared.run("--", "plan").stdout
+    assert re.search(r"later rounds: about .* for [1-9]\d* measurement", planned), planned
+
+
 def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):
     planned = checkout.run("--", "plan").stdout
     assert "operators: 6 tuples, 0 measured, 6 to measure" in planned

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
+from opcost.executions import MIN_SUBJECTS
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, ENERGY, SPEED_SD, TIME, Quantity
 from opcost.text import counted, margin, names_by_text, percent, seconds, some
@@ -86,8 +87,8 @@ def _gain(rows: Sequence[Row]) -> list[str]:
         return []
     return [
         f"All joules and watts may be too high, or too low, by the same {max(shares):.0%}, the "
-        "error of the sensor's gain: no interval holds it, and shares and differences do not "
-        "depend on it."
+        "error of the sensor's gain: no interval holds it. Shares, and differences on this target, "
+        "do not depend on it; those from other devices do."
     ]
 
 
@@ -95,8 +96,9 @@ def scatter_text(scatter: float | None) -> str:
     """What an interval holds of the scatter between executions, a relative standard deviation."""
     if scatter is None:
         return (
-            "It lacks the scatter between executions, which is unknown: the interval of one "
-            "execution is that of its batches, and a further execution may differ by more."
+            f"How executions scatter is unknown, for fewer than {MIN_SUBJECTS} operators were "
+            "measured several times: the interval of one execution is that of its batches, and a "
+            "further execution may differ by more; that of several is Student's of these few."
         )
     text = f"Executions of one operator scatter by {scatter:.1%} (standard deviation)."
     return f"{text} {_MUCH}" if scatter > _MUCH_SCATTER else text

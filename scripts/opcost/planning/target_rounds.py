@@ -73,6 +73,9 @@ def expect_target_rounds(
         for number in further
         if (path := round_plan(folder, number)).exists()
     }
+    wholes = [model.model for model in models if not model.is_operator]
+    if not all(measurement(folder, MODELS, name).exists() for name in wholes):
+        planned = {}  # of other models: rounds are planned again once these have a first one
     number = max(planned, default=1)
     measured = _measured(study, target, number, results, models, list(times_s))
     rounds = range(1, number + 1)
