@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -258,8 +259,11 @@ def test_results_of_another_device_are_not_mixed(tmp_path):
     assert (roots[1] / "results/local/device.json").read_text() == "b"
 
 
-def test_a_host_that_kept_its_results_but_not_the_record_does_no_step_again(tmp_path, monkeypatch):
-    """The folder `campaign/`, which holds the record, is copied there anew for each piece."""
+@pytest.mark.parametrize("lost", ["campaign/record", "results"])
+def test_a_host_that_lost_a_part_goes_on_from_home(tmp_path, monkeypatch, lost):
+    """The folder `campaign/`, which holds the record, is copied there anew for each piece. Steps
+    whose results are lost are not done.
+    """
     sensor, state = tmp_path / "results/local/sensor.json", tmp_path / "campaign/record/state.json"
     for path in (sensor, state):
         path.parent.mkdir(parents=True)
@@ -268,8 +272,8 @@ def test_a_host_that_kept_its_results_but_not_the_record_does_no_step_again(tmp_
     home = tmp_path / "campaign/home"
     home.mkdir()
     pack(tmp_path, home, 2**20)
-    state.unlink()
-    state.parent.rmdir()
+    state.write_text('{"done": ["sensor", "tests", "study"], "taken_s": {}}')
+    shutil.rmtree(tmp_path / lost)
     done = []
     monkeypatch.setattr("campaign.__main__.run_steps", lambda piece, _: done.extend(piece.done))
     monkeypatch.setattr("campaign.steps.named_models", lambda *_: [])
@@ -277,6 +281,7 @@ def test_a_host_that_kept_its_results_but_not_the_record_does_no_step_again(tmp_
     monkeypatch.chdir(tmp_path)
     campaign_main()
     assert done == ["sensor"]
+    assert sensor.exists()
 
 
 def test_an_empty_folder_brings_nothing_home(tmp_path):
@@ -343,6 +348,22 @@ def test_a_results_folder_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "home/results").symlink_to(tmp_path / "results")
     with pytest.raises(OpcostError, match="cannot be unpacked in"):
         unpack(tmp_path, tmp_path / "home")
+
+
+def test_parts_stay_until_all_new_ones_are_written(tmp_path, monkeypatch):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/a.log").write_text("measured")
+    pack(tmp_path, tmp_path, 10)
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="no space"):
+            pack(tmp_path, tmp_path, 10)
+    unpack(tmp_path, tmp_path / "home")
+    assert (tmp_path / "home/logs/a.log").read_text() == "measured"
 
 
 def test_an_archive_of_many_parts_is_put_together_in_their_order(tmp_path):

@@ -206,7 +206,7 @@ def test_a_single_execution_on_a_slow_core_counts_at_the_usual_speed():
 
 def test_what_always_runs_on_a_slower_core_counts_at_the_speed_that_it_runs_at():
     speeds = [0.96, 0.96 / 1.1]
-    law = SpeedLaw(1.0, 0.05, 1.0, 0.0).beside(speeds[:1] * 20, SpeedsBeside(1.0, 0.0, 0.005))
+    law = SpeedLaw(1.0, 0.05, 1.0, 0.0).beside(speeds[:1] * 20, SpeedsBeside(1.0, 0.015, 0.005))
     assert law.usual_speed == pytest.approx(0.96, rel=0.001)
     twice = Executions([1.0, 1.1], [0.003] * 2, speeds)
     found = combined(twice, Scatter(0.02, 6, speed_law=law))
@@ -218,7 +218,9 @@ def test_what_always_runs_on_a_slower_core_counts_at_the_speed_that_it_runs_at()
 
 def test_the_speed_beside_a_subject_is_its_own_in_so_far_as_its_executions_tell():
     law = SpeedLaw(1.0, 0.05, 1.0, 0.0)
-    beside = [law.beside([0.94] * count, SpeedsBeside(0.96, 0.0, 0.02)) for count in (0, 1, 4, 100)]
+    beside = [
+        law.beside([0.94] * count, SpeedsBeside(0.96, 0.015, 0.02)) for count in (0, 1, 4, 100)
+    ]
     assert [each.usual_speed for each in beside] == sorted(
         (each.usual_speed for each in beside), reverse=True
     )
@@ -236,6 +238,22 @@ def test_how_much_speeds_beside_a_subject_vary_is_that_of_many_or_of_all_work():
     assert speeds_beside([each.tolist() for each in speeds], 0.3).sd == pytest.approx(0.04, rel=0.1)
     assert speeds_beside([[3.0], [2.0], []], 0.03).sd == 0.03
     assert speeds_beside([[]], 0.03) is None
+
+
+def test_a_speed_that_no_core_has_is_ignored():
+    found = speeds_beside([*[[1900.0, 1910.0]] * 19, [1900.0, 19000.0]], 0.02)
+    assert found.sd < 0.02
+    law = SpeedLaw(2000.0, 0.02, 2.0, 0.1)
+    assert law.beside([19000.0], found) == law.beside([], found)
+
+
+def test_how_far_a_subject_may_differ_is_what_many_tell():
+    generator = np.random.default_rng(6)
+    apart = [[speed] * 4 for speed in np.exp(generator.normal(0, 0.05, 40)).tolist()]
+    assert speeds_beside(apart, 0.01).error == pytest.approx(0.05, rel=0.25)
+    assert 0.005 < speeds_beside([[1.0] * 4] * 40, 0.01).error < 0.01
+    assert 0.01 < speeds_beside([[1.0] * 4] * 3, 0.01).error < 0.025
+    assert speeds_beside([[1.0] * 4], 0.01).error == 1
 
 
 @pytest.mark.parametrize("models", [1, 3, 20])

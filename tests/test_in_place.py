@@ -32,6 +32,7 @@ from opcost.rows.quantities import (
     MODEL_SPEED_SD,
     OVERHEADS,
     PHASE_TIMES,
+    POWER,
     ROUND_SPEEDS,
     SPEED_COLUMNS,
     TRAINING_CALLS,
@@ -305,6 +306,17 @@ def test_a_model_beside_which_the_core_seems_slower_than_beside_others_takes_wha
     wholes = [whole(model, 1e-5, 0.01, core_speed_per_s=2800.0) for _ in range(3)]
     found = compare(estimate(model, *wholes, **SCATTER, **law, **of_models))
     assert found["reference_time_s"] == pytest.approx(0.01, rel=1e-3)
+
+
+def test_the_energy_of_a_whole_model_is_that_at_the_speed_of_its_time(model):
+    law = dict(zip(SPEED_COLUMNS, (3000.0, 0.05, 1.9, 0.01), strict=True))
+    of_models = {MODEL_SPEED: 2850.0, MODEL_SPEED_ERROR: 0.01, MODEL_SPEED_SD: 0.01}
+    power = dict(zip(POWER.scatter_columns, (0.01, 6.0, 0.0, None), strict=True))
+    energy = {"energy_j": 1.0, "energy_ci_low_j": 0.99, "energy_ci_high_j": 1.01}
+    slower = [whole(model, 1e-5, 0.01, core_speed_per_s=2850.0, **energy) for _ in range(2)]
+    found = estimate(model, *slower, **SCATTER, **law, **of_models, **power)
+    assert found.whole_energy.value == pytest.approx(1)
+    assert found.whole_time.value == pytest.approx(0.01)
 
 
 def test_a_model_takes_what_it_would_if_its_round_had_been_as_fast_as_is_usual(model):

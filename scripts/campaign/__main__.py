@@ -82,6 +82,8 @@ def go_on(given: argparse.Namespace) -> None:
             "another"
         )
     if HOME.exists() and not all(Path(each).exists() for each in NEEDED):
+        if not Path("results").exists():  # what was done is then what came from home
+            (RECORD / "state.json").unlink(missing_ok=True)
         unpack(HOME, Path())
     with tempfile.TemporaryDirectory() as site:
         given.out.mkdir(parents=True, exist_ok=True)

@@ -22,21 +22,23 @@ _TABLES = "results/.made"
 
 
 def pack(root: Path, there: Path, largest_bytes: int) -> list[Path]:
-    """Write what is kept below `root` into parts of at most that size, instead of earlier ones."""
+    """Write what is kept below `root` into parts of at most that size, instead of earlier ones,
+    which stay until all are written.
+    """
     packed = io.BytesIO()
     # Links travel as what they lead to.
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6, dereference=True) as archive:
         for name in KEPT:
             if (root / name).exists():
                 archive.add(root / name, name, filter=_kept)
+    data = packed.getbuffer()
+    written = []
+    for number, start in enumerate(range(0, len(data), largest_bytes)):
+        written.append(there / f"new.{PARTS}{number:02d}")
+        written[-1].write_bytes(data[start : start + largest_bytes])
     for path in there.glob(f"{PARTS}*"):
         path.unlink()
-    data = packed.getbuffer()
-    parts = []
-    for number, start in enumerate(range(0, len(data), largest_bytes)):
-        parts.append(there / f"{PARTS}{number:02d}")
-        parts[-1].write_bytes(data[start : start + largest_bytes])
-    return parts
+    return [path.rename(there / path.name.removeprefix("new.")) for path in written]
 
 
 def unpack(there: Path, root: Path) -> str:

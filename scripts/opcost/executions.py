@@ -73,8 +73,8 @@ _OF_LEAST_DEVIATIONS = math.pi / 2
 """The variance of an estimate by least absolute deviations, in that by least squares."""
 
 # ASSUME that the speeds that are usual beside subjects differ as beside the whole models of
-# docs/explanation/uncertainty.md.
-_BESIDE_SD = 0.015
+# docs/explanation/uncertainty.md, unless many subjects tell.
+_BESIDE_SD, _DEGREES_BESIDE = 0.015, 8
 _ASSUMED_BESIDE = 2
 """The speeds of all executions on the target count as that many degrees of freedom."""
 
@@ -205,17 +205,17 @@ class SpeedLaw:
         """The law at the speed that is usual beside one subject, from those of its executions: that
         of all, in so far as its own executions do not tell (empirical Bayes).
         """
-        known = len(speeds) / max(usual.sd, _LEAST_SD) ** 2
-        assumed = 1 / (_BESIDE_SD**2 + usual.error**2)
-        logs = [math.log(speed / usual.speed) for speed in speeds]
-        own = usual.speed * math.exp(sum(logs) / max(usual.sd, _LEAST_SD) ** 2 / (known + assumed))
+        logs = [math.log(speed / usual.speed) for speed in _possible(speeds, usual.speed)]
+        variance = max(usual.sd, _LEAST_SD) ** 2
+        known, assumed = len(logs) / variance, max(usual.error, _LEAST_SD) ** -2
+        own = usual.speed * math.exp(sum(logs) / variance / (known + assumed))
         return replace(self, usual_speed=own, usual_speed_error=(known + assumed) ** -0.5)
 
 
 @dataclass(frozen=True)
 class SpeedsBeside:
-    """The speed that is usual beside subjects of one kind, its relative standard error, and the
-    relative standard deviation of speeds beside one of them.
+    """The speed that is usual beside subjects of one kind, the relative standard error of that of a
+    further one, and the relative standard deviation of speeds beside one of them.
 
     Which speed is found depends on what a subject leaves in caches, and on the clock that it led
     to, so that each has a usual one.
@@ -230,19 +230,32 @@ def speeds_beside(subjects: Sequence[Sequence[float]], speed_sd: float) -> Speed
     """From the speeds in the executions of each subject, and the standard deviation of those of all
     executions on the target; None without any. The error is that of what others say of a subject.
     """
-    known = [speeds for speeds in subjects if speeds]
-    if not known:
+    every = [speed for speeds in subjects for speed in speeds]
+    if not every:
         return None
+    middle = statistics.median(every)
+    known = [possible for each in subjects if (possible := _possible(each, middle))]
     squares, degrees = _ASSUMED_BESIDE * speed_sd**2, _ASSUMED_BESIDE
     for speeds in known:
         logs = [math.log(speed) for speed in speeds]
         squares += sum((log - statistics.fmean(logs)) ** 2 for log in logs)
         degrees += len(logs) - 1
     variance, others = squares / degrees, len(known) - 1
-    of_one = _BESIDE_SD**2 + variance * len(known) / sum(map(len, known))
-    error = math.sqrt(_OF_LEAST_DEVIATIONS * of_one / others) if others else 1.0
-    middle = statistics.median(speed for speeds in known for speed in speeds)
+    if not others:
+        return SpeedsBeside(middle, 1.0, math.sqrt(variance))
+    of_mean = variance * len(known) / sum(map(len, known))
+    means = [statistics.fmean(map(math.log, speeds)) for speeds in known]
+    apart = max(statistics.variance(means) - of_mean, 0.0)
+    beside = _DEGREES_BESIDE * _BESIDE_SD**2 + others * apart
+    of_one = beside / (_DEGREES_BESIDE + others)
+    error = math.sqrt(of_one + _OF_LEAST_DEVIATIONS * (of_one + of_mean) / others)
     return SpeedsBeside(middle, error, math.sqrt(variance))
+
+
+def _possible(speeds: Sequence[float], usual: float) -> list[float]:
+    """Those that are no error."""
+    most = math.log(MOST_FASTER)
+    return [speed for speed in speeds if abs(math.log(speed / usual)) <= most]
 
 
 def speed_law_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> SpeedLaw | None:

@@ -180,7 +180,9 @@ class ModelEstimate:
     @cached_property
     def whole_energy(self) -> Estimate | None:
         """Gross joules of the whole model, from its executions."""
-        return combined_value(self._measured_whole, ENERGY, self.scatter(ENERGY))
+        return combined_value(
+            self._measured_whole, ENERGY, self.energy_scatter_beside(self._timed_whole)
+        )
 
     @cached_property
     def _measured_whole(self) -> list[Row]:
@@ -191,10 +193,13 @@ class ModelEstimate:
         return [row for row in self._measured_whole if row[TIME.value] is not None]
 
     def scatter(self, quantity: Quantity) -> Scatter | None:
-        """How executions vary on the target; in energy, as in time and in power."""
-        if quantity != ENERGY:
-            return next((scatter_in(row, quantity) for row in self.rows), None)
-        time, power, whole = self.scatter(TIME), self.scatter(POWER), self.whole_time
+        """How executions of operators vary on the target."""
+        return next((scatter_in(row, quantity) for row in self.rows), None)
+
+    def energy_scatter_beside(self, executions: Sequence[Row]) -> Scatter | None:
+        """How energies of the whole model vary in these executions: as in time and in power."""
+        time, power = self.scatter_beside(executions), self.scatter(POWER)
+        whole = self.whole_time
         if time is None or power is None:
             return None
         return (time.at(whole.value) if whole else time).with_error(power)

@@ -56,7 +56,9 @@ def _further(estimate: ModelEstimate, row: Row) -> dict[str, Any]:
     }
     estimates = (estimate.operators_time, estimate.operators_energy)
     for quantity, expected in zip(COMPARED, estimates, strict=True):
-        scatter = estimate.scatter_beside([row]) if quantity == TIME else estimate.scatter(quantity)
+        of_time = quantity == TIME
+        beside = estimate.scatter_beside if of_time else estimate.energy_scatter_beside
+        scatter = beside([row])
         measured = combined_value([row], quantity, scatter)
         known = None if mixed else estimate.with_method(expected, quantity)
         error = measured and known and statistics.ratio(known, measured).plus(-1)

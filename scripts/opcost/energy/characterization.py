@@ -115,7 +115,9 @@ def _responses(
         if refresh_s is None:
             reasons[f"{name}.refresh_s"] = f"the reading hardly changed within {_RANDOM_S:g} s"
         elif response is None:
-            reasons[f"{name}.averaging_s"] = "the reading is not a moving average of the load"
+            reasons[f"{name}.averaging_s"] = (
+                "the reading is not a moving average of the load, or is renewed too seldom to tell"
+            )
     began_s = times_s[0]
     seen = {name: changes(times_s, watts) for name, watts in values.items()}
     recording = {

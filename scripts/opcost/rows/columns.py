@@ -436,7 +436,11 @@ METHOD: list[Column] = [
         "rounds been as fast as is usual: times of a model are those at a speed between this one "
         "and the mean over its own executions; null if none is known",
     ),
-    Column(MODEL_SPEED_ERROR, pa.float64(), f"relative standard error of `{MODEL_SPEED}`"),
+    Column(
+        MODEL_SPEED_ERROR,
+        pa.float64(),
+        f"relative standard error of `{MODEL_SPEED}` as that beside one model",
+    ),
     Column(
         MODEL_SPEED_SD,
         pa.float64(),
@@ -446,7 +450,7 @@ METHOD: list[Column] = [
         ROUND_SPEEDS,
         pa.list_(pa.float64()),
         "median of `core_speed_per_s` over the executions of operators in each round, from the "
-        "first; null for rounds of few operators",
+        "first; in rounds of few operators, what the speeds beside whole models tell of it",
     ),
     *(
         column

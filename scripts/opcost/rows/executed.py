@@ -125,10 +125,15 @@ def speed_in_a_usual_round(execution: Row, row: Row) -> float | None:
     """The speed of the core in an execution of a whole model, had its round been as fast as is
     usual on the row's target.
     """
-    rounds, number, speed = row[ROUND_SPEEDS] or (), execution[ROUND], execution["core_speed_per_s"]
-    of_round = rounds[number - 1] if number <= len(rounds) else None
-    usual = row[USUAL_SPEED]
+    speed, usual = execution["core_speed_per_s"], row[USUAL_SPEED]
+    of_round = speed_of_round(row, execution[ROUND])
     return speed / of_round * usual if speed and of_round and usual else speed
+
+
+def speed_of_round(row: Row, number: int) -> float | None:
+    """The speed that is usual beside operators in a round on the row's target, if it is known."""
+    speeds = row[ROUND_SPEEDS] or ()
+    return speeds[number - 1] if number <= len(speeds) else None
 
 
 def model_speed_columns(row: Row, models: Sequence[Sequence[float]]) -> dict[str, Any]:
