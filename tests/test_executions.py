@@ -245,6 +245,8 @@ def test_a_speed_that_no_core_has_is_ignored():
     assert found.sd < 0.02
     law = SpeedLaw(2000.0, 0.02, 2.0, 0.1)
     assert law.beside([19000.0], found) == law.beside([], found)
+    # Of two that cannot both be right, neither is known to be.
+    assert speeds_beside([[100.0], [10000.0]], 0.02) == SpeedsBeside(5050.0, 1.0, 0.02)
 
 
 def test_how_far_a_subject_may_differ_is_what_many_tell():

@@ -241,7 +241,7 @@ def speeds_beside(subjects: Sequence[Sequence[float]], speed_sd: float) -> Speed
         squares += sum((log - statistics.fmean(logs)) ** 2 for log in logs)
         degrees += len(logs) - 1
     variance, others = squares / degrees, len(known) - 1
-    if not others:
+    if others < 1:
         return SpeedsBeside(middle, 1.0, math.sqrt(variance))
     of_mean = variance * len(known) / sum(map(len, known))
     means = [statistics.fmean(map(math.log, speeds)) for speeds in known]
