@@ -261,8 +261,8 @@ def test_results_of_another_device_are_not_mixed(tmp_path):
 
 @pytest.mark.parametrize("lost", ["campaign/record", "results"])
 def test_a_host_that_lost_a_part_goes_on_from_home(tmp_path, monkeypatch, lost):
-    """The folder `campaign/`, which holds the record, is copied there anew for each piece. Steps
-    whose results are lost are not done.
+    """Copying `campaign/` for each piece deletes the record, which is in it. Steps whose results
+    are lost count as not done.
     """
     sensor, state = tmp_path / "results/local/sensor.json", tmp_path / "campaign/record/state.json"
     for path in (sensor, state):

@@ -14,7 +14,7 @@ from opcost.errors import OpcostError
 
 KEPT = ("results", "logs", str(RECORD))
 NEEDED = ("results", str(RECORD))
-"""What a piece goes on from. A host that keeps its files may get the folder of the record anew."""
+"""What a piece continues from. Copying `campaign/` to a host again deletes the record there."""
 
 PARTS = "archive.tar.gz."
 _TABLES = "results/.made"

@@ -120,13 +120,14 @@ def _room(group: Path, limit: str, used: str, inactive: str) -> int:
     """Bytes that a group leaves; unlimited without a limit, or where its files are not shown."""
     try:
         most, held = ((group / name).read_text(encoding="utf-8").strip() for name in (limit, used))
-        room = UNLIMITED if most == "max" else int(most) - int(held) + _listed(group, inactive)
+        room = UNLIMITED if most == "max" else int(most) - int(held) + _statistic(group, inactive)
     except (OSError, ValueError):
         return UNLIMITED
     return max(0, room)
 
 
-def _listed(group: Path, name: str) -> int:
+def _statistic(group: Path, name: str) -> int:
+    """An entry of a group's statistics, in bytes; 0 if it is not shown."""
     try:
         lines = (group / "memory.stat").read_text(encoding="utf-8").splitlines()
         return int(dict(line.split() for line in lines)[name])
