@@ -217,8 +217,8 @@ class SpeedsBeside:
     """The speed that is usual beside subjects of one kind, the relative standard error of that of a
     further one, and the relative standard deviation of speeds beside one of them.
 
-    Which speed is found depends on what a subject leaves in caches, and on the clock that it led
-    to, so that each has a usual one.
+    The speed that is found differs from subject to subject, for a reason that is not known
+    (docs/explanation/uncertainty.md).
     """
 
     speed: float
