@@ -28,6 +28,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +57,28 @@ _REACH = math.log(10)
 _BETWEEN_RUNS_SD = 0.015
 """The relative standard deviation of a time between runs, beyond what executions of one explain."""
 
-# ASSUME that work follows the speed of the core in part, unless pairs of executions tell.
-_USUAL_EXPONENT, _EXPONENT_SD = 0.5, 0.5
 _USUAL_SPEED_SD, _ASSUMED_SPEEDS = 0.05, 5
 """The assumed standard deviation of speeds, which counts as that many executions."""
-MOST_EXPONENT = 3.0
+
+
+class Exponents(NamedTuple):
+    """What is assumed of the power of the core's speed that values are in inverse proportion to,
+    unless pairs of executions tell: a value, its standard deviation, and the largest that may be.
+    """
+
+    usual: float
+    sd: float
+    most: float
+
+
+# ASSUME that the work of operators follows the speed of the core in part.
+OF_OPERATORS = Exponents(0.5, 0.5, most=3.0)
 """Where other tenants use a core's caches, work slows down more than the sentinel, which needs few
 of them: on a shared EPYC by the power of 1.5 to 2.2."""
+# ASSUME that call overhead follows it as on the machine of docs/explanation/context.md.
+OF_CALL_OVERHEAD = Exponents(3.5, 1.0, most=8.0)
+"""Call overhead is to a large part code that has to be fetched from caches used by others, too."""
+
 MOST_FASTER = 3.0
 """The ratio of speeds beyond which one is an error."""
 _FAR = 4.0
@@ -258,13 +274,17 @@ def _possible(speeds: Sequence[float], usual: float) -> list[float]:
     return [speed for speed in speeds if abs(math.log(speed / usual)) <= most]
 
 
-def speed_law_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> SpeedLaw | None:
+def speed_law_of(
+    subjects: Sequence[Executions],
+    speeds: Sequence[float],
+    expected: Exponents = OF_OPERATORS,
+) -> SpeedLaw | None:
     """How values follow the speed, given the speeds of all executions on the target.
 
     None if no speed is known. The exponent is that of the least absolute deviations over all pairs
     of executions. A pair weighs in proportion to the difference of its speeds, up to some standard
     deviations, so that outliers hardly matter. Few pairs, or speeds that hardly differ, leave it
-    near one half, within an error of as much.
+    near the `expected` one.
     """
     if not speeds:
         return None
@@ -284,7 +304,7 @@ def speed_law_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> Spe
         )
         if speed and other_speed and speed != other_speed
     ]
-    exponent, error = _USUAL_EXPONENT, _EXPONENT_SD
+    exponent, error = expected.usual, expected.sd
     if pairs:
         faster, taken, share = np.array(pairs).T
         exponents, size = -taken / faster, np.minimum(abs(faster), far)
@@ -294,10 +314,10 @@ def speed_law_of(subjects: Sequence[Executions], speeds: Sequence[float]) -> Spe
         found = float(exponents[order][middle])
         rest = _TO_SD * float(np.median(abs(taken + found * faster)))
         known = float((share * size**2).sum()) / (_OF_LEAST_DEVIATIONS * max(rest, _LEAST_SD) ** 2)
-        assumed = _EXPONENT_SD**-2
+        assumed = expected.sd**-2
         exponent = (known * found + assumed * exponent) / (known + assumed)
         error = (known + assumed) ** -0.5
-    return SpeedLaw(usual, spread, min(max(exponent, 0.0), MOST_EXPONENT), error)
+    return SpeedLaw(usual, spread, min(max(exponent, 0.0), expected.most), error)
 
 
 def batch_error(estimate: Estimate) -> float | None:

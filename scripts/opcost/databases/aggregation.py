@@ -49,7 +49,7 @@ def write_database(
         joined_rows = Path(folder) / "joined.parquet"
         rows = _noted(_rows(measured.operators, earlier, damages, files), scatters)
         records.write_batches(joined_rows, JOINED, rows)
-        overheads = columns_of_targets(measured, damages)
+        overheads = columns_of_targets(measured, damages, scatters)
         # The method's own error follows from the combined rows of a target.
         combined_rows = Path(folder) / "combined.parquet"
         stored = records.stream(joined_rows, JOINED)

@@ -15,7 +15,7 @@ from opcost.rows import schemas
 from opcost.rows.columns import COMBINED, EXECUTIONS, METHOD, OVERHEAD, SCATTERS
 from opcost.rows.executed import result_of, scatter_columns
 from opcost.rows.overhead_samples import overhead_columns, read_samples
-from opcost.rows.quantities import ENERGY, EXECUTED
+from opcost.rows.quantities import ENERGY, EXECUTED, TIME
 
 _RESULTS = (
     "flags",
@@ -25,13 +25,20 @@ _RESULTS = (
 """The columns that combine executions."""
 
 
-def columns_of_targets(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]]:
-    """The call overhead by target."""
+def columns_of_targets(
+    measured: Measured, damages: Damages, scatters: Scatters
+) -> dict[str, dict[str, Any]]:
+    """The call overhead by target, at the usual speed of its core."""
     samples: dict[str, list[Sample]] = defaultdict(list)
     for path in measured.overheads:
         with damages.tolerated(path):
             samples[path.parent.name] += read_samples(path)
-    return {target: overhead_columns(found) for target, found in samples.items()}
+    columns = {}
+    for target, found in samples.items():
+        scatter = scatters.of(target).get(TIME)
+        speed_law = scatter.speed_law if scatter else None
+        columns[target] = overhead_columns(found, speed_law.usual_speed if speed_law else None)
+    return columns
 
 
 def with_results(

@@ -28,8 +28,9 @@ from opcost.values import (
 _SAFE = text(r"[A-Za-z0-9_.:-]{1,100}", "1 to 100 letters, digits and _ . : -")
 _OVERHEAD_S = number(0, 1)
 
-OVERHEAD_PROCEDURE = 3
-"""The number of the procedure that measures call overhead. Procedure 2 counted the evicted code of
+OVERHEAD_PROCEDURE = 4
+"""The number of the procedure that measures call overhead. Procedure 3 measured one kind of call
+after the other, and did not look for the speed of the core. Procedure 2 counted the evicted code of
 the clock as part of an evicted call. Procedure 1 also called views as operators by name; on a
 processor, it compared modules with their operators in a row rather than in loops, as benchmarks
 are, and moved half as much data to evict code."""
@@ -38,7 +39,8 @@ are, and moved half as much data to evict code."""
 def _sample(displaced: Rule) -> Rule:
     procedure = whole_number(1, OVERHEAD_PROCEDURE)
     training = [optional(_OVERHEAD_S)] * 5
-    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, procedure, *training)
+    speed = optional(number(0, 1e6, above=True))
+    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, procedure, *training, speed)
 
 
 _RULES = {
@@ -84,6 +86,8 @@ class Sample(NamedTuple):
     optimizer_call_s: float | None = None
     backward_start_s: float | None = None
     optimizer_start_s: float | None = None
+    core_speed_per_s: float | None = None
+    """The speed of the core beside the calls of inference, as in a row; None without a sentinel."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ process:
 A module calls its operators, or functions that do: only the first one contains the call of the
 module.
 
+Those of inference are measured in turn, with the speed of the core: they follow it more than
+operators do (docs/explanation/context.md).
+
 On a GPU the host runs ahead of the device: costs/race.py uses its overhead.
 """
 
@@ -24,7 +27,7 @@ import copy
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -55,31 +58,43 @@ Call = tuple[Any, tuple[Any, ...]]
 """An operator, and its arguments after the first."""
 
 
+class _Found(NamedTuple):
+    """Medians over the undisturbed repetitions, or over all and `disturbed` if too few are, and the
+    speed of the core in them, if it was looked for and there is a sentinel.
+    """
+
+    medians_s: list[float]
+    disturbed: bool
+    core_speed_per_s: float | None
+
+
 def sample_overhead(device: Device, watch: Watch) -> Sample:
     """The call overhead in this process, as differences of two times.
 
     A negative difference means that one of the two was disturbed: it counts as zero and disturbed.
     In training it counts as zero alone: there, a call takes next to nothing more in some phases.
     """
-    watch.look()
     with inference_conditions():
         torch.manual_seed(0)
-        call_s, call_disturbed = _undisturbed_median(_between_calls_s(device), watch)
-        view_s, view_disturbed = _undisturbed_median(_view_call_s(device), watch)
-        disturbed = call_disturbed or view_disturbed or call_s < 0
-        if not device.kind.host_sets_pace:
-            return Sample(max(0.0, call_s), None, view_s, disturbed, OVERHEAD_PROCEDURE)
-        displaced_s, displaced_disturbed = _undisturbed_median(_displaced_call_s(device), watch)
-    training_s, training_disturbed = _undisturbed_medians(training_calls_s(device), watch)
-    disturbed |= displaced_disturbed or training_disturbed or displaced_s < 0
-    return Sample(
-        max(0.0, call_s),
-        max(0.0, displaced_s),
-        view_s,
-        disturbed,
+        call_s, view_s = _between_calls_s(device), _view_call_s(device)
+        kinds = [call_s, view_s]
+        if device.kind.host_sets_pace:
+            kinds.append(_displaced_call_s(device))
+        found = _repeated(lambda: [each() for each in kinds], watch, warm_up=call_s)
+    calls_s = [max(0.0, each_s) for each_s in found.medians_s]
+    disturbed = found.disturbed or calls_s != found.medians_s
+    if not device.kind.host_sets_pace:
+        return Sample(calls_s[0], None, calls_s[1], disturbed, OVERHEAD_PROCEDURE)
+    training = _repeated(training_calls_s(device), watch)
+    sample = Sample(
+        calls_s[0],
+        calls_s[2],
+        calls_s[1],
+        disturbed or training.disturbed,
         OVERHEAD_PROCEDURE,
-        *(max(0.0, each_s) for each_s in training_s),
+        *(max(0.0, each_s) for each_s in training.medians_s),
     )
+    return sample._replace(core_speed_per_s=found.core_speed_per_s)
 
 
 def _between_calls_s(device: Device) -> _Values:
@@ -147,28 +162,32 @@ def _view_call_s(device: Device) -> _Values:
     return lambda: device.time(views).host_s / _REPEATS
 
 
-def _undisturbed_median(measure: _Values, watch: Watch) -> tuple[float, bool]:
-    """As `_undisturbed_medians`, of one value."""
-    [median], disturbed = _undisturbed_medians(lambda: (measure(),), watch)
-    return median, disturbed
+def _repeated(
+    measure: Callable[[], Sequence[float]], watch: Watch, warm_up: Callable[[], Any] | None = None
+) -> _Found:
+    """Measures values until enough are undisturbed, at most twice as many as needed.
 
-
-def _undisturbed_medians(
-    measure: Callable[[], tuple[float, ...]], watch: Watch
-) -> tuple[list[float], bool]:
-    """The medians of the undisturbed values and False; of all and True if too few are undisturbed.
-
-    Measures up to twice as many values as needed.
+    With a `warm_up`, the speed of the core is found as beside operators, by a sentinel that lets it
+    settle; that displaces code, so the warm-up follows before values are measured.
     """
-    values: list[tuple[float, ...]] = []
+    values: list[Sequence[float]] = []
     undisturbed: list[bool] = []
+    sentinel_s: list[float] = []
     while sum(undisturbed) < _REPETITIONS and len(values) < _PATIENCE * _REPETITIONS:
+        if warm_up is not None:
+            warm_up()
+        watch.look()
         values.append(measure())
-        undisturbed.append(watch.look())
-    counted = list(itertools.compress(values, undisturbed))
-    disturbed = len(counted) < _MIN_UNDISTURBED
-    columns = zip(*(values if disturbed else counted), strict=True)
-    return [statistics.median(column).value for column in columns], disturbed
+        undisturbed.append(watch.look(settled=warm_up is not None))
+        sentinel_s += watch.latest_s(1)
+    disturbed = sum(undisturbed) < _MIN_UNDISTURBED
+    counted = [True] * len(values) if disturbed else undisturbed
+    columns = zip(*itertools.compress(values, counted), strict=True)
+    medians_s = [statistics.median(column).value for column in columns]
+    if warm_up is None or not sentinel_s:
+        return _Found(medians_s, disturbed, None)
+    speed = 1 / statistics.median(list(itertools.compress(sentinel_s, counted))).value
+    return _Found(medians_s, disturbed, speed)
 
 
 def _block(channels: int) -> nn.Sequential:

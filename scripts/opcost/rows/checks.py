@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opcost.errors import OpcostError
-from opcost.executions import MOST_EXPONENT, MOST_FASTER
+from opcost.executions import MOST_FASTER, OF_OPERATORS
 from opcost.rows.column import Role
 from opcost.rows.columns import EXECUTIONS, MEASUREMENT
 from opcost.rows.comparability import settings_of
@@ -62,7 +62,7 @@ _LEAST_DIFFERENCE = math.nextafter(-1, 0)
 _LIMITS = {
     **_RESULTS,
     **dict.fromkeys(("utilisation", "power_gain_uncertainty"), (0.0, 1.0)),
-    SPEED_EXPONENT: (0.0, MOST_EXPONENT),
+    SPEED_EXPONENT: (0.0, OF_OPERATORS.most),
     **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
     **dict.fromkeys((MODEL_SPEED, ROUND_SPEEDS, "clocked_core_speed_per_s"), (1.0, 1e6)),
     EVICTED_CODE: (-1e3, 1e3),
