@@ -115,3 +115,19 @@ def test_cheap_measurements_come_first_where_they_help_as_much():
     found[OPERATORS, LARGE_ID] = Known(found[OPERATORS, LARGE_ID].executions, 50.0)
     planned = plan_round(3, [NET], found, Precision(models=1e-6), left_s=2.0)
     assert (OPERATORS, LARGE_ID) not in planned.new
+
+
+def test_a_whole_is_as_precise_as_the_speed_that_is_usual_beside_it_is_known():
+    """The times follow the speed exactly, but which one is usual is known to a few per cent."""
+
+    def expected(speeds):
+        times_s = [1000 / speed for speed in speeds]
+        found = {
+            (OPERATORS, str(n)): Known(Executions(times_s, [1e-3] * 4, speeds), 1.0)
+            for n in range(20)
+        }
+        found[WHOLE] = Known(Executions(times_s, [1e-3] * 4, speeds), 1.0)
+        return plan_round(3, [NET], found, Precision(models=0.5)).half_widths[NET.model]
+
+    assert expected([1000.0, 1000.0, 1000.0, 1000.0]) < 0.02
+    assert 0.04 < expected([1000.0, 900.0, 1000.0, 900.0]) < 0.1

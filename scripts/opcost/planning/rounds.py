@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opcost.executions import MIN_SUBJECTS, Executions, Scatter, scatter_of, variance_of_one
+from opcost.executions import (
+    MIN_SUBJECTS,
+    Executions,
+    Scatter,
+    scatter_of,
+    speeds_beside,
+    variance_of_one,
+)
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.statistics import NORMAL_97_5
 from opcost.study import Precision
@@ -160,7 +167,9 @@ class _Answers:
                     shares.append(answer)
         self._weights = np.array(shares).reshape(len(shares), len(self._subjects)) ** 2
         scatter = scatter_of([each.executions for each in known.values()]) or _ASSUMED
+        is_whole = np.array([kind == MODELS for kind, _ in self._subjects], bool)
         self._variance = np.array([_variance(each, scatter) for each in known.values()])
+        self._variance += np.where(is_whole, _variance_of_speed(known, scatter), 0.0)
         self._count = np.array([float(len(each.executions.values)) for each in known.values()])
         self._cost_s = np.array([each.device_time_s for each in known.values()])
         self._matters = _largest_parts(self._weights * self._variance / self._count)
@@ -234,3 +243,14 @@ def _variance(known: Known, scatter: Scatter) -> float:
     """The expected variance of one execution."""
     variance, degrees = variance_of_one(known.executions, scatter)
     return variance if degrees is None else variance * degrees / max(degrees - 2, 1.0)
+
+
+def _variance_of_speed(known: Mapping[Subject, Known], scatter: Scatter) -> float:
+    """What one execution of a whole model leaves unknown of the speed that is usual beside it, as a
+    variance of its time.
+    """
+    law = scatter.speed_law
+    wholes = [each.executions.speeds for (kind, _), each in known.items() if kind == MODELS]
+    speeds = [[speed for speed in each if speed] for each in wholes]
+    beside = speeds_beside(speeds, law.speed_sd) if law else None
+    return (law.exponent * beside.sd) ** 2 if law and beside else 0.0
