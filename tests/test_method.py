@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.costs.model_speeds import speeds_of_models
 from opcost.costs.method import Difference, method_columns, method_error, method_in
+from opcost.costs.model_speeds import speeds_of_models
 from opcost.rows import records, schemas
 from opcost.rows.quantities import (
     ENERGY,
