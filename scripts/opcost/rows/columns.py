@@ -304,7 +304,11 @@ OVERHEAD: list[Column] = [
     *(
         Column(*column)
         for kind, where in (
-            ("call", "call whose code is in the private cache; on a GPU, of any call on its host"),
+            (
+                "call",
+                "call whose code is in the private cache; on a GPU, of any call on its host. As of "
+                "the next two, at the usual speed of the core, as far as its speed was measured",
+            ),
             ("displaced_call", "call whose code was evicted from the private cache; null on a GPU"),
             ("view_call", "call of a view, the view included"),
             ("forward_call", "call in forward or the loss of training"),
