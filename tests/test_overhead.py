@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from opcost.devices.device import BatchTime
@@ -159,24 +160,63 @@ def test_samples_of_an_earlier_procedure_do_not_count_beside_later_ones():
     assert overhead_columns(samples(1e-6) * 9 + later)["call_overhead_s"] == pytest.approx(4e-6)
 
 
-def test_the_overhead_is_that_at_the_usual_speed_of_the_core():
-    """Those of training, whose speed is not looked for, remain."""
-    at_usual = Sample(10e-6, 20e-6, 1e-6, False, core_speed_per_s=1000.0, forward_call_s=7e-6)
-    at_nine_tenths = Sample(
-        15e-6, 30e-6, 1.5e-6, False, core_speed_per_s=900.0, forward_call_s=7e-6
+USUAL = 1000.0
+
+
+def at_speed(faster, *exponents, noise=1.0):
+    """A sample whose calls, evicted calls and views follow the speed by these powers."""
+    calls_s = (
+        each_s * noise * faster**-exponent
+        for each_s, exponent in zip((10e-6, 30e-6, 1e-6), exponents, strict=True)
     )
-    slow, usual = [at_nine_tenths] * 8, [at_usual] * 8
-    unknown = overhead_columns([*slow, *usual])
-    assert unknown["call_overhead_s"] == pytest.approx(12.5e-6)
-    found = overhead_columns([*slow, *usual], 1000.0)
-    assert found["call_overhead_s"] == pytest.approx(10e-6, rel=0.03)
-    assert found["call_overhead_ci_low_s"] < 10e-6 < found["call_overhead_ci_high_s"]
+    return Sample(*calls_s, False, forward_call_s=7e-6, core_speed_per_s=faster * USUAL)
+
+
+@pytest.mark.parametrize("exponents", [(4.0, 4.0, 4.0), (4.0, 3.0, 2.0)])
+def test_each_kind_is_that_at_the_usual_speed_of_the_core(exponents):
+    """Those of training, whose speed is not looked for, remain."""
+    found = overhead_columns([at_speed(each, *exponents) for each in (0.85, 0.9, 0.95) * 8], USUAL)
+    assert found["call_overhead_s"] == pytest.approx(10e-6, rel=0.01)
+    assert found["displaced_call_overhead_s"] == pytest.approx(30e-6, rel=0.01)
+    assert found["view_call_overhead_s"] == pytest.approx(1e-6, rel=0.01)
     assert found["forward_call_overhead_s"] == 7e-6
+
+
+@pytest.mark.parametrize("number", [6, 24])
+def test_intervals_hold_the_overhead_at_the_usual_speed(number):
+    generator = np.random.default_rng(number)
+    held = 0
+    for _ in range(200):
+        speeds, noise = 0.95 * np.exp(0.03 * generator.standard_normal(number)), 0.05
+        drawn = [
+            at_speed(each, 4.0, 3.3, 2.6, noise=math.exp(noise * generator.standard_normal()))
+            for each in speeds
+        ]
+        columns = overhead_columns(drawn, USUAL)
+        held += columns["call_overhead_ci_low_s"] <= 10e-6 <= columns["call_overhead_ci_high_s"]
+    assert 0.9 < held / 200 <= 1
 
 
 def test_processes_of_unknown_speed_count_as_they_are():
     without = samples(1e-6, 2e-6, 3e-6)
-    assert overhead_columns(without, 1000.0) == overhead_columns(without)
+    assert overhead_columns(without, USUAL) == overhead_columns(without)
+
+
+def test_a_process_of_unknown_speed_among_others_widens_the_interval():
+    known = [at_speed(each, 4.0, 4.0, 4.0) for each in (0.98, 1.0, 1.02) * 4]
+    unknown = [each._replace(core_speed_per_s=None) for each in known[:6]]
+    width = {}
+    for name, found in {"known": known, "some": [*known[6:], *unknown]}.items():
+        columns = overhead_columns(found, USUAL)
+        width[name] = columns["call_overhead_ci_high_s"] - columns["call_overhead_ci_low_s"]
+    assert width["some"] > 1.5 * width["known"]
+
+
+@pytest.mark.parametrize("speed", [0.0, 1e-300, 2e6, math.nan])
+def test_a_speed_that_no_core_has_is_refused(sample, tmp_path, speed):
+    odd = sample._replace(core_speed_per_s=speed)
+    with pytest.raises(OpcostError, match="overhead"):
+        write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon", overhead=(odd,)))
 
 
 def test_a_file_that_names_no_procedure_is_of_the_first_one(tmp_path):

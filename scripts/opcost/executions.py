@@ -76,7 +76,7 @@ OF_OPERATORS = Exponents(0.5, 0.5, most=3.0)
 """Where other tenants use a core's caches, work slows down more than the sentinel, which needs few
 of them: on a shared EPYC by the power of 1.5 to 2.2."""
 # ASSUME that call overhead follows it as on the machine of docs/explanation/context.md.
-OF_CALL_OVERHEAD = Exponents(3.5, 1.0, most=8.0)
+OF_CALL_OVERHEAD = Exponents(3.5, 1.5, most=8.0)
 """Call overhead is to a large part code that has to be fetched from caches used by others, too."""
 
 MOST_FASTER = 3.0

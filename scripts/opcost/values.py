@@ -12,7 +12,7 @@ from opcost.errors import OpcostError
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
-_SHORT.maxlevel = 4
+_SHORT.maxlevel, _SHORT.maxlist = 4, 12
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ LEAST_MODELS = 2
 # ASSUME that methods err about as on the machines of docs/explanation/uncertainty.md.
 _USUAL_SD, _USUAL_FACTOR = 0.04, 2.0
 _SDS = np.geomspace(1e-3, 1.0, 200)
+_LEAST_SPREAD = 1e-6
+"""The least relative variance of what is possible, where only one of these is."""
 
 
 class Difference(NamedTuple):
@@ -73,7 +75,8 @@ def method_error(differences: Sequence[Difference]) -> MethodError | None:
     weights = np.exp(likelihood - likelihood.max())
     weights /= weights.sum()
     variance, fourth = float(weights @ _SDS**2), float(weights @ _SDS**4)
-    degrees = 4 + 2 / (fourth / variance**2 - 1)
+    apart = max(fourth / variance**2 - 1, _LEAST_SPREAD)
+    degrees = 4 + 2 / apart
     return MethodError(math.sqrt(variance), degrees, len(differences))
 
 

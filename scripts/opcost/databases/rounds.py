@@ -8,6 +8,7 @@ import itertools
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -123,3 +124,7 @@ class Scatters:
             }
             self._found[target] = {each: found for each, found in scatters.items() if found}
         return self._found[target]
+
+    def usual_speed_per_s(self, target: str) -> float | None:
+        """The median speed of the core over all executions, if it is known."""
+        return median(self._speeds[target]) if self._speeds[target] else None

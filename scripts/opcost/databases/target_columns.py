@@ -15,7 +15,7 @@ from opcost.rows import schemas
 from opcost.rows.columns import COMBINED, EXECUTIONS, METHOD, OVERHEAD, SCATTERS
 from opcost.rows.executed import result_of, scatter_columns
 from opcost.rows.overhead_samples import overhead_columns, read_samples
-from opcost.rows.quantities import ENERGY, EXECUTED, TIME
+from opcost.rows.quantities import ENERGY, EXECUTED
 
 _RESULTS = (
     "flags",
@@ -33,12 +33,10 @@ def columns_of_targets(
     for path in measured.overheads:
         with damages.tolerated(path):
             samples[path.parent.name] += read_samples(path)
-    columns = {}
-    for target, found in samples.items():
-        scatter = scatters.of(target).get(TIME)
-        speed_law = scatter.speed_law if scatter else None
-        columns[target] = overhead_columns(found, speed_law.usual_speed if speed_law else None)
-    return columns
+    return {
+        target: overhead_columns(found, scatters.usual_speed_per_s(target))
+        for target, found in samples.items()
+    }
 
 
 def with_results(

@@ -36,10 +36,12 @@ processor, it compared modules with their operators in a row rather than in loop
 are, and moved half as much data to evict code."""
 
 
-def _sample(displaced: Rule) -> Rule:
+def _sample(of_processor: bool) -> Rule:
     procedure = whole_number(1, OVERHEAD_PROCEDURE)
     training = [optional(_OVERHEAD_S)] * 5
-    speed = optional(number(0, 1e6, above=True))
+    displaced, speed = _OVERHEAD_S, optional(number(1, 1e6))
+    if not of_processor:
+        displaced = speed = one_of(None)
     return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, procedure, *training, speed)
 
 
@@ -50,7 +52,7 @@ _RULES = {
     "lock_key": optional(_SAFE),
     "settings_json": optional(PRINTABLE),
     "quiet_s": optional(number(0, 1, above=True)),
-    "overhead": optional(list_of(_sample(_OVERHEAD_S))),
+    "overhead": optional(list_of(_sample(True))),
     "last_level_cache_bytes": optional(whole_number(0)),
     "core_cache_bytes": optional(whole_number(0)),
     "cpu_count": optional(whole_number(1)),
@@ -87,7 +89,8 @@ class Sample(NamedTuple):
     backward_start_s: float | None = None
     optimizer_start_s: float | None = None
     core_speed_per_s: float | None = None
-    """The speed of the core beside the calls of inference, as in a row; None without a sentinel."""
+    """The median speed of the core between repetitions of the calls of inference, by the sentinel
+    as beside operators; None without one."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def _rules(document: Mapping[str, Any]) -> Mapping[str, Rule]:
     device = document["device"]
     kind = kind_of(device) if isinstance(device, str) else None
     ahead = kind is not None and not kind.host_sets_pace
-    return _RULES | ({"overhead": optional(list_of(_sample(one_of(None))))} if ahead else {})
+    return _RULES | ({"overhead": optional(list_of(_sample(False)))} if ahead else {})
 
 
 def read_device(path: Path) -> DeviceFile:

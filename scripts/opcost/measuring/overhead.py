@@ -77,10 +77,11 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
     with inference_conditions():
         torch.manual_seed(0)
         call_s, view_s = _between_calls_s(device), _view_call_s(device)
-        kinds = [call_s, view_s]
-        if device.kind.host_sets_pace:
-            kinds.append(_displaced_call_s(device))
-        found = _repeated(lambda: [each() for each in kinds], watch, warm_up=call_s)
+        if not device.kind.host_sets_pace:
+            found = _repeated(lambda: [call_s(), view_s()], watch)
+        else:
+            displaced_s = _displaced_call_s(device)
+            found = _repeated(lambda: [call_s(), view_s(), displaced_s()], watch, warm_up=call_s)
     calls_s = [max(0.0, each_s) for each_s in found.medians_s]
     disturbed = found.disturbed or calls_s != found.medians_s
     if not device.kind.host_sets_pace:
@@ -168,15 +169,15 @@ def _repeated(
     """Measures values until enough are undisturbed, at most twice as many as needed.
 
     With a `warm_up`, the speed of the core is found as beside operators, by a sentinel that lets it
-    settle; that displaces code, so the warm-up follows before values are measured.
+    settle. That displaces code, so the warm-up runs before values are measured.
     """
     values: list[Sequence[float]] = []
     undisturbed: list[bool] = []
     sentinel_s: list[float] = []
     while sum(undisturbed) < _REPETITIONS and len(values) < _PATIENCE * _REPETITIONS:
+        watch.look()
         if warm_up is not None:
             warm_up()
-        watch.look()
         values.append(measure())
         undisturbed.append(watch.look(settled=warm_up is not None))
         sentinel_s += watch.latest_s(1)

@@ -167,9 +167,10 @@ class _Answers:
                     shares.append(answer)
         self._weights = np.array(shares).reshape(len(shares), len(self._subjects)) ** 2
         scatter = scatter_of([each.executions for each in known.values()]) or _ASSUMED
-        is_whole = np.array([kind == MODELS for kind, _ in self._subjects], bool)
-        self._variance = np.array([_variance(each, scatter) for each in known.values()])
-        self._variance += np.where(is_whole, _variance_of_speed(known, scatter), 0.0)
+        of_speeds = _variances_of_speeds(known, scatter)
+        self._variance = np.array(
+            [_variance(each, scatter) + of_speeds.get(name, 0.0) for name, each in known.items()]
+        )
         self._count = np.array([float(len(each.executions.values)) for each in known.values()])
         self._cost_s = np.array([each.device_time_s for each in known.values()])
         self._matters = _largest_parts(self._weights * self._variance / self._count)
@@ -245,12 +246,19 @@ def _variance(known: Known, scatter: Scatter) -> float:
     return variance if degrees is None else variance * degrees / max(degrees - 2, 1.0)
 
 
-def _variance_of_speed(known: Mapping[Subject, Known], scatter: Scatter) -> float:
-    """What one execution of a whole model leaves unknown of the speed that is usual beside it, as a
-    variance of its time.
+def _variances_of_speeds(
+    known: Mapping[Subject, Known], scatter: Scatter
+) -> Mapping[Subject, float]:
+    """What one execution of each whole model leaves unknown of the speed that is usual beside it,
+    as a variance of its time.
     """
     law = scatter.speed_law
-    wholes = [each.executions.speeds for (kind, _), each in known.items() if kind == MODELS]
-    speeds = [[speed for speed in each if speed] for each in wholes]
-    beside = speeds_beside(speeds, law.speed_sd) if law else None
-    return (law.exponent * beside.sd) ** 2 if law and beside else 0.0
+    executions = {name: each.executions for name, each in known.items() if name[0] == MODELS}
+    speeds = {name: [each for each in of.speeds if each] for name, of in executions.items()}
+    beside = speeds_beside(list(speeds.values()), law.speed_sd) if law else None
+    if law is None or beside is None:
+        return {}
+    errors = {name: law.beside(of, beside).usual_speed_error for name, of in speeds.items()}
+    return {
+        name: (law.exponent * errors[name]) ** 2 * len(of.values) for name, of in executions.items()
+    }

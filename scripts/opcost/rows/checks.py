@@ -76,6 +76,7 @@ _LIMITS = {
     **dict.fromkeys((each.method_sd for each in COMPARED), (0.0, 1e3)),
     **dict.fromkeys((each.method_degrees for each in COMPARED), (_LEAST_DEGREES, 1e15)),
     **dict.fromkeys((each.scatter for each in EXECUTED), (0.0, 10.0)),
+    **dict.fromkeys((each.scatter_columns[2] for each in EXECUTED), (-1.0, 1.0)),
 }
 _EQUALLY_LONG = (
     [column.name for column in EXECUTIONS],
@@ -96,7 +97,8 @@ _ROUNDING = 1e-9
 _PRODUCT = 0.01
 """Relative tolerance of energy = time x power, and of the median within the batches."""
 
-_OVERHEAD_S = (-0.01, 1.0)
+_OVERHEAD_S = (-1e5, 1e5)
+"""Intervals of few samples, converted to another speed, may be wide."""
 _CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 _ONE_LINE = {
     column.name

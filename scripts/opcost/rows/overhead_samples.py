@@ -1,5 +1,6 @@
 """The call overhead of a target, from samples of several processes."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from opcost import statistics
 from opcost.devices.device_file import Sample, read_device, read_overhead
 from opcost.devices.kinds import host_sets_pace
 from opcost.errors import OpcostError
-from opcost.executions import OF_CALL_OVERHEAD, Executions, SpeedLaw, speed_law_of
+from opcost.executions import OF_CALL_OVERHEAD, Executions, speed_law_of
 from opcost.results_folder import device_file, overhead_files
 from opcost.rows.quantities import INFERENCE_CALLS, OVERHEADS
+from opcost.statistics import Estimate
 
 _MIN_PROCESSES = 3
 
@@ -53,14 +55,9 @@ def overhead_columns(
     if disturbed:
         counted = list(samples)
     columns: dict[str, Any] = {"overhead_disturbed": disturbed}
-    found = {kind: _executions(counted, kind) for kind in OVERHEADS}
-    speed_law = _speed_law([found[kind] for kind in INFERENCE_CALLS], usual_speed_per_s)
     for kind, overhead in OVERHEADS.items():
-        executions = found[kind]
-        if speed_law is not None and kind in INFERENCE_CALLS and executions.values:
-            executions = speed_law.corrected(executions)
-        mean = statistics.mean(executions.values) if executions.values else None
-        columns |= overhead.columns(mean and mean.widened(executions.shared_error))
+        usual = usual_speed_per_s if kind in INFERENCE_CALLS else None
+        columns |= overhead.columns(_mean(_executions(counted, kind), usual))
     return columns
 
 
@@ -73,13 +70,15 @@ def _executions(samples: Sequence[Sample], kind: str) -> Executions:
     )
 
 
-def _speed_law(kinds: Sequence[Executions], usual_speed_per_s: float | None) -> SpeedLaw | None:
-    """How all of these kinds follow the speed of the core; None if the usual one is unknown, or
-    that of all processes.
-    """
-    if usual_speed_per_s is None:
+def _mean(executions: Executions, usual_speed_per_s: float | None) -> Estimate | None:
+    """The mean of what they would be at a usual speed, if that and their own are known."""
+    if not executions.values:
         return None
-    positive = [each.chosen([value > 0 for value in each.values]) for each in kinds]
-    speeds = [speed for each in kinds[:1] for speed in each.speeds if speed]
-    found = speed_law_of(positive, speeds, OF_CALL_OVERHEAD)
-    return found and replace(found, usual_speed=usual_speed_per_s)
+    speeds = [speed for speed in executions.speeds if speed]
+    positive = executions.chosen([value > 0 for value in executions.values])
+    found = speed_law_of([positive], speeds, OF_CALL_OVERHEAD)
+    if found is None or usual_speed_per_s is None:
+        return statistics.mean(executions.values)
+    at_usual = replace(found, usual_speed=usual_speed_per_s).corrected(executions)
+    of_unknown = math.sqrt(at_usual.batch_variance / len(at_usual.values))
+    return statistics.mean(at_usual.values).widened(math.hypot(at_usual.shared_error, of_unknown))
