@@ -343,6 +343,18 @@ def test_an_execution_that_is_off_is_known_by_the_others(tmp_path):
     assert {tuple(row["flags"]) for row in database(tmp_path).to_pylist()} == {()}
 
 
+def test_what_calls_cost_is_at_the_usual_speed_of_the_core_from_the_first_round_on(tmp_path):
+    for number in range(3):
+        measure_at(tmp_path, number, 1.0)
+    slow = [10e-6 * 0.9**-3.5, 2e-6, 3e-6, False, 4, *[None] * 5, 0.9 * 2500]
+    document = {"device": "cpu", "device_name": "Any", "overhead": [slow] * 6}
+    (tmp_path / "results/local/device.json").write_text(json.dumps(document))
+    aggregate(tmp_path)
+    for row in database(tmp_path).to_pylist():
+        assert row["call_overhead_s"] == pytest.approx(10e-6)
+        assert row["call_overhead_ci_low_s"] < 9e-6
+
+
 def test_what_calls_cost_on_a_target_is_over_the_processes_of_all_rounds(tmp_path):
     measure(tmp_path, 1)
     measure(tmp_path, 1, "gpu")
