@@ -250,6 +250,20 @@ def test_a_row_combines_the_executions_of_all_rounds(tmp_path):
     assert (tmp_path / "database.parquet").read_bytes() == before, "combined once, not twice"
 
 
+def test_disturbed_executions_count_only_where_there_is_no_other(tmp_path):
+    busy = {"time_s": 3e-3, "flags": ["disturbed"]}
+    measure(tmp_path, 0, time_s=1e-3)
+    measure(tmp_path, 0, kind="operators_2", **busy)
+    for kind in ("operators", "operators_2"):
+        measure(tmp_path, 1, kind=kind, **busy)
+    aggregate(tmp_path)
+    found = {each["tuple_id"]: each for each in database(tmp_path).to_pylist()}
+    quiet, never_quiet = (found[row(number)["tuple_id"]] for number in range(2))
+    assert (quiet["execution_time_s"], quiet["execution_round"]) == ([1e-3], [1])
+    assert (quiet["time_s"], quiet["flags"]) == (1e-3, [])
+    assert (never_quiet["execution_time_s"], never_quiet["flags"]) == ([3e-3] * 2, ["disturbed"])
+
+
 def test_an_older_result_of_other_conditions_does_not_hide_a_failure(tmp_path):
     failed = {"time_s": None, "status": "timeout", "error": "took too long"}
     measure(tmp_path, 0, **failed)
@@ -291,7 +305,7 @@ def test_executions_are_joined_as_each_column_says(tmp_path):
     undisturbed = {"batch_time_s": [1e-3], "batch_undisturbed": [True]}
     measure(
         tmp_path, 0, converged=True, repeats=1, device_time_s=2.0, load_average=0.5,
-        flags=["drifting", "disturbed"], ended_at=datetime(2026, 1, 1, tzinfo=UTC), **undisturbed,
+        flags=["drifting", "launch_bound"], ended_at=datetime(2026, 1, 1, tzinfo=UTC), **undisturbed,
         evicted_code_time_s=[2e-6, -1e-6],
     )  # fmt: skip
     measure(
@@ -308,7 +322,7 @@ def test_executions_are_joined_as_each_column_says(tmp_path):
     assert row["repeats"] == 1
     assert row["device_time_s"] == 2 + 3 + 4, "the device was held for failures, too"
     assert not row["converged"]
-    assert row["flags"] == ["drifting", "disturbed"]
+    assert row["flags"] == ["drifting", "launch_bound"]
     assert row["batch_time_s"] == [1e-3, 2e-3, 1e-3]
     assert row["batch_undisturbed"] == [True, False, True]
     assert row["execution_batches"] == [1, 2]

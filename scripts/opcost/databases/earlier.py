@@ -20,8 +20,9 @@ from opcost.rows.seal import is_sealed
 Key = tuple[str, str]
 """Target and tuple id."""
 
-FILES = "opcost.files"
-"""Metadata of a database: the identities of each row's files, in order, or `-`."""
+FILES = "opcost.files.2"
+"""Metadata of a database: the identities of each row's files, in order, or `-`. The number is that
+of the rule by which executions are joined: rows by another one are read from their files again."""
 
 _KEY = ("target", "tuple_id")
 

@@ -18,6 +18,7 @@ from opcost.rows import comparability, schemas
 from opcost.rows.column import Joining
 from opcost.rows.columns import EXECUTIONS, MEASUREMENT
 from opcost.rows.executed import executions_in
+from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import EXECUTED, POWER, TIME, Quantity
 
 Row = dict[str, Any]
@@ -30,7 +31,9 @@ JOINED = pa.schema(
 
 
 def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
-    """One row for the executions of a tuple. Those of other conditions, or failed, are left out.
+    """One row for the executions of a tuple. Those of other conditions, or failed, are left out; so
+    are disturbed ones where others are not: the speed of the core tells only in part how much
+    longer they took.
 
     Conditions are those of the first round, which is measured again before the others.
     """
@@ -44,6 +47,7 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     pairs = [pair for pair in measured if comparability.conflict([base, pair[0]]) is None]
     if not pairs:
         return base
+    pairs = [pair for pair in pairs if DISTURBED not in (pair[0]["flags"] or ())] or pairs
     found = [row for row, _ in pairs]
     columns: Row = {
         column.name: _JOINED[column.joining]([row[column.name] for row in found])
