@@ -305,8 +305,8 @@ def test_executions_are_joined_as_each_column_says(tmp_path):
     undisturbed = {"batch_time_s": [1e-3], "batch_undisturbed": [True]}
     measure(
         tmp_path, 0, converged=True, repeats=1, device_time_s=2.0, load_average=0.5,
-        flags=["drifting", "launch_bound"], ended_at=datetime(2026, 1, 1, tzinfo=UTC), **undisturbed,
-        evicted_code_time_s=[2e-6, -1e-6],
+        flags=["drifting", "launch_bound"], ended_at=datetime(2026, 1, 1, tzinfo=UTC),
+        **undisturbed, evicted_code_time_s=[2e-6, -1e-6],
     )  # fmt: skip
     measure(
         tmp_path, 0, kind="operators_2", converged=False, repeats=None, device_time_s=3.0,

@@ -391,3 +391,17 @@ def test_means_of_parts_add_up_to_the_mean_of_their_sum_and_an_outlier_counts():
     first, second, total = (averaged(Executions(each, errors), scatter) for each in (*parts, both))
     assert first.value + second.value == pytest.approx(total.value)
     assert first.low <= 0.2 < 0.8 <= first.high
+
+
+def test_few_subjects_do_not_tell_that_executions_do_not_scatter():
+    """Where batches explain what they differ by, some scatter is assumed all the same."""
+    generator = np.random.default_rng(2)
+    few, many = (
+        [
+            Executions(list(np.exp(0.01 * generator.standard_normal(2))), [0.01, 0.01])
+            for _ in range(number)
+        ]
+        for number in (10, 2000)
+    )
+    assert scatter_of(few).sd > 0.002
+    assert scatter_of(many).sd < 0.004

@@ -47,6 +47,7 @@ _LEAST_DEGREES = 3.0
 # ASSUME that variances are distributed about as on the machines of docs/explanation/uncertainty.md:
 # few subjects hardly tell, and would often seem to have equal variances.
 _USUAL_DEGREES, _USUAL_FACTOR = 6.0, 2.0
+_USUAL_SD, _USUAL_SD_FACTOR = 0.02, 3.0
 _USUAL_SLOPES = 0.15
 _SLOPES = np.linspace(-0.5, 0.5, 11)
 _REACH = math.log(10)
@@ -452,8 +453,9 @@ def scatter_of(
 
     def likelihood(sd: float, degrees: _Column, slope: _Column) -> NDArray[np.float64]:
         expected = (sd * np.exp(slope * places)) ** 2 + explained
-        usual = (slope / _USUAL_SLOPES) ** 2 / 2
-        return _log_likelihood(observed, expected, found, degrees) - np.ravel(usual)
+        unusual = (np.log(sd / _USUAL_SD) / math.log(_USUAL_SD_FACTOR)) ** 2 / 2
+        unlike = (slope / _USUAL_SLOPES) ** 2 / 2
+        return _log_likelihood(observed, expected, found, degrees) - np.ravel(unlike) - unusual
 
     sds = np.geomspace(_LEAST_SD, _MOST_SD, 40)
     degrees = np.geomspace(_LEAST_DEGREES, MANY_DEGREES, 16)
