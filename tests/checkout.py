@@ -14,6 +14,7 @@ from typing import Self
 
 import yaml
 from opcost.fingerprint import identity
+from opcost.rows import records, schemas
 
 from tests import warm_python
 
@@ -134,3 +135,11 @@ def wait_until(condition, timeout_s=120):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return found
+
+
+def executed_s(folder, tuple_id):
+    """What each execution of a tuple found; of disturbed ones only if all were."""
+    files = sorted(folder.glob(f"operators*/{tuple_id}.parquet"))
+    rows = records.read_all(files, schemas.OPERATOR).to_pylist()
+    calm = [row["time_s"] for row in rows if "disturbed" not in row["flags"]]
+    return calm or [row["time_s"] for row in rows]

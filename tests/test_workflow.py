@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
+from statistics import median
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +21,7 @@ from opcost.rows.quantities import TIME
 from opcost.rows.versions import SCHEMA_VERSION
 from opcost.study import load_study
 
-from tests.checkout import MEASUREMENTS, STUDY, configure, edit, stamps
+from tests.checkout import MEASUREMENTS, STUDY, configure, edit, executed_s, stamps
 
 DIFFERENCES = TIME.method_differences
 
@@ -137,11 +139,17 @@ def test_further_rounds_measure_what_makes_the_answers_more_precise(done):
     comparison = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
     assert [row["reference_measurements"] for row in comparison] == [3, 3]
     database = pq.read_table(done.root / "results/database.parquet").to_pylist()
-    assert {row["executions"] for row in database} <= {2, 3}
+    for row in database:
+        times_s = executed_s(done.root / "results/local", row["tuple_id"])
+        assert (row["executions"], row["execution_time_s"]) == (len(times_s), times_s)
+    measured = Counter(path.stem for path in done.root.glob("results/local/operators*/*.parquet"))
+    assert {*measured.values()} <= {2, 3}
     names = ("device.json", "overhead_2.json", "overhead_3.json")
     files = [done.root / "results/local" / name for name in names]
-    both = overhead_columns([sample for path in files for sample in read_samples(path)])
-    assert database[0]["call_overhead_s"] == both["call_overhead_s"]
+    samples = [sample for path in files for sample in read_samples(path)]
+    speeds = [each for row in database for each in row["execution_core_speed_per_s"]]
+    all_of_them = overhead_columns(samples, median(speeds))
+    assert database[0]["call_overhead_s"] == all_of_them["call_overhead_s"]
     assert done.started() == []
     assert_the_damaged_execution_is_to_be_deleted(done.root / "results")
 
