@@ -36,7 +36,7 @@ processor, it compared modules with their operators in a row rather than in loop
 are, and moved half as much data to evict code."""
 
 
-def _sample(of_processor: bool) -> Rule:
+def _sample(*, of_processor: bool) -> Rule:
     procedure = whole_number(1, OVERHEAD_PROCEDURE)
     training = [optional(_OVERHEAD_S)] * 5
     displaced, speed = _OVERHEAD_S, optional(number(1, 1e6))
@@ -52,7 +52,7 @@ _RULES = {
     "lock_key": optional(_SAFE),
     "settings_json": optional(PRINTABLE),
     "quiet_s": optional(number(0, 1, above=True)),
-    "overhead": optional(list_of(_sample(True))),
+    "overhead": optional(list_of(_sample(of_processor=True))),
     "last_level_cache_bytes": optional(whole_number(0)),
     "core_cache_bytes": optional(whole_number(0)),
     "cpu_count": optional(whole_number(1)),
@@ -159,7 +159,7 @@ def _rules(document: Mapping[str, Any]) -> Mapping[str, Rule]:
     device = document["device"]
     kind = kind_of(device) if isinstance(device, str) else None
     ahead = kind is not None and not kind.host_sets_pace
-    return _RULES | ({"overhead": optional(list_of(_sample(False)))} if ahead else {})
+    return _RULES | ({"overhead": optional(list_of(_sample(of_processor=False)))} if ahead else {})
 
 
 def read_device(path: Path) -> DeviceFile:
