@@ -9,6 +9,7 @@ from opcost.measuring import benchmark
 from opcost.measuring.evicted_code import evicted_code_times_s
 from opcost.measuring.subjects import OperatorSubject
 from opcost.rows.quantities import EVICTED_CODE
+from torch.profiler import ProfilerActivity, profile
 
 from tests.quick_measurement import QUICK
 from tests.stations import station_of
@@ -56,13 +57,26 @@ def test_samples_are_differences_of_single_calls(simulated):
 
 
 def test_what_was_written_just_before_a_call_is_in_the_cache(simulated, monkeypatch):
-    order, add_up = [], torch.Tensor.sum
-    monkeypatch.setattr(torch.Tensor, "sum", lambda each: order.append(each.nbytes) or add_up(each))
+    order, write = [], torch.Tensor.bitwise_or_
+    monkeypatch.setattr(
+        torch.Tensor, "bitwise_or_", lambda each, zero: order.append(each.nbytes) or write(each, zero)
+    )
     run = simulated.run
     simulated.run = lambda iterations: order.append("call") or run(iterations)
-    small, large, repeated = torch.zeros(8), torch.zeros(512), torch.zeros(1).expand(512)
-    evicted_code_times_s(simulated, [small, large, repeated], simulated, IN_CACHE_S)
-    assert order[:5] == ["call", "call", 32, 4, "call"]
+    values = torch.tensor([1.5, -0.0, float("nan"), float("inf")])
+    large, repeated = torch.randn(512), torch.ones(1).expand(512)
+    before = [each.clone() for each in (values, large, repeated)]
+    evicted_code_times_s(simulated, [values, large, repeated], simulated, IN_CACHE_S)
+    assert order[:6] == ["call", "call", 16, 2048, 4, "call"]
+    torch.testing.assert_close([values, large, repeated], before, rtol=0, atol=0, equal_nan=True)
+
+
+def test_writing_arguments_again_takes_no_memory_that_would_evict_them(simulated):
+    argument = torch.zeros(2**18)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        evicted_code_times_s(simulated, [argument], simulated, IN_CACHE_S)
+    allocated = [each.self_cpu_memory_usage for each in profiled.events()]
+    assert max(allocated) < argument.nbytes / 8
 
 
 @pytest.mark.parametrize(

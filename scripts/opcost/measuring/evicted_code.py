@@ -27,9 +27,9 @@ def evicted_code_times_s(
 ) -> list[float] | None:
     """By how many seconds single calls took longer after moving data than right after each other.
 
-    After the data were moved, those `recent` arguments are read again that fit the private cache,
-    without allocating memory for them, which would be that of the next result. Differences may be
-    negative. Empty for a call that takes so long, `call_s`, that its code hardly matters. None on a
+    After the data were moved, the `recent` arguments are written again, with the same values, as the
+    operator before writes them in a model, and without allocating memory: that would be the memory
+    of the next result, and its use would evict the arguments. Differences may be negative. Empty for a call that takes so long, `call_s`, that its code hardly matters. None on a
     device whose host runs ahead, or whose private cache is unknown.
     """
     core_bytes = device.core_cache_bytes * torch.get_num_threads()  # each thread moves its share
@@ -38,7 +38,7 @@ def evicted_code_times_s(
     if call_s * _LEAST_SAMPLES > _LONG_S:
         return []
     moved = torch.zeros(2, _CORE_CACHES * core_bytes // 2, dtype=torch.uint8)
-    read = [each for each in map(_bytes_of, recent) if each.nbytes <= core_bytes]
+    written = [_bytes_of(each) for each in recent]
     call = partial(workload.run, 1)
     samples: list[float] = []
     start_s = perf_counter()
@@ -48,8 +48,8 @@ def evicted_code_times_s(
         call()
         in_cache_s = _timed_s(call, device)
         moved[0].copy_(moved[1])
-        for each in read:
-            each.sum()
+        for each in written:
+            each.bitwise_or_(0)
         samples.append(_timed_s(call, device) - in_cache_s)
     return samples
 
