@@ -59,7 +59,9 @@ def test_samples_are_differences_of_single_calls(simulated):
 def test_what_was_written_just_before_a_call_is_in_the_cache(simulated, monkeypatch):
     order, write = [], torch.Tensor.bitwise_or_
     monkeypatch.setattr(
-        torch.Tensor, "bitwise_or_", lambda each, zero: order.append(each.nbytes) or write(each, zero)
+        torch.Tensor,
+        "bitwise_or_",
+        lambda each, zero: order.append(each.nbytes) or write(each, zero),
     )
     run = simulated.run
     simulated.run = lambda iterations: order.append("call") or run(iterations)

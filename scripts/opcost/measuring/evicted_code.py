@@ -27,10 +27,11 @@ def evicted_code_times_s(
 ) -> list[float] | None:
     """By how many seconds single calls took longer after moving data than right after each other.
 
-    After the data were moved, the `recent` arguments are written again, with the same values, as the
-    operator before writes them in a model, and without allocating memory: that would be the memory
-    of the next result, and its use would evict the arguments. Differences may be negative. Empty for a call that takes so long, `call_s`, that its code hardly matters. None on a
-    device whose host runs ahead, or whose private cache is unknown.
+    After the data were moved, the `recent` arguments are written again, with the same values, as
+    the operator before writes them in a model. That allocates no memory: it would be the memory of
+    the next result, and its use would evict the arguments. Differences may be negative. Empty for a
+    call that takes so long, `call_s`, that its code hardly matters. None on a device whose host
+    runs ahead, or whose private cache is unknown.
     """
     core_bytes = device.core_cache_bytes * torch.get_num_threads()  # each thread moves its share
     if not device.kind.host_sets_pace or not core_bytes:
