@@ -66,10 +66,11 @@ def test_what_was_written_just_before_a_call_is_in_the_cache(simulated, monkeypa
     run = simulated.run
     simulated.run = lambda iterations: order.append("call") or run(iterations)
     values = torch.tensor([1.5, -0.0, float("nan"), float("inf")])
-    large, repeated = torch.randn(512), torch.ones(1).expand(512)
+    large, repeated = torch.randn(5000), torch.ones(1).expand(512)
     before = [each.clone() for each in (values, large, repeated)]
     evicted_code_times_s(simulated, [values, large, repeated], simulated, IN_CACHE_S)
-    assert order[:6] == ["call", "call", 16, 2048, 4, "call"]
+    evicting_bytes = 4 * simulated.core_cache_bytes
+    assert order[:6] == ["call", "call", 16, evicting_bytes, 4, "call"]
     torch.testing.assert_close([values, large, repeated], before, rtol=0, atol=0, equal_nan=True)
 
 

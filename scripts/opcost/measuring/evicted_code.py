@@ -28,18 +28,19 @@ def evicted_code_times_s(
     """By how many seconds single calls took longer after moving data than right after each other.
 
     After the data were moved, the `recent` arguments are written again, with the same values, as
-    the operator before writes them in a model. That allocates no memory: it would be the memory of
-    the next result, and its use would evict the arguments. Differences may be negative. Empty for a
-    call that takes so long, `call_s`, that its code hardly matters. None on a device whose host
-    runs ahead, or whose private cache is unknown.
+    the operator before writes them in a model; of large ones the end, which the cache would keep.
+    That allocates no memory: it would be the memory of the next result, and its use would evict the
+    arguments. Differences may be negative. Empty for a call that takes so long, `call_s`, that its
+    code hardly matters. None on a device whose host runs ahead, or whose private cache is unknown.
     """
     core_bytes = device.core_cache_bytes * torch.get_num_threads()  # each thread moves its share
     if not device.kind.host_sets_pace or not core_bytes:
         return None
     if call_s * _LEAST_SAMPLES > _LONG_S:
         return []
-    moved = torch.zeros(2, _CORE_CACHES * core_bytes // 2, dtype=torch.uint8)
-    written = [_bytes_of(each) for each in recent]
+    evicting_bytes = _CORE_CACHES * core_bytes
+    moved = torch.zeros(2, evicting_bytes // 2, dtype=torch.uint8)
+    written = [_bytes_of(each)[-evicting_bytes:] for each in recent]
     call = partial(workload.run, 1)
     samples: list[float] = []
     start_s = perf_counter()
