@@ -30,8 +30,9 @@ def evicted_code_times_s(
     After the data were moved, the `recent` arguments are written again, with the same values, as
     the operator before writes them in a model; of large ones the end, which the cache would keep.
     That allocates no memory of their size: it would be that of the next result, and its use would
-    evict the arguments. Differences may be negative. Empty for a call that takes so long, `call_s`, that its
-    code hardly matters. None on a device whose host runs ahead, or whose private cache is unknown.
+    evict the arguments. Differences may be negative. Empty for a call that takes so long, `call_s`,
+    that its code hardly matters. None on a device whose host runs ahead, or whose private cache is
+    unknown.
     """
     core_bytes = device.core_cache_bytes * torch.get_num_threads()  # each thread moves its share
     if not device.kind.host_sets_pace or not core_bytes:
