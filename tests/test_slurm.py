@@ -24,8 +24,8 @@ from tests.slurm.cluster import Cluster, install, seconds_between, wait_until
 
 pytestmark = pytest.mark.slurm
 
-TIMEOUT_S = 20
-MEASUREMENT_S = 5
+TIMEOUT_S = 30
+MEASUREMENT_S = 12
 """Long enough for a job to be cancelled during its second measurement, once it is seen to have done
 the first."""
 ENDLESS = """
