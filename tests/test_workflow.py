@@ -313,6 +313,7 @@ def test_a_plan_for_other_models_than_were_measured_tells_their_later_rounds(pre
     configure(prepared, models=["tiny_cnn"])
     planned = prepared.run("--", "plan").stdout
     assert re.search(r"later rounds: about .* for [1-9]\d* measurement", planned), planned
+    assert "as jobs took so far), 0 s spent" in " ".join(planned.split())
 
 
 def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):

@@ -65,6 +65,7 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
         measured = {row["model"] for row in _measured_models(study, target, results, models)}
         wholes = [model for model in models if not model.is_operator]
         new_models = [model.model for model in wholes if model.model not in measured]
+        rounds = _later_rounds(study, target, results, models, tuples, planned)
         lines = [
             f"Target {target}",
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
@@ -73,7 +74,8 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
             *_to_record(wholes, device),
             *_replaced(target, results, planned.chosen, new_models),
             _device_time(planned),
-            *_later_rounds(study, target, results, models, tuples, planned),
+            *_of_later_rounds(study, planned, rounds),
+            *_end(planned, rounds),
             *_environment(target_folder(target, results), conditions.target),
             *_budget(study.max_device_time_s, planned),
             *_memory(tuples, planned, conditions.target, open_device),
@@ -160,7 +162,11 @@ def _plan(
         for number in range(2, study.rounds + 1)
         for row in (
             *_measured_models(study, target, results, models, number),
-            *_measured_tuples(conditions, measurements(folder, OPERATORS, number)),
+            *(
+                row
+                for row in _measured_tuples(conditions, measurements(folder, OPERATORS, number))
+                if row["tuple_id"] in tuples
+            ),
         )
     ]
     return plan(
@@ -225,11 +231,7 @@ def _device_time(planned: Plan) -> str:
     learned = planned.job_s_is_measured
     source = "as jobs took so far" if learned else "by the settings, until some are measured"
     each = f"about {planned.job_s:.1f} s a tuple, {source}"
-    end = datetime.now() + timedelta(seconds=planned.needed_s)
-    return (
-        f"  device time: {duration(planned.needed_s)} remaining ({each}), "
-        f"{spent}; if started now, done at {end:%a %H:%M}"
-    )
+    return f"  device time: {duration(planned.needed_s)} remaining in round 1 ({each}), {spent}"
 
 
 def _later_rounds(
@@ -239,26 +241,44 @@ def _later_rounds(
     models: Sequence[ModelTuples],
     tuples: Mapping[str, TupleRecord],
     planned: Plan,
-) -> list[str]:
-    """What further rounds are expected to measure, and how precise the answers then are."""
+) -> list[Round] | None:
+    """What further rounds are expected to measure; None if there are none."""
     measured = {name: tuples[name] for name in (*planned.known, *planned.chosen)}
     if not measured or study.rounds == 1:
-        return []
+        return None
     rows = _measured_tuples(
         study.conditions[target], measurements(target_folder(target, results), OPERATORS)
     )
     times_s = predicted_times_s(measured, rows)
     first_s = planned.needed_s + planned.beyond_s()
-    rounds = expect_target_rounds(study, target, results, models, times_s, planned.job_s, first_s)
+    return expect_target_rounds(study, target, results, models, times_s, planned.job_s, first_s)
+
+
+def _of_later_rounds(study: Study, planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
+    """What further rounds are expected to measure, and how precise the answers then are."""
+    if rounds is None:
+        return []
     number = sum(len(each.new) for each in rounds)
     if not number and planned.beyond:
         return ["  later rounds: no time for them within the budget"]
     if not number:
         within = "" if study.max_device_time_s is None else " within the budget"
         return [f"  later rounds: nothing left to measure{within}"]
-    needed_s = sum(each.needed_s for each in rounds)
-    what = f"about {duration(needed_s)} for {counted(number, 'measurement')}"
+    what = f"about {duration(_needed_s(rounds))} for {counted(number, 'measurement')}"
     return [f"  later rounds: {what}{expected_widths(rounds[-1], study.precision.models)}"]
+
+
+def _end(planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
+    """When all of it is done, which is later than its device time says (docs/how_to/run.md)."""
+    needed_s = planned.needed_s + _needed_s(rounds or ())
+    if not needed_s:
+        return []
+    end = datetime.now() + timedelta(seconds=needed_s)
+    return [f"  in all: {duration(needed_s)}; if started now, done after {end:%a %H:%M}"]
+
+
+def _needed_s(rounds: Sequence[Round]) -> float:
+    return sum(each.needed_s for each in rounds)
 
 
 def expected_widths(planned: Round, requested: float | None) -> str:
