@@ -57,9 +57,12 @@ def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return found
 
 
-def percent(share: float | None) -> str:
-    """A share in whole per cent, or a dash."""
-    return "-" if share is None else f"{share:.0%}"
+def percent(share: float | None, decimals: int = 0) -> str:
+    """A share in per cent, or a dash. What is more than nothing is never shown as 0%."""
+    if share is None:
+        return "-"
+    least = 10.0**-decimals
+    return f"<{least:.{decimals}f}%" if 0 < share < least / 200 else f"{share:.{decimals}%}"
 
 
 def with_interval(estimate: Estimate | None, show: Callable[[float, int], str]) -> str:

@@ -121,39 +121,6 @@ def with_rest_of(of_energy: Iterable[Part], parts: Sequence[Part]) -> list[Part]
     return [*parts, *(replace(part, amount=None, share=None) for part in others)]
 
 
-def percents(
-    parts: Sequence[Part], shown: Sequence[Part] | None = None, decimals: int = 0
-) -> list[str]:
-    """The shares in per cent, rounded so that they add up to what the shares do.
-
-    Those are rounded up that are cut off most, as in the largest remainder method. `shown` are the
-    parts with some of them folded (`costliest`): a part has the same percentage however others are
-    folded, and the folded ones add up. A share that is not zero is never shown as 0%; an unknown
-    one is a dash.
-    """
-    steps = 10**decimals
-    known = {part.name: 100 * steps * part.share for part in parts if part.share is not None}
-    rounded = {name: math.floor(share) for name, share in known.items()}
-    rest = round(math.fsum(known.values())) - sum(rounded.values())
-    for name in sorted(known, key=lambda name: rounded[name] - known[name])[:rest]:
-        rounded[name] += 1
-    listed = parts if shown is None else shown
-    named = {part.name for part in listed}
-    folded = sum(number for name, number in rounded.items() if name not in named)
-    return [
-        "-"
-        if part.share is None
-        else _percent(rounded.get(part.name, folded), bool(part.share), decimals)
-        for part in listed
-    ]
-
-
-def _percent(number: int, is_some: bool, decimals: int) -> str:
-    if not number and is_some:
-        return f"<{10**-decimals:.{decimals}f}%"
-    return f"{number / 10**decimals:.{decimals}f}%"
-
-
 def beyond_operators(
     compared: Row, quantity: Quantity, operators: float
 ) -> dict[str, float | None]:

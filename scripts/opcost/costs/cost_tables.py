@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from opcost.costs.breakdown import OTHERS, Part, costliest, percents, with_rest_of
+from opcost.costs.breakdown import OTHERS, Part, costliest, with_rest_of
 from opcost.costs.module_tree import Branch
 from opcost.costs.terms import Term
-from opcost.text import counted, joules, scaled, seconds, shortened, table
+from opcost.text import counted, joules, percent, scaled, seconds, shortened, table
 
 _MISSING = 10
 _DIGITS = 3
@@ -46,10 +46,10 @@ def operator_lines(every: Sequence[Part], of_energy: Sequence[Part], top: int) -
             "" if part.calls is None else str(part.calls),
             "-" if part.amount is None else _at_least(part.complete, _time(part.amount)),
             # Of what is measured, which is no lower limit of the share of all.
-            _at_least(part.complete or not known, percent),
+            _at_least(part.complete or not known, percent(part.share, 1)),
             energies.get(part.name, "-"),
         ]
-        for part, percent in zip(parts, percents(every, parts, 1), strict=True)
+        for part in parts
     ]
     title = "where the time goes" if known else "where the measured time goes"
     return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(of_energy))

@@ -6,14 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opcost import statistics
-from opcost.costs.breakdown import Part, percents
 from opcost.costs.in_place import IN_PLACE, between_calls, of_operators, of_tuples, together
 from opcost.costs.in_place_text import against_alone, beyond_s, in_the_sum
 from opcost.costs.terms import Row
 from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import TIME
 from opcost.statistics import Estimate
-from opcost.text import difference, shortened, with_interval, with_margin, without_interval
+from opcost.text import (
+    difference,
+    percent,
+    shortened,
+    with_interval,
+    with_margin,
+    without_interval,
+)
 
 if TYPE_CHECKING:
     from opcost.costs.estimate import ModelEstimate
@@ -57,7 +63,7 @@ def table_cells(
     first = next(iter(named[0][0]))
     if others:
         shown = [*shown, ({first: f"({len(others)} more: --top)"}, together(others))]
-    amounts = [row[IN_PLACE.value] for row in rows]
+    amounts = [*(row[IN_PLACE.value] for _, row in shown), between.value]
     disturbed = _disturbed(estimate)
     found = [
         {
@@ -83,7 +89,7 @@ def table_cells(
         "adds": with_margin(_beyond(whole, total), TIME.show),
     }
     all_of_it = _marked(all_of_it, "in place", DISTURBED in (compared["reference_flags"] or ()))
-    shares = [*_shares([*amounts, between.value], len(others)), "100.0%"]
+    shares = [percent(each / math.fsum(amounts), 1) for each in [*amounts, math.fsum(amounts)]]
     counts = [] if kind == "call" else ["calls"]
     titles = [*named[0][0], *counts, "in place", "share", "alone", "more", "adds"]
     return [
@@ -139,19 +145,6 @@ def _texts(tuples: Sequence[Row]) -> list[str]:
         text if counts[text] == 1 else f"{text} [{row['tuple_id'][:12]}]"
         for text, row in zip(short, tuples, strict=True)
     ]
-
-
-def _shares(amounts: Sequence[float], others: int) -> list[str]:
-    """Shares that add up to 100 %: the last amount is of what is between calls, and the `others`
-    before it are one.
-    """
-    total = math.fsum(amounts)
-    parts = [Part(str(number), each, each / total) for number, each in enumerate(amounts)]
-    if not others:
-        return percents(parts, decimals=1)
-    first = len(parts) - 1 - others
-    folded = Part("others", None, math.fsum(part.share or 0.0 for part in parts[first:-1]))
-    return percents(parts, [*parts[:first], folded, parts[-1]], decimals=1)
 
 
 def _seconds(row: Row, total: Estimate | None) -> str:

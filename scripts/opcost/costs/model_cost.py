@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from opcost.costs.breakdown import Part, costliest, percents, with_rest_of
+from opcost.costs.breakdown import Part, costliest, with_rest_of
 from opcost.costs.explanation import Explanation
 from opcost.costs.explanation_text import as_text
 from opcost.costs.module_tree import module_tree
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
-from opcost.text import with_interval
+from opcost.text import percent, with_interval
 from opcost.tuples.model_tuples import ModelTuples
 
 if TYPE_CHECKING:
@@ -204,11 +204,8 @@ class ModelCost:
     def _summary(self) -> str:
         if self.time is None:
             return f"no time on {self.target}: {self.reason}"
-        parts = self._chosen.parts()
-        shown = costliest(parts, _NAMED)
         shares = [
-            f"{part.name} {share}"
-            for part, share in zip(shown, percents(parts, shown), strict=True)
+            f"{part.name} {percent(part.share)}" for part in costliest(self._chosen.parts(), _NAMED)
         ]
         energy = f", {with_interval(self.energy, ENERGY.show)}" if self.energy else ""
         where = f"{self.target} ({self.device})" if self.device else self.target
@@ -226,7 +223,7 @@ class ModelCost:
                 "-" if part.amount is None else TIME.show(part.amount, _DIGITS)
                 for part in self._parts
             ],
-            share=percents(self._parts, decimals=1),
+            share=[percent(part.share, 1) for part in self._parts],
         )
         columns = ["operator", "calls", "time", "share"]
         return heading + str(shown[columns].to_html(index=False, border=0))

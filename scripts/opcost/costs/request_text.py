@@ -2,13 +2,22 @@
 
 from collections.abc import Sequence
 
-from opcost.costs.breakdown import breakdown, costliest, percents
+from opcost.costs.breakdown import breakdown, costliest
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.requests import Request, interpolation_half
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
-from opcost.text import difference, digits, margin, significant, table, with_interval, wrapped
+from opcost.text import (
+    difference,
+    digits,
+    margin,
+    percent,
+    significant,
+    table,
+    with_interval,
+    wrapped,
+)
 
 _COSTLIEST = 5
 _NOTHING = "-"
@@ -101,11 +110,7 @@ def _missing(row: Row, quantity: Quantity) -> str:
 
 def _parts(row: Row, operators: Sequence[Row], quantity: Quantity) -> str:
     parts = breakdown(row, operators, quantity)
-    shown = costliest(parts, _COSTLIEST)
-    return ", ".join(
-        f"{part.name} {percent}"
-        for part, percent in zip(shown, percents(parts, shown), strict=True)
-    )
+    return ", ".join(f"{part.name} {percent(part.share)}" for part in costliest(parts, _COSTLIEST))
 
 
 def _read(row: Row, quantity: Quantity, part: str) -> tuple[Estimate, bool] | None:

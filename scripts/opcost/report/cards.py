@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from opcost.costs.breakdown import OTHERS, Part, breakdown, costliest, percents
+from opcost.costs.breakdown import OTHERS, Part, breakdown, costliest
 from opcost.costs.headline import Headline, headline
 from opcost.costs.module_tree import Branch, module_tree
 from opcost.costs.verdict import UNKNOWN, Judgement, judgement, trusted_to, verdict
@@ -164,14 +164,14 @@ def _segments(every: Sequence[Part], quantity: Quantity, named: Colours) -> list
     return [
         Segment(
             part.name,
-            text if part.share else "unknown",
+            percent(part.share) if part.share else "unknown",
             quantity.show(part.amount, _DIGITS) if part.amount else "",
             _UNKNOWN_WIDTH if part.share is None else part.share * known,
             named.of(part.name),
             part.is_rest,
             part.calls is not None and part.name != OTHERS,
         )
-        for part, text in zip(parts, percents(every, parts), strict=True)
+        for part in parts
     ]
 
 

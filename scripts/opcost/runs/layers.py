@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from opcost.costs.breakdown import Part, percents
 from opcost.costs.caveats import INTERVAL, caveats
 from opcost.costs.explanation import explain_in_study
 from opcost.costs.in_place import IN_PLACE, between_calls
@@ -20,7 +19,15 @@ from opcost.runs.models import Variant
 from opcost.runs.study_file import read_studies
 from opcost.statistics import Estimate
 from opcost.study import Study
-from opcost.text import counted, table, with_interval, with_margin, without_interval, wrapped
+from opcost.text import (
+    counted,
+    percent,
+    table,
+    with_interval,
+    with_margin,
+    without_interval,
+    wrapped,
+)
 from opcost.tuples.model_tuples import ModelTuples, read_model_tuples
 
 _SUFFIX = "_layers"
@@ -181,13 +188,19 @@ def _cells(
         return []
     whole = compared.get(model.model)
     rest = _rest(model, list(layers), whole, modules) if whole else []
-    lines = [*layers.values(), *rest]
-    shares = _time_shares([each.inside_s for each in lines], whole[_WHOLE_S] if whole else None)
-    rows = [each.cells | {"time share": share} for each, share in zip(lines, shares, strict=True)]
+    whole_s = whole[_WHOLE_S] if whole else None
+    rows = [
+        each.cells | {"time share": percent(_share(each.inside_s, whole_s), 1)}
+        for each in [*layers.values(), *rest]
+    ]
     if whole:
         rows.append(_whole_cells(whole))
     known = [title for title in rows[0] if any(row.get(title, "") not in ("", "-") for row in rows)]
     return [{title: row.get(title, "") for title in known} for row in rows]
+
+
+def _share(inside_s: float | None, whole_s: float | None) -> float | None:
+    return inside_s / whole_s if inside_s is not None and whole_s else None
 
 
 def _layers(
@@ -266,14 +279,6 @@ def _whole_cells(whole: Row) -> dict[str, str]:
         "time share": "100.0%",
         "energy": with_interval(ENERGY.of("reference").read(whole), ENERGY.show),
     }
-
-
-def _time_shares(amounts_s: Sequence[float | None], whole_s: float | None) -> list[str]:
-    """Shares of the whole model's time, rounded so that they add up."""
-    shares = [each / whole_s if each is not None and whole_s else None for each in amounts_s]
-    return percents(
-        [Part(str(place), None, share) for place, share in enumerate(shares)], decimals=1
-    )
 
 
 def _all_calls(model: ModelTuples, path: str, layer: ModelTuples) -> int | None:
