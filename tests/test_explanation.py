@@ -209,7 +209,7 @@ def test_people_read_times_with_intervals_and_where_they_go(cnn, tmp_path):
         "tiny_cnn on 1x3x8x8, float32: 4 calls of 3 operator tuples, 1 call of views"
         in answer.output
     )
-    assert re.search(r"local +Simulated +4\.\d+ ms ± 2\.\d%", answer.output)
+    assert re.search(r"local +Simulated +sum\* +4\.\d+ ms ± 2\.\d%", answer.output)
     assert "Executions of one operator scatter by 2.0%" in answer.output
     assert "No energy: simulated: no meter." in answer.output
     assert "conv2d" in answer.output
@@ -233,11 +233,25 @@ def test_an_interval_of_a_model_that_was_never_measured_says_what_it_holds(cnn, 
     assert "alone" not in answer
 
 
+def test_sums_of_other_protocols_and_without_the_methods_error_are_marked(cnn, tmp_path):
+    method = {TIME: [Difference(0.05, 0.01), Difference(-0.05, 0.01)], ENERGY: [None, None]}
+    known = method_columns(["first", "second"], method)
+    first = database(tmp_path / "first.parquet", [cnn], "old", protocol_version=3)
+    second = database(tmp_path / "second.parquet", [cnn], "new", protocol_version=4, **known)
+    alone = run(CNN, "--database", first).output
+    assert "sum*: ± of its measurements alone" in alone
+    assert "protocol:" not in alone
+    both = run(CNN, "--database", first, "--database", second).output
+    assert re.search(r"old +Simulated +sum\* .* 3  ", both)
+    assert re.search(r"new +Simulated +sum  .* 4  ", both)
+    assert "protocol: the version of the measurement protocol" in both
+
+
 def test_a_model_without_kernels_has_no_cost_and_the_reason(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn])
     answer = run("torch.nn:Flatten", "--input", "2x3x4", "--database", path)
     assert answer.exit_code == INCOMPLETE
-    assert re.search(r"local +- +- +0/0", answer.output)
+    assert re.search(r"local +- +- +- +0/0", answer.output)
     assert "No time: the model launches no kernel" in answer.output
     assert "To measure" not in answer.output
 

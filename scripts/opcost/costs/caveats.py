@@ -1,6 +1,7 @@
 """Caveats about sums over operators, shared by the summary, `explain` and the report."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from opcost.costs.method import LEAST_MODELS
@@ -8,7 +9,7 @@ from opcost.costs.terms import Row
 from opcost.executions import MIN_SUBJECTS
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, ENERGY, SPEED_SD, TIME, Quantity
-from opcost.text import counted, margin, names_by_text, percent, seconds, some
+from opcost.text import counted, difference, margin, names_by_text, percent, seconds, some
 
 if TYPE_CHECKING:
     from opcost.costs.estimate import ModelEstimate
@@ -30,6 +31,7 @@ _MUCH = (
     "idle."
 )
 _NEARLY = 1.02
+_MUCH_WIDER = 1.5
 
 
 def caveats(
@@ -42,6 +44,7 @@ def caveats(
     """
     return [
         *_interval(rows),
+        *(text for quantity in quantities for text in _outlying(rows, quantity)),
         *_gain(rows),
         *_imprecise(rows, most),
         *_overhead(rows),
@@ -73,6 +76,26 @@ def _interval(rows: Sequence[Row]) -> list[str]:
         texts.append(speed_text(rows[0][SPEED_SD]))
     known = [row["method_models"] for row in rows if row[TIME.of("estimate").value] is not None]
     return [*texts, _MEASUREMENT_ALONE] if known and not any(known) else texts
+
+
+def _outlying(rows: Sequence[Row], quantity: Quantity) -> Iterator[str]:
+    """The model without which the method's own error would be much smaller."""
+    halves = {
+        row["model"]: row[quantity.method_half]
+        for row in rows
+        if row[quantity.method_half] is not None
+    }
+    if len(halves) <= LEAST_MODELS:
+        return
+    # A model's own sum has the error that all others tell.
+    outlying, *others = sorted(halves, key=lambda model: halves[model])
+    with_it, without = median(halves[model] for model in others), halves[outlying]
+    if with_it > _MUCH_WIDER * without:
+        [error] = [quantity.error.read(row) for row in rows if row["model"] == outlying]
+        yield (
+            f"The method's own error of {quantity} is mostly that of {outlying} "
+            f"({difference(error)}): ±{margin(with_it)} with, ±{margin(without)} without it."
+        )
 
 
 def _gain(rows: Sequence[Row]) -> list[str]:

@@ -63,6 +63,11 @@ class Explanation:
         return next((row["device_name"] for row in self.estimate.rows), None)
 
     @property
+    def protocol_version(self) -> int | None:
+        """The measurement protocol's, if any of the tuples was measured by one."""
+        return next((row["protocol_version"] for row in self.estimate.rows), None)
+
+    @property
     def missing(self) -> list[Term]:
         """The tuples without a result, the most often called first."""
         terms = [term for term in self.estimate.terms if not term.measured]

@@ -23,6 +23,15 @@ from opcost.tuples.model_tuples import ModelTuples, total_flops
 _RECORDED = 5
 _TARGETS = 3
 _NOT_COMPARED = "This database has no measurement of the whole model"
+_SHARES = "Where the time goes, and modules: of the sum over operators, not of the whole model."
+_SUM_ALONE = "sum*"
+_MEASUREMENT_ALONE = (
+    f"{_SUM_ALONE}: ± of its measurements alone; the method's own error is unknown there."
+)
+_SEVERAL_PROTOCOLS = (
+    "protocol: the version of the measurement protocol. Costs of different versions may differ on "
+    "one device, too: CHANGELOG.md says by what."
+)
 _UNVERIFIED = (
     "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
     "a study of the model there records them."
@@ -81,13 +90,33 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
         {
             "target": explanation.target,
             "device": explanation.device_name or "-",
+            "of": _cost_of(row),
             **costs,
             "tuples": f"{row['measured_tuples']}/{row['tuples']}",
+            "protocol": str(explanation.protocol_version or "-"),
             "database": source_of(explanation),
         }
         for explanation, row, costs in zip(explanations, rows, cost_cells(rows), strict=True)
     ]
-    return table(list(cells[0]), [list(row.values()) for row in cells], left=2)
+    several = len({cell["protocol"] for cell in cells} - {"-"}) > 1
+    titles = [title for title in cells[0] if several or title != "protocol"]
+    notes = {
+        _MEASUREMENT_ALONE: any(cell["of"] == _SUM_ALONE for cell in cells),
+        _SEVERAL_PROTOCOLS: several,
+    }
+    return [
+        *table(titles, [[cell[title] for title in titles] for cell in cells], left=3),
+        *wrapped(note for note, applies in notes.items() if applies),
+    ]
+
+
+def _cost_of(compared: Row) -> str:
+    """What the headline is the cost of, and what its interval lacks."""
+    if compared.get(TIME.of("reference").value) is not None:
+        return "whole"
+    if compared[TIME.of("estimate").value] is None:
+        return "-"
+    return "sum" if compared[TIME.method_half] is not None else _SUM_ALONE
 
 
 def source_of(explanation: Explanation) -> str:
@@ -154,6 +183,8 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     ]
     if explanation.whole_conflict and not explanation.estimate.conflict:
         notes.append(f"The whole model is left out: {explanation.whole_conflict}.")
+    elif compared.get(TIME.of("reference").value) and compared[TIME.of("estimate").value]:
+        notes.insert(0, _SHARES)
     elif explanation.estimate.time and TIME.of("reference").value not in compared:
         notes.insert(0, _never_measured(compared))
     return notes
