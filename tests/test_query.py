@@ -220,6 +220,14 @@ def test_a_table_is_sorted_by_time_and_says_how_many_rows_there_are(path):
     assert "rows; --limit" not in run(path).stderr
 
 
+def test_a_table_says_that_the_interval_of_a_time_allows_for_another_run(tmp_path):
+    path = tmp_path / "database.parquet"
+    records.write(path, schemas.DATABASE, [row("conv", time_s=1e-3, core_speed_sd=0.05)])
+    assert "allows for another run" in run(path).stderr
+    for arguments in (["--columns", "description,flops"], ["--json"]):
+        assert run(path, *arguments).stderr == ""
+
+
 def test_chosen_columns_are_shown_as_people_read_them(path):
     completed = run(path, "--operator", "conv2d", "--columns", "description,flops,time")
     assert completed.stdout.splitlines()[1].split()[-4:] == ["2.00", "ms", "±", "5.0%"]

@@ -107,6 +107,7 @@ def command(
     from opcost.queries import listing
     from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, query
     from opcost.rows import records
+    from opcost.rows.quantities import SPEED_SD
 
     paths = databases or (DATABASE,)
     for path in paths:
@@ -127,7 +128,7 @@ def command(
         chosen.append("database")
     shown, order = [*chosen], column_named(sort)
     if form is None and parquet is None:
-        shown = [*listing.with_limits(chosen), *listing.TELL_APART]
+        shown = [*listing.with_limits(chosen), *listing.TELL_APART, SPEED_SD]
     rows = query(
         paths,
         Filter(**wanted | {"tuple_ids": [_id_of(each) for each in wanted["tuple_ids"]]}),
@@ -151,6 +152,8 @@ def command(
         click.echo("\n".join(listing.aligned(rows, chosen) if columns else listing.overview(rows)))
         if len(rows) < found:
             click.echo(f"{len(rows)} of {found} rows; --limit shows more", err=True)
+        for line in listing.notes(rows, chosen):
+            click.echo(line, err=True)
     if not found:
         click.echo("no row matches", err=True)
         raise SystemExit(INCOMPLETE)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from opcost.costs.estimate import ModelEstimate
 
 INTERVAL = "±: half of the 95 % interval"
+OF_A_ROW = (
+    "That of a row's time allows for another run, in which another speed of the core may be usual: "
+    "it is wider than in the log and in sums, which are of one run."
+)
 CALL_OVERHEAD = "call overhead"
 CALL_OVERHEAD_PARTS = "Python, dispatch, code evicted from the private cache"
 

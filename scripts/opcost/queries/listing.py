@@ -7,11 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opcost.costs.caveats import INTERVAL, OF_A_ROW
 from opcost.rows.comma_separated import csv_parts
 from opcost.rows.nested import as_json, plain_rows
-from opcost.rows.quantities import ENERGY, POWER, TIME
+from opcost.rows.quantities import ENERGY, POWER, SPEED_SD, TIME
 from opcost.statistics import Estimate
-from opcost.text import joules, seconds, shortened, table, with_interval
+from opcost.text import joules, seconds, shortened, table, with_interval, wrapped
 
 _QUANTITIES = {quantity.value: quantity for quantity in (TIME, POWER, ENERGY)}
 TELL_APART = ("device_name", "conditions_id")
@@ -52,6 +53,12 @@ def aligned(rows: pa.Table, columns: Sequence[str]) -> list[str]:
     cells = [_texts(rows, name) for name in columns]
     texts = next((index for index, name in enumerate(columns) if name in _QUANTITIES), 1)
     return table(header, list(zip(*cells, strict=True)), left=max(texts, 1))
+
+
+def notes(rows: pa.Table, columns: Sequence[str]) -> list[str]:
+    """What the intervals mean that `aligned` shows; `rows` has the column `SPEED_SD`."""
+    of_runs = TIME.value in columns and pc.sum(rows[SPEED_SD]).as_py()
+    return wrapped([f"{INTERVAL}. {OF_A_ROW}"]) if of_runs else []
 
 
 def with_limits(columns: Sequence[str]) -> list[str]:
