@@ -15,6 +15,7 @@ from opcost.databases.merging import merge
 from opcost.difference.changes import changes_of
 from opcost.difference.databases import compare_databases
 from opcost.difference.null_distribution import NullDistribution
+from opcost.difference.summary import summarise
 from opcost.errors import OpcostError
 from opcost.executions import Executions, Scatter, SpeedLaw, combined, in_any_run, scatter_of
 from opcost.rows import records, schemas
@@ -29,6 +30,7 @@ ROW = {
     "converged": True,
     "flags": [],
     "executions": None,
+    TIME.executed: None,
     "time_scatter": 0.02,
     "time_degrees_of_freedom": None,
     "energy_degrees_of_freedom": None,
@@ -93,6 +95,14 @@ def test_a_study_repeated_has_changed_nothing(diff):
     difference = diff(study(1), study(2))
     assert not difference.changed
     assert difference.tests == 61
+
+
+def test_what_is_in_both_databases_is_not_taken_for_two_measurements(diff):
+    before = [row | {TIME.executed: [row["time_s"], 1.0 + row["time_s"]]} for row in study(1)]
+    after = [row | {TIME.executed: [row["time_s"]]} for row in study(2)]
+    assert "in common" not in summarise(diff(before, after))
+    again = [*before[:3], *after[3:]]
+    assert "3 of them have executions in common" in summarise(diff(before, again))
 
 
 def test_operators_that_changed_are_named_and_no_others(diff):

@@ -20,6 +20,7 @@ _COLUMNS = (
     "executions",
     *POWER.names,
     *(each.degrees for each in (*COMPARED, POWER)),
+    TIME.executed,
     TIME.scatter,
     *SPEED_COLUMNS,
     "conditions_id",
@@ -41,6 +42,11 @@ class Pairing:
     def pairs(self) -> list[tuple[Row, Row]]:
         """Rows of the same tuple, both with a result."""
         return [pair for pair in self._both() if all(row["status"] == "ok" for row in pair)]
+
+    @property
+    def shared(self) -> int:
+        """The number of pairs that have an execution in common: their difference is too small."""
+        return sum(not _executed(one).isdisjoint(_executed(other)) for one, other in self.pairs)
 
     @property
     def failed(self) -> list[tuple[Row, Row]]:
@@ -99,6 +105,11 @@ def pair_databases(
         )
         for old, new in chosen.items()
     ]
+
+
+def _executed(row: Row) -> set[float]:
+    """The times of a row's executions, which no other measurement finds to the last digit."""
+    return set(row[TIME.executed] or ())
 
 
 def _by_target(path: Path, conditions: str | None, side: str) -> dict[str, dict[str, Row]]:

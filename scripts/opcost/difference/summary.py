@@ -23,6 +23,11 @@ def _target(target: TargetDifference, difference: Difference, limit: int) -> Ite
     if pairing.after_target != name:
         name = f"{name} -> {pairing.after_target}"
     yield f"Target {name}: {len(pairing.pairs)} operator tuples with a result in both"
+    if pairing.shared:
+        yield (
+            f"{pairing.shared} of them have executions in common: to that extent, both databases "
+            "hold the same measurement, which varies less than two."
+        )
     yield from _conditions(target)
     for quantity in target.quantities:
         yield ""
