@@ -220,6 +220,10 @@ def test_a_table_is_sorted_by_time_and_says_how_many_rows_there_are(path):
     assert "rows; --limit" not in run(path).stderr
 
 
+def test_a_database_is_named_as_for_the_other_commands(path):
+    assert run("--database", path, "--csv").output == run(path, "--csv").output
+
+
 def test_a_table_says_that_the_interval_of_a_time_allows_for_another_run(tmp_path):
     path = tmp_path / "database.parquet"
     records.write(path, schemas.DATABASE, [row("conv", time_s=1e-3, core_speed_sd=0.05)])

@@ -28,7 +28,8 @@ class _Value(click.ParamType):
         from opcost.tuples.operator_tuple import short_name
 
         # Until the option has a value, click leaves the arguments unparsed in ctx.args.
-        databases = ctx.params.get("databases") or ctx.args or [DATABASE]
+        named = ctx.params.get("named") or ()
+        databases = [*(ctx.params.get("databases") or ctx.args), *named] or [DATABASE]
         try:
             values = values_of([Path(each) for each in databases], self.column)
         except OpcostError:
@@ -40,6 +41,14 @@ class _Value(click.ParamType):
 
 @click.command()
 @click.argument("databases", type=click.Path(path_type=Path), nargs=-1)
+@click.option(
+    "-d",
+    "--database",
+    "named",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="A database, as the arguments are.",
+)
 @click.option(
     "--operator",
     "operators",
@@ -83,6 +92,7 @@ class _Value(click.ParamType):
 @click.option("--parquet", type=click.Path(path_type=Path), help="Write the rows to a file.")
 def command(
     databases: tuple[Path, ...],
+    named: tuple[Path, ...],
     sort: str,
     ascending: bool,
     limit: int | None,
@@ -109,7 +119,7 @@ def command(
     from opcost.rows import records
     from opcost.rows.quantities import SPEED_SD
 
-    paths = databases or (DATABASE,)
+    paths = (*databases, *named) or (DATABASE,)
     for path in paths:
         if path.name == str(path) and path.suffix != ".parquet" and not path.exists():
             option = "--tuple" if "(" in path.name else "--operator"

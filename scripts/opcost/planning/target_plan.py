@@ -262,8 +262,8 @@ def _of_later_rounds(study: Study, planned: Plan, rounds: Sequence[Round] | None
     if not number and planned.beyond:
         return ["  later rounds: no time for them within the budget"]
     if not number:
-        within = "" if study.max_device_time_s is None else " within the budget"
-        return [f"  later rounds: nothing left to measure{within}"]
+        within = "" if study.max_device_time_s is None else " and the budget"
+        return [f"  later rounds: nothing left to measure within {study.rounds} rounds{within}"]
     what = f"about {duration(_needed_s(rounds))} for {counted(number, 'measurement')}"
     return [f"  later rounds: {what}{expected_widths(rounds[-1], study.precision.models)}"]
 

@@ -38,8 +38,8 @@ _MEANING = (
     "operators: the sum over its operators, measured alone. alone, energy: the module run alone, "
     "in a loop, on what it gets inside the model, with weights from memory. all calls: the energy "
     "of all of them; energy share: of the whole model's. In the last rows, in place is of all that "
-    "they stand for; between calls is Python and views. Time shares add up to 100 %, unless layers "
-    "are listed that are equal or contain each other. "
+    "they stand for; between calls is Python and views. Time shares add up to 100 %, but for "
+    "rounding, unless layers are listed that are equal or contain each other. "
     f"{INTERVAL} of the module run alone; times without it are rounded as that is."
 )
 _OTHERS = "(other calls)"
