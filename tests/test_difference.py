@@ -103,6 +103,8 @@ def test_what_is_in_both_databases_is_not_taken_for_two_measurements(diff):
     assert "in common" not in summarise(diff(before, after))
     again = [*before[:3], *after[3:]]
     assert "3 of them have executions in common" in summarise(diff(before, again))
+    without = [row | {TIME.executed: None} for row in before]
+    assert "60 of them have executions in common" in summarise(diff(without, without))
 
 
 def test_operators_that_changed_are_named_and_no_others(diff):

@@ -62,7 +62,7 @@ def percent(share: float | None, decimals: int = 0) -> str:
     if share is None:
         return "-"
     least = 10.0**-decimals
-    return f"<{least:.{decimals}f}%" if 0 < share < least / 200 else f"{share:.{decimals}%}"
+    return f"<{least:.{decimals}f}%" if 0 < share < least / 200 else f"{share:z.{decimals}%}"
 
 
 def with_interval(estimate: Estimate | None, show: Callable[[float, int], str]) -> str:

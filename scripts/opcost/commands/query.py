@@ -120,7 +120,7 @@ def command(
     from opcost.rows.quantities import SPEED_SD
 
     paths = (*databases, *named) or (DATABASE,)
-    for path in paths:
+    for path in databases:
         if path.name == str(path) and path.suffix != ".parquet" and not path.exists():
             option = "--tuple" if "(" in path.name else "--operator"
             raise OpcostError(

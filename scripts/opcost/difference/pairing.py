@@ -109,7 +109,7 @@ def pair_databases(
 
 def _executed(row: Row) -> set[float]:
     """The times of a row's executions, which no other measurement finds to the last digit."""
-    return set(row[TIME.executed] or ())
+    return set(row[TIME.executed] or [row[TIME.value]])
 
 
 def _by_target(path: Path, conditions: str | None, side: str) -> dict[str, dict[str, Row]]:
