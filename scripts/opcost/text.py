@@ -61,8 +61,8 @@ def percent(share: float | None, decimals: int = 0) -> str:
     """A share in per cent, or a dash. What is more than nothing is never shown as 0%."""
     if share is None:
         return "-"
-    least = 10.0**-decimals
-    return f"<{least:.{decimals}f}%" if 0 < share < least / 200 else f"{share:z.{decimals}%}"
+    text = f"{share:z.{decimals}%}"
+    return f"<{10.0**-decimals:.{decimals}f}%" if share > 0 and not float(text[:-1]) else text
 
 
 def with_interval(estimate: Estimate | None, show: Callable[[float, int], str]) -> str:
