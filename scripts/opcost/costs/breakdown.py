@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from opcost.costs.caveats import CALL_OVERHEAD
 from opcost.costs.terms import Row
 from opcost.rows.quantities import TIME, Quantity
+from opcost.text import percent
 from opcost.tuples.operator_tuple import short_name
 
 WAITING = "wait for the host"
@@ -110,6 +111,11 @@ def costliest(parts: Sequence[Part], most: int) -> list[Part]:
     )
     kept = [part for part in parts if part not in others and not part.is_rest]
     return [*kept, folded, *(part for part in parts if part.is_rest)]
+
+
+def shares_text(parts: Sequence[Part], most: int) -> str:
+    """The `costliest` parts with their shares, in a line."""
+    return ", ".join(f"{part.name} {percent(part.share)}" for part in costliest(parts, most))
 
 
 def with_rest_of(of_energy: Iterable[Part], parts: Sequence[Part]) -> list[Part]:

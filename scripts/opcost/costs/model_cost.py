@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from opcost.costs.breakdown import Part, costliest, with_rest_of
+from opcost.costs.breakdown import Part, shares_text, with_rest_of
 from opcost.costs.explanation import Explanation
 from opcost.costs.explanation_text import as_text
 from opcost.costs.module_tree import module_tree
@@ -204,13 +204,10 @@ class ModelCost:
     def _summary(self) -> str:
         if self.time is None:
             return f"no time on {self.target}: {self.reason}"
-        shares = [
-            f"{part.name} {percent(part.share)}" for part in costliest(self._chosen.parts(), _NAMED)
-        ]
         energy = f", {with_interval(self.energy, ENERGY.show)}" if self.energy else ""
         where = f"{self.target} ({self.device})" if self.device else self.target
         time = with_interval(self.time, TIME.show)
-        return f"{time}{energy} on {where}; {', '.join(shares)}"
+        return f"{time}{energy} on {where}; {shares_text(self._chosen.parts(), _NAMED)}"
 
     def _repr_html_(self) -> str:
         """A heading and the table of operators, for notebooks."""

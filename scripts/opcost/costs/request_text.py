@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from opcost.costs.breakdown import breakdown, costliest
+from opcost.costs.breakdown import breakdown, shares_text
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.requests import Request, interpolation_half
 from opcost.costs.terms import Row
@@ -12,7 +12,6 @@ from opcost.text import (
     difference,
     digits,
     margin,
-    percent,
     significant,
     table,
     with_interval,
@@ -109,8 +108,7 @@ def _missing(row: Row, quantity: Quantity) -> str:
 
 
 def _parts(row: Row, operators: Sequence[Row], quantity: Quantity) -> str:
-    parts = breakdown(row, operators, quantity)
-    return ", ".join(f"{part.name} {percent(part.share)}" for part in costliest(parts, _COSTLIEST))
+    return shares_text(breakdown(row, operators, quantity), _COSTLIEST)
 
 
 def _read(row: Row, quantity: Quantity, part: str) -> tuple[Estimate, bool] | None:

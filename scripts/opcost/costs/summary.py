@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from opcost.costs.breakdown import breakdown, costliest
+from opcost.costs.breakdown import breakdown, shares_text
 from opcost.costs.caveats import caveats
 from opcost.costs.headline import cost_cells
 from opcost.costs.phase_table import phase_lines, phase_notes
@@ -10,7 +10,7 @@ from opcost.costs.terms import Row
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import WAITING_TITLE, waits_of
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import percent, table, wrapped
+from opcost.text import table, wrapped
 from opcost.tuples.model_table import not_extracted
 
 _COSTLIEST = 5
@@ -106,5 +106,4 @@ def _of_what(comparison: Sequence[Row]) -> str:
 def _parts(row: Row, shares: Sequence[Row], quantity: Quantity) -> str:
     """The parts of a model's cost with their shares, or nothing if none was measured."""
     operators = [share for share in shares if share["model"] == row["model"]]
-    parts = breakdown(row, operators, quantity)
-    return ", ".join(f"{part.name} {percent(part.share)}" for part in costliest(parts, _COSTLIEST))
+    return shares_text(breakdown(row, operators, quantity), _COSTLIEST)
