@@ -124,10 +124,22 @@ def test_what_other_studies_measured_is_learned_from_and_not_paid_for(settings):
     assert len(planned.chosen) == 3
 
 
+@pytest.mark.parametrize(
+    ("wholes", "each_s"), [((), 1 + 0.5), ((3, 5), 4), ((None,), 1 + 0.5), ((None, 6), 6)]
+)
+def test_a_whole_model_takes_what_others_took(settings, wholes, each_s):
+    settings = replace(settings, model_time_s=0.1, max_time_s=0.5)
+    measured = [{"device_time_s": each} for each in wholes]
+    rows = [row(MIDDLE, 1e-3, device_time_s=1)]
+    planned = plan([MODEL], ALL, rows, settings, None, 0, 2, "cpu", measured)
+    assert planned.model_s == each_s
+    assert planned.needed_s == 2 * each_s + len(planned.chosen)
+
+
 def test_whole_models_and_other_measurements_are_paid_from_the_budget(settings):
     rows = [row(MIDDLE, 1e-3)]
     # One model, two tuples, and one was measured.
-    budget = 1 + settings.model_time_s + 2 + 1 + 0.01
+    budget = 1 + settings.of_whole_model().max_time_s + 2 + 1 + 0.01
     assert len(plan([MODEL], ALL, rows, settings, budget, 0, 1).chosen) == 2
     assert len(plan([MODEL], ALL, rows, settings, budget, 1, 1).chosen) == 1
     assert len(plan([MODEL], ALL, rows, settings, budget, 1, 2).chosen) == 0

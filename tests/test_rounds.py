@@ -1,7 +1,9 @@
 """A round measures what makes the answers most precise for its time, and no more."""
 
+from dataclasses import replace
+
 import pytest
-from opcost.executions import Executions
+from opcost.executions import Executions, Scatter
 from opcost.planning.rounds import Known, plan_round
 from opcost.planning.target_rounds import read_round, write_round
 from opcost.results_folder import MODELS, OPERATORS
@@ -108,6 +110,24 @@ def test_a_model_with_an_unknown_operator_has_no_sum_to_be_precise():
     planned = plan_round(3, [NET], known(some), Precision(models=1e-6))
     assert planned.operators == []
     assert planned.models == [NET.model]
+
+
+def test_widths_follow_the_scatter_of_the_target_and_what_is_chosen_does_not():
+    chosen, widths = [], []
+    for scatter in (None, Scatter(0.01, 6.0), Scatter(0.3, 6.0)):
+        planned = plan_round(2, [NET], known(TIMES), Precision(models=0.01), scatter=scatter)
+        chosen.append(list(planned.new))
+        widths.append(planned.half_widths[NET.model])
+    assert chosen[0] == chosen[1] == chosen[2]
+    assert widths[1] < widths[0] < widths[2]
+
+
+def test_executions_that_are_expected_count_as_those_that_are_known():
+    four = known(TIMES, executions=4)
+    two = {name: replace(each, expected=2) for name, each in known(TIMES).items()}
+    for wanted in (0.5, 0.02, 0.005):
+        of_four, of_two = (plan_round(5, [NET], each, Precision(wanted)) for each in (four, two))
+        assert (of_two.operators, of_two.models) == (of_four.operators, of_four.models)
 
 
 def test_cheap_measurements_come_first_where_they_help_as_much():

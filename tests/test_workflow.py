@@ -316,6 +316,24 @@ def test_a_plan_for_other_models_than_were_measured_tells_their_later_rounds(pre
     assert "as jobs took so far), 0 s spent" in " ".join(planned.split())
 
 
+def test_a_run_measures_in_later_rounds_what_the_plan_expects(done):
+    def expected(**changes):
+        configure(done, **changes)
+        planned = " ".join(done.run("--", "plan").stdout.split())
+        found = re.search(r"later rounds: about .*? for (\d+) measurement", planned)
+        return int(found[1]) if found else 0
+
+    first = expected(models=["tiny_mlp"], rounds=2, precision={"models": 1e-4})
+    assert 0 < first == sum(rule.startswith("benchmark_") for rule in done.started())
+    assert expected() == 0
+    # A round that was planned for other models, or within another budget, is planned again.
+    both = expected(models=["tiny_mlp", "tiny_cnn"])
+    assert both > 0
+    assert expected(max_device_time_s=0.1) == 0
+    done.started()
+    assert expected(max_device_time_s=1000) == both
+
+
 def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):
     planned = checkout.run("--", "plan").stdout
     assert "operators: 6 tuples, 0 measured, 6 to measure" in planned

@@ -87,6 +87,14 @@ class MeasurementSettings:
     repeat_pause_s: float
     timeout_s: float
 
+    def of_whole_model(self) -> Self:
+        """Timed for longer, because a single row is the reference of a sum."""
+        return replace(
+            self,
+            min_time_s=self.model_time_s,
+            max_time_s=max(self.max_time_s, 2 * self.model_time_s),
+        )
+
 
 @dataclass(frozen=True)
 class Conditions:

@@ -4,7 +4,6 @@ This module is light: a job's parent process describes its subject, and only the
 measures it imports PyTorch.
 """
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -186,12 +185,8 @@ class ModelSubject(Subject):
         return records.model_columns(self.definition) | {"launch_mode": self.launch_mode}
 
     def settings(self, settings: MeasurementSettings) -> MeasurementSettings:
-        """Timed for longer, because a single row is the reference of a sum."""
-        return dataclasses.replace(
-            settings,
-            min_time_s=settings.model_time_s,
-            max_time_s=max(settings.max_time_s, 2 * settings.model_time_s),
-        )
+        """Those of a whole model."""
+        return settings.of_whole_model()
 
     def set_up(self, station: "Station") -> SetUp:
         """Creates copies of the model in its launch mode, under supervision of its code."""

@@ -38,8 +38,8 @@ class Plan:
     `models` is the number of whole models that remain to be measured in round 1.
     `explained` is the expected share of the models' time that a tuple explains, averaged over
     the models. `needed_s` is the expected device time: `job_s` for each measurement of a tuple,
-    plus the models. `job_s` is the mean over previous jobs, also of other studies, or an
-    assumption based on the settings.
+    and `model_s` for that of a whole model. Each is the mean over previous jobs, also of other
+    studies, or an assumption based on the settings.
     """
 
     known: tuple[str, ...]
@@ -51,6 +51,7 @@ class Plan:
     needed_s: float
     job_s: float
     job_s_is_measured: bool
+    model_s: float
 
     def expected_coverage(self) -> float:
         """The expected share of the models' time that known and chosen tuples explain."""
@@ -70,8 +71,9 @@ def plan(
     other_spent_s: float = 0.0,
     models_to_measure: int = 0,
     device: str = "auto",
+    wholes: Sequence[Row] = (),
 ) -> Plan:
-    """Select the `tuples` to measure on a target with existing `rows`.
+    """Select the `tuples` to measure on a target with existing `rows`, and `wholes` of models.
 
     `device` is the target's. With `max_device_time_s`, those that explain most come first, until
     the budget is used up by rows of these tuples, other measurements of the study
@@ -81,9 +83,10 @@ def plan(
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
     spent_s = other_spent_s + sum(row["device_time_s"] or 0.0 for row in known.values())
-    held_s = [row["device_time_s"] for row in rows if row["device_time_s"] is not None]
-    job_s = float(np.mean(held_s)) if held_s else _guessed_job_s(settings, device)
-    for_models_s = models_to_measure * (job_s + settings.model_time_s)
+    mean_s, mean_model_s = _mean_device_time_s(rows), _mean_device_time_s(wholes)
+    job_s = _guessed_job_s(settings, device) if mean_s is None else mean_s
+    model_s = job_s + _guessed_timing_s(settings, device) if mean_model_s is None else mean_model_s
+    for_models_s = models_to_measure * model_s
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
     count = len(new)
     if max_device_time_s is not None:
@@ -99,8 +102,14 @@ def plan(
         spent_s,
         for_models_s + count * job_s,
         job_s,
-        bool(held_s),
+        mean_s is not None,
+        model_s,
     )
+
+
+def _mean_device_time_s(rows: Sequence[Row]) -> float | None:
+    held_s = [row["device_time_s"] for row in rows if row["device_time_s"] is not None]
+    return float(np.mean(held_s)) if held_s else None
 
 
 def explained_shares(
@@ -179,3 +188,11 @@ def _guessed_job_s(settings: MeasurementSettings, device: str) -> float:
         return _JOB_S + settings.warm_up_s + (settings.min_time_s + settings.max_time_s) / 2
     power_s = settings.power_min_s + 2 * settings.idle_s + _SETTLING_S
     return _GPU_START_S + settings.warm_up_s + settings.min_time_s + power_s
+
+
+def _guessed_timing_s(settings: MeasurementSettings, device: str) -> float:
+    """Seconds for which a whole model is timed: on a processor, most for as long as they may be."""
+    kind = kind_of(device)
+    if kind is None or kind.host_sets_pace:
+        return settings.of_whole_model().max_time_s
+    return settings.model_time_s

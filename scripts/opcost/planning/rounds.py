@@ -44,10 +44,13 @@ _FOR_SCATTER = MIN_SUBJECTS + 4
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a subject: its executions, and the device time that one takes."""
+    """What is known of a subject: its executions, the device time that one takes, and how many
+    further ones are expected.
+    """
 
     executions: Executions
     device_time_s: float
+    expected: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,16 @@ def plan_round(
     precision: Precision,
     done: Collection[Subject] = (),
     left_s: float = float("inf"),
+    scatter: Scatter | None = None,
 ) -> Round:
     """What to measure in round `number`, from 2 on, within `left_s` s of device time, as expected.
 
     `known` are the subjects with a result from the rounds before; `done` those already measured in
-    this round. Planned once more from the same, a round that is done stays as it is.
+    this round. Planned once more from the same, a round that is done stays as it is: so what is
+    chosen depends on these alone. The widths that are expected after it follow the `scatter` that
+    the target is known to have, from whatever was measured there.
     """
-    [planned] = expect_rounds([number], models, known, precision, done, left_s)
+    [planned] = expect_rounds([number], models, known, precision, done, left_s, scatter)
     return planned
 
 
@@ -94,9 +100,10 @@ def expect_rounds(
     precision: Precision,
     done: Collection[Subject] = (),
     left_s: float = float("inf"),
+    scatter: Scatter | None = None,
 ) -> list[Round]:
     """What to measure in these rounds, as `plan_round`, if executions scatter as is known now."""
-    answers = _Answers(models, known, precision)
+    answers = _Answers(models, known, precision, scatter)
     found = []
     for number in numbers:
         planned = _next_round(number, answers, known, done, left_s)
@@ -154,7 +161,11 @@ class _Answers:
     """The variances of all answers, while subjects are chosen."""
 
     def __init__(
-        self, models: Sequence[ModelTuples], known: Mapping[Subject, Known], precision: Precision
+        self,
+        models: Sequence[ModelTuples],
+        known: Mapping[Subject, Known],
+        precision: Precision,
+        of_target: Scatter | None,
     ) -> None:
         self._subjects = list(known)
         self._index = {subject: number for number, subject in enumerate(self._subjects)}
@@ -167,11 +178,11 @@ class _Answers:
                     shares.append(answer)
         self._weights = np.array(shares).reshape(len(shares), len(self._subjects)) ** 2
         scatter = scatter_of([each.executions for each in known.values()]) or _ASSUMED
-        of_speeds = _variances_of_speeds(known, scatter)
-        self._variance = np.array(
-            [_variance(each, scatter) + of_speeds.get(name, 0.0) for name, each in known.items()]
+        self._variance = _variances(known, scatter)
+        self._expected = _variances(known, of_target or scatter)
+        self._count = np.array(
+            [float(len(each.executions.values) + each.expected) for each in known.values()]
         )
-        self._count = np.array([float(len(each.executions.values)) for each in known.values()])
         self._cost_s = np.array([each.device_time_s for each in known.values()])
         self._matters = _largest_parts(self._weights * self._variance / self._count)
         self._is_row = np.array([kind == OPERATORS for kind, _ in self._subjects], bool)
@@ -195,18 +206,11 @@ class _Answers:
             return None
         return [float(each == subject) for each in self._subjects]
 
-    @property
-    def _variances(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-        """The variance of each model's answers."""
-        found: np.ndarray[tuple[int], np.dtype[np.float64]]
-        found = self._weights @ (self._variance / self._count)
-        return found
-
     def most_worth(self, others: Collection[Subject]) -> Subject | None:
         """The subject, not among `others`, that saves most for its time; None if it is enough."""
         saved = self._variance / self._count - self._variance / (self._count + 1)
         of_models, of_rows = self._limits
-        vague = self._variances > of_models
+        vague = self._weights @ (self._variance / self._count) > of_models
         worth = (self._weights * self._matters)[vague].sum(axis=0) / of_models * saved
         rows = self._is_row & (self._variance / self._count > of_rows)
         worth = (worth + np.where(rows, saved / of_rows, 0.0)) / self._cost_s
@@ -221,7 +225,8 @@ class _Answers:
     def half_widths(self) -> dict[str, float]:
         """Model -> the expected half-width of its answers, the wider one."""
         found: dict[str, float] = {}
-        for name, variance in zip(self._names, self._variances, strict=True):
+        variances = self._weights @ (self._expected / self._count)
+        for name, variance in zip(self._names, variances, strict=True):
             half_width = NORMAL_97_5 * float(np.sqrt(variance))
             found[name] = max(found.get(name, 0.0), half_width)
         return found
@@ -240,8 +245,17 @@ def _largest_parts(
     return found
 
 
+def _variances(
+    known: Mapping[Subject, Known], scatter: Scatter
+) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """The expected variance of one execution of each subject."""
+    of_speeds = _variances_of_speeds(known, scatter)
+    return np.array(
+        [_variance(each, scatter) + of_speeds.get(name, 0.0) for name, each in known.items()]
+    )
+
+
 def _variance(known: Known, scatter: Scatter) -> float:
-    """The expected variance of one execution."""
     variance, degrees = variance_of_one(known.executions, scatter)
     return variance if degrees is None else variance * degrees / max(degrees - 2, 1.0)
 

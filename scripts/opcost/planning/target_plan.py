@@ -1,6 +1,6 @@
 """The plan of a target, from the files of a study, and its text."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
@@ -13,7 +13,8 @@ from opcost.environments.advice import summary
 from opcost.environments.present import changes_here
 from opcost.errors import OpcostError
 from opcost.launch_modes import EAGER
-from opcost.planning.plan import Plan, Row, memory_bytes, plan, predicted_times_s
+from opcost.planning.measured import Row, as_defined, measured_tuples, measured_wholes
+from opcost.planning.plan import Plan, memory_bytes, plan, predicted_times_s
 from opcost.planning.rounds import Round
 from opcost.planning.target_rounds import expect_target_rounds, read_round
 from opcost.results_folder import (
@@ -22,12 +23,10 @@ from opcost.results_folder import (
     device_file,
     extraction,
     measurement,
-    measurements,
     round_plan,
     target_folder,
 )
-from opcost.rows import records, schemas
-from opcost.study import Conditions, Study
+from opcost.study import Study
 from opcost.target import Target
 from opcost.text import counted, duration, margin, wrapped
 from opcost.tuples.manifest import collect
@@ -62,8 +61,9 @@ def describe_plans(study: Study, results: Path, open_device: Callable[[Target], 
         tuples = _to_benchmark(study, models)
         device = _device(conditions.target, target_folder(target, results), open_device)
         planned = _plan(study, target, results, models, tuples, device)
-        measured = {row["model"] for row in _measured_models(study, target, results, models)}
+        rows = as_defined(study, measured_wholes(study, target, results))
         wholes = [model for model in models if not model.is_operator]
+        measured = {row["model"] for row in _named(rows, {each.model for each in wholes})}
         new_models = [model.model for model in wholes if model.model not in measured]
         rounds = _later_rounds(study, target, results, models, tuples, planned)
         lines = [
@@ -154,17 +154,18 @@ def _plan(
     tuples: Mapping[str, TupleRecord],
     device: str,
 ) -> Plan:
-    conditions, folder = study.conditions[target], target_folder(target, results)
+    names = {model.model for model in models if not model.is_operator}
     series = [(1, EAGER), *((1, mode) for mode in study.launch_modes)]
-    whole = [_measured_models(study, target, results, models, *each) for each in series]
+    first = [measured_wholes(study, target, results, *each) for each in series]
+    whole = [_named(as_defined(study, rows), names) for rows in first]
     later = [
         row
         for number in range(2, study.rounds + 1)
         for row in (
-            *_measured_models(study, target, results, models, number),
+            *_named(as_defined(study, measured_wholes(study, target, results, number)), names),
             *(
                 row
-                for row in _measured_tuples(conditions, measurements(folder, OPERATORS, number))
+                for row in measured_tuples(study, target, results, number)
                 if row["tuple_id"] in tuples
             ),
         )
@@ -172,37 +173,18 @@ def _plan(
     return plan(
         models,
         tuples,
-        _measured_tuples(conditions, measurements(folder, OPERATORS)),
-        conditions.measurement,
+        measured_tuples(study, target, results),
+        study.conditions[target].measurement,
         study.max_device_time_s,
         sum(row["device_time_s"] or 0.0 for row in chain(later, *whole)),
-        sum(sum(not each.is_operator for each in models) - len(rows) for rows in whole),
+        sum(len(names) - len(rows) for rows in whole),
         device,
+        list(chain(*first)),
     )
 
 
-def _measured_tuples(conditions: Conditions, paths: Sequence[Path]) -> Sequence[Row]:
-    columns = ("tuple_id", "time_s", "device_time_s")
-    return records.measured_under(conditions, paths, schemas.OPERATOR, columns)
-
-
-def _measured_models(
-    study: Study,
-    target: str,
-    results: Path,
-    models: Sequence[ModelTuples],
-    number: int = 1,
-    launch_mode: str = EAGER,
-) -> Sequence[Row]:
-    """The rows of a series of the study's models whose definition and settings are current."""
-    definitions = {model.model: study.models[model.model].to_json() for model in models}
-    rows = records.measured_under(
-        study.conditions[target],
-        measurements(target_folder(target, results), MODELS, number, launch_mode),
-        schemas.MODEL,
-        ("model", "definition_json", "device_time_s"),
-    )
-    return [row for row in rows if definitions.get(row["model"]) == row["definition_json"]]
+def _named(rows: Iterable[Row], models: Collection[str]) -> list[Row]:
+    return [row for row in rows if row["model"] in models]
 
 
 def _replaced(
@@ -246,12 +228,8 @@ def _later_rounds(
     measured = {name: tuples[name] for name in (*planned.known, *planned.chosen)}
     if not measured or study.rounds == 1:
         return None
-    rows = _measured_tuples(
-        study.conditions[target], measurements(target_folder(target, results), OPERATORS)
-    )
-    times_s = predicted_times_s(measured, rows)
-    first_s = planned.needed_s + planned.beyond_s()
-    return expect_target_rounds(study, target, results, models, times_s, planned.job_s, first_s)
+    times_s = predicted_times_s(measured, measured_tuples(study, target, results))
+    return expect_target_rounds(study, target, results, models, times_s, planned)
 
 
 def _of_later_rounds(study: Study, planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
@@ -261,9 +239,10 @@ def _of_later_rounds(study: Study, planned: Plan, rounds: Sequence[Round] | None
     number = sum(len(each.new) for each in rounds)
     if not number and planned.beyond:
         return ["  later rounds: no time for them within the budget"]
+    if not number and any(each.is_cut for each in rounds):
+        return ["  later rounds: nothing that the budget has time for"]
     if not number:
-        within = "" if study.max_device_time_s is None else " and the budget"
-        return [f"  later rounds: nothing left to measure within {study.rounds} rounds{within}"]
+        return [f"  later rounds: nothing left to measure within {study.rounds} rounds"]
     what = f"about {duration(_needed_s(rounds))} for {counted(number, 'measurement')}"
     return [f"  later rounds: {what}{expected_widths(rounds[-1], study.precision.models)}"]
 

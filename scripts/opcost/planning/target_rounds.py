@@ -1,24 +1,16 @@
 """The rounds of a target, from the files of a study: what is known, what is planned."""
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from opcost.executions import Executions
+from opcost.executions import Executions, Scatter, scatter_of
 from opcost.files import read_json, write_json
+from opcost.planning.measured import Row, as_defined, measured_tuples, measured_wholes
 from opcost.planning.plan import Plan
-from opcost.planning.rounds import Known, Round, Subject, expect_rounds, plan_round
-from opcost.results_folder import (
-    MODELS,
-    OPERATORS,
-    extraction,
-    measurement,
-    round_plan,
-    series_of,
-    target_folder,
-)
-from opcost.rows import records, schemas
-from opcost.rows.comparability import meaning
+from opcost.planning.rounds import Known, Round, Subject, expect_rounds
+from opcost.results_folder import MODELS, OPERATORS, extraction, target_folder
 from opcost.rows.executed import executions_of
 from opcost.rows.quantities import TIME
 from opcost.study import Study
@@ -26,8 +18,7 @@ from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
 from opcost.values import TEXT, check_values, list_of
 
-_COLUMNS = ("status", *TIME.names, "core_speed_per_s", "device_time_s", "conditions_json")
-_Rows = Mapping[Subject, Mapping[int, Mapping[str, Any]]]
+_Rows = Mapping[Subject, Mapping[int, Row]]
 """Subject -> round -> its row there."""
 
 _RULES = {OPERATORS: list_of(TEXT), MODELS: list_of(TEXT)}
@@ -41,14 +32,18 @@ def plan_target_round(study: Study, target: str, number: int, results: Path, fir
     Raises OpcostError for a damaged file.
     """
     models = calls_on(target_folder(target, results), list(extracted(study, results)))
-    last = max(number, study.rounds)
-    measured = _measured(study, target, last, results, models, first.known)
-    done = [subject for subject, rows in measured.items() if number in rows]
-    before = _known(measured, range(1, number))
-    # Of this round, what was planned counts, not what it took: planned again, it is the same.
-    spent_s = _spent_s(measured, [*range(1, number), *range(number + 1, last + 1)])
-    left_s = _left_s(study, spent_s + first.needed_s + first.beyond_s())
-    return plan_round(number, models, before, study.precision, done, left_s)
+    every = _measured(study, target, max(number, study.rounds), results)
+    measured = _of_study(every, models, first.known)
+    [planned] = expect_rounds(
+        [number],
+        models,
+        _known(measured, range(1, number)),
+        study.precision,
+        _done(measured, number),
+        _left_s(study, first, measured, number),
+        _scatter(every),
+    )
+    return planned
 
 
 def expect_target_rounds(
@@ -57,78 +52,88 @@ def expect_target_rounds(
     results: Path,
     models: Sequence[ModelTuples],
     times_s: Mapping[str, float],
-    job_s: float,
-    needed_s: float,
+    first: Plan,
 ) -> list[Round]:
-    """What rounds after the first still measure, as far as can be expected now.
+    """What rounds after the first still measure, as far as can be expected now: each is planned as
+    a run will plan it, after what is expected of the rounds before it.
 
-    A tuple without a result is expected to take the `times_s` of its id, and its jobs `job_s` of
-    device time. `needed_s` is what round 1 still needs, also beyond the budget. Raises OpcostError
-    for a damaged file.
+    A tuple without a result is expected to take the `times_s` of its id; `first` is the present
+    plan of round 1. Raises OpcostError for a damaged file.
     """
-    folder = target_folder(target, results)
-    further = range(2, study.rounds + 1)
-    planned = {
-        number: read_round(path)
-        for number in further
-        if (path := round_plan(folder, number)).exists()
-    }
-    wholes = [model.model for model in models if not model.is_operator]
-    if not all(measurement(folder, MODELS, name).exists() for name in wholes):
-        planned = {}  # of other models: rounds are planned again once these have a first one
-    number = max(planned, default=1)
-    measured = _measured(study, target, number, results, models, list(times_s))
-    rounds = range(1, number + 1)
-    known, spent_s = _known(measured, rounds), _spent_s(measured, rounds)
-    model_s = job_s + study.conditions[target].measurement.model_time_s
+    every = _measured(study, target, study.rounds, results)
+    measured = _of_study(every, models, list(times_s))
+    scatter, later_s = _scatter(every), 0.0
+    begun = max((number for rows in measured.values() for number in rows), default=1)
+    expected = Counter[Subject]()
+    found: list[Round] = []
+    while len(found) < study.rounds - 1:
+        number = len(found) + 2
+        known = _expected(models, _known(measured, range(1, number)), times_s, first)
+        known = {name: replace(each, expected=expected[name]) for name, each in known.items()}
+        further = [number] if number <= begun else range(number, study.rounds + 1)
+        left_s = _left_s(study, first, measured, number) - later_s
+        done = _done(measured, number)
+        planned = expect_rounds(further, models, known, study.precision, done, left_s, scatter)
+        for each in planned:
+            expected.update(each.new)
+            later_s += each.needed_s
+        found += planned
+    return found
+
+
+def _expected(
+    models: Sequence[ModelTuples],
+    known: Mapping[Subject, Known],
+    times_s: Mapping[str, float],
+    first: Plan,
+) -> dict[Subject, Known]:
+    """What is known, and what round 1 is expected to find of the other subjects."""
+    found = dict(known)
     for name, time_s in times_s.items():
-        known.setdefault((OPERATORS, name), Known(Executions([time_s], [None]), job_s))
+        found.setdefault((OPERATORS, name), Known(Executions([time_s], [None]), first.job_s))
     for model in models:
         sum_s = sum(times_s.get(name, 0.0) * n for name, n in model.call_counts().items())
         if sum_s and not model.is_operator:
-            known.setdefault((MODELS, model.model), Known(Executions([sum_s], [None]), model_s))
-    begun = [
-        Round(new=new, needed_s=sum(known[each].device_time_s for each in new))
-        for number, each in planned.items()
-        if (new := [name for name in _missing(each, number, folder) if name in known])
-    ]
-    if planned and not planned[number]:
-        return begun
-    left_s = _left_s(study, spent_s + needed_s + sum(each.needed_s for each in begun))
-    later = range(number + 1, study.rounds + 1)
-    return begun + expect_rounds(later, models, known, study.precision, left_s=left_s)
+            whole = Known(Executions([sum_s], [None]), first.model_s)
+            found.setdefault((MODELS, model.model), whole)
+    return found
 
 
-def _missing(planned: Round, number: int, folder: Path) -> list[Subject]:
-    """The subjects of a planned round that have not been measured in it."""
-    subjects = [
-        *((OPERATORS, name) for name in planned.operators),
-        *((MODELS, name) for name in planned.models),
-    ]
-    return [each for each in subjects if not measurement(folder, *each, number).exists()]
+def _left_s(study: Study, first: Plan, measured: _Rows, number: int) -> float:
+    """What the budget leaves to a round. Of the round itself, what was planned counts, not what it
+    took: planned again, it is the same.
+    """
+    if study.max_device_time_s is None:
+        return float("inf")
+    of_round_s = sum(
+        rows[number]["device_time_s"] or 0.0 for rows in measured.values() if number in rows
+    )
+    others_s = first.spent_s - of_round_s + first.needed_s + first.beyond_s()
+    return study.max_device_time_s - others_s
 
 
-def _left_s(study: Study, spent_s: float) -> float:
-    budget_s = study.max_device_time_s
-    return float("inf") if budget_s is None else budget_s - spent_s
+def _measured(study: Study, target: str, number: int, results: Path) -> _Rows:
+    """The rows of all subjects up to a round, of this study or another, but for models that are
+    defined otherwise.
+    """
+    found: dict[Subject, dict[int, Row]] = defaultdict(dict)
+    for each in range(1, number + 1):
+        for row in measured_tuples(study, target, results, each):
+            found[OPERATORS, row["tuple_id"]][each] = row
+        for row in as_defined(study, measured_wholes(study, target, results, each)):
+            found[MODELS, row["model"]][each] = row
+    return found
 
 
-def _measured(
-    study: Study,
-    target: str,
-    number: int,
-    results: Path,
-    models: Sequence[ModelTuples],
-    tuple_ids: Sequence[str],
-) -> _Rows:
-    """The rows of all subjects up to a round."""
-    folder = target_folder(target, results)
-    names = {OPERATORS: tuple_ids, MODELS: [model.model for model in models]}
-    return {
-        (kind, name): _executions(study, target, kind, name, number, folder)
-        for kind, subjects in names.items()
-        for name in subjects
-    }
+def _of_study(
+    measured: _Rows, models: Sequence[ModelTuples], tuple_ids: Collection[str]
+) -> dict[Subject, Mapping[int, Row]]:
+    names = [(OPERATORS, each) for each in tuple_ids] + [(MODELS, each.model) for each in models]
+    return {name: measured.get(name, {}) for name in names}
+
+
+def _done(measured: _Rows, number: int) -> list[Subject]:
+    return [subject for subject, rows in measured.items() if number in rows]
 
 
 def _known(measured: _Rows, rounds: Collection[int]) -> dict[Subject, Known]:
@@ -140,14 +145,10 @@ def _known(measured: _Rows, rounds: Collection[int]) -> dict[Subject, Known]:
     return {subject: known for subject, known in found.items() if known is not None}
 
 
-def _spent_s(measured: _Rows, rounds: Collection[int]) -> float:
-    """The device time of rows of these rounds."""
-    return sum(
-        row["device_time_s"] or 0.0
-        for rows in measured.values()
-        for number, row in rows.items()
-        if number in rounds
-    )
+def _scatter(measured: _Rows) -> Scatter | None:
+    """How executions of all subjects vary on the target, if that is known."""
+    executions = (executions_of(list(rows.values()), TIME) for rows in measured.values())
+    return scatter_of([each for each in executions if each is not None])
 
 
 def extracted(study: Study, results: Path) -> list[ModelTuples]:
@@ -156,26 +157,7 @@ def extracted(study: Study, results: Path) -> list[ModelTuples]:
     return [model for model in read_extractions(paths) if model.refusal is None]
 
 
-def _executions(
-    study: Study, target: str, kind: str, name: str, number: int, folder: Path
-) -> dict[int, dict]:
-    """Round -> the row of a subject measured under the study's conditions, up to a round."""
-    wanted = meaning(study.conditions[target].to_json())
-    found = {}
-    schema = schemas.MEASUREMENTS[kind]
-    columns = [*_COLUMNS, *(["definition_json"] if kind == MODELS else [])]
-    for each in range(1, number + 1):
-        path = measurement(folder, kind, name, each)
-        if not path.exists():
-            continue
-        for row in records.read(path, schema, columns).to_pylist():
-            current = kind == OPERATORS or row["definition_json"] == study.models[name].to_json()
-            if current and meaning(row["conditions_json"]) == wanted:
-                found[series_of(path).round] = row
-    return found
-
-
-def _known_of(rows: Sequence[Mapping]) -> Known | None:
+def _known_of(rows: Sequence[Row]) -> Known | None:
     found = [row for row in rows if row["status"] == "ok"]
     executions = executions_of(found, TIME)
     if executions is None:
