@@ -42,7 +42,7 @@ def row(time_s=1e-3, power_w=None, **changes):
         "sentinel_time_s": 1e-4,
         "call_overhead_s": None,
         "displaced_call_overhead_s": None,
-        "executions": None,
+        **dict.fromkeys(["executions", "outlying_executions", "disturbed_executions"]),
         "power_w": power_w,
         "power_ci_low_w": power_w and power_w * 0.99,
         "power_ci_high_w": power_w and power_w * 1.01,

@@ -100,13 +100,26 @@ def test_where_the_device_sets_the_pace_there_is_no_overhead(compare):
 def test_two_executions_of_a_whole_count_as_their_mean_within_an_interval_that_holds_both(compare):
     twice = {"time_s": 7e-3, "time_ci_low_s": 7e-3 * 0.99, "time_ci_high_s": 7e-3 * 1.01}
     once, _ = compare()
-    comparison, _ = compare(again=[twice | {"flags": ["disturbed"], "converged": False}])
+    comparison, _ = compare(again=[twice | {"flags": ["drifting"], "converged": False}])
     assert comparison["reference_time_s"] == pytest.approx(35e-6**0.5)
     assert (once["reference_measurements"], comparison["reference_measurements"]) == (1, 2)
     limits_s = (comparison["reference_time_ci_low_s"], comparison["reference_time_ci_high_s"])
     assert limits_s[0] < 5e-3 < 7e-3 < limits_s[1]
-    assert comparison["reference_flags"] == ["disturbed"]
+    assert comparison["reference_flags"] == ["drifting"]
     assert comparison["reference_converged"] is False
+
+
+def test_a_disturbed_execution_of_a_whole_counts_only_where_there_is_no_other(compare):
+    once, _ = compare()
+    comparison, _ = compare(again=[{"time_s": 7e-3, "flags": ["disturbed"], "converged": False}])
+    assert comparison["reference_disturbed_s"] == [7e-3]
+    for name in (
+        "reference_time_s",
+        "reference_flags",
+        "reference_converged",
+        "time_relative_error",
+    ):
+        assert comparison[name] == once[name]
 
 
 def test_a_whole_without_energy_in_one_measurement_has_that_of_the_other(compare):

@@ -16,12 +16,13 @@ from opcost.executions import (
     averaged,
     batch_error,
     combined,
-    counted,
     in_any_run,
     near_the_middle,
+    outlying,
     scatter_of,
     speeds_beside,
     variance_of_one,
+    weights,
 )
 from opcost.statistics import Estimate, ratio
 
@@ -290,13 +291,44 @@ def test_two_executions_that_disagree_have_an_interval_with_both():
 
 def test_a_third_execution_tells_which_of_them_is_the_outlier():
     executions = Executions([81.8, 26.9, 27.2], [0.003] * 3)
-    assert counted(executions, Scatter(0.02, 6)) == [False, True, True]
+    assert outlying(executions, Scatter(0.02, 6)) == [True, False, False]
     estimate = combined(executions, Scatter(0.02, 6))
     assert 26 < estimate.low < estimate.value < estimate.high < 28.1
 
 
-def test_where_no_majority_agrees_all_count():
-    assert counted(Executions([1, 2, 4], [0.003] * 3), Scatter(0.02, 6)) == [True] * 3
+def test_where_no_majority_agrees_there_is_no_outlier():
+    executions = Executions([1, 2, 4], [0.003] * 3)
+    assert outlying(executions, Scatter(0.02, 6)) == [False] * 3
+    estimate = combined(executions, Scatter(0.02, 6))
+    assert estimate.low <= 1 < 4 <= estimate.high
+
+
+@given(
+    values=st.lists(st.floats(0.5, 2), min_size=1, max_size=6),
+    sd=st.floats(0.005, 0.1),
+    degrees=st.floats(3, 100),
+)
+def test_a_scatter_that_changes_a_little_changes_the_mean_a_little(values, sd, degrees):
+    executions = Executions(values, [0.003] * len(values))
+    before, after = (combined(executions, Scatter(each, degrees)) for each in (sd, 1.01 * sd))
+    assert (
+        abs(math.log(after.value / before.value))
+        < 0.05 * math.log(max(values) / min(values)) + 1e-9
+    )
+
+
+@given(values=st.lists(st.floats(0.98, 1.02), min_size=1, max_size=6))
+def test_executions_that_agree_count_nearly_as_much_as_each_other(values):
+    shares = weights(Executions(values, [0.003] * len(values)), Scatter(0.02, 6))
+    assert max(shares) == 1
+    assert min(shares) > 0.8
+
+
+@pytest.mark.parametrize("far", [0.15, 0.5, 2.0])
+def test_one_that_is_far_from_two_others_counts_little(far):
+    executions = Executions([1.0, 1.001, math.exp(far)], [0.003] * 3)
+    assert weights(executions, Scatter(0.02, 6))[2] < 0.1
+    assert abs(combined(executions, Scatter(0.02, 6)).value - 1) < 0.01
 
 
 def test_a_single_execution_has_the_scatter_of_the_others():

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.costs import in_place_table, in_place_text
-from opcost.costs.caveats import outliers
+from opcost.costs.caveats import caveats
 from opcost.costs.comparison import compare
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import OF_WHOLE
@@ -269,24 +269,47 @@ def test_an_execution_that_does_not_count_in_the_whole_model_does_not_count_in_p
     assert cells["with clock"] == "+38%"
 
 
-def test_an_execution_that_is_left_out_is_told(model):
+def told(found):
+    """What the caveats say of executions that count little, or not at all."""
+    row = {"model": "squeezenet1_1", **compare(found)}
+    return [text for text in caveats([row]) if text.startswith("Executions ")]
+
+
+def test_an_outlier_is_told(model):
     found = one_off(model)
-    [note] = outliers(found)
-    assert note == (
-        "squeezenet1_1: 1 of 4 executions of the whole model was left out as an outlier: 16.4 ms "
-        "beside 7.27 ms."
-    )
+    assert told(found) == [
+        "Executions that are outliers and count little: whole model of squeezenet1_1 (16.4 ms; it "
+        "counts as 7.27 ms)."
+    ]
     assert compare(found)["reference_flags"] == ["executions_disagree"]
     agreeing = estimate(model, *found.whole[1:], **SCATTER)
-    assert [*outliers(agreeing)] == compare(agreeing)["reference_flags"] == []
+    assert told(agreeing) == compare(agreeing)["reference_flags"] == []
 
 
-def test_an_execution_that_is_left_out_is_told_at_the_usual_speed(model):
+def test_disturbed_executions_of_a_whole_model_are_left_out_if_others_are_not(model):
+    clean = one_off(model).whole[1:]
+    disturbed = {**one_off(model).whole[0], "flags": ["disturbed"]}
+    found = estimate(model, disturbed, *clean, **SCATTER)
+    expected, compared = compare(estimate(model, *clean, **SCATTER)), compare(found)
+    assert compared["reference_time_s"] == expected["reference_time_s"]
+    assert compared["in_place_time_s"] == expected["in_place_time_s"]
+    assert (compared["reference_measurements"], compared["reference_flags"]) == (3, [])
+    assert told(found) == [
+        "Executions left out, since others were not disturbed: whole model of squeezenet1_1 "
+        "(16.4 ms; it counts as 7.27 ms) (opcost retry --flag disturbed measures them again)."
+    ]
+    alone = estimate(model, *({**each, "flags": ["disturbed"]} for each in clean), **SCATTER)
+    assert compare(alone)["reference_time_s"] == expected["reference_time_s"]
+    assert compare(alone)["reference_flags"] == ["disturbed"]
+    assert told(alone) == []
+
+
+def test_an_outlier_is_told_at_the_usual_speed(model):
     first, *others = (each | {"core_speed_per_s": 3000.0} for each in one_off(model).whole)
     quicker = first | {"core_speed_per_s": 6000.0, "time_s": first["time_s"] / 2}
     law = dict(zip(SPEED_COLUMNS, (3000.0, 0.05, 1.0, 0.01), strict=True))
-    [note] = outliers(estimate(model, quicker, *others, **SCATTER, **law))
-    assert "1 of 4 executions of the whole model was left out as an outlier: 16.4 ms" in note
+    [note] = told(estimate(model, quicker, *others, **SCATTER, **law))
+    assert "whole model of squeezenet1_1 (16.4 ms;" in note
 
 
 def test_the_time_of_a_whole_model_is_that_at_the_speed_that_is_usual_beside_it(model):

@@ -19,8 +19,10 @@ The expected variance follows a trend: short operators scatter more than long on
 al., Intensity-based hierarchical Bayes method improves testing for differentially expressed genes,
 BMC Bioinformatics 7, 2006).
 
-An execution that is off by more than this allows, while most others agree, is an outlier, and is
-not counted. If they disagree by more, and none has a majority, the interval holds them all.
+An execution that is off by more than this allows, while most others agree, is an outlier. The
+further it is from the others, the less it counts, so that no answer jumps where others change the
+scatter a little. If executions disagree by more than the scatter allows, and none has a majority,
+the interval holds them all.
 """
 
 import itertools
@@ -97,6 +99,9 @@ _ASSUMED_BESIDE = 2
 
 _OUTLIER = 0.001
 """The probability that an execution without a cause of its own is taken for an outlier."""
+_NEAR, _STEEP, _STEPS = 2 / 3, 6, 4
+"""Up to that share of the distance at which an execution is an outlier, it counts fully, and then
+less with that power of its distance; found in that many steps."""
 
 
 @dataclass(frozen=True)
@@ -166,12 +171,12 @@ class Executions:
         """The sample variance of the logarithms; there must be two or more."""
         return statistics.variance([math.log(value) for value in self.values])
 
-    def chosen(self, counted: Sequence[bool]) -> "Executions":
-        """Those that are counted."""
+    def chosen(self, these: Sequence[bool]) -> "Executions":
+        """Those that are true in `these`."""
         return Executions(
-            list(itertools.compress(self.values, counted)),
-            list(itertools.compress(self.batch_errors, counted)),
-            list(itertools.compress(self.speeds, counted)),
+            list(itertools.compress(self.values, these)),
+            list(itertools.compress(self.batch_errors, these)),
+            list(itertools.compress(self.speeds, these)),
         )
 
     def at_usual_speed(self, scatter: Scatter | None) -> "Executions":
@@ -329,33 +334,49 @@ def batch_error(estimate: Estimate) -> float | None:
 
 
 def combined(executions: Executions, scatter: Scatter | None) -> Estimate:
-    """The geometric mean of the executions that count, with the interval of what further ones find.
+    """The weighted geometric mean of the executions, with the interval of what further ones find.
 
     Without a known scatter, the interval is Student's of these executions; a single one has that of
     its batches, which says nothing about further executions.
     """
-    executions = executions.chosen(counted(executions, scatter)).at_usual_speed(scatter)
-    values = executions.values
-    value = math.exp(statistics.fmean(map(math.log, values))) if len(values) > 1 else values[0]
-    return _with_interval(value, executions, scatter)
+    executions = executions.at_usual_speed(scatter)
+    values, shares = executions.values, weights(executions, scatter)
+    value = _weighted_mean(executions, shares) if len(values) > 1 else values[0]
+    near = near_the_middle(executions, scatter)
+    disagree = 2 * sum(near) <= len(near)
+    return _with_interval(value, executions, shares, scatter, disagree)
 
 
 def averaged(executions: Executions, scatter: Scatter | None) -> Estimate:
     """The arithmetic mean of all executions, so that means of parts add up to the mean of their
     sum, with the interval of what further ones find.
     """
-    return _with_interval(statistics.fmean(executions.values), executions, scatter)
+    shares = [1.0] * len(executions.values)
+    disagree = not all(near_the_middle(executions, scatter))
+    value = statistics.fmean(executions.values)
+    return _with_interval(value, executions, shares, scatter, disagree)
 
 
-def _with_interval(value: float, executions: Executions, scatter: Scatter | None) -> Estimate:
+def _weighted_mean(executions: Executions, shares: Sequence[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, executions.values), shares))
+
+
+def _with_interval(
+    value: float,
+    executions: Executions,
+    shares: Sequence[float],
+    scatter: Scatter | None,
+    disagree: bool,
+) -> Estimate:
     values = executions.values
     if scatter is None and len(values) == 1 and executions.batch_errors[0] is None:
         return Estimate(value, None, None)
     variance, degrees = variance_of_one(executions, scatter)
-    error = math.sqrt(variance / len(values) + executions.shared_error**2)
+    number = sum(shares) ** 2 / sum(each**2 for each in shares)  # Kish's effective one
+    error = math.sqrt(variance / number + executions.shared_error**2)
     margin = student_97_5(degrees) * error
     low, high = value * math.exp(-margin), value * math.exp(margin)
-    if not all(near_the_middle(executions, scatter)):
+    if disagree:
         low, high = min(low, *values), max(high, *values)
     known = degrees if degrees is not None and degrees > 2 else None
     return Estimate(value, low, high, known)
@@ -402,29 +423,57 @@ def variance_of_one(executions: Executions, scatter: Scatter | None) -> tuple[fl
         return max(executions.variance, explained), float(found)
     expected = scatter.at(executions.middle).sd ** 2 + explained
     degrees = scatter.degrees_of_freedom + found
-    observed = executions.variance if found else 0.0
-    return (scatter.degrees_of_freedom * expected + found * observed) / degrees, degrees
+    shares = weights(executions, scatter)
+    middle = math.log(_weighted_mean(executions, shares))
+    squares = sum(
+        share * (math.log(value) - middle) ** 2
+        for share, value in zip(shares, executions.values, strict=True)
+    )
+    return (scatter.degrees_of_freedom * expected + squares) / degrees, degrees
 
 
-def counted(executions: Executions, scatter: Scatter | None) -> list[bool]:
-    """Whether each execution counts: not if it is an outlier, and more than half agree."""
+def weights(executions: Executions, scatter: Scatter | None) -> list[float]:
+    """How much each of the executions, at the usual speed, counts: 1 near their mean, less for
+    those that the scatter hardly explains.
+    """
+    logs = [math.log(value) for value in executions.values]
+    if scatter is None or len(logs) < 3:  # two are equally far from their median
+        return [1.0] * len(logs)
+    middle, shares = statistics.median(logs), list[float]()
+    near = _NEAR * _limit(executions, scatter)
+    for _ in range(_STEPS):  # the median of an even number depends on all that are far
+        shares = [max(abs(each - middle) / near, 1.0) ** -_STEEP for each in logs]
+        middle = statistics.fmean(logs, shares)
+    return [share / max(shares) for share in shares]
+
+
+def outlying(executions: Executions, scatter: Scatter | None) -> list[bool]:
+    """Whether each execution is an outlier: further from their median than the scatter explains,
+    while more than half are not.
+    """
     near = near_the_middle(executions, scatter)
-    return near if 2 * sum(near) > len(near) else [True] * len(near)
+    most = 2 * sum(near) > len(near)
+    return [most and not each for each in near]
 
 
 def near_the_middle(executions: Executions, scatter: Scatter | None) -> list[bool]:
     """Whether each execution differs from their median by no more than the scatter explains."""
     if scatter is None or len(executions.values) < 2:
         return [True] * len(executions.values)
-    from scipy import special
-
     executions = executions.at_usual_speed(scatter)
     logs = [math.log(value) for value in executions.values]
-    middle = statistics.median(logs)
-    reach = float(special.stdtrit(scatter.degrees_of_freedom, 1 - _OUTLIER / 2))
-    sd = scatter.at(executions.middle).sd
-    limit = reach * math.sqrt(sd**2 + executions.batch_variance)
+    middle, limit = statistics.median(logs), _limit(executions, scatter)
     return [abs(each - middle) <= limit for each in logs]
+
+
+def _limit(executions: Executions, scatter: Scatter) -> float:
+    """The distance from their median beyond which executions are outliers, of logarithms."""
+    from scipy import special
+
+    reach = float(special.stdtrit(scatter.degrees_of_freedom, 1 - _OUTLIER / 2))
+    return reach * math.hypot(
+        scatter.at(executions.middle).sd, math.sqrt(executions.batch_variance)
+    )
 
 
 def scatter_of(

@@ -2,17 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
 from opcost.executions import MIN_SUBJECTS
-from opcost.rows.flags import explained
+from opcost.rows.flags import DISTURBED, explained
 from opcost.rows.quantities import COMPARED, ENERGY, SPEED_SD, TIME, Quantity
 from opcost.text import counted, difference, margin, names_by_text, percent, seconds, some
-
-if TYPE_CHECKING:
-    from opcost.costs.estimate import ModelEstimate
 
 INTERVAL = "±: half of the 95 % interval"
 OF_A_ROW = (
@@ -34,6 +31,7 @@ _MUCH = (
     "they use its memory. Set its rows aside (opcost set-aside TARGET) and run again when it is "
     "idle."
 )
+_MEASURE_AGAIN = " (opcost retry --flag disturbed measures them again)"
 _NEARLY = 1.02
 _MUCH_WIDER = 1.5
 
@@ -56,21 +54,9 @@ def caveats(
         *_partial(rows, most),
         *_differing_calls(rows, most),
         *_mixed_provenance(rows, most),
+        *_left_out(rows, most),
         *_flags(rows, most),
     ]
-
-
-def outliers(estimate: "ModelEstimate") -> Iterator[str]:
-    """The executions of a whole model that its time leaves out."""
-    left_out, whole = estimate.outlying_whole_s, estimate.whole_time
-    if left_out and whole:
-        total = len(left_out) + len(estimate.counted_whole)
-        times = ", ".join(TIME.show(time_s, 3) for time_s in left_out)
-        were = "was left out as an outlier" if len(left_out) == 1 else "were left out as outliers"
-        yield (
-            f"{estimate.model.model}: {len(left_out)} of {total} executions of the whole model "
-            f"{were}: {times} beside {TIME.show(whole.value, 3)}."
-        )
 
 
 def _interval(rows: Sequence[Row]) -> list[str]:
@@ -220,6 +206,29 @@ def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:
         f"Added up anyway{_for_models(models, rows, most)}: {text}."
         for text, models in names_by_text(told).items()
     ]
+
+
+def _left_out(rows: Sequence[Row], most: int) -> Iterator[str]:
+    """The executions that count little, or not at all."""
+    for executions, what, more in (
+        (DISTURBED, "left out, since others were not disturbed", _MEASURE_AGAIN),
+        ("outlying", "that are outliers and count little", ""),
+    ):
+        wholes = [
+            f"whole model of {row['model']} ({_times(times_s)}; it counts as "
+            f"{TIME.show(row[TIME.of('reference').value], 3)})"
+            for row in rows
+            if (times_s := row.get(f"reference_{executions}_s"))
+        ]
+        tuples = {row["model"]: row[f"{executions}_executions"] for row in rows}
+        parts = [some(wholes, most)] if wholes else []
+        parts += [f"tuples: {_of_models(tuples, most)}"] if any(tuples.values()) else []
+        if parts:
+            yield f"Executions {what}: {'; '.join(parts)}{more}."
+
+
+def _times(times_s: Sequence[float]) -> str:
+    return ", ".join(TIME.show(each_s, 3) for each_s in times_s)
 
 
 def _flags(rows: Sequence[Row], most: int) -> Iterable[str]:

@@ -99,7 +99,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
     columns, references = estimate_columns(estimate), estimate.whole
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
     reference = references[0]
-    measured = [row for row in references if row["status"] == "ok"]
+    measured = estimate.measured_whole
     converged = [row["converged"] for row in measured] or [None]
     rows = [*estimate.rows, *references]
     mixed = comparability.conflict(rows)
@@ -121,6 +121,8 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         **columns,
         **TIME.of("reference").columns(reference_time),
         "reference_measurements": len(measured),
+        "reference_outlying_s": [each_s for _, each_s in estimate.outlying_whole],
+        "reference_disturbed_s": [row[TIME.value] for row in estimate.disturbed_whole],
         "reference_converged": None if None in converged else all(converged),
         "reference_flags": _flags(measured, estimate.whole_agrees),
         **_relative_error(TIME, estimate.time if known else None, reference_time),

@@ -31,7 +31,7 @@ from opcost.costs.in_place import InPlaceTimes
 from opcost.costs.method import MethodError, method_in
 from opcost.costs.shares import IN_PLACE_COLUMN, module_shares
 from opcost.costs.terms import Row, Term, why_incomplete
-from opcost.executions import Executions, Scatter, combined, counted, near_the_middle
+from opcost.executions import Executions, Scatter, combined, near_the_middle, outlying
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, METHOD, OVERHEAD
 from opcost.rows.executed import (
@@ -40,6 +40,7 @@ from opcost.rows.executed import (
     measured_value,
     scatter_beside,
     scatter_in,
+    undisturbed,
 )
 from opcost.rows.quantities import (
     ENERGY,
@@ -63,7 +64,7 @@ OPERATOR_COLUMNS = (
     *HOST_TIME.names,
     *POWER.names,
     *("idle_power_w", "power_gain_uncertainty", EVICTED_CODE),
-    "executions",
+    *("executions", "outlying_executions", "disturbed_executions"),
     *(name for each in EXECUTED for name in each.scatter_columns),
     *SPEED_COLUMNS,
     *(each.degrees for each in (TIME, HOST_TIME, POWER, ENERGY)),
@@ -123,7 +124,7 @@ class ModelEstimate:
         """
         if comparability.conflict([*self.rows, *self.whole]) is not None:
             return None
-        return combined_value(self._measured_whole, HOST_TIME, self.scatter(HOST_TIME))
+        return combined_value(self.measured_whole, HOST_TIME, self.scatter(HOST_TIME))
 
     @cached_property
     def whole_time(self) -> Estimate | None:
@@ -132,29 +133,22 @@ class ModelEstimate:
         return combined(found, self._whole_scatter(found)) if found else None
 
     @cached_property
-    def counted_whole(self) -> list[Row]:
-        """The executions of the whole model that its time combines: those that are no outliers."""
-        found = self._whole_executions
-        if found is None:
-            return []
-        counts = counted(found, self._whole_scatter(found))
-        return [row for row, each in zip(self._timed_whole, counts, strict=True) if each]
-
-    @cached_property
-    def outlying_whole_s(self) -> list[float]:
-        """Seconds of the executions of the whole model that are left out as outliers, at the usual
-        speed of the core.
+    def outlying_whole(self) -> list[tuple[Row, float]]:
+        """The executions of the whole model that are outliers, each with its seconds at the speed
+        that is usual beside the model.
         """
         found = self._whole_executions
         if found is None:
             return []
         scatter = self._whole_scatter(found)
-        times_s = found.at_usual_speed(scatter).values
-        return [
-            time_s
-            for time_s, each in zip(times_s, counted(found, scatter), strict=True)
-            if not each
-        ]
+        times_s, these = found.at_usual_speed(scatter).values, outlying(found, scatter)
+        pairs = zip(self._timed_whole, times_s, strict=True)
+        return list(itertools.compress(pairs, these))
+
+    @cached_property
+    def disturbed_whole(self) -> list[Row]:
+        """The executions of the whole model that are left out: disturbed, and others are not."""
+        return [row for row in self._ok_whole if row not in self.measured_whole]
 
     @cached_property
     def whole_agrees(self) -> bool:
@@ -181,16 +175,21 @@ class ModelEstimate:
     def whole_energy(self) -> Estimate | None:
         """Gross joules of the whole model, from its executions."""
         return combined_value(
-            self._measured_whole, ENERGY, self.energy_scatter_beside(self._timed_whole)
+            self.measured_whole, ENERGY, self.energy_scatter_beside(self._timed_whole)
         )
 
     @cached_property
-    def _measured_whole(self) -> list[Row]:
+    def measured_whole(self) -> Sequence[Row]:
+        """The executions of the whole model that count."""
+        return undisturbed(self._ok_whole)
+
+    @property
+    def _ok_whole(self) -> list[Row]:
         return [row for row in self.whole if row["status"] == "ok"]
 
     @cached_property
     def _timed_whole(self) -> list[Row]:
-        return [row for row in self._measured_whole if row[TIME.value] is not None]
+        return [row for row in self.measured_whole if row[TIME.value] is not None]
 
     def scatter(self, quantity: Quantity) -> Scatter | None:
         """How executions of operators vary on the target."""

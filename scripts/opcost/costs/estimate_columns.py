@@ -50,6 +50,10 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "filtered_tuples": sum(term.filtered for term in estimate.terms),
         "unconverged_tuples": sum(row["converged"] is False for row in estimate.rows),
         "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
+        **{
+            name: sum(row[name] or 0 for row in estimate.rows)
+            for name in ("outlying_executions", "disturbed_executions")
+        },
         "flops": flops_of(estimate.terms),
         "parameters": estimate.model.parameters,
         "activation_peak_bytes": estimate.model.activation_peak_bytes,

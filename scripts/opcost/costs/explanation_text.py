@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from opcost.costs import in_place_text
-from opcost.costs.caveats import caveats, outliers
+from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
 from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells
@@ -175,7 +175,6 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
         *phase_notes([compared]),
         *(meanings([compared]) if TIME.of("reference").value in compared else []),
         *caveats([compared]),
-        *(outliers(explanation.estimate) if not explanation.whole_conflict else []),
         *([_UNVERIFIED] if explanation.calls_unverified else []),
         *_in_place(explanation),
         *_recorded(model, explanation),

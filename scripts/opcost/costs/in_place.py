@@ -52,16 +52,16 @@ _OTHER_CALLS = "the measured model made other calls than were recorded or extrac
 
 class InPlaceTimes:
     """What a model's calls take in place, in the mean over the executions that count for the time
-    of the whole model.
+    of the whole model, without outliers.
     """
 
     def __init__(self, estimate: "ModelEstimate") -> None:
         self._estimate = estimate
         self._model = estimate.model
-        measured = [row for row in estimate.whole if row["status"] == "ok"]
+        measured, outlying = estimate.measured_whole, [row for row, _ in estimate.outlying_whole]
         clocked = [row for row in measured if row[CALL_TIME.value]]
         known = [(row, by_call) for row in clocked if (by_call := self._by_call(row)) is not None]
-        known = [each for each in known if each[0] in estimate.counted_whole] or known
+        known = [each for each in known if each[0] not in outlying] or known
         scatter = estimate.scatter_of_whole
         wholes_s = [_whole_while_clocked_s(row, scatter) for row, _ in known]
         self._clocked = [

@@ -23,6 +23,7 @@ from opcost.rows.executed import (
     model_speed_columns,
     speed_in_a_usual_round,
     speed_of_round,
+    undisturbed,
 )
 from opcost.rows.quantities import ROUND_SPEEDS, USUAL_SPEED
 
@@ -36,9 +37,9 @@ def speeds_of_models(
         executions = []
         for path in paths:
             with suppress(OpcostError):  # a damaged file is told where its model is compared
-                table = records.read(path, schemas.MODEL, ["core_speed_per_s"])
+                table = records.read(path, schemas.MODEL, ["core_speed_per_s", "flags"])
                 executions += [in_round(row, path) for row in table.to_pylist()]
-        found[key_of(paths[0])[0]].append(executions)
+        found[key_of(paths[0])[0]].append(undisturbed(executions))
     return {
         target: _speed_columns(list(rows[target].values()), of_models)
         for target, of_models in found.items()

@@ -16,14 +16,13 @@ from opcost.statistics import Estimate
 def phase_columns(estimate: ModelEstimate) -> dict[str, Any]:
     """The columns of the comparison for the phases; null for inference."""
     columns: dict[str, Any] = {}
-    measured = [row for row in estimate.whole if row["status"] == "ok"]
     for phase in COMPARED_PHASES:
         trained = estimate.model.trains
         columns |= TIME.of(f"estimate_{phase}").columns(
             _summed(estimate, phase) if trained else None
         )
         columns |= TIME.of(f"reference_{phase}").columns(
-            combined_value(measured, PHASE_TIMES[phase], estimate.scatter_of_whole)
+            combined_value(estimate.measured_whole, PHASE_TIMES[phase], estimate.scatter_of_whole)
             if trained
             else None
         )

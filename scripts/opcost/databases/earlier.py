@@ -20,7 +20,7 @@ from opcost.rows.seal import is_sealed
 Key = tuple[str, str]
 """Target and tuple id."""
 
-FILES = "opcost.files.2"
+FILES = "opcost.files.3"
 """Metadata of a database: the identities of each row's files, in order, or `-`. The number is that
 of the rule by which executions are joined: rows by another one are read from their files again."""
 

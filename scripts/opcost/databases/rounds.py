@@ -16,15 +16,17 @@ import pyarrow as pa
 from opcost.executions import Executions, Scatter, batch_error, scatter_of
 from opcost.rows import comparability, schemas
 from opcost.rows.column import Joining
-from opcost.rows.columns import EXECUTIONS, MEASUREMENT
-from opcost.rows.executed import executions_in
-from opcost.rows.flags import DISTURBED
+from opcost.rows.columns import DISTURBED_EXECUTIONS, EXECUTIONS, MEASUREMENT
+from opcost.rows.executed import executions_in, undisturbed
 from opcost.rows.quantities import EXECUTED, POWER, TIME, Quantity
 
 Row = dict[str, Any]
 
 JOINED = pa.schema(
-    [*schemas.OPERATOR, *(schemas.DATABASE.field(column.name) for column in EXECUTIONS)],
+    [
+        *schemas.OPERATOR,
+        *(schemas.DATABASE.field(each.name) for each in (*EXECUTIONS, DISTURBED_EXECUTIONS)),
+    ],
     schemas.OPERATOR.metadata,
 )
 """The columns of a measurement, and those of its executions."""
@@ -32,8 +34,7 @@ JOINED = pa.schema(
 
 def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     """One row for the executions of a tuple. Those of other conditions, or failed, are left out; so
-    are disturbed ones where others are not: the speed of the core tells only in part how much
-    longer they took.
+    are disturbed ones where others are not.
 
     Conditions are those of the first round, which is measured again before the others.
     """
@@ -47,14 +48,15 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     pairs = [pair for pair in measured if comparability.conflict([base, pair[0]]) is None]
     if not pairs:
         return base
-    pairs = [pair for pair in pairs if DISTURBED not in (pair[0]["flags"] or ())] or pairs
-    found = [row for row, _ in pairs]
+    found = undisturbed([row for row, _ in pairs])
+    numbers = [number for row, number in pairs if row in found]
     columns: Row = {
         column.name: _JOINED[column.joining]([row[column.name] for row in found])
         for column in MEASUREMENT
     }
     columns["device_time_s"] = _total([row["device_time_s"] for row in rows])
-    columns["execution_round"] = [number for _, number in pairs]
+    columns[DISTURBED_EXECUTIONS.name] = len(pairs) - len(found)
+    columns["execution_round"] = numbers
     columns["execution_core_speed_per_s"] = [row["core_speed_per_s"] for row in found]
     if columns["batch_time_s"] is not None:
         columns["execution_batches"] = [len(row["batch_time_s"]) for row in found]

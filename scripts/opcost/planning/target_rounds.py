@@ -11,7 +11,7 @@ from opcost.planning.measured import Row, as_defined, measured_tuples, measured_
 from opcost.planning.plan import Plan
 from opcost.planning.rounds import Known, Round, Subject, expect_rounds
 from opcost.results_folder import MODELS, OPERATORS, extraction, target_folder
-from opcost.rows.executed import executions_of
+from opcost.rows.executed import executions_of, undisturbed
 from opcost.rows.quantities import TIME
 from opcost.study import Study
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
@@ -147,7 +147,8 @@ def _known(measured: _Rows, rounds: Collection[int]) -> dict[Subject, Known]:
 
 def _scatter(measured: _Rows) -> Scatter | None:
     """How executions of all subjects vary on the target, if that is known."""
-    executions = (executions_of(list(rows.values()), TIME) for rows in measured.values())
+    found = ([row for row in rows.values() if row["status"] == "ok"] for rows in measured.values())
+    executions = (executions_of(undisturbed(rows), TIME) for rows in found)
     return scatter_of([each for each in executions if each is not None])
 
 
@@ -159,7 +160,7 @@ def extracted(study: Study, results: Path) -> list[ModelTuples]:
 
 def _known_of(rows: Sequence[Row]) -> Known | None:
     found = [row for row in rows if row["status"] == "ok"]
-    executions = executions_of(found, TIME)
+    executions = executions_of(undisturbed(found), TIME)
     if executions is None:
         return None
     times_s = [row["device_time_s"] for row in found if row["device_time_s"]]

@@ -358,13 +358,20 @@ EXECUTIONS: list[Column] = in_role(
 )
 """What each execution of an operator found, in the order of rounds."""
 
+DISTURBED_EXECUTIONS = Column(
+    "disturbed_executions",
+    pa.int64(),
+    "further executions with a result that are left out: they are flagged `disturbed`, and others "
+    "are not",
+)
+
 COMBINED: list[Column] = [
     Column("executions", pa.int64(), "number of executions with a result"),
     Column(
         "outlying_executions",
         pa.int64(),
-        "executions that do not count, because they differ from most others by more than the "
-        "scatter explains",
+        "those of `executions` that differ from most others by more than the scatter explains, and "
+        "so count little",
     ),
     *(
         Column(

@@ -15,13 +15,13 @@ from opcost.executions import (
     at_speed_of_run,
     batch_error,
     combined,
-    counted,
     in_any_run,
     near_the_middle,
+    outlying,
     speeds_beside,
 )
 from opcost.results_folder import series_of
-from opcost.rows.flags import EXECUTIONS_DISAGREE
+from opcost.rows.flags import DISTURBED, EXECUTIONS_DISAGREE
 from opcost.rows.quantities import (
     ENERGY,
     EXECUTED,
@@ -49,6 +49,13 @@ _OF_MODELS = (MODEL_SPEED, MODEL_SPEED_ERROR, MODEL_SPEED_SD)
 def in_round(row: Row, path: Path) -> dict[str, Any]:
     """A row of a whole model with the round of its file."""
     return {**row, ROUND: series_of(path).round}
+
+
+def undisturbed(rows: Sequence[Row]) -> Sequence[Row]:
+    """The executions of a subject that are not flagged `disturbed`, if there are some; otherwise
+    all: the speed of the core tells only in part how much longer they took.
+    """
+    return [row for row in rows if DISTURBED not in (row["flags"] or ())] or rows
 
 
 def executions_in(row: Row, quantity: Quantity) -> Executions | None:
@@ -164,7 +171,7 @@ def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
         return columns
     scatter = scatters.get(TIME)
     columns["executions"] = len(times.values)
-    columns["outlying_executions"] = counted(times, scatter).count(False)
+    columns["outlying_executions"] = sum(outlying(times, scatter))
     others = [flag for flag in row["flags"] if flag != EXECUTIONS_DISAGREE]
     agree = all(near_the_middle(times, scatter))
     columns["flags"] = others if agree else [*others, EXECUTIONS_DISAGREE]

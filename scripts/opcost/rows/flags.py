@@ -130,8 +130,8 @@ TOO_FEW_REFRESHES = _flag(
 )
 EXECUTIONS_DISAGREE = _flag(
     "executions_disagree",
-    "executions differ by more than the scatter of the target explains: outlying_executions do not "
-    "count if most others agree; otherwise the interval holds all of them",
+    "executions differ by more than the scatter of the target explains: if most agree, others are "
+    "outlying_executions and count little; if there are none of these, the interval holds all",
     "raise `rounds`, and run again",
 )
 POWER_DRIFTING = _flag(

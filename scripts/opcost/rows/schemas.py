@@ -12,6 +12,7 @@ from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.column import Column, Role, in_role
 from opcost.rows.columns import (
     COMBINED,
+    DISTURBED_EXECUTIONS,
     EXECUTIONS,
     MEASUREMENT,
     METHOD,
@@ -85,6 +86,7 @@ _DATABASE: list[Column] = [
     *SCATTERS,
     *METHOD,
     *COMBINED,
+    DISTURBED_EXECUTIONS,
     *EXECUTIONS,
 ]
 DATABASE = _schema("database", _DATABASE)
@@ -189,6 +191,18 @@ COMPARISON = _schema(
             pa.int64(),
             "number of measurements of the whole model, each in its own process, that are averaged",
         ),
+        (
+            "reference_outlying_s",
+            pa.list_(pa.float64()),
+            "seconds of those of them that differ from most others by more than the scatter "
+            "explains, and so count little; at the speed of the core as the reference",
+        ),
+        (
+            "reference_disturbed_s",
+            pa.list_(pa.float64()),
+            "measured seconds of further ones that are left out: they are flagged `disturbed`, and "
+            "others are not",
+        ),
         ("reference_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
         ("reference_flags", pa.list_(pa.string()), "flags of the reference"),
         (
@@ -284,6 +298,8 @@ COMPARISON = _schema(
         ("filtered_tuples", pa.int64(), "tuples that the study's `operators` key excludes"),
         ("unconverged_tuples", pa.int64(), "tuples whose interval is wider than requested"),
         ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> number of tuples with it"),
+        ("outlying_executions", pa.int64(), "outliers among the executions of the tuples"),
+        ("disturbed_executions", pa.int64(), "disturbed executions of the tuples, left out"),
         ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
         ("parameters", pa.int64(), "number of parameters of the model"),
         (

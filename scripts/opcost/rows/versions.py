@@ -73,7 +73,9 @@ VERSIONS = {
     "speed of the core: `core_speed_per_s`, and in the database `execution_core_speed_per_s`, "
     "`usual_core_speed_per_s`, `core_speed_sd`, `time_speed_exponent` with its error, and "
     "`usual_model_core_speed_per_s` with its error, `model_core_speed_sd` and "
-    "`round_core_speeds_per_s`. `evicted_code_time_s` of operators.",
+    "`round_core_speeds_per_s`. `evicted_code_time_s` of operators. `disturbed_executions` "
+    "in the database and the comparison; `outlying_executions`, `reference_outlying_s` and "
+    "`reference_disturbed_s` in the comparison.",
 }
 """Schema version -> its changes."""
 
@@ -130,7 +132,7 @@ _DATABASE = _OPERATOR | {
     13: [
         *_OPERATOR[13],
         *("execution_core_speed_per_s", *SPEED_COLUMNS, MODEL_SPEED, MODEL_SPEED_ERROR),
-        *(MODEL_SPEED_SD, ROUND_SPEEDS),
+        *(MODEL_SPEED_SD, ROUND_SPEEDS, "disturbed_executions"),
     ],
 }
 
@@ -179,8 +181,8 @@ ADDED: dict[str, dict[int, list[str]]] = {
             *TIME.of("in_place").names,
             *("between_calls_time_s", "clocked_time_s", "in_place_reason"),
             "largest_share_difference",
-            "energy_gain_uncertainty",
-            SPEED_SD,
+            *("energy_gain_uncertainty", SPEED_SD, "reference_outlying_s"),
+            *("reference_disturbed_s", "outlying_executions", "disturbed_executions"),
         ],
     },
     "extraction": {12: ["activation_peak_bytes"]},

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from opcost.costs import in_place_table, in_place_text
-from opcost.costs.caveats import caveats, outliers
+from opcost.costs.caveats import caveats
 from opcost.costs.explanation import explain_in_study
 from opcost.costs.terms import Row, by_target
 from opcost.costs.verdict import judgement
@@ -44,10 +44,8 @@ def _is_complete(row: Row) -> bool:
 
 def _profile_of(target: str, models: Sequence[str], rows: Sequence[Row], by: str, top: int) -> str:
     lines, marked = [f"Target {target}"], False
-    outlying: list[str] = []
     for row in rows:
         explained = explain_in_study(read_model_tuples(extraction(row["model"])), target)
-        outlying += outliers(explained.estimate)
         if cells := in_place_table.table_cells(explained.estimate, row, by, top):
             marked |= in_place_table.is_marked(cells)
             title = f"Where the time of {row['model']} goes, inside the running model, by {by}:"
@@ -58,7 +56,7 @@ def _profile_of(target: str, models: Sequence[str], rows: Sequence[Row], by: str
         lines += ["", *wrapped([in_place_table.MEANING, *legend])]
         lines += ["", in_place_text.TITLE, *in_place_text.lines(cells)]
         lines += ["", *wrapped([in_place_text.MEANING, *in_place_text.verdicts(rows)])]
-    return "\n".join([*lines, "", *wrapped([*_notes(models, rows), *outlying])])
+    return "\n".join([*lines, "", *wrapped([*_notes(models, rows)])])
 
 
 def _notes(models: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
