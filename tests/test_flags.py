@@ -47,6 +47,7 @@ def test_a_passing_physical_cause_spoils_a_trial():
 
 def test_a_row_is_doubtful_by_each_flag_that_may_hide_a_change():
     assert flags.doubtful([flags.LAUNCH_BOUND, flags.DRIFTING])
-    assert not flags.doubtful([flags.LAUNCH_BOUND, flags.DISTURBED])
+    assert flags.doubtful([flags.LAUNCH_BOUND, flags.DISTURBED])
+    assert not flags.doubtful([flags.LAUNCH_BOUND, flags.VALUE_DEPENDENT])
     assert flags.doubtful(["of a later version"])
     assert not flags.doubtful([])

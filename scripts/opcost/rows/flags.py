@@ -57,9 +57,6 @@ DISTURBED = _flag(
     "interference slowed the core in more than half of the batches, or in so many that disturbed "
     "batches had to count",
     "on a quiet machine, run opcost retry --flag disturbed",
-    # A row that converged did so on its undisturbed batches (docs/how_to/query.md); one that had
-    # too few of them has not converged.
-    reproduces=True,
 )
 SENTINEL_QUICKER = _flag(
     "sentinel_quicker",
