@@ -247,6 +247,22 @@ def test_sums_of_other_protocols_and_without_the_methods_error_are_marked(cnn, t
     assert "protocol: the version of the measurement protocol" in both
 
 
+def test_an_energy_without_the_methods_error_is_marked_though_that_of_time_is_known(cnn, tmp_path):
+    method = {TIME: [Difference(0.05, 0.01), Difference(-0.05, 0.01)], ENERGY: [None, None]}
+    known = method_columns(["first", "second"], method) | {"energy_j": 0.1, "energy_reason": None}
+    path = database(tmp_path / "d.parquet", [cnn], core_cache_bytes=0, **known)
+    assert re.search(r"local +Simulated +sum\* ", run(CNN, "--database", path).output)
+
+
+def test_databases_of_one_file_name_are_told_apart(cnn, tmp_path):
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    paths = [database(tmp_path / each / "d.parquet", [cnn], each) for each in ("here", "there")]
+    both = run(CNN, "--database", paths[0], "--database", paths[1]).output
+    assert all(re.search(rf"{path.parent.name} +Simulated .*{path}", both) for path in paths)
+    assert str(paths[0]) not in run(CNN, "--database", paths[0]).output.split("Target")[0]
+
+
 def test_a_model_without_kernels_has_no_cost_and_the_reason(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn])
     answer = run("torch.nn:Flatten", "--input", "2x3x4", "--database", path)

@@ -230,6 +230,12 @@ def test_a_table_says_that_the_interval_of_a_time_allows_for_another_run(tmp_pat
     assert "allows for another run" in run(path).stderr
     for arguments in (["--columns", "description,flops"], ["--json"]):
         assert run(path, *arguments).stderr == ""
+    unknown = [row("conv", core_speed_sd=0.05), row("cat", time_s=1e-3)]
+    records.write(path, schemas.DATABASE, unknown)
+    assert "another run" not in run(path).stderr
+    of_energy = row("conv", core_speed_sd=0.05, time_s=1e-3, energy_j=0.1)
+    records.write(path, schemas.DATABASE, [of_energy])
+    assert "of its energy, allows for another run" in run(path, "--columns", "energy").stderr
 
 
 def test_chosen_columns_are_shown_as_people_read_them(path):

@@ -13,8 +13,8 @@ from opcost.text import counted, difference, margin, names_by_text, percent, sec
 
 INTERVAL = "±: half of the 95 % interval"
 OF_A_ROW = (
-    "That of a row's time allows for another run, in which another speed of the core may be usual: "
-    "it is wider than in the log and in sums, which are of one run."
+    "That of a row's time, and so of its energy, allows for another run, in which another speed of "
+    "the core may be usual: it is wider than in the log and in sums, which are of one run."
 )
 CALL_OVERHEAD = "call overhead"
 CALL_OVERHEAD_PARTS = "Python, dispatch, code evicted from the private cache"
@@ -33,7 +33,8 @@ _MUCH = (
 )
 _MEASURE_AGAIN = " (opcost retry --flag disturbed measures them again)"
 _NEARLY = 1.02
-_MUCH_WIDER = 1.5
+_MUCH_WIDER, _OF_MANY = {False: 2.0, True: 1.5}, 8
+"""Of up to eight models that err alike, one in thirty widens the interval of others twofold."""
 
 
 def caveats(
@@ -80,7 +81,7 @@ def _outlying(rows: Sequence[Row], quantity: Quantity) -> Iterator[str]:
     # A model's own sum has the error that all others tell.
     outlying, *others = sorted(halves, key=lambda model: halves[model])
     with_it, without = median(halves[model] for model in others), halves[outlying]
-    if with_it > _MUCH_WIDER * without:
+    if with_it > _MUCH_WIDER[len(halves) > _OF_MANY] * without:
         [error] = [quantity.error.read(row) for row in rows if row["model"] == outlying]
         yield (
             f"The method's own error of {quantity} is mostly that of {outlying} "

@@ -87,7 +87,7 @@ def _measured_part(branch: Branch, known: bool) -> list[str]:
     complete = branch.tuples == branch.measured_tuples
     return [
         _at_least(complete, _time(branch.time_s)),
-        _at_least(complete or not known, f"{branch.share:.1%}"),
+        _at_least(complete or not known, percent(branch.share, 1)),
         _at_least(complete, _energy(branch.energy_j)),
     ]
 

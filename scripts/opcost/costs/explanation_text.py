@@ -1,5 +1,6 @@
 """The explanation of a model's cost as text: what it costs, where it goes, and the caveats."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from opcost.costs import in_place_text
@@ -94,9 +95,11 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
             **costs,
             "tuples": f"{row['measured_tuples']}/{row['tuples']}",
             "protocol": str(explanation.protocol_version or "-"),
-            "database": source_of(explanation),
+            "database": source,
         }
-        for explanation, row, costs in zip(explanations, rows, cost_cells(rows), strict=True)
+        for explanation, source, row, costs in zip(
+            explanations, sources_of(explanations), rows, cost_cells(rows), strict=True
+        )
     ]
     several = len({cell["protocol"] for cell in cells} - {"-"}) > 1
     titles = [title for title in cells[0] if several or title != "protocol"]
@@ -116,14 +119,21 @@ def _cost_of(compared: Row) -> str:
         return "whole"
     if compared[TIME.of("estimate").value] is None:
         return "-"
-    return "sum" if compared[TIME.method_half] is not None else _SUM_ALONE
+    sums = [each for each in COMPARED if compared[each.of("estimate").value] is not None]
+    return "sum" if all(compared[each.method_half] is not None for each in sums) else _SUM_ALONE
 
 
-def source_of(explanation: Explanation) -> str:
-    """The database, with the day of its last measurement of the model's operators."""
-    day, database = explanation.measured_on, explanation.database
-    name = "reference data" if database.parent == REFERENCE else database.name
-    return f"{name}{f' of {day}' if day else ''}"
+def sources_of(explanations: Sequence[Explanation]) -> list[str]:
+    """The database of each, with the day of its last measurement of the model's operators. Those of
+    one file name are told apart by their paths.
+    """
+    names = Counter(path.name for path in {each.database for each in explanations})
+    found = []
+    for each in explanations:
+        name = each.database.name if names[each.database.name] == 1 else str(each.database)
+        name = "reference data" if each.database.parent == REFERENCE else name
+        found.append(f"{name}{f' of {each.measured_on}' if each.measured_on else ''}")
+    return found
 
 
 def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int | None) -> str:

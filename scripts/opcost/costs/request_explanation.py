@@ -11,7 +11,7 @@ from opcost.costs.breakdown import Part, breakdown
 from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
 from opcost.costs.explanation import Explanation, explain
-from opcost.costs.explanation_text import source_of
+from opcost.costs.explanation_text import sources_of
 from opcost.costs.module_tree import module_tree
 from opcost.costs.request_text import request_cells, request_notes
 from opcost.costs.requests import Request
@@ -137,8 +137,10 @@ def request_as_text(
             for cells in request_cells(rows)
         ]
         cells = [
-            [*place.values(), *cost.values(), source_of(each.first)]
-            for place, cost, each in zip(places, costs, found, strict=True)
+            [*place.values(), *cost.values(), source]
+            for place, cost, source in zip(
+                places, costs, sources_of([each.first for each in found]), strict=True
+            )
         ]
         titles = [*places[0], *costs[0], "database"]
         parts.append("\n".join(table(titles, cells, left=2)))

@@ -57,7 +57,9 @@ def aligned(rows: pa.Table, columns: Sequence[str]) -> list[str]:
 
 def notes(rows: pa.Table, columns: Sequence[str]) -> list[str]:
     """What the intervals mean that `aligned` shows; `rows` has the column `SPEED_SD`."""
-    of_runs = TIME.value in columns and pc.sum(rows[SPEED_SD]).as_py()
+    shown = [name for name in (TIME.value, ENERGY.value) if name in columns]
+    known = (pc.is_valid(rows[name]) for name in shown)
+    of_runs = any(pc.any(pc.and_(each, pc.greater(rows[SPEED_SD], 0))).as_py() for each in known)
     return wrapped([f"{INTERVAL}. {OF_A_ROW}"]) if of_runs else []
 
 

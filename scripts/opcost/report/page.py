@@ -38,7 +38,7 @@ from opcost.report.sweeps import by_batch
 from opcost.report.theme import Figure
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
-from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
+from opcost.rows.quantities import COMPARED, POWER, SPEED_SD, TIME, Quantity
 from opcost.rows.versions import SCHEMA_VERSION
 
 _ABSOLUTE = 12  # more models than these are first shown in shares
@@ -102,6 +102,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "meanings": verdict.meanings(results.comparison),
         "caveats": all_caveats(results),
         "words": caveats,
+        "speeds_vary": any(row.get(SPEED_SD) for row in results.comparison),
         "waits": all_waits(results),
         "in_place": in_place_text.model_cells(results.comparison),
         "in_place_words": in_place_text,
