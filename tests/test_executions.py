@@ -317,18 +317,41 @@ def test_a_scatter_that_changes_a_little_changes_the_mean_a_little(values, sd, d
     )
 
 
-@given(values=st.lists(st.floats(0.98, 1.02), min_size=1, max_size=6))
-def test_executions_that_agree_count_nearly_as_much_as_each_other(values):
-    shares = weights(Executions(values, [0.003] * len(values)), Scatter(0.02, 6))
-    assert max(shares) == 1
-    assert min(shares) > 0.8
+@pytest.mark.parametrize("number", [4, 6])
+@given(apart=st.floats(0.01, 1), noise=st.lists(st.floats(-0.01, 0.01), min_size=6, max_size=6))
+def test_two_groups_of_one_size_count_alike(number, apart, noise):
+    logs = [each + apart * (place % 2) for place, each in enumerate(noise[:number])]
+    executions = Executions(list(map(math.exp, logs)), [0.003] * number)
+    estimate = combined(executions, Scatter(0.02, 6))
+    assert abs(math.log(estimate.value) - np.mean(logs)) < 0.01 + 0.1 * apart
+    variance, _ = variance_of_one(executions, Scatter(0.02, 6))
+    assert variance >= (number - 1) / (number + 5) * np.var(logs, ddof=1) * 0.6
 
 
-@pytest.mark.parametrize("far", [0.15, 0.5, 2.0])
+@given(values=st.lists(st.floats(0.95, 1.05), min_size=1, max_size=6))
+def test_executions_that_the_scatter_explains_count_fully(values):
+    assert weights(Executions(values, [0.003] * len(values)), Scatter(0.02, 6)) == [1] * len(values)
+
+
+@pytest.mark.parametrize("far", [0.18, 0.5, 2.0])
 def test_one_that_is_far_from_two_others_counts_little(far):
     executions = Executions([1.0, 1.001, math.exp(far)], [0.003] * 3)
-    assert weights(executions, Scatter(0.02, 6))[2] < 0.1
-    assert abs(combined(executions, Scatter(0.02, 6)).value - 1) < 0.01
+    assert weights(executions, Scatter(0.02, 6))[2] < 0.05
+    estimate = combined(executions, Scatter(0.02, 6))
+    two = combined(Executions([1.0, 1.001], [0.003] * 2), Scatter(0.02, 6))
+    assert abs(estimate.value - 1) < 0.01
+    assert estimate.relative_half_width > 0.8 * two.relative_half_width
+
+
+def test_what_batches_explain_makes_no_outlier():
+    values = [1.0, 1.001, 1.3]
+    assert weights(Executions(values, [0.1] * 3), Scatter(0.02, 6)) == [1, 1, 1]
+    assert weights(Executions(values, [0.01] * 3), Scatter(0.02, 6))[2] < 0.1
+
+
+def test_executions_without_scatter_or_error_of_their_own_have_a_mean():
+    estimate = combined(Executions([1.0, 1.0, 1.1, 1.1], [None] * 4), Scatter(0.0, 6))
+    assert estimate.value == pytest.approx(math.sqrt(1.1))
 
 
 def test_a_single_execution_has_the_scatter_of_the_others():

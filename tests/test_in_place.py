@@ -272,14 +272,14 @@ def test_an_execution_that_does_not_count_in_the_whole_model_does_not_count_in_p
 def told(found):
     """What the caveats say of executions that count little, or not at all."""
     row = {"model": "squeezenet1_1", **compare(found)}
-    return [text for text in caveats([row]) if text.startswith("Executions ")]
+    return [text for text in caveats([row]) if text.startswith(("Left out", "Outliers"))]
 
 
 def test_an_outlier_is_told(model):
     found = one_off(model)
     assert told(found) == [
-        "Executions that are outliers and count little: whole model of squeezenet1_1 (16.4 ms; it "
-        "counts as 7.27 ms)."
+        "Outliers, executions that count little: whole model of squeezenet1_1 (16.4 ms; it counts "
+        "as 7.27 ms)."
     ]
     assert compare(found)["reference_flags"] == ["executions_disagree"]
     agreeing = estimate(model, *found.whole[1:], **SCATTER)
@@ -295,13 +295,34 @@ def test_disturbed_executions_of_a_whole_model_are_left_out_if_others_are_not(mo
     assert compared["in_place_time_s"] == expected["in_place_time_s"]
     assert (compared["reference_measurements"], compared["reference_flags"]) == (3, [])
     assert told(found) == [
-        "Executions left out, since others were not disturbed: whole model of squeezenet1_1 "
-        "(16.4 ms; it counts as 7.27 ms) (opcost retry --flag disturbed measures them again)."
+        "Left out, for these executions were disturbed and others were not: whole model of "
+        "squeezenet1_1 (16.4 ms; it counts as 7.27 ms) (opcost retry --flag disturbed measures "
+        "them again)."
     ]
     alone = estimate(model, *({**each, "flags": ["disturbed"]} for each in clean), **SCATTER)
     assert compare(alone)["reference_time_s"] == expected["reference_time_s"]
     assert compare(alone)["reference_flags"] == ["disturbed"]
     assert told(alone) == []
+
+
+@pytest.mark.parametrize("flags", [["disturbed"], []])
+def test_executions_that_cannot_be_compared_are_not_told(model, flags):
+    first, *others = one_off(model).whole
+    odd = {**first, "flags": flags, "device_name": "another"}
+    found = estimate(model, odd, *others, **SCATTER)
+    assert compare(found)["reference_time_s"] is None
+    assert told(found) == []
+
+
+def test_what_only_a_disturbed_execution_has_is_taken_from_it(model):
+    first, *others = one_off(model).whole
+    energy = {"energy_j": 1.0, "energy_ci_low_j": 0.9, "energy_ci_high_j": 1.1}
+    none = {**dict.fromkeys([*energy, *CALL_TIME.names]), "energy_reason": "simulated: no reading"}
+    disturbed = {**first, **energy, "energy_reason": None, "flags": ["disturbed"]}
+    found = compare(estimate(model, disturbed, *({**each, **none} for each in others), **SCATTER))
+    assert found["reference_measurements"] == 3
+    assert found["reference_energy_j"] == 1.0
+    assert found["in_place_time_s"] is not None
 
 
 def test_an_outlier_is_told_at_the_usual_speed(model):

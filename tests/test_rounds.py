@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from opcost.executions import Executions, Scatter
 from opcost.planning.rounds import Known, plan_round
+from opcost.planning.target_plan import expected_widths
 from opcost.planning.target_rounds import read_round, write_round
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.study import Precision
@@ -123,11 +124,25 @@ def test_widths_follow_the_scatter_of_the_target_and_what_is_chosen_does_not():
 
 
 def test_executions_that_are_expected_count_as_those_that_are_known():
-    four = known(TIMES, executions=4)
-    two = {name: replace(each, expected=2) for name, each in known(TIMES).items()}
-    for wanted in (0.5, 0.02, 0.005):
-        of_four, of_two = (plan_round(5, [NET], each, Precision(wanted)) for each in (four, two))
-        assert (of_two.operators, of_two.models) == (of_four.operators, of_four.models)
+    found = known(TIMES)
+    twice_more = {name: replace(each, expected=2) for name, each in found.items()}
+    wanted = Precision(models=0.035)
+    assert plan_round(5, [NET], found, wanted)
+    assert not plan_round(5, [NET], twice_more, wanted)
+    widths = [
+        plan_round(5, [NET], each, Precision(models=1.0)).half_widths[NET.model]
+        for each in (found, twice_more)
+    ]
+    assert widths[0] == pytest.approx(2**0.5 * widths[1])
+
+
+def test_a_plan_says_what_it_assumes_while_nothing_tells_the_scatter():
+    unknown = plan_round(2, [NET], known(TIMES, executions=1), Precision(models=0.5))
+    assert "if executions scatter by 3%" in expected_widths(unknown, 0.01)
+    told = plan_round(
+        2, [NET], known(TIMES, executions=1), Precision(models=0.5), scatter=Scatter(0.02, 6)
+    )
+    assert "scatter" not in expected_widths(told, 0.01)
 
 
 def test_cheap_measurements_come_first_where_they_help_as_much():

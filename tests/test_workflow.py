@@ -15,7 +15,13 @@ from opcost.costs.known_methods import methods_of
 from opcost.databases.measured import Damages, find_measured
 from opcost.plain_yaml import read_yaml
 from opcost.planning.target_plan import plan_target
-from opcost.planning.target_rounds import plan_target_round, read_round
+from opcost.planning.target_rounds import (
+    expect_target_rounds,
+    extracted,
+    plan_target_round,
+    read_round,
+)
+from opcost.rows import records, schemas
 from opcost.rows.overhead_samples import overhead_columns, read_samples
 from opcost.rows.quantities import TIME
 from opcost.rows.versions import SCHEMA_VERSION
@@ -24,6 +30,7 @@ from opcost.study import load_study
 from tests.checkout import MEASUREMENTS, STUDY, configure, edit, executed_s, stamps
 
 DIFFERENCES = TIME.method_differences
+MLP = "local/models/tiny_mlp.parquet"
 
 
 def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
@@ -136,8 +143,7 @@ def test_further_rounds_measure_what_makes_the_answers_more_precise(done):
     started = done.started()
     assert started.count("benchmark_model") == 4
     assert {"benchmark_operator", "compare", "database", "report"} <= {*started}
-    comparison = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
-    assert [row["reference_measurements"] for row in comparison] == [3, 3]
+    assert executions_of_wholes(done) == [3, 3]
     database = pq.read_table(done.root / "results/database.parquet").to_pylist()
     for row in database:
         times_s = executed_s(done.root / "results/local", row["tuple_id"])
@@ -151,7 +157,17 @@ def test_further_rounds_measure_what_makes_the_answers_more_precise(done):
     all_of_them = overhead_columns(samples, median(speeds))
     assert database[0]["call_overhead_s"] == all_of_them["call_overhead_s"]
     assert done.started() == []
+    configure(done, rounds=2)
+    done.started()
+    assert executions_of_wholes(done) == [3, 3], (
+        "what is measured counts, as that of operators does"
+    )
     assert_the_damaged_execution_is_to_be_deleted(done.root / "results")
+
+
+def executions_of_wholes(checkout):
+    comparison = pq.read_table(checkout.root / "results/comparison.parquet").to_pylist()
+    return [row["reference_measurements"] + len(row["reference_disturbed_s"]) for row in comparison]
 
 
 def assert_the_damaged_execution_is_to_be_deleted(results):
@@ -296,6 +312,26 @@ def test_a_later_round_leaves_the_time_that_round_1_still_needs(done):
     first, planned = second_round()
     assert len(first.beyond) == 1
     assert not planned
+
+
+def test_what_failed_is_not_promised_for_later_rounds(done):
+    results = done.root / "results"
+    document = read_yaml(STUDY / "config.yaml") | {"model_directory": str(STUDY / "models")}
+    study = replace(load_study(document), rounds=2)
+    first = next((results / "local/operators").glob("*.parquet"))
+    for path, schema in ((first, schemas.OPERATOR), (results / MLP, schemas.MODEL)):
+        [row] = records.read(path, schema).to_pylist()
+        result = re.compile("(host_)?time_(s|ci)|batch_|power_|energy_")
+        nothing = {name: None for name in row if result.match(name)}
+        failure = {"status": "out_of_memory", "error": "simulated", "flags": []}
+        records.write(path, schema, [row | nothing | failure])
+    plan = plan_target(study, "local", results)
+    models = list(extracted(study, results))
+    times_s = dict.fromkeys(plan.known, 1e-3)
+    [expected] = expect_target_rounds(study, "local", results, models, times_s, plan)
+    planned = plan_target_round(study, "local", 2, results, plan)
+    assert sorted(expected.new) == sorted(planned.new)
+    assert len(planned.new) == 6
 
 
 def test_other_models_in_the_same_results_are_not_paid_from_the_budget(prepared):

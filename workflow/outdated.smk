@@ -60,7 +60,11 @@ ASKED = {
         ("database", [CONDITIONS, MODELS_ON, DEFINITIONS, STUDY.operators]),
         (
             "rounds",
-            [MODELS_ON, DEFINITIONS, CONDITIONS, asdict(STUDY.precision), STUDY.max_device_time_s],
+            [
+                *(MODELS_ON, DEFINITIONS, CONDITIONS, asdict(STUDY.precision)),
+                STUDY.max_device_time_s,
+                *([STUDY.launch_modes] if STUDY.launch_modes else []),  # the budget pays for them
+            ],
         ),
         (
             "compare",

@@ -53,10 +53,13 @@ MEASURED = {target: FOLDERS[target] for target in REQUESTED.measured}
 
 
 def with_kept(paths, kept):
+    """Paths of this run, and those of `kept` if models that it does not measure are shown, too."""
+    return paths if STUDY.only is None else in_order(paths, kept)
+
+
+def in_order(paths, kept):
     """Paths of this run, and those of `kept` that exist, in the order of the study: whichever run
     asks, the inputs are the same."""
-    if STUDY.only is None:
-        return paths
     targets, models = list(FOLDERS), list(STUDY.models)
 
     def order(path):
@@ -290,8 +293,10 @@ def model_measurements(wildcards):
     """One file for each round, target, and model that is measured in it."""
     found = [in_rounds(MODELS, target) for target in MEASURED]
     paths = current_models(chain.from_iterable(paths for paths, _ in found))
-    kept = chain.from_iterable(map(kept_models, FOLDERS))
-    return [*with_kept(paths, kept), *chain.from_iterable(plans for _, plans in found)]
+    # All rounds count, as for operators, although the study may now have fewer.
+    measured = (measured_already(STUDY, target, models_to_measure(target)) for target in MEASURED)
+    kept = chain(*map(kept_models, FOLDERS), *measured)
+    return [*in_order(paths, kept), *chain.from_iterable(plans for _, plans in found)]
 
 
 def models_launched(wildcards):

@@ -20,9 +20,9 @@ al., Intensity-based hierarchical Bayes method improves testing for differential
 BMC Bioinformatics 7, 2006).
 
 An execution that is off by more than this allows, while most others agree, is an outlier. The
-further it is from the others, the less it counts, so that no answer jumps where others change the
-scatter a little. If executions disagree by more than the scatter allows, and none has a majority,
-the interval holds them all.
+further off, the less it counts, so that no answer jumps where others change the scatter a little.
+If executions disagree by more than the scatter allows, and none has a majority, the interval holds
+them all.
 """
 
 import itertools
@@ -99,9 +99,8 @@ _ASSUMED_BESIDE = 2
 
 _OUTLIER = 0.001
 """The probability that an execution without a cause of its own is taken for an outlier."""
-_NEAR, _STEEP, _STEPS = 2 / 3, 6, 4
-"""Up to that share of the distance at which an execution is an outlier, it counts fully, and then
-less with that power of its distance; found in that many steps."""
+_STEEP, _LEAST_LIMIT = 10, 1e-9
+"""An outlier counts less with that power of its distance in units of the limit."""
 
 
 @dataclass(frozen=True)
@@ -371,7 +370,7 @@ def _with_interval(
     values = executions.values
     if scatter is None and len(values) == 1 and executions.batch_errors[0] is None:
         return Estimate(value, None, None)
-    variance, degrees = variance_of_one(executions, scatter)
+    variance, degrees = _variance_of_one(executions, shares, scatter)
     number = sum(shares) ** 2 / sum(each**2 for each in shares)  # Kish's effective one
     error = math.sqrt(variance / number + executions.shared_error**2)
     margin = student_97_5(degrees) * error
@@ -415,6 +414,12 @@ def _with_variance(estimate: Estimate, further_variance: float) -> Estimate:
 def variance_of_one(executions: Executions, scatter: Scatter | None) -> tuple[float, float | None]:
     """The variance of the logarithm of one further execution, and its degrees of freedom."""
     executions = executions.at_usual_speed(scatter)
+    return _variance_of_one(executions, weights(executions, scatter), scatter)
+
+
+def _variance_of_one(
+    executions: Executions, shares: Sequence[float], scatter: Scatter | None
+) -> tuple[float, float | None]:
     found = len(executions.values) - 1
     explained = executions.batch_variance
     if scatter is None:
@@ -423,7 +428,6 @@ def variance_of_one(executions: Executions, scatter: Scatter | None) -> tuple[fl
         return max(executions.variance, explained), float(found)
     expected = scatter.at(executions.middle).sd ** 2 + explained
     degrees = scatter.degrees_of_freedom + found
-    shares = weights(executions, scatter)
     middle = math.log(_weighted_mean(executions, shares))
     squares = sum(
         share * (math.log(value) - middle) ** 2
@@ -433,17 +437,14 @@ def variance_of_one(executions: Executions, scatter: Scatter | None) -> tuple[fl
 
 
 def weights(executions: Executions, scatter: Scatter | None) -> list[float]:
-    """How much each of the executions, at the usual speed, counts: 1 near their mean, less for
-    those that the scatter hardly explains.
+    """How much each of the executions, at the usual speed, counts: 1 unless it is further from
+    their median than the scatter explains, and than others are.
     """
     logs = [math.log(value) for value in executions.values]
-    if scatter is None or len(logs) < 3:  # two are equally far from their median
+    if scatter is None:
         return [1.0] * len(logs)
-    middle, shares = statistics.median(logs), list[float]()
-    near = _NEAR * _limit(executions, scatter)
-    for _ in range(_STEPS):  # the median of an even number depends on all that are far
-        shares = [max(abs(each - middle) / near, 1.0) ** -_STEEP for each in logs]
-        middle = statistics.fmean(logs, shares)
+    middle, limit = statistics.median(logs), max(_limit(executions, scatter), _LEAST_LIMIT)
+    shares = [max(abs(each - middle) / limit, 1.0) ** -_STEEP for each in logs]
     return [share / max(shares) for share in shares]
 
 

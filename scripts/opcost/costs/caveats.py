@@ -31,7 +31,7 @@ _MUCH = (
     "they use its memory. Set its rows aside (opcost set-aside TARGET) and run again when it is "
     "idle."
 )
-_MEASURE_AGAIN = " (opcost retry --flag disturbed measures them again)"
+_AGAIN = " (opcost retry --flag disturbed measures them again)"
 _NEARLY = 1.02
 _MUCH_WIDER, _OF_MANY = {False: 2.0, True: 1.5}, 8
 """Of up to eight models that err alike, one in thirty widens the interval of others twofold."""
@@ -123,7 +123,8 @@ def speed_text(speed_sd: float) -> str:
     text = (
         "Times are converted to the usual speed of the core, the median over the executions of "
         f"operators, whose speeds vary by {speed_sd:.0%} (standard deviation); times of whole "
-        "models to that which is usual during these. The log shows them before that."
+        "models to that which is usual during these, which few executions tell, so that their "
+        "intervals are wider. The log shows times before that."
     )
     return f"{text} {_MUCH}" if speed_sd > _MUCH_SCATTER else text
 
@@ -143,8 +144,9 @@ def _imprecise(rows: Sequence[Row], most: int) -> list[str]:
         return []
     missed = _of_models(wide, most, lambda half: f"±{margin(half)}")
     return [
-        f"The study requests ±{margin(requested)} for each model's time, sum and whole. Not so "
-        f"precise: {missed}. More rounds or a quieter machine narrow the intervals."
+        f"The study requests ±{margin(requested)} for each model's time, as a sum, without the "
+        f"method's own error, and as a whole. Not so precise: {missed}. More rounds or a quieter "
+        "machine narrow these intervals."
     ]
 
 
@@ -210,10 +212,10 @@ def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:
 
 
 def _left_out(rows: Sequence[Row], most: int) -> Iterator[str]:
-    """The executions that count little, or not at all."""
+    """The executions that count little, or not at all; times are at the usual speed of the core."""
     for executions, what, more in (
-        (DISTURBED, "left out, since others were not disturbed", _MEASURE_AGAIN),
-        ("outlying", "that are outliers and count little", ""),
+        (DISTURBED, "Left out, for these executions were disturbed and others were not", _AGAIN),
+        ("outlying", "Outliers, executions that count little", ""),
     ):
         wholes = [
             f"whole model of {row['model']} ({_times(times_s)}; it counts as "
@@ -221,11 +223,12 @@ def _left_out(rows: Sequence[Row], most: int) -> Iterator[str]:
             for row in rows
             if (times_s := row.get(f"reference_{executions}_s"))
         ]
-        tuples = {row["model"]: row[f"{executions}_executions"] for row in rows}
+        of_tuples = {row["model"]: row[f"{executions}_executions"] for row in rows}
         parts = [some(wholes, most)] if wholes else []
-        parts += [f"tuples: {_of_models(tuples, most)}"] if any(tuples.values()) else []
+        if any(of_tuples.values()):
+            parts.append(f"executions of operator tuples: {_of_models(of_tuples, most)}")
         if parts:
-            yield f"Executions {what}: {'; '.join(parts)}{more}."
+            yield f"{what}: {'; '.join(parts)}{more}."
 
 
 def _times(times_s: Sequence[float]) -> str:

@@ -99,8 +99,8 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
     columns, references = estimate_columns(estimate), estimate.whole
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
     reference = references[0]
-    measured = estimate.measured_whole
-    converged = [row["converged"] for row in measured] or [None]
+    measured, timed = estimate.measured_whole, estimate.timed_whole
+    converged = [row["converged"] for row in timed] or [None]
     rows = [*estimate.rows, *references]
     mixed = comparability.conflict(rows)
     columns["told_differences"] = comparability.told_differences(rows)
@@ -109,7 +109,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         columns |= dict.fromkeys(PARTS)
         time_reason = energy_reason = mixed
     if comparability.conflict(references) is not None:
-        measured = []
+        measured = timed = []
     reference_time = estimate.whole_time if measured else None
     reference_energy = estimate.whole_energy if measured else None
     if reference_time is None and mixed is None:
@@ -120,11 +120,11 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
     return {
         **columns,
         **TIME.of("reference").columns(reference_time),
-        "reference_measurements": len(measured),
-        "reference_outlying_s": [each_s for _, each_s in estimate.outlying_whole],
-        "reference_disturbed_s": [row[TIME.value] for row in estimate.disturbed_whole],
+        "reference_measurements": len(timed),
+        "reference_outlying_s": estimate.whole_times_s(estimate.outlying_whole if timed else []),
+        "reference_disturbed_s": estimate.whole_times_s(estimate.disturbed_whole if timed else []),
         "reference_converged": None if None in converged else all(converged),
-        "reference_flags": _flags(measured, estimate.whole_agrees),
+        "reference_flags": _flags(timed, estimate.whole_agrees),
         **_relative_error(TIME, estimate.time if known else None, reference_time),
         "time_reason": time_reason,
         **_in_place(estimate, mixed),

@@ -133,22 +133,27 @@ class ModelEstimate:
         return combined(found, self._whole_scatter(found)) if found else None
 
     @cached_property
-    def outlying_whole(self) -> list[tuple[Row, float]]:
-        """The executions of the whole model that are outliers, each with its seconds at the speed
-        that is usual beside the model.
-        """
+    def outlying_whole(self) -> list[Row]:
+        """The executions of the whole model that are outliers."""
         found = self._whole_executions
         if found is None:
             return []
-        scatter = self._whole_scatter(found)
-        times_s, these = found.at_usual_speed(scatter).values, outlying(found, scatter)
-        pairs = zip(self._timed_whole, times_s, strict=True)
-        return list(itertools.compress(pairs, these))
+        these = outlying(found, self._whole_scatter(found))
+        return list(itertools.compress(self.timed_whole, these))
 
     @cached_property
     def disturbed_whole(self) -> list[Row]:
-        """The executions of the whole model that are left out: disturbed, and others are not."""
-        return [row for row in self._ok_whole if row not in self.measured_whole]
+        """The executions that the time of the whole model leaves out: disturbed, and others are
+        not.
+        """
+        return [row for row in self._known_whole(TIME) if row not in self.timed_whole]
+
+    def whole_times_s(self, rows: Sequence[Row]) -> Sequence[float]:
+        """Seconds of executions of the whole model, at the speed that is usual beside it."""
+        found, counted = executions_of(rows, TIME), self._whole_executions
+        if found is None or counted is None:
+            return []
+        return found.at_usual_speed(self._whole_scatter(counted)).values
 
     @cached_property
     def whole_agrees(self) -> bool:
@@ -158,7 +163,7 @@ class ModelEstimate:
 
     @property
     def _whole_executions(self) -> Executions | None:
-        return executions_of(self._timed_whole, TIME)
+        return executions_of(self.timed_whole, TIME)
 
     def _whole_scatter(self, executions: Executions) -> Scatter | None:
         """How executions of the whole model vary: one that waits for its host reproduces like the
@@ -175,21 +180,21 @@ class ModelEstimate:
     def whole_energy(self) -> Estimate | None:
         """Gross joules of the whole model, from its executions."""
         return combined_value(
-            self.measured_whole, ENERGY, self.energy_scatter_beside(self._timed_whole)
+            self.measured_whole, ENERGY, self.energy_scatter_beside(self.timed_whole)
         )
 
     @cached_property
-    def measured_whole(self) -> Sequence[Row]:
-        """The executions of the whole model that count."""
-        return undisturbed(self._ok_whole)
-
-    @property
-    def _ok_whole(self) -> list[Row]:
+    def measured_whole(self) -> list[Row]:
+        """The executions of the whole model that did not fail."""
         return [row for row in self.whole if row["status"] == "ok"]
 
     @cached_property
-    def _timed_whole(self) -> list[Row]:
-        return [row for row in self.measured_whole if row[TIME.value] is not None]
+    def timed_whole(self) -> Sequence[Row]:
+        """The executions that the time of the whole model combines."""
+        return undisturbed(self._known_whole(TIME))
+
+    def _known_whole(self, quantity: Quantity) -> list[Row]:
+        return [row for row in self.measured_whole if row[quantity.value] is not None]
 
     def scatter(self, quantity: Quantity) -> Scatter | None:
         """How executions of operators vary on the target."""
@@ -206,7 +211,7 @@ class ModelEstimate:
     @property
     def scatter_of_whole(self) -> Scatter | None:
         """How times of the whole model vary on the target."""
-        return self.scatter_beside(self._timed_whole)
+        return self.scatter_beside(self.timed_whole)
 
     def scatter_beside(self, executions: Sequence[Row]) -> Scatter | None:
         """How times of the whole model vary in these executions, which share a launch mode."""

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from opcost import statistics
 from opcost.costs.terms import Row
 from opcost.executions import Executions, Scatter, averaged, batch_error
-from opcost.rows.executed import measured_value
+from opcost.rows.executed import measured_value, undisturbed
 from opcost.rows.quantities import CALL_TIME, TIME
 from opcost.statistics import Estimate
 from opcost.tuples.operator_tuple import short_name
@@ -58,10 +58,11 @@ class InPlaceTimes:
     def __init__(self, estimate: "ModelEstimate") -> None:
         self._estimate = estimate
         self._model = estimate.model
-        measured, outlying = estimate.measured_whole, [row for row, _ in estimate.outlying_whole]
+        measured = estimate.measured_whole
         clocked = [row for row in measured if row[CALL_TIME.value]]
-        known = [(row, by_call) for row in clocked if (by_call := self._by_call(row)) is not None]
-        known = [each for each in known if each[0] not in outlying] or known
+        these = undisturbed(clocked)
+        known = [(row, by_call) for row in these if (by_call := self._by_call(row)) is not None]
+        known = [each for each in known if each[0] not in estimate.outlying_whole] or known
         scatter = estimate.scatter_of_whole
         wholes_s = [_whole_while_clocked_s(row, scatter) for row, _ in known]
         self._clocked = [

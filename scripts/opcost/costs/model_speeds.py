@@ -27,6 +27,8 @@ from opcost.rows.executed import (
 )
 from opcost.rows.quantities import ROUND_SPEEDS, USUAL_SPEED
 
+_COLUMNS = ("status", "flags", "core_speed_per_s")
+
 
 def speeds_of_models(
     models: Sequence[Sequence[Path]], rows: Mapping[str, Mapping[str, Row]]
@@ -37,8 +39,9 @@ def speeds_of_models(
         executions = []
         for path in paths:
             with suppress(OpcostError):  # a damaged file is told where its model is compared
-                table = records.read(path, schemas.MODEL, ["core_speed_per_s", "flags"])
-                executions += [in_round(row, path) for row in table.to_pylist()]
+                table = records.read(path, schemas.MODEL, _COLUMNS)
+                rows_of_round = (in_round(row, path) for row in table.to_pylist())
+                executions += [row for row in rows_of_round if row["status"] == "ok"]
         found[key_of(paths[0])[0]].append(undisturbed(executions))
     return {
         target: _speed_columns(list(rows[target].values()), of_models)

@@ -42,10 +42,10 @@ def measured_wholes(
 
 
 def as_defined(study: Study, rows: Sequence[Row]) -> list[Row]:
-    """Rows of whole models that are defined as the study's models of these names."""
+    """Rows of whole models, without those that the study defines otherwise."""
+    definitions = {name: model.to_json() for name, model in study.models.items()}
     return [
         row
         for row in rows
-        if row["model"] in study.models
-        and study.models[row["model"]].to_json() == row["definition_json"]
+        if definitions.get(row["model"], row["definition_json"]) == row["definition_json"]
     ]

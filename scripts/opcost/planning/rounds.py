@@ -58,8 +58,9 @@ class Round:
     """The names of the tuples and models of a round; of these, `new` remain to be measured.
 
     `needed_s` is their expected device time. `half_widths` are those expected of the models, each
-    the wider one of sum and whole, without the error of call overhead. `is_cut` says that the
-    budget of device time left out measurements.
+    the wider one of sum and whole, without the error of call overhead; if nothing tells it yet, for
+    executions that scatter by `assumed_sd`. `is_cut` says that the budget of device time left out
+    measurements.
     """
 
     operators: Sequence[str] = ()
@@ -68,6 +69,7 @@ class Round:
     needed_s: float = 0.0
     half_widths: Mapping[str, float] = field(default_factory=dict)
     is_cut: bool = False
+    assumed_sd: float | None = None
 
     def __bool__(self) -> bool:
         return bool(self.operators or self.models)
@@ -154,6 +156,7 @@ def _next_round(
         needed_s,
         answers.half_widths(),
         is_cut,
+        answers.assumed_sd,
     )
 
 
@@ -177,7 +180,9 @@ class _Answers:
                     self._names.append(model.model)
                     shares.append(answer)
         self._weights = np.array(shares).reshape(len(shares), len(self._subjects)) ** 2
-        scatter = scatter_of([each.executions for each in known.values()]) or _ASSUMED
+        found = scatter_of([each.executions for each in known.values()])
+        scatter = found or _ASSUMED
+        self.assumed_sd = None if found or of_target else _ASSUMED.sd
         self._variance = _variances(known, scatter)
         self._expected = _variances(known, of_target or scatter)
         self._count = np.array(

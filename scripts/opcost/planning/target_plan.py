@@ -179,7 +179,7 @@ def _plan(
         sum(row["device_time_s"] or 0.0 for row in chain(later, *whole)),
         sum(len(names) - len(rows) for rows in whole),
         device,
-        list(chain(*first)),
+        [row for row in chain(*first) if row["status"] == "ok"],
     )
 
 
@@ -253,7 +253,9 @@ def _end(planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
     if not needed_s:
         return []
     end = datetime.now() + timedelta(seconds=needed_s)
-    return [f"  in all: {duration(needed_s)}; if started now, done after {end:%a %H:%M}"]
+    return [
+        f"  in all: {duration(needed_s)} of device time; if started now, done after {end:%a %H:%M}"
+    ]
 
 
 def _needed_s(rounds: Sequence[Round]) -> float:
@@ -265,14 +267,16 @@ def expected_widths(planned: Round, requested: float | None) -> str:
     if requested is None or not planned.half_widths:
         return ""
     wide = [name for name, half in planned.half_widths.items() if half > 1.02 * requested]
+    assumed = planned.assumed_sd
+    condition = f", if executions scatter by {assumed:.0%}" if assumed else ""
     if not wide:
-        return f", until each model is within ±{margin(requested)}"
+        return f", until each model is within ±{margin(requested)}{condition}"
     widest = max(wide, key=lambda name: planned.half_widths[name])
     of = f"{len(wide)} of {counted(len(planned.half_widths), 'model')}"
     are = "is" if len(wide) == 1 else "are"
     return (
         f"; after it, {of} {are} not expected within ±{margin(requested)}, the precision requested "
-        f"({widest}: ±{margin(planned.half_widths[widest])})"
+        f"({widest}: ±{margin(planned.half_widths[widest])}){condition}"
     )
 
 

@@ -9,7 +9,7 @@ from opcost.executions import Executions, Scatter, scatter_of
 from opcost.files import read_json, write_json
 from opcost.planning.measured import Row, as_defined, measured_tuples, measured_wholes
 from opcost.planning.plan import Plan
-from opcost.planning.rounds import Known, Round, Subject, expect_rounds
+from opcost.planning.rounds import Known, Round, Subject, expect_rounds, plan_round
 from opcost.results_folder import MODELS, OPERATORS, extraction, target_folder
 from opcost.rows.executed import executions_of, undisturbed
 from opcost.rows.quantities import TIME
@@ -34,16 +34,9 @@ def plan_target_round(study: Study, target: str, number: int, results: Path, fir
     models = calls_on(target_folder(target, results), list(extracted(study, results)))
     every = _measured(study, target, max(number, study.rounds), results)
     measured = _of_study(every, models, first.known)
-    [planned] = expect_rounds(
-        [number],
-        models,
-        _known(measured, range(1, number)),
-        study.precision,
-        _done(measured, number),
-        _left_s(study, first, measured, number),
-        _scatter(every),
-    )
-    return planned
+    known, done = _known(measured, range(1, number)), _done(measured, number)
+    left_s = _left_s(study, first, measured, number)
+    return plan_round(number, models, known, study.precision, done, left_s, _scatter(every))
 
 
 def expect_target_rounds(
@@ -68,7 +61,8 @@ def expect_target_rounds(
     found: list[Round] = []
     while len(found) < study.rounds - 1:
         number = len(found) + 2
-        known = _expected(models, _known(measured, range(1, number)), times_s, first)
+        known = _known(measured, range(1, number))
+        known |= _expected(models, measured, times_s, first)
         known = {name: replace(each, expected=expected[name]) for name, each in known.items()}
         further = [number] if number <= begun else range(number, study.rounds + 1)
         left_s = _left_s(study, first, measured, number) - later_s
@@ -83,19 +77,19 @@ def expect_target_rounds(
 
 def _expected(
     models: Sequence[ModelTuples],
-    known: Mapping[Subject, Known],
+    measured: _Rows,
     times_s: Mapping[str, float],
     first: Plan,
 ) -> dict[Subject, Known]:
-    """What is known, and what round 1 is expected to find of the other subjects."""
-    found = dict(known)
-    for name, time_s in times_s.items():
-        found.setdefault((OPERATORS, name), Known(Executions([time_s], [None]), first.job_s))
+    """What round 1 is expected to find of the subjects that it has not measured yet."""
+    found = {
+        (OPERATORS, name): Known(Executions([times_s[name]], [None]), first.job_s)
+        for name in first.chosen
+    }
     for model in models:
         sum_s = sum(times_s.get(name, 0.0) * n for name, n in model.call_counts().items())
-        if sum_s and not model.is_operator:
-            whole = Known(Executions([sum_s], [None]), first.model_s)
-            found.setdefault((MODELS, model.model), whole)
+        if sum_s and not model.is_operator and 1 not in measured[MODELS, model.model]:
+            found[MODELS, model.model] = Known(Executions([sum_s], [None]), first.model_s)
     return found
 
 
@@ -113,8 +107,8 @@ def _left_s(study: Study, first: Plan, measured: _Rows, number: int) -> float:
 
 
 def _measured(study: Study, target: str, number: int, results: Path) -> _Rows:
-    """The rows of all subjects up to a round, of this study or another, but for models that are
-    defined otherwise.
+    """The rows of all subjects up to a round, of this study or another, but for models that this
+    one defines otherwise.
     """
     found: dict[Subject, dict[int, Row]] = defaultdict(dict)
     for each in range(1, number + 1):

@@ -185,8 +185,11 @@ def result_of(row: Row, scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
 def combined_value(
     rows: Sequence[Row], quantity: Quantity, scatter: Scatter | None
 ) -> Estimate | None:
-    """A quantity of a subject, such as a whole model, from the rows of its executions."""
-    executions = executions_of(rows, quantity)
+    """A quantity of a subject, such as a whole model, from the rows of its executions: of those
+    that have a value, the undisturbed ones if there are some.
+    """
+    known = [row for row in rows if row[quantity.value] is not None]
+    executions = executions_of(undisturbed(known), quantity)
     return combined(executions, scatter) if executions else None
 
 

@@ -195,13 +195,13 @@ COMPARISON = _schema(
             "reference_outlying_s",
             pa.list_(pa.float64()),
             "seconds of those of them that differ from most others by more than the scatter "
-            "explains, and so count little; at the speed of the core as the reference",
+            "explains, and so count little; at the speed that is usual, as the reference",
         ),
         (
             "reference_disturbed_s",
             pa.list_(pa.float64()),
-            "measured seconds of further ones that are left out: they are flagged `disturbed`, and "
-            "others are not",
+            "the same of further ones that are left out: they are flagged `disturbed`, and others "
+            "are not",
         ),
         ("reference_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
         ("reference_flags", pa.list_(pa.string()), "flags of the reference"),
