@@ -229,7 +229,7 @@ def test_what_does_not_reproduce_widens_the_intervals(compare):
     assert math.log(half_width) == pytest.approx((0.01**2 + (1.98 * 0.1) ** 2) ** 0.5, 1e-2)
     assert noisy["estimate_time_s"] == exact["estimate_time_s"]
     assert noisy["time_relative_error_ci_high"] > exact["time_relative_error_ci_high"] + 0.1
-    assert "Executions of one operator scatter by 10.0%" in summary([noisy], [])
+    assert "Executions of a typical operator scatter by 10.0%" in summary([noisy], [])
 
 
 @pytest.mark.parametrize(("scatter", "advised"), [(0.05, False), (0.3, True)])

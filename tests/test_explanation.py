@@ -210,7 +210,7 @@ def test_people_read_times_with_intervals_and_where_they_go(cnn, tmp_path):
         in answer.output
     )
     assert re.search(r"local +Simulated +sum\* +4\.\d+ ms ± 2\.\d%", answer.output)
-    assert "Executions of one operator scatter by 2.0%" in answer.output
+    assert "Executions of a typical operator scatter by 2.0%" in answer.output
     assert "No energy: simulated: no meter." in answer.output
     assert "conv2d" in answer.output
     assert "To measure" not in answer.output

@@ -248,7 +248,7 @@ def test_flags_stand_beside_the_cost_and_are_explained_without_a_model():
     ]
     text = " ".join(lines)
     assert "disturbed: interference slowed the core" in text
-    assert "±: half of the 95 % interval. Executions of one operator scatter by 3.0%" in text
+    assert "±: half of the 95 % interval. Executions of a typical operator scatter by 3.0%" in text
     assert "usual speed of the core" not in text
     varied = " ".join(" ".join(sweep_lines(operator_rows(**{SPEED_SD: 0.2}))).split())
     assert "operators, whose speeds vary by 20% (standard deviation)" in varied

@@ -114,7 +114,10 @@ def scatter_text(scatter: float | None) -> str:
             "measured several times: the interval of one execution is that of its batches, and a "
             "further execution may differ by more; that of several is Student's of these few."
         )
-    text = f"Executions of one operator scatter by {scatter:.1%} (standard deviation)."
+    text = (
+        f"Executions of a typical operator scatter by {scatter:.1%} (standard deviation), those of "
+        "some by much more."
+    )
     return f"{text} {_MUCH}" if scatter > _MUCH_SCATTER else text
 
 
