@@ -122,6 +122,24 @@ def test_a_disturbed_execution_of_a_whole_counts_only_where_there_is_no_other(co
         assert comparison[name] == once[name]
 
 
+def test_the_energy_of_a_disturbed_execution_counts_only_where_there_is_no_other(compare):
+    once, _ = compare(power_w=100.0)
+    twice, _ = compare(
+        power_w=100.0, again=[{"time_s": 7e-3, "energy_j": 2.0, "flags": ["disturbed"]}]
+    )
+    assert twice["reference_energy_j"] == once["reference_energy_j"]
+
+
+def test_executions_of_tuples_that_hardly_count_are_told(compare):
+    operators = {"conv2d": {"disturbed_executions": 2}, "linear": {"disturbed_executions": 1}}
+    operators["linear"]["outlying_executions"] = 1
+    comparison, _ = compare(operators=operators)
+    assert (comparison["disturbed_executions"], comparison["outlying_executions"]) == (3, 1)
+    text = summary([comparison], [])
+    assert "others were not: executions of operator tuples: 3 of tiny_cnn (opcost retry" in text
+    assert "count little: executions of operator tuples: 1 of tiny_cnn." in text
+
+
 def test_a_whole_without_energy_in_one_measurement_has_that_of_the_other(compare):
     without = {"energy_j": None, "energy_reason": "simulated: no reading"}
     comparison, _ = compare(power_w=100.0, again=[without])

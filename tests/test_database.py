@@ -261,6 +261,7 @@ def test_disturbed_executions_count_only_where_there_is_no_other(tmp_path):
     quiet, never_quiet = (found[row(number)["tuple_id"]] for number in range(2))
     assert (quiet["execution_time_s"], quiet["execution_round"]) == ([1e-3], [1])
     assert (quiet["time_s"], quiet["flags"]) == (1e-3, [])
+    assert [each["disturbed_executions"] for each in (quiet, never_quiet)] == [1, 0]
     assert (never_quiet["execution_time_s"], never_quiet["flags"]) == ([3e-3] * 2, ["disturbed"])
 
 

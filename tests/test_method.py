@@ -105,10 +105,14 @@ def test_whole_models_run_at_the_speed_that_they_would_have_if_all_rounds_were_a
         for number, (rounds, speeds) in enumerate(executed * 6)
     }
     speeds = {"models": 1900.0, "models_2": 1425.0, "models_3": 1900.0}
-    paths = [tmp_path / "local" / folder / "net.parquet" for folder in speeds]
-    for path, speed in zip(paths, speeds.values(), strict=True):
+    ok = {"status": "ok", "flags": []}
+    files = {folder: ok | {"core_speed_per_s": speed} for folder, speed in speeds.items()}
+    files["models_4"] = ok | {"core_speed_per_s": 1000.0, "flags": ["disturbed"]}
+    files["models_5"] = {"status": "timeout", "error": "took too long"}
+    paths = [tmp_path / "local" / folder / "net.parquet" for folder in files]
+    for path, row in zip(paths, files.values(), strict=True):
         path.parent.mkdir(parents=True)
-        records.write(path, schemas.MODEL, [{"core_speed_per_s": speed}])
+        records.write(path, schemas.MODEL, [row])
     found = speeds_of_models([paths], {"local": rows})["local"]
     assert found[MODEL_SPEED] == pytest.approx(1900)
     # Round 3 has no operators, but the model.

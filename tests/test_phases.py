@@ -145,6 +145,12 @@ def test_without_the_phases_of_the_whole_step_it_is_of_the_sum(model):
     assert "(sum): in the sum, where the whole step's phases are unknown" in note
 
 
+def test_the_phases_of_a_disturbed_step_are_left_out_if_others_were_not(model):
+    slow = whole(0.2, 0.2, 0.2) | {"flags": ["disturbed"]}
+    columns = phase_columns(estimate(model, [whole(0.1, 0.2, 0.05), slow]))
+    assert columns["reference_forward_time_s"] == 0.1
+
+
 def test_a_phase_without_an_interval_is_explained(model):
     step = whole(0.1, 0.2, 0.05) | dict.fromkeys(PHASE_TIMES["backward"].names[1:])
     compared = {"model": "net", **phase_columns(estimate(model, [step]))}
