@@ -340,7 +340,7 @@ def combined(executions: Executions, scatter: Scatter | None) -> Estimate:
     """
     executions = executions.at_usual_speed(scatter)
     values, shares = executions.values, weights(executions, scatter)
-    value = _weighted_mean(executions, shares) if len(values) > 1 else values[0]
+    value = math.exp(_mean_logarithm(executions, shares)) if len(values) > 1 else values[0]
     near = near_the_middle(executions, scatter)
     disagree = 2 * sum(near) <= len(near)
     return _with_interval(value, executions, shares, scatter, disagree)
@@ -356,8 +356,8 @@ def averaged(executions: Executions, scatter: Scatter | None) -> Estimate:
     return _with_interval(value, executions, shares, scatter, disagree)
 
 
-def _weighted_mean(executions: Executions, shares: Sequence[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, executions.values), shares))
+def _mean_logarithm(executions: Executions, shares: Sequence[float]) -> float:
+    return statistics.fmean(map(math.log, executions.values), shares)
 
 
 def _with_interval(
@@ -428,7 +428,7 @@ def _variance_of_one(
         return max(executions.variance, explained), float(found)
     expected = scatter.at(executions.middle).sd ** 2 + explained
     degrees = scatter.degrees_of_freedom + found
-    middle = math.log(_weighted_mean(executions, shares))
+    middle = _mean_logarithm(executions, shares)
     squares = sum(
         share * (math.log(value) - middle) ** 2
         for share, value in zip(shares, executions.values, strict=True)

@@ -33,8 +33,8 @@ _MUCH = (
 )
 _AGAIN = " (opcost retry --flag disturbed measures them again)"
 _NEARLY = 1.02
-_MUCH_WIDER, _OF_MANY = {False: 2.0, True: 1.5}, 8
-"""Of up to eight models that err alike, one in thirty widens the interval of others twofold."""
+_MUCH_WIDER, _WIDER_AMONG_MANY, _MANY = 2.0, 1.5, 9
+"""Of fewer models that err alike, one widens intervals of others twofold in one case of thirty."""
 
 
 def caveats(
@@ -81,7 +81,7 @@ def _outlying(rows: Sequence[Row], quantity: Quantity) -> Iterator[str]:
     # A model's own sum has the error that all others tell.
     outlying, *others = sorted(halves, key=lambda model: halves[model])
     with_it, without = median(halves[model] for model in others), halves[outlying]
-    if with_it > _MUCH_WIDER[len(halves) > _OF_MANY] * without:
+    if with_it > (_MUCH_WIDER if len(halves) < _MANY else _WIDER_AMONG_MANY) * without:
         [error] = [quantity.error.read(row) for row in rows if row["model"] == outlying]
         yield (
             f"The method's own error of {quantity} is mostly that of {outlying} "

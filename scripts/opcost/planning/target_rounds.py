@@ -1,7 +1,7 @@
 """The rounds of a target, from the files of a study: what is known, what is planned."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,8 +141,7 @@ def _known(measured: _Rows, rounds: Collection[int]) -> dict[Subject, Known]:
 
 def _scatter(measured: _Rows) -> Scatter | None:
     """How executions of all subjects vary on the target, if that is known."""
-    found = ([row for row in rows.values() if row["status"] == "ok"] for rows in measured.values())
-    executions = (executions_of(undisturbed(rows), TIME) for rows in found)
+    executions = (_executions(_ok(rows.values())) for rows in measured.values())
     return scatter_of([each for each in executions if each is not None])
 
 
@@ -152,9 +151,18 @@ def extracted(study: Study, results: Path) -> list[ModelTuples]:
     return [model for model in read_extractions(paths) if model.refusal is None]
 
 
+def _ok(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def _executions(rows: Sequence[Row]) -> Executions | None:
+    """Those that the time of the subject will combine."""
+    return executions_of(undisturbed(rows), TIME)
+
+
 def _known_of(rows: Sequence[Row]) -> Known | None:
-    found = [row for row in rows if row["status"] == "ok"]
-    executions = executions_of(undisturbed(found), TIME)
+    found = _ok(rows)
+    executions = _executions(found)
     if executions is None:
         return None
     times_s = [row["device_time_s"] for row in found if row["device_time_s"]]

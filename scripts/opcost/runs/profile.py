@@ -56,7 +56,7 @@ def _profile_of(target: str, models: Sequence[str], rows: Sequence[Row], by: str
         lines += ["", *wrapped([in_place_table.MEANING, *legend])]
         lines += ["", in_place_text.TITLE, *in_place_text.lines(cells)]
         lines += ["", *wrapped([in_place_text.MEANING, *in_place_text.verdicts(rows)])]
-    return "\n".join([*lines, "", *wrapped([*_notes(models, rows)])])
+    return "\n".join([*lines, "", *wrapped(_notes(models, rows))])
 
 
 def _notes(models: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
