@@ -45,7 +45,7 @@ from opcost.models.user_code import check_threads, located, message, user_code
 from opcost.text import shortened
 from opcost.tuples.index_limits import IndexLimits
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
-from opcost.tuples.places import Place, places
+from opcost.tuples.places import Place, places, raised_in
 from opcost.tuples.recorder import Call, Recorder
 from opcost.tuples.replay import tensors_in_tree
 from opcost.tuples.threads import operators_of_threads, threads_noticed
@@ -280,7 +280,8 @@ def recorded_calls(
             raise error if named else type(error)(f"model {name}: {error}") from error
         except Exception as error:
             tensors = tensors_in_tree((inputs, kwargs))
-            raise _why_not(error, name, tensors, where(), from_config) from error
+            place = Place(*raised_in(error, module), where().phase)
+            raise _why_not(error, name, tensors, place, from_config) from error
     if elsewhere:
         raise OpcostError(
             f"model {name}: its forward executes operators in other threads ({elsewhere[0]}), "

@@ -1,6 +1,9 @@
 """Where in a model a call is made: its module, and the phase of a training step."""
 
+import threading
+import traceback
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -35,36 +38,67 @@ def places(
     running = _Running(model)
     with ExitStack() as hooks:
         hooks.enter_context(module_hooks.register_module_forward_pre_hook(running.enter))
-        hooks.enter_context(module_hooks.register_module_forward_hook(running.leave))
+        # Also where forward raises: a checkpoint ends a recomputation early, a model tries another way.
+        hooks.enter_context(
+            module_hooks.register_module_forward_hook(running.leave, always_call=True)
+        )
         yield lambda: Place(*running.module(), phase())
+
+
+def raised_in(error: BaseException, model: nn.Module) -> tuple[str, str]:
+    """The path and the class of the innermost module whose forward raised an error."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    path, name = "", type(model).__name__
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is nn.Module._call_impl.__code__:
+            module = frame.f_locals["self"]
+            path, name = paths.get(id(module), path), type(module).__name__
+    return path, name
 
 
 _Module = tuple[str, str]
 
 
 class _Running:
-    """The modules that are running, and those that ran when nodes of the graph were made."""
+    """The modules that are running, and those that ran when nodes of the graph were made.
+
+    Hooks are called in every thread: only those in which calls are recorded count, which have a
+    dispatch mode.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        modules = dict(model.named_modules())
-        self._paths = {id(module): path for path, module in modules.items()}
+        self._paths: dict[int, list[str]] = defaultdict(list)
+        for path, module in model.named_modules(remove_duplicate=False):
+            self._paths[id(module)].append(path)
         self._owners = {
             id(parameter): (path, type(module).__name__)
-            for path, module in modules.items()
+            for path, module in model.named_modules()
             for parameter in module._parameters.values()
         }
         self._stack: list[_Module] = [("", type(model).__name__)]
+        self._ids: list[int] = []
+        self._thread = threading.get_ident()
         # From each of these sequence numbers on, nodes are of the module at the same position.
         self._first_nodes: list[int] = [0]
         self._modules: list[_Module] = [self._stack[0]]
 
     def enter(self, module: nn.Module, _inputs: Any) -> None:
-        # A module created inside forward has no path.
-        path = self._paths.get(id(module), self._stack[-1][0])
+        if not torch._C._len_torch_dispatch_stack():
+            return
+        # A module created inside forward has no path; of a shared one, that inside its caller.
+        outer = self._stack[-1][0]
+        paths = self._paths.get(id(module), [outer])
+        path = next((path for path in paths if path.startswith(f"{outer}.")), paths[0])
+        self._ids.append(id(module))
         self._stack.append((path, type(module).__name__))
         self._mark()
 
-    def leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
+    def leave(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
+        if id(module) not in self._ids or not torch._C._len_torch_dispatch_stack():
+            return
+        # What was entered since then was left by an error that calls no hooks.
+        while self._ids.pop() != id(module):
+            self._stack.pop()
         self._stack.pop()
         self._mark()
 
@@ -79,5 +113,7 @@ class _Running:
         return self._modules[bisect_right(self._first_nodes, number) - 1]
 
     def _mark(self) -> None:
+        if threading.get_ident() != self._thread:
+            return  # a GPU's backward recomputes in a thread that numbers its nodes on its own
         self._first_nodes.append(torch.autograd._get_sequence_nr())
         self._modules.append(self._stack[-1])
