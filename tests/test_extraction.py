@@ -1,6 +1,8 @@
 """A model's operators: all of them, counted, with the place of each call."""
 
+import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,80 @@ def test_calls_know_their_module():
     assert ("conv2d", "layer1.0.conv1", "Conv2d") in places
     assert ("add_", "layer1.0", "BasicBlock") in places  # the residual addition, in no leaf module
     assert ("flatten", "", "ResNet") in places
+
+
+def early_exit(*_):
+    raise ValueError("early exit")
+
+
+class Attempts(nn.Module):
+    """Goes on after a part of it has raised; `raises` prepares the part."""
+
+    def __init__(self, raises):
+        super().__init__()
+        self.part = nn.Sequential(nn.Sequential(nn.Linear(4, 4)))
+        self.head = nn.Linear(4, 2)
+        raises(self.part[0])
+
+    def forward(self, x):
+        with suppress(ValueError, RuntimeError):
+            self.part(x)
+        return self.head(x * 2)
+
+
+@pytest.mark.parametrize(
+    "raises",
+    [
+        lambda part: part.append(nn.Linear(5, 5)),
+        lambda part: part.register_forward_pre_hook(early_exit),
+        lambda part: part.register_forward_hook(early_exit),
+        lambda part: part[0].register_forward_hook(early_exit),
+        lambda part: setattr(part[0], "forward", early_exit),
+    ],
+    ids=["sizes", "hook before", "hook after", "inner hook", "forward"],
+)
+def test_after_a_module_has_raised_calls_belong_to_the_one_that_goes_on(raises):
+    places = [
+        (call.operator_tuple.name, call.place[0]) for call in calls_of(Attempts(raises), (3, 4))
+    ]
+    assert places[-2:] == [("mul", ""), ("linear", "head")]
+
+
+def test_a_call_of_a_shared_module_has_the_path_inside_its_caller():
+    shared = nn.Linear(4, 4)
+    model = nn.ModuleDict({"enc": nn.Sequential(shared), "dec": nn.Sequential(nn.ReLU(), shared)})
+    model.forward = lambda x: model["dec"](model["enc"](x))
+    assert [call.place[0] for call in calls_of(model, (3, 4))] == ["enc.0", "dec.0", "dec.1"]
+
+
+def test_modules_of_other_threads_leave_places_as_they_are():
+    other, halt = nn.Sequential(nn.Linear(4, 4)), threading.Event()
+
+    def run():
+        with torch.inference_mode():
+            while not halt.is_set():
+                other(torch.ones(1, 4))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4)) for _ in range(50)))
+    try:
+        paths = [call.place[0] for call in calls_of(model, (1, 4))]
+    finally:
+        halt.set()
+        thread.join()
+    assert paths == [f"{number}.0" for number in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("forward", "kind"),
+    [(lambda x: (x * n for n in range(3)), "generator"), (lambda x: map(abs, x), "map")],
+)
+def test_a_forward_that_computes_only_when_its_result_is_read_is_refused(forward, kind):
+    model = nn.Identity()
+    model.forward = forward
+    with pytest.raises(OpcostError, match=f"its forward returned a {kind}, .*: return a tensor"):
+        calls_of(model, (3, 4))
 
 
 def test_an_operator_that_may_not_be_called_is_named_with_its_module_and_the_guide():

@@ -1,6 +1,8 @@
 """A model's launch modes stand beside the sum over its operators."""
 
+import itertools
 import re
+import sys
 
 import pytest
 import torch
@@ -13,9 +15,11 @@ from opcost.measuring.benchmark import measure
 from opcost.measuring.launch import LAUNCHES, launched
 from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import ModelWorkload
-from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.definition import InputSpec, ModelDefinition, Training
 from opcost.models.inputs import Arguments
+from opcost.rows.flags import CALLS_VARY, COMPILED_PARTS
 from opcost.rows.quantities import ENERGY, TIME
+from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 from opcost.tuples.replay import UnsupportedOperator
 
@@ -130,6 +134,99 @@ def test_the_row_of_a_model_that_cannot_be_captured_says_unsupported(cpu):
     row = measure(subject, station_of(cpu, QUICK))
     assert row["status"] == "unsupported"
     assert "graph" in row["error"]
+
+
+PARTS = """\
+import torch
+from torch import nn
+
+FUSED = []
+
+def backend(graph, inputs):
+    FUSED.append(graph)
+    return graph
+
+compiled = torch.compile(backend=backend, fullgraph=True)
+
+@compiled
+def swish(x):
+    return x * x.sigmoid()
+
+@compiled
+def loss(output):
+    return output.square().mean()
+
+class Net(nn.Module):
+    def __init__(self, part):
+        super().__init__()
+        self.part, self.body, self.head = part, nn.Linear(16, 32), nn.Linear(32, 4)
+        if part == "module":
+            self.body = torch.compile(self.body, backend=backend)
+        if part == "method":
+            self.body.compile(backend=backend)
+        if part == "script":
+            self.body = torch.jit.script(nn.Sequential(self.body, nn.ReLU()))
+        if part == "trace":
+            self.body = torch.jit.trace(self.body, torch.randn(8, 16))
+
+    def forward(self, x):
+        x = self.body(x)
+        if self.part == "function":
+            x = swish(x)
+        if self.part == "lambda":
+            x = torch.compile(lambda x: x * x.sigmoid(), backend=backend)(x)
+        return self.head(x)
+"""
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def with_parts(tmp_path, monkeypatch):
+    """Defines a model of which a part is compiled, and returns the module of its code, too."""
+    monkeypatch.chdir(tmp_path)
+
+    def define(part):
+        name = f"parts_{next(NUMBERS)}"
+        (tmp_path / f"{name}.py").write_text(PARTS)
+        training = Training(f"{name}:loss", (), optimizer="SGD") if part == "loss" else None
+        return ModelDefinition(
+            "net",
+            (InputSpec((8, 16)),),
+            factory=f"{name}:Net",
+            arguments={"part": part},
+            mode="inference" if training is None else "training",
+            training=training,
+        )
+
+    return define
+
+
+@pytest.mark.parametrize("part", ["module", "method", "function", "lambda", "loss"])
+def test_compiled_parts_run_eagerly_in_the_estimate_and_end_to_end(part, with_parts, cpu, capsys):
+    definition = with_parts(part)
+    extracted = extract_model_tuples(definition)
+    assert "has parts that torch.compile compiles: they run eagerly" in capsys.readouterr().err
+    row = measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
+    assert (row["status"], row["differing_calls"]) == ("ok", [])
+    assert COMPILED_PARTS in row["flags"]
+    assert sys.modules[definition.factory.partition(":")[0]].FUSED == []
+    assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)) == 2
+
+
+@pytest.mark.parametrize("part", ["script", "trace"])
+def test_parts_in_torchscript_run_operator_by_operator(part, with_parts, cpu):
+    definition = with_parts(part)
+    extracted = extract_model_tuples(definition)
+    assert sum(record.flops for record in extracted.tuples) == 2 * 8 * 32 * (16 + 4)
+    row = measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
+    assert (row["status"], row["differing_calls"], CALLS_VARY in row["flags"]) == ("ok", [], False)
+
+
+def test_a_compiled_part_is_compiled_in_a_compiled_model(with_parts, cpu):
+    subject = ModelSubject(with_parts("module"))
+    subject.launch_mode = "compiled"
+    row = measure(subject, station_of(cpu, QUICK))
+    assert (row["status"], COMPILED_PARTS in row["flags"]) == ("ok", False)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """A training step: what it executes, in which phase and module, and what it is measured as."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,6 +184,46 @@ build = Net
         ("last", FORWARD),
         ("first.0", BACKWARD),
     ]
+
+
+CHECKPOINTED = """
+from torch.utils.checkpoint import checkpoint
+class Net(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        blocks = (nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)) for _ in range(3))
+        self.stem, self.head = nn.Linear(32, 64), nn.Linear(64, 10)
+        self.blocks = nn.ModuleList(blocks)
+        self.reentrant = reentrant
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = x + checkpoint(block, x, use_reentrant=self.reentrant)
+        return self.head(x)
+build = Net
+def loss(output):
+    return output.square().mean()
+"""
+
+
+@pytest.mark.parametrize(("reentrant", "again"), [(False, 1), (True, 2)])
+def test_checkpoints_are_recomputed_in_the_modules_of_their_calls(reentrant, again, tmp_path):
+    """Without reentrant autograd, a recomputation ends early: it lacks the last linear layer."""
+    definition = replace(of_file(tmp_path, CHECKPOINTED, loss="loss"), inputs=(InputSpec((8, 32)),))
+    found = extract_model_tuples(replace(definition, arguments={"reentrant": reentrant}), tmp_path)
+    flops = Counter()
+    for call in found.calls:
+        flops[call.phase, call.module_path] += found.tuples[call.position].flops
+    stem, linear, head = 2 * 8 * 32 * 64, 2 * 8 * 64 * 64, 2 * 8 * 64 * 10
+    first, last = ([f"blocks.{block}.{number}" for block in range(3)] for number in (0, 2))
+    assert +flops == {
+        **{(FORWARD, path): linear for path in (*first, *last)},
+        **{(BACKWARD, path): 3 * linear for path in first},
+        **{(BACKWARD, path): (1 + again) * linear for path in last},
+        **{(FORWARD, "stem"): stem, (FORWARD, "head"): head},
+        **{(BACKWARD, "stem"): stem, (BACKWARD, "head"): 2 * head},
+    }
+    assert {call.module_path for call in found.calls if call.phase == LOSS} == {""}
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def _compiled(workload: ModelWorkload, device: Device) -> ModelWorkload:
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return module(*args, **kwargs)
 
+    torch.compiler.set_stance("default")
     # Other processes would compete with the measurement.
     with config.patch(compile_threads=1):
         compiled = workload.called_by(torch.compile(call, dynamic=False))

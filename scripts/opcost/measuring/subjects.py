@@ -15,6 +15,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.flags import (
     CALLS_DIFFER,
+    COMPILED_PARTS,
     DEGENERATE_VALUES,
     FOOTPRINT_WITHIN_CACHE,
     VALUE_DEPENDENT,
@@ -208,16 +209,22 @@ class ModelSubject(Subject):
         own = construction.example_inputs(self.definition)
         if self.definition.layer is not None:
             own = own.to(device.torch_device)
+        construction.run_compiled_parts_eagerly()  # code and loss are imported
         run, inputs = narrowed(run, own, self.definition)
         cache_state = station.conditions.measurement.cache_state
         workload = model_workload(run, inputs, device, cache_state)
         executed = supervision.before_timing(workload.output)
+        construction.run_compiled_parts_eagerly()  # also those that forward made
         differing = None if self.expected is None else self.expected.differing_calls(executed)
 
         def find_flags() -> dict[str, bool]:
             output, flags = supervision.after_timing(workload.output)
             finite = all(bool(tensor.isfinite().all()) for tensor in tensors_in_tree(output))
-            found = {CALLS_DIFFER: bool(differing), DEGENERATE_VALUES: not finite}
+            found = {
+                CALLS_DIFFER: bool(differing),
+                COMPILED_PARTS: supervision.compiled and self.launch_mode == EAGER,
+                DEGENERATE_VALUES: not finite,
+            }
             return {**dict.fromkeys(flags, True), **found}
 
         columns = {

@@ -68,6 +68,11 @@ class Supervision:
         """All calls of that run, in order."""
         return self._calls.operator_tuples
 
+    @property
+    def compiled(self) -> bool:
+        """Whether some calls of that run are of parts that torch.compile compiles."""
+        return self._calls.compiled
+
     def after_timing(self, run: Callable[[], Any]) -> tuple[Any, list[str]]:
         """The model's output, and the flags of its row.
 

@@ -3,8 +3,9 @@
 import functools
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,6 +23,8 @@ from opcost.models.inputs import NO_ARGUMENTS, Arguments, arranged
 from opcost.models.libraries import constructor, library_of
 from opcost.models.user_code import reason, user_code
 
+_DYNAMO = "torch._dynamo"
+"""What torch.compile imports, which takes seconds."""
 _LARGEST_TENSOR_BYTES = 2**63
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 """The dtypes of models that have complex parameters, with those of the parameters."""
@@ -217,9 +220,28 @@ def _dtype(definition: ModelDefinition, spec: InputSpec) -> torch.dtype:
     return dtype
 
 
-def conditions(trained: bool) -> AbstractContextManager[None]:
-    """The conditions that extraction and every measurement of a model share."""
-    return torch.enable_grad() if trained else inference_conditions()
+@contextmanager
+def conditions(trained: bool) -> Iterator[None]:
+    """The conditions that extraction and every measurement of a model share.
+
+    Its parts that are compiled run operator by operator: those of TorchScript, and those of
+    torch.compile if they exist already (`run_compiled_parts_eagerly`).
+    """
+    existed = _DYNAMO in sys.modules
+    stance = torch.compiler.set_stance("force_eager") if existed else nullcontext()
+    gradients = torch.enable_grad() if trained else inference_conditions()
+    try:
+        with gradients, stance, torch.jit.optimized_execution(False):
+            yield
+    finally:
+        if not existed and _DYNAMO in sys.modules:
+            torch.compiler.set_stance("default")
+
+
+def run_compiled_parts_eagerly() -> None:
+    """Run what torch.compile compiles eagerly in these `conditions`, in which it was built."""
+    if _DYNAMO in sys.modules:
+        torch.compiler.set_stance("force_eager")
 
 
 @contextmanager

@@ -120,6 +120,12 @@ CALLS_DIFFER = _flag(
     "see docs/explanation/calls_on_a_device.md",
     reproduces=True,
 )
+COMPILED_PARTS = _flag(
+    "compiled_parts",
+    "parts of the model that torch.compile compiles ran eagerly, in the estimate and end to end",
+    "to measure the whole model compiled, add compiled to launch_modes",
+    reproduces=True,
+)
 TOO_FEW_REFRESHES = _flag(
     "too_few_refreshes",
     "the power sensor gave fewer than 8 different readings: it is stuck, too slow or too coarse",

@@ -8,7 +8,7 @@ import copy
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -79,7 +79,7 @@ class ModelCalls:
 
     `value_dependent` are the tuples whose sizes, or those of their results, depend on values: they
     do not occur with another seed of weights and inputs. `calls_vary` if a second run of the user's
-    own code executed other calls.
+    own code executed other calls. `compiled`: some are of parts that torch.compile would compile.
     """
 
     calls: tuple[Call, ...]
@@ -87,6 +87,7 @@ class ModelCalls:
     activation_peak_bytes: int | None = None
     value_dependent: frozenset[OperatorTuple] = frozenset()
     calls_vary: bool = False
+    compiled: bool = False
     weights: tuple[WeightGroup, ...] | None = None
 
 
@@ -272,7 +273,7 @@ def recorded_calls(
                 weights = None if trained else WeightUses(module)
                 with Recorder(where, held_tensors(run), device, weights) as recorder:
                     state = ProcessState()
-                    run(*inputs, **kwargs)
+                    output = run(*inputs, **kwargs)
                     # A mode that it left active would end instead of the recorder.
                     state.restore(name)
         except OpcostError as error:
@@ -282,6 +283,11 @@ def recorded_calls(
             tensors = tensors_in_tree((inputs, kwargs))
             place = Place(*raised_in(error, module), where().phase)
             raise _why_not(error, name, tensors, place, from_config) from error
+    if isinstance(output, Iterator | Awaitable):
+        raise OpcostError(
+            f"model {name}: its forward returned a {type(output).__name__}, which computes when "
+            "something reads it: return a tensor, or a list of tensors"
+        )
     if elsewhere:
         raise OpcostError(
             f"model {name}: its forward executes operators in other threads ({elsewhere[0]}), "
@@ -291,6 +297,7 @@ def recorded_calls(
         tuple(recorder.calls),
         parameters,
         recorder.peak_bytes,
+        compiled=recorder.compiled,
         weights=None if weights is None else weights.groups(),
     )
 

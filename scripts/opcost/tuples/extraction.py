@@ -50,12 +50,7 @@ def extract_model_tuples(
             raise
         executed = ModelCalls((), 0)
         refusal = str(error).removeprefix(f"model {definition.name}: ")
-    if executed.calls_vary:
-        print(
-            f"opcost: model {definition.name} executes different calls from run to run: the "
-            "operators are those of one run",
-            file=sys.stderr,
-        )
+    _tell(executed, definition.name)
     tuples, calls = distinct_tuples(executed)
     return ModelTuples(
         definition.name,
@@ -69,6 +64,22 @@ def extract_model_tuples(
         activation_peak_bytes=executed.activation_peak_bytes,
         weights=executed.weights,
     )
+
+
+def _tell(executed: ModelCalls, name: str) -> None:
+    """Print where the operators are not those of every run."""
+    if executed.calls_vary:
+        print(
+            f"opcost: model {name} executes different calls from run to run: the operators are "
+            "those of one run",
+            file=sys.stderr,
+        )
+    if executed.compiled:
+        print(
+            f"opcost: model {name} has parts that torch.compile compiles: they run eagerly (to "
+            "measure the whole model compiled, add compiled to launch_modes)",
+            file=sys.stderr,
+        )
 
 
 def _executed(definition: ModelDefinition, search_path: Path | None) -> ModelCalls:
@@ -90,6 +101,7 @@ def extract_module_tuples(
     """
     started = time.perf_counter()
     executed = live_module_calls(module, inputs, name, kwargs or {})
+    _tell(executed, name)
     tuples, calls = distinct_tuples(executed)
     return ModelTuples(
         name,

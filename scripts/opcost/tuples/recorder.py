@@ -1,6 +1,7 @@
 """Record every operator call of a running model, with the module that makes it."""
 
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +55,7 @@ class Recorder(TorchDispatchMode):
         self._device = device
         self._weights = weights
         self.calls: list[Call] = []
+        self.compiled = False
         self._where = where
         self._held = {storage(tensor) for tensor in held}
         self._memory = LiveMemory(self._held)
@@ -80,6 +82,7 @@ class Recorder(TorchDispatchMode):
         # Others are views, whose memory is of the call that made it, or of the model's inputs.
         self._memory.made(tensor for tensor in outputs if storage(tensor) not in read)
         place = self._where()
+        self.compiled = self.compiled or _in_compiled_part()
         parameters = self._parameters(func, args, kwargs, place.phase)
         self._mark_kept(inputs, place.phase)
         launches = launches_kernel(func, operator_tuple, inputs, outputs, self._device)
@@ -153,6 +156,7 @@ class CallLog(TorchDispatchMode):
         super().__init__()
         self._device = device
         self.operator_tuples: list[OperatorTuple] = []
+        self.compiled = False
         self.kernels: Counter[OperatorTuple] = Counter()
 
     def __torch_dispatch__(
@@ -169,11 +173,24 @@ class CallLog(TorchDispatchMode):
         inputs = tensors_in_tree((args, kwargs))
         result = func(*args, **kwargs)
         self.operator_tuples.append(operator_tuple)
+        self.compiled = self.compiled or _in_compiled_part()
         outputs = tensors_in_tree(result)
         if launches_kernel(func, operator_tuple, inputs, outputs, self._device):
             self.kernels[operator_tuple] += 1
         return result
 
+
+def _in_compiled_part() -> bool:
+    """Whether this call is one of a function or module that torch.compile would compile."""
+    frame = sys._getframe()
+    while (frame := frame.f_back) is not None:  # type: ignore[assignment]
+        if frame.f_code.co_name == _COMPILED:
+            return True
+    return False
+
+
+_COMPILED = "compile_wrapper"
+"""The function of PyTorch that calls them, also where they run eagerly."""
 
 _DROPOUT = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
 _ALLOCATE = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty"}
