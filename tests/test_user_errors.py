@@ -3,6 +3,7 @@
 import itertools
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples, extract_module_tuples
 from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
 
 from tests.stations import station_of
 
@@ -161,3 +163,72 @@ def test_a_keyword_argument_of_forward_is_passed_on():
     with pytest.raises(OpcostError, match="required keyword-only argument: 'mask'"):
         extract_module_tuples(Masked(), [X], "model")
     assert len(extract_module_tuples(Masked(), [X], "model", {"mask": X}).calls) == 1
+
+
+class Own(torch.Tensor):
+    """A subclass without operators of its own."""
+
+
+class Function(nn.Module):
+    """A module whose forward is a function."""
+
+    function = None
+
+    def forward(self, x):
+        return type(self).function(x)
+
+
+def of_function(function):
+    Function.function = function
+    factory = f"{__name__}:{Function.__name__}"
+    return ModelDefinition("net", (InputSpec((4, 8)),), factory=factory)
+
+
+def nested(x):
+    return torch.nested.nested_tensor([x[0], x[1][:1]]) * 2
+
+
+def jagged(x):
+    return torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 1, 4])) * 2
+
+
+def chosen(x):
+    return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+
+def forces(x):
+    with torch.enable_grad():
+        x = x.requires_grad_(True)
+        return torch.autograd.grad((x * x).sum(), x)[0]
+
+
+CANNOT_RECORD = "calls functions, whose operators cannot be recorded. Use an if, a loop"
+DENSE = "opcost describes strided tensors of plain types: compute on such (to_dense"
+
+
+@pytest.mark.parametrize(
+    ("function", "messages"),
+    [
+        (nested, ["in nested: nested tensors are not supported", DENSE]),
+        (jagged, ["in jagged: nested tensors are not supported", DENSE]),
+        (lambda x: x.to_sparse().sum(), ["torch.sparse_coo tensors are not supported", DENSE]),
+        (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), ["quantised", DENSE]),
+        (lambda x: x * 2j, ["an argument of type complex is not supported: give a tensor"]),
+        (chosen, ["in chosen: the operator cond", CANNOT_RECORD]),
+        (lambda x: flex_attention(*[x[None, None]] * 3), ["flex_attention", CANNOT_RECORD]),
+        (lambda x: torch.from_numpy(x.numpy()), ["NumPy computes without operators of PyTorch"]),
+        (forces, ["in forces: ", "Inference is run in torch.inference_mode", "mode: train"]),
+    ],
+    ids=["nested", "jagged", "sparse", "quantised", "complex", "cond", "flex", "numpy", "forces"],
+)
+def test_what_cannot_be_recorded_is_named_with_its_line_and_what_to_do(function, messages):
+    with pytest.raises(OpcostError) as caught:
+        model_calls(of_function(function))
+    for message in (f"{Path(__file__).name}:", *messages):
+        assert message in str(caught.value)
+
+
+def test_a_subclass_that_fake_tensors_cannot_have_is_recorded_on_real_ones():
+    definition = of_function(lambda x: nn.functional.linear(x.as_subclass(Own), x))
+    [record] = [each for each in extract_model_tuples(definition).tuples if each.launches_kernel]
+    assert record.flops == 2 * 4 * 8 * 4

@@ -19,7 +19,11 @@ from opcost.models.inputs import Arguments
 from opcost.models.iteration import MixedInference, Runnable, module_of
 from opcost.models.user_code import reason, user_code
 
-LACK_VALUES = ("DataDependentOutputException", "DynamicOutputShapeException")
+LACK_VALUES = (
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
+    "UnsupportedOperatorException",
+)
 """Errors of fake tensors where sizes or control flow depend on values."""
 
 

@@ -6,6 +6,7 @@ weights nor inputs need memory. If sizes depend on values, it runs on real tenso
 
 import copy
 import logging
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
@@ -60,7 +61,17 @@ _REMEDIES = {
     LOSS: "Check `loss` and its `targets`",
     OPTIMIZER: "Check `optimizer` and its arguments",
 }
-_NO_PROCESS_GROUP = "init_process_group"
+_REMEDY_OF = {
+    "init_process_group": "Collectives are not supported: build the model for a single process",
+    "calls functions": "Use an if, a loop or scaled_dot_product_attention in its place",
+    r"\.numpy\(\)": "NumPy computes without operators of PyTorch: compute on tensors instead",
+    "not require grad|inference (tensor|mode)": "Inference is run in torch.inference_mode, "
+    "where forward cannot compute gradients: measure a training step, with `mode: training`, a "
+    "loss, and create_graph=True in forward (docs/how_to/train.md)",
+}
+"""Pattern in the error of a module -> what to do."""
+_HIGHER_ORDER = re.compile(r"HigherOrderOperator (\w+)")
+_OF_FAKE_TENSORS = re.compile("FakeTensor|shape_env")
 _MAX_MESSAGE = 300
 _OF_ARGUMENTS = (TypeError, AttributeError, LookupError, ValueError)
 """Errors of a module that was given tensors instead of something else; sizes are RuntimeErrors."""
@@ -278,7 +289,8 @@ def recorded_calls(
                     state.restore(name)
         except OpcostError as error:
             named = str(error).startswith(f"model {name}: ")
-            raise error if named else type(error)(f"model {name}: {error}") from error
+            text = located(str(error), error)
+            raise error if named else type(error)(f"model {name}: {text}") from error
         except Exception as error:
             tensors = tensors_in_tree((inputs, kwargs))
             place = Place(*raised_in(error, module), where().phase)
@@ -345,9 +357,14 @@ def _why_not(
             "not on sizes alone"
         )
     first_line = located(_said(error), error)
+    if _OF_FAKE_TENSORS.search(first_line):
+        return SizesDependOnValues(
+            f"model {name}: {place} it cannot run on tensors without values: {first_line}"
+        )
     remedy = _REMEDIES.get(phase, "Check its inputs and this module")
-    if _NO_PROCESS_GROUP in first_line:
-        remedy = "Collectives are not supported: build the model for a single process"
+    for pattern, special in _REMEDY_OF.items():
+        if re.search(pattern, first_line, re.IGNORECASE):
+            remedy = special
     if phase == FORWARD and from_config and isinstance(error, _OF_ARGUMENTS):
         remedy += f". {_AS_GIVEN}"
     return OpcostError(
@@ -359,6 +376,8 @@ def _why_not(
 def _said(error: Exception) -> str:
     """The first line of an error, or all of it where that only begins a sentence."""
     text = message(error)
+    if found := _HIGHER_ORDER.search(text):
+        return f"the operator {found[1]} calls functions, whose operators cannot be recorded"
     first = text.splitlines()[0].rstrip(".")
     return shortened(" ".join(text.split()), _MAX_MESSAGE) if first.endswith(("(", ":")) else first
 

@@ -12,7 +12,10 @@ _QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.qui
 _QUANTISING = ("aten::quantize_", "aten::dequantize")
 """Of their results, fake tensors do not say that they are quantised."""
 
-_STRIDED = "opcost describes strided tensors of plain types"
+_STRIDED = (
+    "opcost describes strided tensors of plain types: compute on such (to_dense, dequantize, "
+    "to_padded_tensor)"
+)
 
 
 def describe(
@@ -39,8 +42,9 @@ def describe(
 def describe_tensor(tensor: torch.Tensor) -> TensorSpec:
     """The spec of a live (or fake) tensor. Raises OpcostError for one that is not strided."""
     quantised = tensor.dtype in _QUANTISED  # fake tensors do not know that they are
-    if tensor.layout != torch.strided or quantised:
-        kind = "quantised" if quantised else str(tensor.layout)
+    if tensor.layout != torch.strided or quantised or tensor.is_nested:
+        nested = "nested" if tensor.is_nested else str(tensor.layout)
+        kind = "quantised" if quantised else nested
         raise OpcostError(f"{kind} tensors are not supported: {_STRIDED}")
     layout: str | tuple[int, ...] | None
     if tensor.is_contiguous():
@@ -76,7 +80,9 @@ def _encode(value: Any, declared: str) -> Value:
             element_type = declared.removeprefix("Optional[").removeprefix("List[").rstrip("]")
             return tuple(_encode(element, element_type) for element in value)
         case _:
-            raise OpcostError(f"an argument of type {type(value).__name__} is not supported")
+            raise OpcostError(
+                f"an argument of type {type(value).__name__} is not supported: give a tensor instead"
+            )
 
 
 def _same(value: Value, default: Value) -> bool:

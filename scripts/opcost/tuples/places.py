@@ -38,7 +38,7 @@ def places(
     running = _Running(model)
     with ExitStack() as hooks:
         hooks.enter_context(module_hooks.register_module_forward_pre_hook(running.enter))
-        # Also where forward raises: checkpoints end recomputations early, models try something else.
+        # Also where forward raises: checkpoints end recomputations early, models try other ways.
         hooks.enter_context(
             module_hooks.register_module_forward_hook(running.leave, always_call=True)
         )
