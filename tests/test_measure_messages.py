@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from opcost import power
 from opcost.commands import main
 from opcost.errors import OpcostError
+from opcost.power.command import CannotRun, run_command
 from opcost.power.export import recording_beside
 from opcost.power.recording import Recording
 
@@ -88,7 +89,50 @@ def test_how_long_a_process_had_run_before_is_told():
 def test_of_a_command_that_does_not_begin_only_the_reason_is_told():
     found = measure("--", "no-such-program")
     assert found.returncode == 127
-    assert found.stderr == "opcost: no-such-program cannot be run: No such file or directory\n"
+    assert found.stderr == (
+        "opcost: no-such-program cannot be run: it is in no folder of PATH. If it is of the shell: "
+        "opcost measure -- sh -c no-such-program\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        (
+            ["sleep 1 && echo hi"],
+            127,
+            "sleep 1 && echo hi is a line of a shell, not a program: opcost measure -- sh -c "
+            "'sleep 1 && echo hi'",
+        ),
+        (
+            ["N=1", "true"],
+            127,
+            "N=1 cannot be run: it is in no folder of PATH. If it is of the shell: opcost measure "
+            "-- sh -c 'N=1 true'",
+        ),
+        ([""], 126, "the command is empty: name a program"),
+        (["./none"], 127, "./none cannot be run: No such file or directory"),
+        (["./folder"], 126, "./folder is a folder: name a program"),
+        (["./text"], 126, "./text cannot be run: it may not be executed: chmod +x ./text, or name"),
+        (["./bare"], 126, "./bare cannot be run: it is no program for this machine, nor a script"),
+        (["./other"], 127, "./other cannot be run: the interpreter that its first line names does"),
+    ],
+)
+def test_a_command_that_cannot_be_run_says_why_and_what_to_type(
+    command, code, message, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name, text, mode in (
+        ("text", "", 0o644),
+        ("bare", "echo", 0o755),
+        ("other", "#!/none\n", 0o755),
+    ):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(mode)
+    with power.Monitor([GPU]) as monitor, pytest.raises(CannotRun) as caught:
+        run_command(command, monitor)
+    assert (str(caught.value)[: len(message)], caught.value.code) == (message, code)
 
 
 def test_a_window_has_the_devices_that_it_asks_for():

@@ -1,6 +1,8 @@
 """A Snakemake that lacks what opcost uses of it, or is unknown, ends with a sentence."""
 
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,6 +53,22 @@ def test_a_function_that_was_renamed_is_missed(monkeypatch):
     monkeypatch.delattr("snakemake.jobs.Job.is_pipe_or_service_input")
     with pytest.raises(WorkflowError, match=r"snakemake\.jobs\.Job\.is_pipe_or_service_input"):
         internals.check(SimpleNamespace(), started=False)
+
+
+@pytest.mark.parametrize("moved", [{"prefix": "cost"}, {"replace_prefix": {"results/": "cost/"}}])
+def test_a_module_whose_files_another_workflow_moves_is_refused_in_a_sentence(moved, tmp_path):
+    (tmp_path / "Snakefile").write_text(
+        f'module opcost:\n    snakefile: "{WORKFLOW}/Snakefile"\n    config: {{}}\n'
+        + "".join(f"    {key}: {value!r}\n" for key, value in moved.items())
+        + "use rule * from opcost as opcost_*\n"
+    )
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--dry-run"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    said = run.stdout + run.stderr  # a dry run's messages are on standard output
+    assert "puts results/database.parquet of opcost to cost/" in said
+    assert "leave out `prefix` and `replace_prefix`" in said
+    assert "Traceback" not in said
 
 
 def test_a_signal_ends_a_run_whose_main_thread_holds_the_lock():

@@ -13,6 +13,7 @@ import snakemake_internals
 
 snakemake_internals.check_version()
 snakemake_internals.check(workflow, started=False)
+snakemake_internals.refuse_prefix(workflow)
 snakemake_internals.keep_what_was_measured()
 
 import opcost

@@ -86,6 +86,7 @@ CHANGED = {
 
 READ = {
     "current_basedir": "where the package is",
+    "modifier.path_modifier.replace_prefix": "whether another workflow wants its files elsewhere",
     "config_settings.config": "which targets the command line names",
     "config_settings.configfiles": "which targets each configuration names",
     "deployment_settings.deployment_method": "whether jobs run in conda environments",
@@ -128,6 +129,18 @@ def check(workflow: Any, started: bool) -> None:
             raise WorkflowError(
                 f"opcost needs {full_name} ({why}), which Snakemake {__version__} does not have. "
                 f"{_remedy()}"
+            )
+
+
+def refuse_prefix(workflow: Any) -> None:
+    """Raise WorkflowError in a module with a prefix: opcost would not find its files."""
+    modified = workflow.modifier.path_modifier.replace_prefix
+    for path in ("results/database.parquet", "logs/models.log"):
+        if modified(path) != path:
+            raise WorkflowError(
+                f"the module statement puts {path} of opcost to {modified(path)}, where opcost "
+                "does not find it: leave out `prefix` and `replace_prefix`; for results in another "
+                "folder, run Snakemake with --directory FOLDER"
             )
 
 

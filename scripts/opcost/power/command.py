@@ -1,6 +1,8 @@
 """Run a command, or watch a process, as a window of a monitor."""
 
+import errno
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -49,12 +51,40 @@ def run_command(
         except OSError as error:
             window.abandon()
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-            raise CannotRun(f"{command[0]} cannot be run: {error.strerror}", code) from error
+            raise CannotRun(_why_not(command, error), code) from error
         to_child(child)
         with _called(during, window, every_s):
             code = child.wait()
             window.stop()
     return window, code if code >= 0 else KILLED - code
+
+
+def _why_not(command: Sequence[str], error: OSError) -> str:
+    program, line = command[0], " ".join(command)
+    of_shell = f"opcost measure -- sh -c {shlex.quote(line)}"
+    exists = os.path.lexists(program)
+    if not program.strip():
+        return "the command is empty: name a program"
+    if os.path.isdir(program):
+        return f"{program} is a folder: name a program"
+    if not exists and set(program) & _OF_A_SHELL:
+        return f"{program} is a line of a shell, not a program: {of_shell}"
+    why = error.strerror
+    match error.errno:
+        case errno.ENOENT if exists:
+            why = "the interpreter that its first line names does not exist"
+        case errno.ENOENT if os.sep not in program:
+            why = f"it is in no folder of PATH. If it is of the shell: {of_shell}"
+        case errno.EACCES:
+            why = (
+                f"it may not be executed: chmod +x {shlex.quote(program)}, or name its interpreter"
+            )
+        case errno.ENOEXEC:
+            why = "it is no program for this machine, nor a script that begins as #!/bin/sh"
+    return f"{program} cannot be run: {why}"
+
+
+_OF_A_SHELL = set(" \t\n|&;<>$`*?")
 
 
 class CannotRun(OpcostError):

@@ -81,7 +81,7 @@ def _encode(value: Any, declared: str) -> Value:
             return tuple(_encode(element, element_type) for element in value)
         case _:
             raise OpcostError(
-                f"an argument of type {type(value).__name__} is not supported: give a tensor instead"
+                f"an argument of type {type(value).__name__} is not supported: give a tensor"
             )
 
 
