@@ -3,9 +3,12 @@
 import doctest
 import json
 import math
+import os
 import pydoc
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import opcost
@@ -107,6 +110,41 @@ def test_keyword_arguments_and_dicts_are_passed_on():
     masked = opcost.explain(Masked(), (batch,), {"mask": mask, "scale": 2.0}, database=SHIPPED)
     added = set(masked.tuples["operator"]) - set(plain.tuples["operator"])
     assert added == {"aten.masked_fill.Scalar"}
+
+
+def test_explanations_in_threads_are_those_of_one_thread_and_change_nothing_for_others():
+    models = [nn.Sequential(*(nn.Linear(8, 8) for _ in range(size))) for size in (1, 5, 20)]
+    asked = [(model, torch.ones(2, 8)) for model in models] + [("alexnet", ())]
+    before, over = (os._exit, threading.Thread.start), threading.Event()
+    uninitialised = []
+
+    def build_and_run():
+        with torch.inference_mode():
+            while not over.is_set():
+                module = nn.Sequential(nn.Linear(4, 4))
+                nn.init.ones_(module[0].weight)
+                module.load_state_dict(
+                    {"0.weight": torch.full((4, 4), 2.0), "0.bias": torch.ones(4)}
+                )
+                uninitialised.append(module(torch.ones(1, 4)).tolist() != [[9.0] * 4])
+
+    def calls(arguments):
+        found = opcost.explain(*arguments, database=SHIPPED).model
+        return [
+            (found.tuples[call.position].operator_tuple, call.module_path) for call in found.calls
+        ]
+
+    alone = [*map(calls, asked)]
+    other = threading.Thread(target=build_and_run)
+    other.start()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert [*pool.map(calls, asked * 2)] == alone * 2
+    finally:
+        over.set()
+        other.join()
+    assert (os._exit, threading.Thread.start) == before
+    assert not any(uninitialised)
 
 
 def test_operators_and_modules_are_tables_that_add_up(tmp_path):

@@ -49,7 +49,7 @@ class Supervision:
 
         Raises OpcostError for effects that cannot be undone, such as a computing thread.
         """
-        check_threads(self._threads, self._model)
+        check_threads(set(threading.enumerate()) - self._threads, self._model)
         for change in self._state.restore(self._model):
             self._changed.append(change)
             print(f"opcost: model {self._model}: its code {change}: restored", file=sys.stderr)

@@ -4,6 +4,7 @@ import functools
 import inspect
 import math
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -263,14 +264,6 @@ def inference_conditions() -> Iterator[None]:
 @contextmanager
 def without_initialisation() -> Iterator[None]:
     """Build modules without initialising their weights: untouched memory is not allocated."""
-
-    def untouched(original: Any) -> Any:
-        @functools.wraps(original)
-        def initialise(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-            return tensor
-
-        return initialise
-
     # Attention modules import these functions by name.
     with ExitStack() as patches:
         for module in (nn.init, nn.modules.activation):
@@ -280,7 +273,9 @@ def without_initialisation() -> Iterator[None]:
                     and name.endswith("_")
                     and name[0] != "_"
                 ):
-                    patches.enter_context(mock.patch.object(module, name, untouched(function)))
+                    patches.enter_context(
+                        _replaced_here(module, name, lambda tensor, *_, **__: tensor)
+                    )
         yield
 
 
@@ -294,10 +289,22 @@ def _weights_left_out() -> Iterator[None]:
     from torchvision.models import WeightsEnum
 
     with (
-        mock.patch.object(WeightsEnum, "get_state_dict", return_value={}),
-        mock.patch.object(nn.Module, "load_state_dict"),
+        _replaced_here(WeightsEnum, "get_state_dict", lambda *_, **__: {}),
+        _replaced_here(nn.Module, "load_state_dict", lambda *_, **__: None),
     ):
         yield
+
+
+def _replaced_here(holder: Any, name: str, replacement: Callable[..., Any]) -> Any:
+    """Replace a function in this thread: another one may build or load a module of its own."""
+    original, thread = getattr(holder, name), threading.get_ident()
+
+    @functools.wraps(original)
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        function = replacement if threading.get_ident() == thread else original
+        return function(*args, **kwargs)
+
+    return mock.patch.object(holder, name, chosen)
 
 
 def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple[Any, dict]:

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Any, NoReturn
 from unittest import mock
@@ -82,9 +82,9 @@ def message(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def check_threads(known: set[threading.Thread], model: str) -> None:
-    """Raise OpcostError if an unknown thread computes: it would be measured with the model."""
-    others = [thread for thread in threading.enumerate() if thread not in known]
+def check_threads(started: Set[threading.Thread], model: str) -> None:
+    """Raise OpcostError if a thread of a model's code computes: it would be measured with it."""
+    others = [thread for thread in started if thread.is_alive()]
     if not others:
         return
     before = {thread: _cpu_s(thread) for thread in others}
@@ -104,11 +104,11 @@ def _cpu_s(thread: threading.Thread) -> float:
 
 
 def _exit_of(process: int) -> Any:
-    """A replacement for os._exit in that process; its children do exit."""
-    leave = os._exit
+    """A replacement for os._exit in this thread of that process; others and children do exit."""
+    leave, thread = os._exit, threading.get_ident()
 
     def exit_(status: int) -> NoReturn:
-        if os.getpid() == process:
+        if (os.getpid(), threading.get_ident()) == (process, thread):
             raise _Exited(f"it called os._exit({status})")
         leave(status)
 

@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -102,13 +102,19 @@ class ModelCalls:
     weights: tuple[WeightGroup, ...] | None = None
 
 
-@threads_noticed()
 def model_calls(definition: ModelDefinition, search_path: Path | None = None) -> ModelCalls:
     """Run a model on fake tensors, or on real ones if necessary, and record its calls.
 
     Raises OpcostError when the model cannot be built or cannot run on its inputs.
     """
-    state, threads = ProcessState(), set(threading.enumerate())
+    with threads_noticed() as threads:
+        return _model_calls(definition, search_path, threads)
+
+
+def _model_calls(
+    definition: ModelDefinition, search_path: Path | None, threads: Set[threading.Thread]
+) -> ModelCalls:
+    state = ProcessState()
     try:
         fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         module = _built(definition, search_path, fake_mode)

@@ -27,23 +27,34 @@ class _Notice(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+_ONE_AT_A_TIME = threading.RLock()
+
+
 @contextmanager
-def threads_noticed() -> Iterator[None]:
-    """Notice the operators of threads that start in this block."""
-    start = threading.Thread.start
+def threads_noticed() -> Iterator[set[threading.Thread]]:
+    """Notice the operators of threads that this one starts in this block, and of those that these
+    start. Yields them.
 
-    def start_noticed(thread: threading.Thread) -> None:
-        run = thread.run
+    One thread at a time runs a model in such a block: what is replaced meanwhile is the process's.
+    """
+    with _ONE_AT_A_TIME:
+        ours, started = threading.current_thread(), set[threading.Thread]()
+        start = threading.Thread.start
 
-        def run_noticed() -> None:
-            with _Notice():
-                run()
+        def start_noticed(thread: threading.Thread) -> None:
+            if threading.current_thread() in {ours, *started}:
+                started.add(thread)
+                run = thread.run
 
-        thread.run = run_noticed  # type: ignore[method-assign]
-        start(thread)
+                def run_noticed() -> None:
+                    with _Notice():
+                        run()
 
-    with mock.patch.object(threading.Thread, "start", start_noticed):
-        yield
+                thread.run = run_noticed  # type: ignore[method-assign]
+            start(thread)
+
+        with mock.patch.object(threading.Thread, "start", start_noticed):
+            yield started
 
 
 @contextmanager
