@@ -22,12 +22,14 @@ from opcost.planning.target_rounds import (
     read_round,
 )
 from opcost.rows import records, schemas
+from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
 from opcost.rows.overhead_samples import overhead_columns, read_samples
 from opcost.rows.quantities import TIME
 from opcost.rows.versions import SCHEMA_VERSION
 from opcost.study import load_study
 
 from tests.checkout import MEASUREMENTS, STUDY, configure, edit, executed_s, stamps
+from tests.faults import rows
 
 DIFFERENCES = TIME.method_differences
 MLP = "local/models/tiny_mlp.parquet"
@@ -178,6 +180,14 @@ def assert_the_damaged_execution_is_to_be_deleted(results):
     methods_of(find_measured(results), damages, results / "database.parquet")
     [text] = damages.found.values()
     assert f"delete {path} and run again" in text
+
+
+@pytest.mark.parametrize("flag", [CALLS_VARY, CALLS_DIFFER])
+def test_a_model_whose_calls_were_others_says_nothing_of_the_method(done, flag):
+    results = done.root / "results"
+    rows.change(results / "local/models/tiny_cnn.parquet", flags=lambda flags: [*flags, flag])
+    found = methods_of(find_measured(results), Damages(), results / "database.parquet")
+    assert found["local"]["method_models"] == ["tiny_mlp"]
 
 
 def test_precise_answers_need_no_further_round(done):

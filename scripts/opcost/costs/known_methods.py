@@ -14,6 +14,7 @@ from opcost.databases.measured import Damages, Measured
 from opcost.results_folder import extraction, key_of
 from opcost.rows import comparability, records, schemas
 from opcost.rows.executed import in_round
+from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import read_extractions
@@ -21,13 +22,15 @@ from opcost.tuples.recordings import calls_on
 
 _Differences = dict[Quantity, Difference | None]
 
+_OTHER_CALLS = {CALLS_VARY, CALLS_DIFFER}
+
 
 def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str, dict[str, Any]]:
     """Target -> the columns of its rows, from those of a database without these columns.
 
-    A model tells nothing if one of its operators is not measured, or if it is defined otherwise
-    than when it was measured; nor does a layer, which is called otherwise than a model. Notes
-    damaged files in `damages`.
+    Left out are models of which an operator is not measured, that are defined otherwise than when
+    they were measured, or whose calls were others than those of the estimate; and layers, which are
+    called otherwise than models. Notes damaged files in `damages`.
     """
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
     if measured.models:
@@ -68,7 +71,11 @@ def _differences(paths: Sequence[Path], rows: Mapping[str, Row], damages: Damage
     if model.definition is not None and model.definition.layer is not None:
         return {}
     defined = model.definition and model.definition.to_json()
-    wholes = [row for row in wholes if row["definition_json"] == defined]
+    wholes = [
+        row
+        for row in wholes
+        if row["definition_json"] == defined and not _OTHER_CALLS & {*(row["flags"] or ())}
+    ]
     terms = terms_of(model, rows, set())
     estimate, measured = ModelEstimate(model, terms), ModelEstimate(model, terms, wholes)
     if comparability.conflict([*estimate.rows, *wholes]) is not None:

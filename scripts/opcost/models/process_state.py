@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,12 @@ def _flushes_subnormals() -> bool:
     return sys.float_info.min / 4 == 0.0
 
 
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 def _working_directory() -> str:
     try:
         return os.getcwd()
@@ -80,6 +87,11 @@ _DECIDE_CALLS: Mapping[str, _Setting] = {
     "the active TorchDispatchModes": _Setting(_dispatch_modes, _leave_dispatch_modes),
 }
 """Settings that determine which operators a model executes."""
+
+_CLOCKS = (
+    *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
+    *("process_time", "clock_gettime", "sleep"),
+)
 
 _DECIDE_COST: Mapping[str, _Setting] = {
     "the number of threads": _Setting(torch.get_num_threads, torch.set_num_threads),
@@ -117,8 +129,10 @@ _DECIDE_COST: Mapping[str, _Setting] = {
         torch.autograd._profiler_enabled, lambda _: torch.autograd._disable_profiler()
     ),
     "the working directory": _Setting(_working_directory, os.chdir),
+    "the umask": _Setting(_umask, os.umask),
+    **{f"time.{name}": _attribute(time, name) for name in _CLOCKS},
 }
-"""Settings that affect the time of operators, and where files go."""
+"""Settings that affect the time of operators, the clocks, and where files go and who reads them."""
 
 
 class ProcessState:
