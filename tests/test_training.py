@@ -186,6 +186,30 @@ build = Net
     ]
 
 
+FORCES = """
+class Potential(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(3, 64), nn.SiLU(), nn.Linear(64, 1))
+    def forward(self, position):
+        position = position.requires_grad_(True)
+        energy = self.net(position).sum()
+        return torch.autograd.grad(energy, position, create_graph=True)[0].square().mean()
+build = Potential
+"""
+
+
+def test_gradients_that_forward_computes_belong_to_the_modules_of_their_nodes(tmp_path):
+    definition = replace(of_file(tmp_path, FORCES), inputs=(InputSpec((100, 3)),))
+    found = extract_model_tuples(definition, tmp_path)
+    flops = Counter()
+    for call in found.calls:
+        if call.phase == FORWARD:
+            flops[call.module_path] += found.tuples[call.position].flops
+    # The gradient of the input of a linear layer takes as many as the layer.
+    assert +flops == {"net.0": 2 * 2 * 100 * 3 * 64, "net.2": 2 * 2 * 100 * 64}
+
+
 CHECKPOINTED = """
 from torch.utils.checkpoint import checkpoint
 class Net(nn.Module):

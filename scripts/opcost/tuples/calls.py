@@ -365,7 +365,8 @@ def _why_not(
     first_line = located(_said(error), error)
     if _OF_FAKE_TENSORS.search(first_line):
         return SizesDependOnValues(
-            f"model {name}: {place} it cannot run on tensors without values: {first_line}"
+            f"model {name}: {place} it cannot run on tensors without values: {first_line}. "
+            "From a model config, it runs on real ones"
         )
     remedy = _REMEDIES.get(phase, "Check its inputs and this module")
     for pattern, special in _REMEDY_OF.items():

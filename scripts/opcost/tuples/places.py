@@ -76,7 +76,8 @@ class _Running:
             for parameter in module._parameters.values()
         }
         self._stack: list[_Module] = [("", type(model).__name__)]
-        self._ids: list[int] = []
+        # The modules above the first, and whether each was entered by a node of the graph.
+        self._entered: list[tuple[int, bool]] = []
         self._thread = threading.get_ident()
         # From each of these sequence numbers on, nodes are of the module at the same position.
         self._first_nodes: list[int] = [0]
@@ -89,23 +90,24 @@ class _Running:
         outer = self._stack[-1][0]
         paths = self._paths.get(id(module), [outer])
         path = next((path for path in paths if path.startswith(f"{outer}.")), paths[0])
-        self._ids.append(id(module))
+        self._entered.append((id(module), torch._C._current_autograd_node() is not None))
         self._stack.append((path, type(module).__name__))
         self._mark()
 
     def leave(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
-        if id(module) not in self._ids or not torch._C._len_torch_dispatch_stack():
+        known = any(id(module) == each for each, _ in self._entered)
+        if not known or not torch._C._len_torch_dispatch_stack():
             return
         # What was entered since then was left by an error that calls no hooks.
-        while self._ids.pop() != id(module):
+        while self._entered.pop()[0] != id(module):
             self._stack.pop()
         self._stack.pop()
         self._mark()
 
     def module(self) -> _Module:
         node = torch._C._current_autograd_node()
-        # Checkpoints run modules again in backward.
-        if node is None or len(self._stack) > 1:
+        # Checkpoints run modules again in backward; forward may run a backward of its own.
+        if node is None or (self._entered and self._entered[-1][1]):
             return self._stack[-1]
         number = node._sequence_nr()
         if number >= _NEWEST:
