@@ -158,25 +158,12 @@ def _plan(
     series = [(1, EAGER), *((1, mode) for mode in study.launch_modes)]
     first = [measured_wholes(study, target, results, *each) for each in series]
     whole = [_named(as_defined(study, rows), names) for rows in first]
-    later = [
-        row
-        for number in range(2, study.rounds + 1)
-        for row in (
-            *_named(as_defined(study, measured_wholes(study, target, results, number)), names),
-            *(
-                row
-                for row in measured_tuples(study, target, results, number)
-                if row["tuple_id"] in tuples
-            ),
-        )
-    ]
     return plan(
         models,
         tuples,
         measured_tuples(study, target, results),
         study.conditions[target].measurement,
         study.max_device_time_s,
-        sum(row["device_time_s"] or 0.0 for row in chain(later, *whole)),
         sum(len(names) - len(rows) for rows in whole),
         device,
         [row for row in chain(*first) if row["status"] == "ok"],
@@ -207,13 +194,12 @@ def _beyond(planned: Plan) -> str:
 
 
 def _device_time(planned: Plan) -> str:
-    spent = f"{duration(planned.spent_s)} spent"
     if not planned.needed_s:
-        return f"  device time: nothing left to measure, {spent}"
+        return "  device time: nothing left to measure"
     learned = planned.job_s_is_measured
     source = "as jobs took so far" if learned else "by the settings, until some are measured"
     each = f"about {planned.job_s:.1f} s a tuple, {source}"
-    return f"  device time: {duration(planned.needed_s)} remaining in round 1 ({each}), {spent}"
+    return f"  device time: {duration(planned.needed_s)} remaining in round 1 ({each})"
 
 
 def _later_rounds(
