@@ -15,7 +15,7 @@ from opcost.errors import reported
 _COMMANDS = {
     "run": "Measure models, and print what they cost.",
     "operator": "Measure an operator without a model, over sizes, arguments, dtypes and zeros.",
-    "profile": "Measure models, and print what their operators take inside the running model.",
+    "profile": "Print what operators take inside running models, and measure what is missing.",
     "plan": "Say what a run would measure, in how much time and memory.",
     "report": "Make the tables and the report from what is measured.",
     "retry": "Measure again what failed, or has a flag.",

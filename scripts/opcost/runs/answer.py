@@ -32,7 +32,10 @@ from opcost.text import duration, wrapped
 from opcost.tuples.model_tuples import ModelTuples, named, read_extractions, refusals
 from opcost.tuples.recordings import calls_on
 
-_GO_ON = "The same command goes on from here, with the whole budget again."
+_GO_ON = (
+    "The same command goes on from here, with the whole budget again; without a budget, it measures "
+    "all of it."
+)
 
 
 def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
