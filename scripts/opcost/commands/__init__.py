@@ -1,7 +1,7 @@
 """The command line. Each command is a module that parses arguments, calls the library, and prints.
 
 Exit codes: 0 success; 1 error (the reason is on standard error); 2 usage error; 3 the result is
-incomplete or shows a change.
+incomplete or shows a change; 4 opcost diff cannot tell whether something changed.
 """
 
 import importlib
@@ -37,6 +37,8 @@ _COMMANDS = {
 INTERRUPTED = 130
 INCOMPLETE = 3
 """Exit code of a result that is incomplete or shows a change."""
+UNDECIDED = 4
+"""Exit code of `opcost diff` where measurements do not tell whether something changed."""
 
 
 class _Commands(click.Group):
@@ -72,5 +74,6 @@ def main() -> None:
     opcost run MODEL measures, by a Snakemake workflow; the other commands query what is measured.
     Each has its own help: opcost run --help. For shell completion: opcost completion --help.
 
-    Exit codes: 0 success; 1 error; 2 usage error; 3 the result is incomplete or shows a change.
+    Exit codes: 0 success; 1 error; 2 usage error; 3 the result is incomplete or shows a change; 4
+    opcost diff cannot tell whether something changed.
     """

@@ -1,5 +1,6 @@
 """What several commands take as an argument."""
 
+import math
 import re
 from typing import Any
 
@@ -56,6 +57,17 @@ class MemorySize(click.ParamType):
             return memory_size(value)
         except ValueError as error:
             self.fail(str(error))
+
+
+class Number(click.FloatRange):
+    """A finite number in a range, which `nan` would pass."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """As a float."""
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r}: give a finite number", param, ctx)
+        return found
 
 
 class Duration(click.ParamType):

@@ -33,8 +33,8 @@ from opcost.tuples.model_tuples import ModelTuples, named, read_extractions, ref
 from opcost.tuples.recordings import calls_on
 
 _GO_ON = (
-    "The same command goes on from here, with the whole budget again; without a budget, it measures "
-    "all of it."
+    "The same command goes on from here, with the whole budget again; without a budget, it "
+    "measures all of it."
 )
 
 
