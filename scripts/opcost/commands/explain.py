@@ -97,13 +97,14 @@ def command(
     parquet: Path | None,
     timeout: int,
 ) -> None:
-    """Estimate what MODEL costs on each target of a database, by operator and module.
+    """Estimate what MODEL costs on each target of a database, by operator and module; where none
+    of it is measured, print its modules with calls, FLOPs and parameters.
 
     MODEL is a torchvision model, a model config (its path, or its name in config/models), or
     FILE.py:factory or package.module:factory with its inputs. Training steps, autocast and requests
     to language models need a model config. This measures nothing and needs neither a GPU nor
-    weights. Exits with 3 if an operator is missing on one of the targets, or with --offload a copy
-    from the host.
+    weights. Exits with 0 if it has the complete answer on at least one target, with --offload with
+    the copies from the host; else with 3, because operators are missing.
 
     \b
     opcost explain alexnet
@@ -123,13 +124,14 @@ def command(
         explain_request,
         request_as_text,
     )
+    from opcost.databases.database import default_databases
     from opcost.errors import OpcostError
     from opcost.files import check_output
     from opcost.rows import records, schemas
     from opcost.study import ExtractionSettings
     from opcost.tuples.containment import tuples_of
 
-    paths = databases or _default_databases()
+    paths = databases or default_databases()
     if parquet is not None:
         check_output(parquet, [*paths, *filter(None, [config_path(model)])])
     options: dict[str, Any] = {
@@ -180,19 +182,8 @@ def command(
         click.echo(text(top=top, depth=depth))
         if budget_bytes is not None:
             click.echo(f"\n{offload_as_text(memory, answers, top)}")
-    if not all(each.is_complete for each in [*found, *answers]):
+    complete = [each.is_complete for each in found]
+    if budget_bytes is not None:
+        complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]
+    if not any(complete):
         raise SystemExit(INCOMPLETE)
-
-
-def _default_databases() -> list[Path]:
-    from opcost.databases.database import default_databases
-    from opcost.errors import OpcostError
-
-    found = default_databases()
-    if not found:
-        raise OpcostError(
-            "there is no results/database.parquet here, and opcost was installed without "
-            "reference data: measure a model (opcost run MODEL), or name a database with "
-            "--database"
-        )
-    return found

@@ -81,6 +81,11 @@ class Explanation:
         return bool(rows) and not recorded and not comparability.host_sets_pace(rows[0])
 
     @property
+    def has_data(self) -> bool:
+        """Whether any of the tuples is in the database; a model may have none."""
+        return not self.estimate.terms or any(term.row for term in self.estimate.terms)
+
+    @property
     def is_complete(self) -> bool:
         """Whether there is a time."""
         return self.estimate.time is not None
@@ -133,6 +138,7 @@ class Explanation:
 
     def to_document(self) -> dict[str, Any]:
         """The explanation as JSON data."""
+        parameters = self.estimate.model.module_parameters or {}
         return {
             "database": str(self.database),
             "measured_on": self.measured_on,
@@ -146,7 +152,9 @@ class Explanation:
                 for quantity in COMPARED
             },
             "operators": self.operators(),
-            "modules": self.modules(),
+            "modules": [
+                {**row, "parameters": parameters.get(row["module_path"])} for row in self.modules()
+            ],
             "missing": [
                 {key: row[key] for key in ("tuple_id", "description", "calls", "status", "error")}
                 for row in map(_tuple_row, self.missing)
