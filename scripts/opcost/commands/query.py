@@ -118,6 +118,7 @@ def command(
     from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, query
     from opcost.rows import records
     from opcost.rows.quantities import SPEED_SD
+    from opcost.text import with_meaning_of_noise
 
     paths = (*databases, *named) or (DATABASE,)
     for path in databases:
@@ -159,7 +160,8 @@ def command(
     elif form == "csv":
         click.echo(listing.csv_text(rows), nl=False)
     elif parquet is None and len(rows):
-        click.echo("\n".join(listing.aligned(rows, chosen) if columns else listing.overview(rows)))
+        lines = listing.aligned(rows, chosen) if columns else listing.overview(rows)
+        click.echo(with_meaning_of_noise("\n".join(lines)))
         if len(rows) < found:
             click.echo(f"{len(rows)} of {found} rows; --limit shows more", err=True)
         for line in listing.notes(rows, chosen):

@@ -13,6 +13,7 @@ from opcost.costs.breakdown import Part, breakdown
 from opcost.costs.comparison import CONDITIONS, compare
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.estimate_columns import estimate_columns
+from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
@@ -105,7 +106,8 @@ class Explanation:
     def compared(self) -> dict[str, Any]:
         """The row of the comparison; without a comparable whole, the columns that need none."""
         if any(row["status"] == "ok" for row in self.estimate.whole) and not self.whole_conflict:
-            return {"model": self.estimate.model.model, **compare(self.estimate)}
+            runs_s = self.estimate.whole_times_s(self.estimate.timed_whole)
+            return {"model": self.estimate.model.model, **compare(self.estimate), RUNS: runs_s}
         return {
             "model": self.estimate.model.model,
             **estimate_columns(self.estimate),

@@ -21,7 +21,7 @@ from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import DATABASE
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
-from opcost.text import counted, margin, scaled, some, table, wrapped
+from opcost.text import counted, plus_minus, scaled, some, table, with_meaning_of_noise, wrapped
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 _RECORDED = 5
@@ -67,7 +67,7 @@ def as_text(
     here = [each for each in explanations if each.database.resolve() == DATABASE.resolve()]
     if any(each.missing for each in here or explanations) or not explanations:
         parts.append(_remedy(model.definition, name))
-    return "\n\n".join(parts)
+    return with_meaning_of_noise("\n\n".join(parts))
 
 
 def no_data(found: Sequence[Any]) -> list[str]:
@@ -228,7 +228,7 @@ def _never_measured(compared: Row) -> str:
         return f"{_NOT_COMPARED}: opcost run measures it."
     return (
         f"{_NOT_COMPARED}. The interval of its time holds the uncertainty of the measurements "
-        f"(±{margin(measurement)}) and the method's own error (±{margin(method)}), as "
+        f"({plus_minus(measurement)}) and the method's own error ({plus_minus(method)}), as "
         f"{counted(compared['method_models'], 'model')} tell it that were measured as a whole."
     )
 

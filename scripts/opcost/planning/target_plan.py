@@ -28,7 +28,7 @@ from opcost.results_folder import (
 )
 from opcost.study import Study
 from opcost.target import Target
-from opcost.text import counted, duration, margin, wrapped
+from opcost.text import counted, duration, plus_minus, wrapped
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
@@ -256,13 +256,13 @@ def expected_widths(planned: Round, requested: float | None) -> str:
     assumed = planned.assumed_sd
     condition = f", if executions scatter by {assumed:.0%}" if assumed else ""
     if not wide:
-        return f", until each model is within ±{margin(requested)}{condition}"
+        return f", until each model is within {plus_minus(requested)}{condition}"
     widest = max(wide, key=lambda name: planned.half_widths[name])
     of = f"{len(wide)} of {counted(len(planned.half_widths), 'model')}"
     are = "is" if len(wide) == 1 else "are"
     return (
-        f"; after it, {of} {are} not expected within ±{margin(requested)}, the precision requested "
-        f"({widest}: ±{margin(planned.half_widths[widest])}){condition}"
+        f"; after it, {of} {are} not expected within {plus_minus(requested)}, the precision "
+        f"requested ({widest}: {plus_minus(planned.half_widths[widest])}){condition}"
     )
 
 
