@@ -157,6 +157,20 @@ def test_modules_are_joined_below_a_depth(tmp_path):
     assert len(explanation.modules(depth=2)) > len(joined)
 
 
+def test_a_whole_that_is_too_noisy_names_what_its_executions_found(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn])
+    for number, time_s in ((1, 0.2e-3), (2, 2e-3)):
+        whole = measurement(target_folder("local", tmp_path), MODELS, "tiny_cnn", number)
+        whole.parent.mkdir(parents=True)
+        limits = {"time_s": time_s, "time_ci_low_s": 0.99 * time_s, "time_ci_high_s": 1.01 * time_s}
+        row = CONDITIONS | records.model_columns(cnn.definition) | limits
+        row |= {"status": "ok", "flags": [], "differing_calls": []}
+        records.write(whole, schemas.MODEL, [row])
+    text = as_text(cnn, explain(cnn, [path]), 5, None)
+    assert re.search(r"whole +too noisy to say \(2 runs: 200 µs and 2\.00 ms\)", text)
+    assert "Run again on a quiet machine" in text
+
+
 def test_every_target_is_an_answer_of_its_own(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn], "a", "b")
     assert [each.target for each in explain(cnn, [path])] == ["a", "b"]

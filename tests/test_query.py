@@ -191,6 +191,13 @@ def test_a_row_that_is_too_noisy_names_what_its_executions_found(tmp_path):
     assert json.loads(in_json) == {"time_s": 9.8e-4}
 
 
+def test_reference_data_are_a_database_by_their_name(path):
+    answer = run("-d", "h100", "--sort", "energy", "--limit", "1")
+    assert answer.exit_code == 0
+    assert "h100" in answer.stdout.splitlines()[1]
+    assert "there is no database h1:" in run("-d", "h1").stderr
+
+
 def test_power_and_energy_have_columns_where_they_were_measured(path, tmp_path):
     assert "power" not in run(path).output.splitlines()[0]
     power = {"power_w": 250.0, "power_ci_low_w": 245.0, "power_ci_high_w": 255.0}

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from opcost.commands import INCOMPLETE
-from opcost.commands.parameters import MemorySize, Model
+from opcost.commands.parameters import Database, MemorySize, Model
 
 _PATH = click.Path(path_type=Path)
 
@@ -48,9 +48,10 @@ _PATH = click.Path(path_type=Path)
     "--database",
     "-d",
     "databases",
-    type=_PATH,
+    type=Database(),
     multiple=True,
-    help="A database, merged or not. Default: results/database.parquet and the reference data.",
+    help="A database, merged or not, or the reference data by name, such as h100. Default: "
+    "results/database.parquet and all reference data.",
 )
 @click.option("--target", "-t", "targets", multiple=True, help="Show only targets of this name.")
 @click.option(

@@ -1,7 +1,10 @@
 """What several commands take as an argument."""
 
+import glob
 import math
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,6 +31,22 @@ class Model(click.ParamType):
         known = [*official, *sorted(path.stem for path in CONFIGS.glob("*.yaml"))]
         found = [CompletionItem(name) for name in known if name.startswith(incomplete)]
         return found or [CompletionItem(incomplete, type="file")]
+
+
+class Database(click.Path):
+    """A path of a database, or the name of reference data, such as h100."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
+        """As a path."""
+        from opcost.databases.database import REFERENCE
+
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.name == str(path) and not path.exists():
+            return max(REFERENCE.glob(f"{glob.escape(path.name)}_*.parquet"), default=path)
+        return path
 
 
 class Numbers(click.ParamType):
