@@ -51,9 +51,11 @@ def trusted_to(compared: Row, quantity: Quantity = TIME) -> float | None:
 
 
 def excludes_zero(compared: Row, quantity: Quantity = TIME) -> bool:
-    """Whether the 95 % interval of the difference between sum and whole does not contain zero."""
+    """Whether the 95 % interval of the difference between sum and whole does not contain zero; not
+    if it is too noisy to say.
+    """
     error = quantity.error.read(compared)
-    if error is None or error.low is None or error.high is None:
+    if error is None or error.low is None or error.high is None or is_too_noisy(error.plus(1.0)):
         return False
     return not error.low <= 0 <= error.high
 
