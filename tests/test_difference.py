@@ -485,6 +485,43 @@ def test_the_command_exits_with_3_if_something_changed(database, tmp_path):
         assert text in run(before, after).stdout
 
 
+UNKNOWN = {"time_scatter": None}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (study(1), [measured(99, 1e-3)], "no operator tuple with a result in both"),
+        (study(1, number=3, **UNKNOWN), study(2, number=3, **UNKNOWN), "no test of time"),
+        (study(1, sd=0.8), study(2, sd=0.8), "only a change of an operator by more than 100%"),
+    ],
+    ids=["nothing in common", "no test", "too noisy"],
+)
+def test_where_nothing_could_be_found_the_answer_is_open_and_the_command_exits_with_4(
+    database, before, after, reason
+):
+    paths = database("before", before), database("after", after)
+    answer = run(*paths)
+    assert answer.exit_code == 4
+    assert answer.stdout.splitlines()[-1].startswith("Cannot tell: ")
+    assert reason in answer.stdout
+    assert "nothing significant" not in answer.stdout
+    as_json = run(*paths, "--json")
+    assert (as_json.exit_code, reason in as_json.stderr) == (4, True)
+
+
+def test_a_target_of_which_nothing_is_told_leaves_the_answer_open_beside_another(database):
+    def both(seed, number):
+        return [*study(seed), *study(seed + 2, number=number, target="b", **UNKNOWN)]
+
+    answer = run(database("before", both(1, 3)), database("after", both(2, 3)))
+    assert answer.exit_code == 4
+    assert answer.stdout.endswith("Cannot tell: no test of time, as said above (target b).\n")
+    changed = both(2, 3)
+    changed[0] |= measured(0, 2e-3)
+    assert run(database("before", both(1, 3)), database("after", changed)).exit_code == 3
+
+
 def test_what_cannot_be_compared_exits_with_1(database):
     before, after = database("a", study(1)), database("b", study(1, protocol_version=3))
     refused = run(before, after)

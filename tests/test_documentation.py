@@ -1,5 +1,6 @@
 """Code in the documents runs, commands in them exist, and the reference says what the code says."""
 
+import contextlib
 import re
 import shutil
 
@@ -57,6 +58,14 @@ def test_examples_in_the_help_of_a_command_exist_with_their_options(name):
     assert examples
     for example in examples:
         check(example)
+
+
+@pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
+def test_no_option_of_a_command_takes_a_number_that_is_not_finite(name):
+    for each in main.get_command(click.Context(main), name).params:
+        for value in ("nan", "inf", "-inf"):
+            with contextlib.suppress(click.BadParameter):
+                assert not isinstance(each.type.convert(value, each, None), float)
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)

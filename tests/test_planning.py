@@ -70,30 +70,28 @@ def test_a_budget_holds(settings, budget_s):
     rows = [row(MIDDLE, 1e-3, device_time_s=1)]
     planned = plan([MODEL], ALL, rows, settings, budget_s)
     assert planned.needed_s == len(planned.chosen)
-    assert not planned.needed_s or planned.spent_s + planned.needed_s <= budget_s
+    assert planned.needed_s <= budget_s
 
 
 @given(
     number=st.integers(2, 40),
     measured=st.integers(1, 40),
     budget_s=st.integers(0, 60),
-    other_s=st.integers(0, 10),
 )
 def test_round_1_uses_all_of_a_budget_rather_than_leave_a_sum_incomplete(
-    conditions, number, measured, budget_s, other_s
+    conditions, number, measured, budget_s
 ):
     records = [record(size) for size in range(1, number + 1)]
     known = [row(each, 1e-3, device_time_s=1) for each in records[:measured]]
-    planned = plan([], by_id(*records), known, conditions.measurement, budget_s, other_s)
-    left_s = budget_s - other_s - len(planned.known)
-    assert len(planned.chosen) == min(number - len(planned.known), max(0, left_s))
+    planned = plan([], by_id(*records), known, conditions.measurement, budget_s)
+    assert len(planned.chosen) == min(number - len(planned.known), budget_s)
     assert planned.beyond_s() == number - len(planned.known) - len(planned.chosen)
 
 
 def test_a_budget_is_spent_on_what_explains_most(settings):
-    planned = plan([MODEL], ALL, [row(MIDDLE, 1e-3, device_time_s=2)], settings, 4.5)
+    planned = plan([MODEL], ALL, [row(MIDDLE, 1e-3, device_time_s=2)], settings, 3.5)
     assert (planned.chosen, planned.beyond) == (ids(LARGE), ids(SMALL))
-    assert (planned.spent_s, planned.needed_s, planned.job_s) == (2, 2, 2)
+    assert (planned.needed_s, planned.job_s) == (2, 2)
 
 
 def test_calls_count():
@@ -110,17 +108,16 @@ def test_each_model_counts_the_same_however_large():
     assert shares[ids(LARGE)[0]] == shares[ids(SMALL)[0]] == 0.5
 
 
-def test_what_is_spent_counts_and_no_budget_is_overdrawn(settings):
-    planned = plan([MODEL], ALL, [row(MIDDLE, 1e-3, device_time_s=10)], settings, 5)
-    assert planned.chosen == ()
-    assert planned.needed_s == 0
+def test_what_was_measured_before_costs_nothing(settings):
+    rows = [row(MIDDLE, 1e-3, device_time_s=10)]
+    assert len(plan([MODEL], ALL, rows, settings, 20).chosen) == 2
+    assert len(plan([MODEL], ALL, rows, settings, 5).chosen) == 0, "no budget is overdrawn"
 
 
 def test_what_other_studies_measured_is_learned_from_and_not_paid_for(settings):
     other = row(record(10**7), 1e-2, device_time_s=100)
     planned = plan([MODEL], ALL, [other], settings, 300)
     assert (planned.job_s, planned.job_s_is_measured) == (100, True)
-    assert planned.spent_s == 0
     assert len(planned.chosen) == 3
 
 
@@ -131,18 +128,18 @@ def test_a_whole_model_takes_what_others_took(settings, wholes, each_s):
     settings = replace(settings, model_time_s=0.1, max_time_s=0.5)
     measured = [{"device_time_s": each} for each in wholes]
     rows = [row(MIDDLE, 1e-3, device_time_s=1)]
-    planned = plan([MODEL], ALL, rows, settings, None, 0, 2, "cpu", measured)
+    planned = plan([MODEL], ALL, rows, settings, None, 2, "cpu", measured)
     assert planned.model_s == each_s
     assert planned.needed_s == 2 * each_s + len(planned.chosen)
 
 
-def test_whole_models_and_other_measurements_are_paid_from_the_budget(settings):
+def test_whole_models_are_paid_from_the_budget(settings):
     rows = [row(MIDDLE, 1e-3)]
-    # One model, two tuples, and one was measured.
-    budget = 1 + settings.of_whole_model().max_time_s + 2 + 1 + 0.01
-    assert len(plan([MODEL], ALL, rows, settings, budget, 0, 1).chosen) == 2
-    assert len(plan([MODEL], ALL, rows, settings, budget, 1, 1).chosen) == 1
-    assert len(plan([MODEL], ALL, rows, settings, budget, 1, 2).chosen) == 0
+    # One model and two tuples.
+    budget = 1 + settings.of_whole_model().max_time_s + 2 + 0.01
+    assert len(plan([MODEL], ALL, rows, settings, budget, 1).chosen) == 2
+    assert len(plan([MODEL], ALL, rows, settings, budget - 1, 1).chosen) == 1
+    assert len(plan([MODEL], ALL, rows, settings, budget, 2).chosen) == 0
 
 
 def test_measured_times_are_taken_as_they_are():

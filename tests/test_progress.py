@@ -3,7 +3,7 @@
 import pytest
 from opcost.planning.progress import Pace, measured_line, result
 from opcost.statistics import Estimate
-from opcost.text import difference, seconds
+from opcost.text import difference, plus_minus, seconds, with_interval, with_meaning_of_noise
 
 ROW = {
     "target": "local",
@@ -91,5 +91,33 @@ def test_a_difference_that_rounds_to_zero_has_no_minus():
 
 def test_a_wide_and_lopsided_difference_has_its_limits():
     """Half of their distance would hold zero where the limits do not."""
-    assert difference(Estimate(85.82, 7.84, 970.95)) == "+8582% [+784%, +97095%]"
+    assert difference(Estimate(85.82, 70.1, 115.0)) == "+8582% [+7010%, +11500%]"
     assert difference(Estimate(0.10, 0.05, 0.15)) == "+10.0% ± 5.0%"
+
+
+@pytest.mark.parametrize(
+    ("limits_s", "runs_s", "text"),
+    [
+        ((0.5e-3, 1.5e-3), (), "1.0 ms ± 50%"),
+        ((0.4e-3, 1.5e-3), (), "too noisy to say"),
+        ((8.9e-6, 110e-3), (1.41e-3, 0.67e-3), "too noisy to say (2 runs: 670 µs and 1.41 ms)"),
+        ((-1e-3, 3e-3), (2e-3, 1e-3, 3e-3), "too noisy to say (3 runs: 1.00 ms to 3.00 ms)"),
+        ((-1e-3, 3e-3), (1e-3,), "too noisy to say"),
+    ],
+)
+def test_a_value_within_more_than_half_is_too_noisy_to_say(limits_s, runs_s, text):
+    assert with_interval(Estimate(1e-3, *limits_s), seconds, runs_s) == text
+
+
+def test_a_difference_is_too_noisy_as_a_share_of_the_ratio():
+    assert difference(Estimate(0.10, -0.99, 122.5)) == "too noisy to say"
+    assert difference(Estimate(5.32, 4.75, 5.89)) == "+532% ± 57%"
+
+
+def test_half_of_an_interval_alone_is_limited():
+    assert [plus_minus(share) for share in (0.06, 0.5, 54.82)] == ["±6.0%", "±50%", ">±50%"]
+
+
+def test_what_is_too_noisy_comes_with_what_to_do():
+    assert "Run again on a quiet machine" in with_meaning_of_noise("cnn  too noisy to say")
+    assert with_meaning_of_noise("cnn  1.00 ms ± 2.0%") == "cnn  1.00 ms ± 2.0%"

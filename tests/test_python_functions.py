@@ -166,6 +166,9 @@ def test_what_is_missing_is_a_table_and_a_reason(net):
     assert list(cost.missing["description"]) == ["linear(4x8, 16x8, 16)", "relu(4x16)"]
     assert "no time on" in repr(cost)
     assert cost._repr_html_()
+    assert list(cost.modules["parameters"]) == [144, 144, 0]
+    assert list(cost.modules["flops"]) == [1024, 1024, 0]  # 4 x 8 x 16 x 2
+    assert cost.modules["time_s"].isna().all()
 
 
 def test_a_notebook_shows_a_table_and_no_markup_of_others(tmp_path):

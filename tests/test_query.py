@@ -179,6 +179,25 @@ def test_people_get_a_table_with_intervals(path):
     assert "2.00 ms ± 5.0%" in lines[2]
 
 
+def test_a_row_that_is_too_noisy_names_what_its_executions_found(tmp_path):
+    times = {"time_s": 9.8e-4, "time_ci_low_s": 8.9e-6, "time_ci_high_s": 0.11}
+    noisy = row("conv", **times, execution_time_s=[6.7e-4, 1.41e-3])
+    records.write(tmp_path / "noisy.parquet", schemas.DATABASE, [noisy])
+    answer = run(tmp_path / "noisy.parquet").stdout
+    assert "too noisy to say (2 runs: 670 µs and 1.41 ms)" in answer
+    assert "Run again on a quiet machine" in answer
+    assert "980" not in answer
+    [in_json] = run(tmp_path / "noisy.parquet", "--json", "--columns", "time").stdout.splitlines()
+    assert json.loads(in_json) == {"time_s": 9.8e-4}
+
+
+def test_reference_data_are_a_database_by_their_name(path):
+    answer = run("-d", "h100", "--sort", "energy", "--limit", "1")
+    assert answer.exit_code == 0
+    assert "h100" in answer.stdout.splitlines()[1]
+    assert "there is no database h1:" in run("-d", "h1").stderr
+
+
 def test_power_and_energy_have_columns_where_they_were_measured(path, tmp_path):
     assert "power" not in run(path).output.splitlines()[0]
     power = {"power_w": 250.0, "power_ci_low_w": 245.0, "power_ci_high_w": 255.0}

@@ -56,6 +56,18 @@ def compared(error=None, total_s=0.9, whole_s=1.0, **more):
             "(sum 900 ms, whole 1.00 s).",
         ),
         (
+            compared((0.1, 0.01, 122.5)),
+            DOUBTFUL,
+            "Too noisy to say whether to trust the breakdown (sum 900 ms, whole 1.00 s): run again "
+            "on a quiet machine.",
+        ),
+        (
+            compared((0.8, 0.5, 1.04)),
+            DOUBTFUL,
+            "The sum is 80% too high, which is more than noise: do not trust the breakdown "
+            "(sum 900 ms, whole 1.00 s).",
+        ),
+        (
             compared((0.1, 0.05, 0.15), host_bound_share=0.8, reference_host_time_s=1.0),
             UNKNOWN,
             "The model waits for its host 80% of the time, so the whole says little about "
@@ -79,6 +91,8 @@ def compared(error=None, total_s=0.9, whole_s=1.0, **more):
         "wide",
         "small but real",
         "more than noise",
+        "too noisy",
+        "of no use",
         "host",
         "no interval",
         "no sum",

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import replace
 from statistics import median
@@ -20,6 +21,7 @@ from opcost.planning.target_rounds import (
     extracted,
     plan_target_round,
     read_round,
+    with_rest_of_budget,
 )
 from opcost.rows import records, schemas
 from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
@@ -312,16 +314,33 @@ def test_a_later_round_leaves_the_time_that_round_1_still_needs(done):
 
     _, planned = second_round()
     assert (len(planned.operators), len(planned.models)) == (6, 2)
+    assert planned.is_cut is False
     next(done.root.glob(MEASUREMENTS)).unlink()
     first, _ = second_round()
-    study = replace(study, max_device_time_s=first.spent_s + 1.5 * first.job_s)
+    study = replace(study, max_device_time_s=1.5 * first.job_s)
     first, planned = second_round()
     assert len(first.chosen) == 1
     assert planned.needed_s <= first.job_s / 2
-    study = replace(study, max_device_time_s=first.spent_s + 0.5 * first.job_s)
+    study = replace(study, max_device_time_s=0.5 * first.job_s)
     first, planned = second_round()
     assert len(first.beyond) == 1
     assert not planned
+
+
+def test_a_budget_counts_what_the_run_measured_itself_in_any_series(done):
+    results = done.root / "results"
+    study = replace(load_study(read_yaml(STUDY / "config.yaml")), max_device_time_s=100)
+    operator, whole = next(done.root.glob(MEASUREMENTS)), results / MLP
+    taken_s = sum(
+        records.read(path, schema).to_pylist()[0]["device_time_s"]
+        for path, schema in ((operator, schemas.OPERATOR), (whole, schemas.MODEL))
+    )
+    began_s = time.time() + 1
+    for path in (operator, whole):
+        os.utime(path, (began_s, began_s))
+    left = with_rest_of_budget(study, "local", results, began_s)
+    assert left.max_device_time_s == pytest.approx(100 - taken_s)
+    assert with_rest_of_budget(study, "local", results, began_s + 1) == study
 
 
 def test_what_failed_is_not_promised_for_later_rounds(done):
@@ -350,7 +369,7 @@ def test_other_models_in_the_same_results_are_not_paid_from_the_budget(prepared)
     configure(prepared, models=["tiny_cnn"], max_device_time_s=100)
     planned = prepared.run("--", "plan").stdout
     assert "3 tuples, 0 measured, 3 to measure" in planned
-    assert "as jobs took so far), 0 s spent" in planned
+    assert "as jobs took so far)" in planned
 
 
 def test_a_plan_for_other_models_than_were_measured_tells_their_later_rounds(prepared):
@@ -359,7 +378,7 @@ def test_a_plan_for_other_models_than_were_measured_tells_their_later_rounds(pre
     configure(prepared, models=["tiny_cnn"])
     planned = prepared.run("--", "plan").stdout
     assert re.search(r"later rounds: about .* for [1-9]\d* measurement", planned), planned
-    assert "as jobs took so far), 0 s spent" in " ".join(planned.split())
+    assert "as jobs took so far)" in " ".join(planned.split())
 
 
 def test_a_run_measures_in_later_rounds_what_the_plan_expects(done):
@@ -378,6 +397,10 @@ def test_a_run_measures_in_later_rounds_what_the_plan_expects(done):
     assert expected(max_device_time_s=0.1) == 0
     done.started()
     assert expected(max_device_time_s=1000) == both
+    [row] = records.read(done.root / "results" / MLP, schemas.MODEL).to_pylist()
+    configure(done, max_device_time_s=2.5 * row["device_time_s"])
+    runs = [sum(rule.startswith("benchmark_") for rule in done.started()) for _ in range(2)]
+    assert 0 < min(runs) <= max(runs) < both, "each run has the whole budget"
 
 
 def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):

@@ -8,7 +8,8 @@
 # by content.
 #
 #   Rule                       Runs again if
-#   plan_round                 what was measured before, or the study's request, differs
+#   plan_round                 what was measured before, or the study's request, differs; or a budget
+#                              cut the round, for a run has all of it anew
 #   models, collect            the extracted models, or the study's request, differ
 #   database                   any measured file in results/, of this study or not, or the study's
 #                              request differs
@@ -27,6 +28,7 @@
 # complete files (`opcost.files`) and no note.
 
 import sys
+import time
 from dataclasses import asdict
 
 from opcost import fingerprint
@@ -82,25 +84,28 @@ ASKED = {
 def with_invalid_note():
     """The rules whose note does not describe the present study and files."""
     inputs = {"database": find_measured(RESULTS).files}
-    rounds = {
-        f"{target}_round_{number}": ASKED["rounds"]
+    plans = {
+        f"{target}_round_{number}": path
         for target, folder in MEASURED.items()
         for number in range(2, STUDY.rounds + 1)
-        if round_plan(folder, number).exists()
+        if (path := round_plan(folder, number)).exists()
     }
-    asked = {name: each for name, each in ASKED.items() if name != "rounds"} | rounds
+    asked = {name: each for name, each in ASKED.items() if name != "rounds"}
+    asked |= dict.fromkeys(plans, ASKED["rounds"])
     return {
         name
         for name, each in asked.items()
         if not fingerprint.is_current(note(name), each, inputs.get(name))
+        or (name in plans and checked(read_round, plans[name]).is_cut)
     }
 
 
-INVALID = set()
+INVALID, BEGAN_S = set(), 0.0
 if workflow.is_main_process:
     checked(check_results)
     fingerprint.clamp_future_times(RESULTS)
     adopt_former_names()
+    BEGAN_S = time.time()  # after files of a later time are taken for those of now
     INVALID = with_invalid_note()
 
 

@@ -10,6 +10,12 @@ _PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 
 _DIGITS = 4
 _WIDE, _VERY_WIDE = 0.05, 0.4
 _WIDTH = 100
+_MOST_NOISE = 0.5
+TOO_NOISY = "too noisy to say"
+_MEANING_OF_NOISE = (
+    f"{TOO_NOISY.capitalize()}: the 95 % interval is wider than ±50%. Run again on a quiet machine "
+    "(opcost retry --flag disturbed), or in more rounds. The files have the numbers."
+)
 
 
 def seconds(value: float, digits: int = _DIGITS) -> str:
@@ -65,22 +71,42 @@ def percent(share: float | None, decimals: int = 0) -> str:
     return f"<{10.0**-decimals:.{decimals}f}%" if share > 0 and not float(text[:-1]) else text
 
 
-def with_interval(estimate: Estimate | None, show: Callable[[float, int], str]) -> str:
+def with_interval(
+    estimate: Estimate | None, show: Callable[[float, int], str], runs: Sequence[float] = ()
+) -> str:
     """A value with half of its 95 % interval in per cent, or a dash.
 
     With as many digits as the interval allows: `show` gets the value and their number. With the
-    limits of the interval, if it is wide and lopsided.
+    limits of the interval, if it is wide and lopsided. A value that is too noisy is not shown, but
+    what each of its `runs` found, if known.
     """
     if estimate is None:
         return "-"
     half = estimate.relative_half_width
     if half is None or estimate.low is None or estimate.high is None:
         return show(estimate.value, _DIGITS)
+    if is_too_noisy(estimate):
+        limits = [show(each, 3) for each in (min(runs), max(runs))] if len(runs) > 1 else []
+        joined = (" and " if len(runs) == 2 else " to ").join(limits)
+        return f"{TOO_NOISY} ({len(runs)} runs: {joined})" if limits else TOO_NOISY
     shown = digits(estimate)
     value = show(estimate.value, shown)
     if _is_lopsided(half, estimate.value, estimate.low, estimate.high):
         return f"{value} [{show(estimate.low, shown)}, {show(estimate.high, shown)}]"
     return f"{value} ± {margin(half)}"
+
+
+def is_too_noisy(estimate: Estimate | None) -> bool:
+    """Whether half of the interval is so large a share of the value that it says nothing."""
+    half = None if estimate is None else estimate.relative_half_width
+    return half is not None and half > _MOST_NOISE
+
+
+def with_meaning_of_noise(text: str) -> str:
+    """The text, and what is too noisy in it means and what to do, if anything is."""
+    if TOO_NOISY not in text:
+        return text
+    return "\n".join([text, "", *wrapped([_MEANING_OF_NOISE])])
 
 
 def _is_lopsided(half: float, value: float, low: float, high: float) -> bool:
@@ -96,6 +122,11 @@ def margin(share: float) -> str:
     if share < 0.0005:
         return "<0.1%"
     return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
+
+
+def plus_minus(share: float) -> str:
+    """Half of an interval as a share: `±6%`."""
+    return f"±{margin(share)}" if share <= _MOST_NOISE else f">±{margin(_MOST_NOISE)}"
 
 
 def digits(estimate: Estimate | None) -> int:
@@ -152,13 +183,15 @@ def shortened(description: str, width: int = 64) -> str:
 
 
 def difference(error: Estimate | None) -> str:
-    """A relative error with half of its 95 % interval, or with the limits of one that is wide and
-    lopsided, or a dash.
+    """A relative error, a ratio less 1, with half of its 95 % interval, or with the limits of one
+    that is wide and lopsided, or a dash.
     """
     if error is None:
         return "-"
     if error.low is None or error.high is None:
         return f"{error.value:+z.1%}"
+    if is_too_noisy(error.plus(1.0)):
+        return TOO_NOISY
     share = (error.high - error.low) / 2
     if _is_lopsided(share, error.value, error.low, error.high):
         return f"{error.value:+z.0%} [{error.low:+z.0%}, {error.high:+z.0%}]"

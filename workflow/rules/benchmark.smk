@@ -123,6 +123,7 @@ checkpoint plan_round:
         processor=1,
     params:
         asked=ASKED["rounds"],
+        began_s=BEGAN_S,
     message:
         "Planning round {wildcards.round} of target {wildcards.target}"
     script:

@@ -1,7 +1,7 @@
 """The command line. Each command is a module that parses arguments, calls the library, and prints.
 
 Exit codes: 0 success; 1 error (the reason is on standard error); 2 usage error; 3 the result is
-incomplete or shows a change.
+incomplete or shows a change; 4 opcost diff cannot tell whether something changed.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from opcost.errors import reported
 _COMMANDS = {
     "run": "Measure models, and print what they cost.",
     "operator": "Measure an operator without a model, over sizes, arguments, dtypes and zeros.",
-    "profile": "Measure models, and print what their operators take inside the running model.",
+    "profile": "Print what operators take inside running models, and measure what is missing.",
     "plan": "Say what a run would measure, in how much time and memory.",
     "report": "Make the tables and the report from what is measured.",
     "retry": "Measure again what failed, or has a flag.",
@@ -37,6 +37,8 @@ _COMMANDS = {
 INTERRUPTED = 130
 INCOMPLETE = 3
 """Exit code of a result that is incomplete or shows a change."""
+UNDECIDED = 4
+"""Exit code of `opcost diff` where measurements do not tell whether something changed."""
 
 
 class _Commands(click.Group):
@@ -72,5 +74,6 @@ def main() -> None:
     opcost run MODEL measures, by a Snakemake workflow; the other commands query what is measured.
     Each has its own help: opcost run --help. For shell completion: opcost completion --help.
 
-    Exit codes: 0 success; 1 error; 2 usage error; 3 the result is incomplete or shows a change.
+    Exit codes: 0 success; 1 error; 2 usage error; 3 the result is incomplete or shows a change; 4
+    opcost diff cannot tell whether something changed.
     """

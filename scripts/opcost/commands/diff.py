@@ -1,9 +1,10 @@
 """`opcost diff`."""
 
-import math
 from pathlib import Path
 
 import click
+
+from opcost.commands.parameters import Number
 
 
 @click.command()
@@ -20,7 +21,7 @@ import click
 @click.option("--after-conditions", help="The conditions_id to compare, if AFTER is merged.")
 @click.option(
     "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Number(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
     help="Expected share of reported changes that are false; if nothing changed, the probability "
@@ -28,7 +29,7 @@ import click
 )
 @click.option(
     "--spread",
-    type=click.FloatRange(0, 10),
+    type=Number(0, 10),
     help="Relative standard deviation of one measurement, if known, such as 0.01.",
 )
 @click.option("--anyway", is_flag=True, help="Compare different protocol versions and settings.")
@@ -61,7 +62,8 @@ def command(
     Prints differences in device and software, the change common to all operators, and the operators
     that deviate from it. P-values are adjusted for multiple tests (false discovery rate). Exits
     with 0 if nothing changed, with 3 if something did or if an operator failed in only one of the
-    databases.
+    databases, and with 4 if it cannot tell: on one of the targets, nothing could be tested, or only
+    a change of an operator by more than 100 % would be found.
 
     \b
     opcost diff old_driver/database.parquet new_driver/database.parquet
@@ -69,15 +71,13 @@ def command(
     opcost diff merged.parquet merged.parquet --before-conditions f9c121f0c4b4acb9 \\
                                               --after-conditions 02d7a4cd1a9fd1a1
     """
-    from opcost.commands import INCOMPLETE
+    from opcost.commands import INCOMPLETE, UNDECIDED
     from opcost.difference.databases import compare_databases
     from opcost.difference.summary import summarise
     from opcost.files import check_output
     from opcost.queries import listing
     from opcost.rows import records
 
-    if spread is not None and math.isnan(spread):
-        raise click.BadParameter("nan is not in the range 0<=x<=10", param_hint="--spread")
     if parquet is not None:
         check_output(parquet, [before, after])
     difference = compare_databases(
@@ -99,3 +99,7 @@ def command(
         click.echo(summarise(difference, limit))
     if difference.changed:
         raise SystemExit(INCOMPLETE)
+    if difference.undecided:
+        if as_json or parquet is not None:
+            click.echo("\n".join(difference.undecided), err=True)
+        raise SystemExit(UNDECIDED)

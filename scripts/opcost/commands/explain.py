@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from opcost.commands import INCOMPLETE
-from opcost.commands.parameters import MemorySize, Model
+from opcost.commands.parameters import Database, MemorySize, Model
 
 _PATH = click.Path(path_type=Path)
 
@@ -48,9 +48,10 @@ _PATH = click.Path(path_type=Path)
     "--database",
     "-d",
     "databases",
-    type=_PATH,
+    type=Database(),
     multiple=True,
-    help="A database, merged or not. Default: results/database.parquet and the reference data.",
+    help="A database, merged or not, or the reference data by name, such as h100. Default: "
+    "results/database.parquet and all reference data.",
 )
 @click.option("--target", "-t", "targets", multiple=True, help="Show only targets of this name.")
 @click.option(
@@ -97,13 +98,14 @@ def command(
     parquet: Path | None,
     timeout: int,
 ) -> None:
-    """Estimate what MODEL costs on each target of a database, by operator and module.
+    """Estimate what MODEL costs on each target of a database, by operator and module; where none
+    of it is measured, print its modules with calls, FLOPs and parameters.
 
     MODEL is a torchvision model, a model config (its path, or its name in config/models), or
     FILE.py:factory or package.module:factory with its inputs. Training steps, autocast and requests
     to language models need a model config. This measures nothing and needs neither a GPU nor
-    weights. Exits with 3 if an operator is missing on one of the targets, or with --offload a copy
-    from the host.
+    weights. Exits with 0 if it has the complete answer on at least one target, with --offload with
+    the copies from the host; else with 3, because operators are missing.
 
     \b
     opcost explain alexnet
@@ -123,13 +125,14 @@ def command(
         explain_request,
         request_as_text,
     )
+    from opcost.databases.database import default_databases
     from opcost.errors import OpcostError
     from opcost.files import check_output
     from opcost.rows import records, schemas
     from opcost.study import ExtractionSettings
     from opcost.tuples.containment import tuples_of
 
-    paths = databases or _default_databases()
+    paths = databases or default_databases()
     if parquet is not None:
         check_output(parquet, [*paths, *filter(None, [config_path(model)])])
     options: dict[str, Any] = {
@@ -180,19 +183,8 @@ def command(
         click.echo(text(top=top, depth=depth))
         if budget_bytes is not None:
             click.echo(f"\n{offload_as_text(memory, answers, top)}")
-    if not all(each.is_complete for each in [*found, *answers]):
+    complete = [each.is_complete for each in found]
+    if budget_bytes is not None:
+        complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]
+    if not any(complete):
         raise SystemExit(INCOMPLETE)
-
-
-def _default_databases() -> list[Path]:
-    from opcost.databases.database import default_databases
-    from opcost.errors import OpcostError
-
-    found = default_databases()
-    if not found:
-        raise OpcostError(
-            "there is no results/database.parquet here, and opcost was installed without "
-            "reference data: measure a model (opcost run MODEL), or name a database with "
-            "--database"
-        )
-    return found

@@ -1,6 +1,10 @@
 """What several commands take as an argument."""
 
+import glob
+import math
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -27,6 +31,22 @@ class Model(click.ParamType):
         known = [*official, *sorted(path.stem for path in CONFIGS.glob("*.yaml"))]
         found = [CompletionItem(name) for name in known if name.startswith(incomplete)]
         return found or [CompletionItem(incomplete, type="file")]
+
+
+class Database(click.Path):
+    """A path of a database, or the name of reference data, such as h100."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
+        """As a path."""
+        from opcost.databases.database import REFERENCE
+
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.name == str(path) and not path.exists():
+            return max(REFERENCE.glob(f"{glob.escape(path.name)}_*.parquet"), default=path)
+        return path
 
 
 class Numbers(click.ParamType):
@@ -56,6 +76,17 @@ class MemorySize(click.ParamType):
             return memory_size(value)
         except ValueError as error:
             self.fail(str(error))
+
+
+class Number(click.FloatRange):
+    """A finite number in a range, which `nan` would pass."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """As a float."""
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r}: give a finite number", param, ctx)
+        return found
 
 
 class Duration(click.ParamType):

@@ -4,9 +4,11 @@ import json
 
 import click
 
+from opcost.commands.parameters import Number
+
 
 @click.command()
-@click.argument("watts", type=float, required=False)
+@click.argument("watts", type=Number(min=0, min_open=True), required=False)
 @click.option("--reset", is_flag=True, help="Set the default of the GPU.")
 @click.option(
     "--gpu", default="0", show_default=True, help="Its number, or the beginning of its UUID."

@@ -49,12 +49,12 @@ class _Kind(click.Choice[str]):
 def command(
     max_device_time: float | None, verbose: bool, by: str, top: int, layers: bool, **named: Any
 ) -> None:
-    """Measure MODELS like opcost run, and print where the time goes inside the running model.
+    """Print where the time of MODELS goes inside the running model.
 
     The running model is timed call by call. This also shows where the sum over its operators,
     measured alone, and the whole model part company. Without a sum or such times, it exits with 3.
-    Arguments are those of opcost run; without a MODEL, the models are those of the study. What is
-    measured already is not measured again.
+    Arguments are those of opcost run; without a MODEL, the models are those of the study. Only what
+    has no result yet is measured, once: further rounds, for narrower intervals, are opcost run's.
 
     \b
     opcost profile resnet18 --by module
@@ -70,11 +70,12 @@ def command(
         to_come = layers_to_come(only or {}) if layers else None
         return profile(only, by, top) if to_come is None else (to_come, True)
 
+    settings = {**budget(max_device_time), "rounds": 1}
     with prepared(**named) as only:
-        measure(only, budget(max_device_time), verbose, first_answer)
+        measure(only, settings, verbose, first_answer)
     if not layers:
         return
     names, _ = provide(layer_configs(only), read_studies().directory)
     where = {key: named[key] for key in ("device", "threads")}
     with prepared(names, (), (), "float32", False, (), **where) as only:
-        measure(only, budget(max_device_time), verbose, layer_answer)
+        measure(only, settings, verbose, layer_answer)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from opcost.commands.parameters import Database
 from opcost.results_folder import DATABASE
 
 _LINES = 20
@@ -40,14 +41,14 @@ class _Value(click.ParamType):
 
 
 @click.command()
-@click.argument("databases", type=click.Path(path_type=Path), nargs=-1)
+@click.argument("databases", type=Database(), nargs=-1)
 @click.option(
     "-d",
     "--database",
     "named",
-    type=click.Path(path_type=Path),
+    type=Database(),
     multiple=True,
-    help="A database, as the arguments are.",
+    help="A database, as the arguments are: a path, or the reference data by name, such as h100.",
 )
 @click.option(
     "--operator",
@@ -106,7 +107,7 @@ def command(
     An option given several times matches if one of its values does. Exits with 3 if no row matches.
 
     \b
-    opcost query --sort energy --limit 10
+    opcost query -d h100 --sort energy --limit 10
     opcost query --operator conv2d --shape '1x64x*x*' --unflagged
     opcost query --operator '*norm*' --columns description,time,flops --csv > norms.csv
     opcost query merged.parquet --target h200 --text 'stride=[2,2]' --sort energy --json
@@ -118,6 +119,7 @@ def command(
     from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, query
     from opcost.rows import records
     from opcost.rows.quantities import SPEED_SD
+    from opcost.text import with_meaning_of_noise
 
     paths = (*databases, *named) or (DATABASE,)
     for path in databases:
@@ -159,7 +161,8 @@ def command(
     elif form == "csv":
         click.echo(listing.csv_text(rows), nl=False)
     elif parquet is None and len(rows):
-        click.echo("\n".join(listing.aligned(rows, chosen) if columns else listing.overview(rows)))
+        lines = listing.aligned(rows, chosen) if columns else listing.overview(rows)
+        click.echo(with_meaning_of_noise("\n".join(lines)))
         if len(rows) < found:
             click.echo(f"{len(rows)} of {found} rows; --limit shows more", err=True)
         for line in listing.notes(rows, chosen):

@@ -50,7 +50,8 @@ _TARGET_OPTIONS = (
     click.option(
         "--max-device-time",
         type=Duration(),
-        help="Measure for at most this time on each target, what costs most first: 90s, 10min, 2h.",
+        help="Measure for at most this time on each target, what costs most first: 90s, 10min, 2h. "
+        "Only what this command measures counts: one that was stopped begins with all of it again.",
     ),
 )
 

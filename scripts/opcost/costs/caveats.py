@@ -9,7 +9,15 @@ from opcost.costs.terms import Row
 from opcost.executions import MIN_SUBJECTS
 from opcost.rows.flags import DISTURBED, explained
 from opcost.rows.quantities import COMPARED, ENERGY, SPEED_SD, TIME, Quantity
-from opcost.text import counted, difference, margin, names_by_text, percent, seconds, some
+from opcost.text import (
+    counted,
+    difference,
+    names_by_text,
+    percent,
+    plus_minus,
+    seconds,
+    some,
+)
 
 INTERVAL = "±: half of the 95 % interval"
 OF_A_ROW = (
@@ -85,7 +93,7 @@ def _outlying(rows: Sequence[Row], quantity: Quantity) -> Iterator[str]:
         [error] = [quantity.error.read(row) for row in rows if row["model"] == outlying]
         yield (
             f"The method's own error of {quantity} is mostly that of {outlying} "
-            f"({difference(error)}): ±{margin(with_it)} with, ±{margin(without)} without it."
+            f"({difference(error)}): {plus_minus(with_it)} with, {plus_minus(without)} without it."
         )
 
 
@@ -145,9 +153,9 @@ def _imprecise(rows: Sequence[Row], most: int) -> list[str]:
             wide[row["model"]] = half
     if not wide:
         return []
-    missed = _of_models(wide, most, lambda half: f"±{margin(half)}")
+    missed = _of_models(wide, most, plus_minus)
     return [
-        f"The study requests ±{margin(requested)} for each model's time, as a sum, without the "
+        f"The study requests {plus_minus(requested)} for each model's time, as a sum, without the "
         f"method's own error, and as a whole. Not so precise: {missed}. More rounds or a quieter "
         "machine narrow these intervals."
     ]

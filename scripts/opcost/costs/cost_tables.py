@@ -61,20 +61,27 @@ def _at_least(complete: bool, amount: str) -> str:
 
 
 def module_lines(branches: Sequence[Branch], model: str) -> list[str]:
-    """The branches of a model's tree."""
+    """The branches of a model's tree; what calls, FLOPs and parameters where none is measured."""
     root = branches[0]
     known = root.tuples == root.measured_tuples or root.share < 1
     rows = [
         [
             _name(branch, model),
             str(branch.calls),
-            "-" if branch.flops is None else scaled(branch.flops, "").strip(),
-            *_measured_part(branch, known),
+            *("-" if each is None else scaled(each, "").strip() for each in _work(branch)),
+            *([] if root.is_unmeasured else _measured_part(branch, known)),
         ]
         for branch in branches
     ]
-    header = ["modules", "calls", "FLOPs", "time", "share" if known else "of measured", "energy"]
+    header = ["modules", "calls", "FLOPs", "parameters"]
+    if root.is_unmeasured:
+        return table(header, rows)
+    header += ["time", "share" if known else "of measured", "energy"]
     return _with_energy(header, rows, any(branch.energy_j for branch in branches))
+
+
+def _work(branch: Branch) -> tuple[int | None, int | None]:
+    return branch.flops, branch.parameters
 
 
 def _measured_part(branch: Branch, known: bool) -> list[str]:
@@ -82,7 +89,7 @@ def _measured_part(branch: Branch, known: bool) -> list[str]:
 
     Unless the cost of the whole model is `known`, shares are of what is measured.
     """
-    if branch.tuples and not branch.measured_tuples:
+    if branch.is_unmeasured:
         return ["-", "-", "-"]
     complete = branch.tuples == branch.measured_tuples
     return [

@@ -13,6 +13,7 @@ from opcost.costs.breakdown import Part, breakdown
 from opcost.costs.comparison import CONDITIONS, compare
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.estimate_columns import estimate_columns
+from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
@@ -81,6 +82,11 @@ class Explanation:
         return bool(rows) and not recorded and not comparability.host_sets_pace(rows[0])
 
     @property
+    def has_data(self) -> bool:
+        """Whether any of the tuples is in the database; a model may have none."""
+        return not self.estimate.terms or any(term.row for term in self.estimate.terms)
+
+    @property
     def is_complete(self) -> bool:
         """Whether there is a time."""
         return self.estimate.time is not None
@@ -100,7 +106,8 @@ class Explanation:
     def compared(self) -> dict[str, Any]:
         """The row of the comparison; without a comparable whole, the columns that need none."""
         if any(row["status"] == "ok" for row in self.estimate.whole) and not self.whole_conflict:
-            return {"model": self.estimate.model.model, **compare(self.estimate)}
+            runs_s = self.estimate.whole_times_s(self.estimate.timed_whole)
+            return {"model": self.estimate.model.model, **compare(self.estimate), RUNS: runs_s}
         return {
             "model": self.estimate.model.model,
             **estimate_columns(self.estimate),
@@ -133,6 +140,7 @@ class Explanation:
 
     def to_document(self) -> dict[str, Any]:
         """The explanation as JSON data."""
+        parameters = self.estimate.model.module_parameters or {}
         return {
             "database": str(self.database),
             "measured_on": self.measured_on,
@@ -146,7 +154,9 @@ class Explanation:
                 for quantity in COMPARED
             },
             "operators": self.operators(),
-            "modules": self.modules(),
+            "modules": [
+                {**row, "parameters": parameters.get(row["module_path"])} for row in self.modules()
+            ],
             "missing": [
                 {key: row[key] for key in ("tuple_id", "description", "calls", "status", "error")}
                 for row in map(_tuple_row, self.missing)

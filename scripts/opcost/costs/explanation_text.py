@@ -2,27 +2,30 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from opcost.costs import in_place_text
 from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
+from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import module_tree
 from opcost.costs.phase_table import phase_lines, phase_notes
-from opcost.costs.terms import Row
+from opcost.costs.terms import Row, terms_of
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import waiting
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import DATABASE
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
-from opcost.text import counted, margin, scaled, some, table, wrapped
+from opcost.text import counted, plus_minus, scaled, some, table, with_meaning_of_noise, wrapped
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 _RECORDED = 5
-_TARGETS = 3
+_FLOPS = "1 multiply-add = 2 FLOPs."
 _NOT_COMPARED = "This database has no measurement of the whole model"
 _SHARES = "Where the time goes, and modules: of the sum over operators, not of the whole model."
 _SUM_ALONE = "sum*"
@@ -53,14 +56,24 @@ def as_text(
     module in use.
     """
     parts = [_model_lines(model)]
-    if explanations:
-        parts.append("\n".join(_targets(explanations)))
-    parts += [_target(model, explanation, top, depth) for explanation in explanations]
-    incomplete = [explanation for explanation in explanations if explanation.missing]
+    known = [each for each in explanations if each.has_data]
+    if not any(each.estimate.rows for each in known):
+        unmeasured = ModelEstimate(model, terms_of(model, {}, set()))
+        parts += _modules(Explanation(Path(), "", None, unmeasured), top, depth)
+    if known:
+        parts.append("\n".join(_targets(known)))
+    parts += [_target(model, explanation, top, depth) for explanation in known]
+    parts += no_data(explanations)
     here = [each for each in explanations if each.database.resolve() == DATABASE.resolve()]
-    if incomplete and (not here or any(each.missing for each in here)):
-        parts.append(_remedy(model.definition, name, incomplete))
-    return "\n\n".join(parts)
+    if any(each.missing for each in here or explanations) or not explanations:
+        parts.append(_remedy(model.definition, name))
+    return with_meaning_of_noise("\n\n".join(parts))
+
+
+def no_data(found: Sequence[Any]) -> list[str]:
+    """The targets whose databases have none of the operators, in a line; nothing without any."""
+    names = dict.fromkeys(each.target for each in found if not each.has_data)
+    return [f"No data: {', '.join(names)}"] if names else []
 
 
 def _model_lines(model: ModelTuples) -> str:
@@ -77,7 +90,7 @@ def _model_lines(model: ModelTuples) -> str:
         f"{counted(len(model.calls) - calls, 'call')} of views; {work}, "
         f"{scaled(model.parameters or 0, '', 4).strip()} parameters{_memory(model)}"
     )
-    return "\n".join(wrapped([text]))
+    return "\n".join(wrapped([text, _FLOPS]))
 
 
 def _memory(model: ModelTuples) -> str:
@@ -146,24 +159,26 @@ def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int |
     lines = [f"Target {name}, of {where}"]
     if not estimate.terms:
         return "\n".join([*lines, f"  No time: {estimate.time_reason}."])
-    if all(term.row is None for term in estimate.terms):
-        tuples = counted(len(estimate.terms), "operator tuple")
-        text = f"{lines[0]}: none of the model's {tuples} is measured there."
-        return "\n".join(wrapped([text]))
     if not estimate.rows:
         return "\n".join([*lines, *_missing(explanation)])
     if estimate.conflict is None:
         operators = operator_lines(explanation.parts(), explanation.parts(ENERGY), top)
         lines += ["", *indented(operators)]
-        modules = explanation.modules(depth)
-        tree = module_tree(explanation.compared, modules, None if depth else top)
-        lines += ["", *indented(module_lines(tree, explanation.estimate.model.model))]
+        lines += ["", *indented("\n".join(_modules(explanation, top, depth)).split("\n"))]
     if phases := phase_lines([explanation.compared], named=False):
         lines += ["", *indented(phases)]
     if explanation.compared.get(TIME.of("reference").value):
         lines += ["", *indented(_trust(explanation))]
     lines += ["", *wrapped(_notes(model, explanation), "  "), *_missing(explanation)]
     return "\n".join(lines)
+
+
+def _modules(explanation: Explanation, top: int, depth: int | None) -> list[str]:
+    """The tree of modules; nothing for a model without operators."""
+    model, modules = explanation.estimate.model, explanation.modules(depth)
+    most, parameters = None if depth else top, model.module_parameters
+    tree = module_tree(explanation.compared, modules, most, parameters=parameters)
+    return ["\n".join(module_lines(tree, model.model))] if tree else []
 
 
 def _trust(explanation: Explanation) -> list[str]:
@@ -213,7 +228,7 @@ def _never_measured(compared: Row) -> str:
         return f"{_NOT_COMPARED}: opcost run measures it."
     return (
         f"{_NOT_COMPARED}. The interval of its time holds the uncertainty of the measurements "
-        f"(±{margin(measurement)}) and the method's own error (±{margin(method)}), as "
+        f"({plus_minus(measurement)}) and the method's own error ({plus_minus(method)}), as "
         f"{counted(compared['method_models'], 'model')} tell it that were measured as a whole."
     )
 
@@ -229,16 +244,8 @@ def _missing(explanation: Explanation) -> list[str]:
     return missing_lines(explanation.missing, len(explanation.estimate.terms))
 
 
-def _remedy(
-    definition: ModelDefinition | None, name: str | None, incomplete: Sequence[Explanation]
-) -> str:
-    """A command measures on the targets of this folder's study, not on those of other databases."""
+def _remedy(definition: ModelDefinition | None, name: str | None) -> str:
     how = "opcost.run(module, inputs)"
     if definition is not None and name is not None:
         how = run_command(definition, name)
-    here = DATABASE.resolve()
-    elsewhere = [each.target for each in incomplete if each.database.resolve() != here]
-    what = "To measure what is missing, and only that, on the targets of this folder's study"
-    if elsewhere:
-        what += f" (not on those of other databases: {some(elsewhere, _TARGETS)})"
-    return f"{what}:\n\n    {how}"
+    return f"To measure what is missing, and only that, on this machine:\n\n    {how}"

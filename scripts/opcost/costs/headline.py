@@ -1,17 +1,20 @@
 """What an iteration and a sample cost: the figures that come first."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, weighted_sum
-from opcost.text import digits, significant, with_interval
+from opcost.text import digits, is_too_noisy, significant, with_interval
 
 ESTIMATED = " (sum)"
 """Follows an estimate where the whole model was not measured."""
 ONE_EXECUTION = " (one execution)"
 """Follows a whole model of a single execution, whose interval says nothing about further ones."""
+
+RUNS = "reference_runs_s"
+"""Not a column: seconds of each execution of the whole model that counts, where they are known."""
 
 _NOTHING = "-"
 
@@ -22,7 +25,7 @@ class Headline:
 
     It is said to be an estimate where the whole should have been measured, and to be of one
     execution where that is all that its interval holds: how executions scatter is unknown.
-    `batch_size` is None if unknown.
+    `batch_size` is None if unknown; `runs` are what each execution of the whole found, if known.
     """
 
     time: Estimate | None
@@ -31,6 +34,7 @@ class Headline:
     energy_is_estimate: bool
     is_of_one_execution: bool
     batch_size: int | None
+    runs: Mapping[Quantity, Sequence[float]] = field(default_factory=dict)
 
     def cost(self, quantity: Quantity) -> Estimate | None:
         """Of an iteration."""
@@ -45,12 +49,15 @@ class Headline:
 
     def shown(self, quantity: Quantity) -> str:
         """`cost` with its interval and its mark, or a dash."""
-        return with_interval(self.cost(quantity), quantity.show) + self.mark(quantity)
+        runs = self.runs.get(quantity, ())
+        return with_interval(self.cost(quantity), quantity.show, runs) + self.mark(quantity)
 
     def per_sample(self, quantity: Quantity) -> float | None:
-        """Seconds or joules of a sample."""
+        """Seconds or joules of a sample; None if unknown or too noisy."""
         cost = self.cost(quantity)
-        return None if cost is None or not self.batch_size else cost.value / self.batch_size
+        if cost is None or not self.batch_size or is_too_noisy(cost):
+            return None
+        return cost.value / self.batch_size
 
     def rate(self, quantity: Quantity) -> float | None:
         """Samples for each second or joule."""
@@ -86,6 +93,7 @@ def headline(compared: Row) -> Headline:
         energy is None and ENERGY.of("reference").value in compared,
         single,
         compared["batch_size"],
+        {TIME: compared.get(RUNS) or ()} if time else {},
     )
 
 

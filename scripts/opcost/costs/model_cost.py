@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _NAMED = 3
 _DIGITS = 3
 _TYPES = {
-    **dict.fromkeys(("calls", "depth", "flops", "tuples", "measured_tuples"), "Int64"),
+    **dict.fromkeys(("calls", "depth", "flops", "parameters"), "Int64"),
+    **dict.fromkeys(("tuples", "measured_tuples"), "Int64"),
     **dict.fromkeys(("time_s", "energy_j", "share"), "float64"),
 }
 _LISTED = 10
@@ -129,15 +130,18 @@ class ModelCost:
     def modules(self) -> "pd.DataFrame":
         """The tree of modules: each with all that it contains, below the one that contains it.
 
-        Columns: `module` (its path; empty for the model), `depth`, `calls`, `flops`, `time_s`,
-        `share`, `energy_j`, `tuples`, `measured_tuples`: where the last two differ, the cost is a
-        lower limit.
+        Columns: `module` (its path; empty for the model), `depth`, `calls`, `flops` (of which a
+        multiply-add is 2), `parameters`, `time_s`, `share`, `energy_j`, `tuples`,
+        `measured_tuples`: where the last two differ, the cost is a lower limit; it is missing where
+        no tuple is measured.
         """
         energy = bool(self._chosen.parts(ENERGY))
-        tree = module_tree(self._chosen.compared, self._chosen.modules(), most=None, smallest=0.0)
+        modules, parameters = self._chosen.modules(), self.model.module_parameters
+        tree = module_tree(self._chosen.compared, modules, None, 0.0, parameters)
         return _frame(
             [
-                *("module", "depth", "calls", "flops", "time_s", "share", "energy_j"),
+                *("module", "depth", "calls", "flops", "parameters"),
+                *("time_s", "share", "energy_j"),
                 *("tuples", "measured_tuples"),
             ],
             [
@@ -146,9 +150,10 @@ class ModelCost:
                     branch.depth,
                     branch.calls,
                     branch.flops,
-                    branch.time_s,
-                    branch.share,
-                    branch.energy_j if energy else None,
+                    branch.parameters,
+                    None if branch.is_unmeasured else branch.time_s,
+                    None if branch.is_unmeasured else branch.share,
+                    branch.energy_j if energy and not branch.is_unmeasured else None,
                     branch.tuples,
                     branch.measured_tuples,
                 )

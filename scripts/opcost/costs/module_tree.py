@@ -23,9 +23,10 @@ class Branch:
 
     Or, if `is_rest`, its small children (`others`) and, if it `calls_operators`, the module itself.
 
-    `depth` is its level, `share` that of the model's time. Seconds and joules are of what is
-    measured, with its part of what is beyond operators; FLOPs are None if those of an operator are
-    unknown. `tuples` are those of each module, added up.
+    `depth` is its level, `share` that of the model's time, 0 where none is measured. Seconds and
+    joules are of what is measured, with its part of what is beyond operators; FLOPs are None if
+    those of an operator are unknown, parameters if that is not recorded. `tuples` are those of each
+    module, added up.
     """
 
     path: Path
@@ -36,12 +37,18 @@ class Branch:
     energy_j: float
     share: float
     flops: int | None
+    parameters: int | None
     tuples: int
     measured_tuples: int
     is_leaf: bool
     is_rest: bool = False
     calls_operators: bool = True
     others: int = 0
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether none of its operators is measured."""
+        return self.tuples > 0 and not self.measured_tuples
 
 
 @dataclass
@@ -50,6 +57,7 @@ class _Node:
     time_s: float = 0.0
     energy_j: float = 0.0
     flops: int | None = 0
+    parameters: int | None = None
     tuples: int = 0
     measured_tuples: int = 0
     module_class: str | None = None
@@ -73,20 +81,28 @@ def module_amounts(compared: Row, modules: Sequence[Row], quantity: Quantity) ->
 
 
 def module_tree(
-    compared: Row, modules: Sequence[Row], most: int | None, smallest: float = _NOTABLE
+    compared: Row,
+    modules: Sequence[Row],
+    most: int | None,
+    smallest: float = _NOTABLE,
+    parameters: Mapping[str, int] | None = None,
 ) -> list[Branch]:
     """The tree from the model down, siblings by time.
 
     The costliest module is opened, again and again, until `most` are listed that are not open (all,
     if None). Siblings with a smaller share than `smallest` are one branch, with what their parent
-    calls itself.
+    calls itself. Where nothing is measured, all are opened, in the order of the rows. `parameters`
+    are those of each module by its path.
     """
-    nodes = _nodes(compared, modules)
-    total_s = total_cost(compared, nodes[()].time_s, TIME) if nodes else 0.0
-    if not total_s:
+    if not modules:
         return []
+    nodes = _nodes(compared, modules)
+    for path, node in nodes.items():
+        node.parameters = (parameters or {}).get(".".join(path))
+    total_s = total_cost(compared, nodes[()].time_s, TIME)
     least_s = smallest * total_s
-    return _branches((), nodes, _opened(nodes, most, least_s), total_s, least_s)
+    opened = _opened(nodes, most if total_s else None, least_s)
+    return _branches((), nodes, opened, total_s, least_s)
 
 
 def _nodes(compared: Row, modules: Sequence[Row]) -> dict[Path, _Node]:
@@ -129,7 +145,7 @@ def _branches(
 ) -> list[Branch]:
     node = nodes[path]
     found = [_branch(path, len(path), node, total_s)]
-    if path not in opened:
+    if path not in opened or not node.children:
         return found
     children = sorted(node.children, key=lambda each: -nodes[each].time_s)
     shown = [each for each in children if nodes[each].time_s >= least_s]
@@ -140,6 +156,7 @@ def _branches(
         node.time_s - math.fsum(nodes[each].time_s for each in shown),
         node.energy_j - math.fsum(nodes[each].energy_j for each in shown),
         None if node.flops is None else node.flops - sum(nodes[each].flops or 0 for each in shown),
+        _rest(node.parameters, [nodes[each].parameters for each in shown]),
         node.tuples - sum(nodes[each].tuples for each in shown),
         node.measured_tuples - sum(nodes[each].measured_tuples for each in shown),
     )
@@ -151,8 +168,14 @@ def _branches(
     return found
 
 
+def _rest(total: int | None, parts: Sequence[int | None]) -> int | None:
+    """None also where parts share parameters, and so have more than all."""
+    left = None if total is None else total - sum(part or 0 for part in parts)
+    return left if left is not None and left >= 0 else None
+
+
 def _branch(path: Path, depth: int, node: _Node, total_s: float) -> Branch:
-    share = node.time_s / total_s
-    costs = (node.calls, node.time_s, node.energy_j, share, node.flops)
+    share = node.time_s / total_s if total_s else 0.0
+    costs = (node.calls, node.time_s, node.energy_j, share, node.flops, node.parameters)
     tuples = (node.tuples, node.measured_tuples)
     return Branch(path, depth, node.module_class, *costs, *tuples, is_leaf=not node.children)

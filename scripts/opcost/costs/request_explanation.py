@@ -11,7 +11,7 @@ from opcost.costs.breakdown import Part, breakdown
 from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
 from opcost.costs.explanation import Explanation, explain
-from opcost.costs.explanation_text import sources_of
+from opcost.costs.explanation_text import no_data, sources_of
 from opcost.costs.module_tree import module_tree
 from opcost.costs.request_text import request_cells, request_notes
 from opcost.costs.requests import Request
@@ -53,6 +53,11 @@ class RequestExplanation:
         """The tuples of any step without a result."""
         every = itertools.chain(*(each.missing for each in self.steps.values()))
         return [*{term.record.operator_tuple.tuple_id: term for term in every}.values()]
+
+    @property
+    def has_data(self) -> bool:
+        """Whether any tuple of its steps is in the database."""
+        return any(each.has_data for each in self.steps.values())
 
     @property
     def is_complete(self) -> bool:
@@ -121,6 +126,8 @@ def request_as_text(
     """
     rows = [each.request.columns() for each in found]
     flops = rows[0]["flops"] if rows else None
+    found, without = [each for each in found if each.has_data], no_data(found)
+    rows = [each.request.columns() for each in found]
     work = "unknown FLOPs" if flops is None else scaled(flops, "FLOPs", 4)
     head = (
         f"{generation.name}: {counted(generation.batch_size, 'sequence')}, each of "
@@ -145,7 +152,8 @@ def request_as_text(
         titles = [*places[0], *costs[0], "database"]
         parts.append("\n".join(table(titles, cells, left=2)))
     parts += [_on_target(each, row, top, depth) for each, row in zip(found, rows, strict=True)]
-    if any(each.missing for each in found):
+    parts += without
+    if without or any(each.missing for each in found):
         remedy = f"    {shlex.join(['opcost', 'run', name])}"
         parts.append(f"To measure what is missing, and only that:\n\n{remedy}")
     return "\n\n".join(parts)
@@ -153,14 +161,12 @@ def request_as_text(
 
 def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) -> str:
     lines = [f"Target {each.request.target}, of {each.first.database}"]
-    if not any(term.row for step in each.steps.values() for term in step.estimate.terms):
-        text = f"{lines[0]}: none of the operators of its steps is measured there."
-        return "\n".join(wrapped([text]))
     every = itertools.chain(*(step.estimate.terms for step in each.steps.values()))
     total = len({term.record.operator_tuple.tuple_id for term in every})
     if any(explanation.estimate.rows for explanation in each.steps.values()):
         lines += ["", *indented(operator_lines(each.parts(TIME), each.parts(ENERGY), top))]
-        tree = module_tree(row, each.modules(depth), None if depth else top)
+        parameters = each.first.estimate.model.module_parameters
+        tree = module_tree(row, each.modules(depth), None if depth else top, parameters=parameters)
         lines += ["", *indented(module_lines(tree, each.request.generation.name))]
     total_time = TIME.of("estimate").read(row)
     said = (

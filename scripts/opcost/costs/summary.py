@@ -10,7 +10,7 @@ from opcost.costs.terms import Row
 from opcost.costs.verdict import meanings, trust_cells
 from opcost.costs.waiting import WAITING_TITLE, waits_of
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import table, wrapped
+from opcost.text import table, with_meaning_of_noise, wrapped
 from opcost.tuples.model_table import not_extracted
 
 _COSTLIEST = 5
@@ -36,7 +36,8 @@ def summarise(
         if len(targets) == 1:
             lines += ["", *_costs(here, targets)]
         parts.append("\n".join([*lines, *_details(here, shared, called)]))
-    return "\n\n".join([*parts, *(["\n".join(not_extracted(refused))] if refused else [])])
+    parts += ["\n".join(not_extracted(refused))] if refused else []
+    return with_meaning_of_noise("\n\n".join(parts))
 
 
 def _conditions(rows: Sequence[Row]) -> str:

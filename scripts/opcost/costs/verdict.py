@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
-from opcost.text import difference, digits, margin
+from opcost.text import TOO_NOISY, difference, digits, is_too_noisy, margin, plus_minus
 
 _REAL = " *"
 _HOST = "host"
@@ -26,7 +26,7 @@ _MEANINGS = {
 _MOSTLY = 0.5
 _DIGITS = 3
 _NEGLIGIBLE = 0.02
-_GOOD = 0.1
+_GOOD, _BAD = 0.1, 0.5
 
 TRUSTED, DOUBTFUL, UNKNOWN = "trusted", "doubtful", "unknown"
 
@@ -51,9 +51,11 @@ def trusted_to(compared: Row, quantity: Quantity = TIME) -> float | None:
 
 
 def excludes_zero(compared: Row, quantity: Quantity = TIME) -> bool:
-    """Whether the 95 % interval of the difference between sum and whole does not contain zero."""
+    """Whether the 95 % interval of the difference between sum and whole does not contain zero; not
+    if it is too noisy to say.
+    """
     error = quantity.error.read(compared)
-    if error is None or error.low is None or error.high is None:
+    if error is None or error.low is None or error.high is None or is_too_noisy(error.plus(1.0)):
         return False
     return not error.low <= 0 <= error.high
 
@@ -74,7 +76,9 @@ def verdict(compared: Row, quantity: Quantity = TIME) -> str:
         return "-"
     if is_of_the_host(compared, quantity):
         return _HOST
-    return f"±{margin(bound)}{_REAL if excludes_zero(compared, quantity) else ''}"
+    if excludes_zero(compared, quantity):
+        return f"{plus_minus(bound)}{_REAL}"
+    return TOO_NOISY if bound > _BAD else plus_minus(bound)
 
 
 def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
@@ -96,16 +100,21 @@ def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
         side = "low" if error.value < 0 else "high"
         off = f"The sum is {margin(abs(error.value))} too {side}, which is more than noise"
         if kind == DOUBTFUL:
-            return Judgement(kind, f"{off}: trust the breakdown to ±{margin(bound)} ({both}).")
+            trust = f"trust the breakdown to {plus_minus(bound)}"
+            trust = "do not trust the breakdown" if bound > _BAD else trust
+            return Judgement(kind, f"{off}: {trust} ({both}).")
         more = f" {off}."
+    if bound > _BAD:
+        noisy = f"{TOO_NOISY.capitalize()} whether to trust the breakdown ({both})"
+        return Judgement(kind, f"{noisy}: run again on a quiet machine.")
     if points := _shares(compared, quantity):
         more += f" Shares differ by up to {points} from those in the running model."
         kind = kind if compared["largest_share_difference"] < _GOOD else DOUBTFUL
-    return Judgement(kind, f"The breakdown can be trusted to ±{margin(bound)} ({both}).{more}")
+    return Judgement(kind, f"The breakdown can be trusted to {plus_minus(bound)} ({both}).{more}")
 
 
 def _half(width: float | None) -> str:
-    return "-" if width is None else f"±{margin(width)}"
+    return "-" if width is None else plus_minus(width)
 
 
 def _shares(compared: Row, quantity: Quantity) -> str:
@@ -121,9 +130,10 @@ def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
     far shares of time differ, and how complete the sum is: title -> text.
     """
     total = quantity.of("estimate").read(compared)
+    shown = "-" if total is None else quantity.show(total.value, digits(total))
     shares = {"shares off": _shares(compared, quantity) or "-"} if quantity == TIME else {}
     return {
-        "sum": "-" if total is None else quantity.show(total.value, digits(total)),
+        "sum": TOO_NOISY if is_too_noisy(total) else shown,
         "measurement": _half(compared[quantity.measurement_half]),
         "method": _half(compared[quantity.method_half]),
         "whole model": quantity.of("reference").shown(compared),

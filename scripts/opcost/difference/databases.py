@@ -22,6 +22,9 @@ from opcost.errors import OpcostError
 from opcost.rows import schemas
 from opcost.rows.quantities import COMPARED, Quantity
 
+MOST_DETECTABLE = 2.0
+"""The ratio above which the smallest change that would be found leaves the answer open."""
+
 
 @dataclass(frozen=True)
 class TargetDifference:
@@ -71,6 +74,33 @@ class Difference:
     def _named(self) -> list[QuantityChange | Change]:
         adjusted = ((each, each.adjusted_p) for each in self._tests)
         return [each for each, p in adjusted if p is not None and p <= self.level]
+
+    def detectable(self, quantity: QuantityChange) -> float | None:
+        """The smallest change of a typical operator, a ratio, that would be significant."""
+        return quantity.detectable(self.level / max(self.tests, 1))
+
+    @property
+    def undecided(self) -> list[str]:
+        """Why it cannot be told of a target whether something changed, and what to do."""
+        return [
+            f"Cannot tell: {reason} (target {target.pairing.before_target})."
+            for target in self.targets
+            for reason in self._untold(target)
+        ]
+
+    def _untold(self, target: TargetDifference) -> Iterator[str]:
+        if not target.pairing.pairs:
+            yield "no operator tuple with a result in both; measure the same models for both"
+        for each in target.quantities:
+            least = self.detectable(each)
+            if all(test.adjusted_p is None for test in _tests([each])):
+                yield f"no test of {each.quantity}, as said above"
+            elif least is not None and least > MOST_DETECTABLE:
+                yield (
+                    f"{each.quantity} is too noisy, only a change of an operator by more than "
+                    f"{MOST_DETECTABLE - 1:.0%} would be found; measure both in more rounds, on a "
+                    "quiet machine"
+                )
 
     def to_table(self) -> pa.Table:
         """One row for each tuple and target in either database; see schemas.DIFFERENCE."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from opcost.costs.terms import Row
 from opcost.difference.changes import Change, QuantityChange
-from opcost.difference.databases import Difference, TargetDifference
+from opcost.difference.databases import MOST_DETECTABLE, Difference, TargetDifference
 from opcost.difference.null_distribution import MIN_PAIRS
 from opcost.statistics import Estimate
 from opcost.text import shortened, table
@@ -95,19 +95,16 @@ def _reproduction(quantity: QuantityChange, difference: Difference) -> Iterator[
         "Variation between the two measurements of an operator, beyond their intervals (standard "
         f"deviation): {sound.sd:.1%}; {doubtful.sd:.1%} if one drifted or did not converge."
     )
-    detectable = _detectable(quantity, difference)
+    detectable = difference.detectable(quantity)
     if detectable is not None:
+        above = "about" if detectable <= MOST_DETECTABLE else "more than"
         yield (
-            "Smallest detectable change of a typical operator, if no other one changed: about "
-            f"{_percent(detectable)}."
+            "Smallest detectable change of a typical operator, if no other one changed: "
+            f"{above} {_percent(min(detectable, MOST_DETECTABLE))}."
         )
     untested = sum(each.p is None for each in quantity.changes)
     if untested:
         yield f"Not tested, because they have too few batches for an interval: {untested}."
-
-
-def _detectable(quantity: QuantityChange, difference: Difference) -> float | None:
-    return quantity.detectable(difference.level / max(difference.tests, 1))
 
 
 def _largest(changes: Sequence[Change]) -> list[Change]:
@@ -151,6 +148,9 @@ def _status(row: Row) -> str:
 
 
 def _verdict(difference: Difference) -> str:
+    untold = difference.undecided
+    if untold and not difference.changed:
+        return "\n".join(untold)
     found, failed = len(difference.found), len(difference.failures)
     parts = [f"{each.quantity} of all operators" for each in difference.common_found]
     parts += [f"{found} single operators"] if found else []
@@ -162,12 +162,12 @@ def _verdict(difference: Difference) -> str:
     )
     limits: dict[str, float] = {}
     for quantity in itertools.chain.from_iterable(each.quantities for each in difference.targets):
-        detectable = _detectable(quantity, difference)
+        detectable = difference.detectable(quantity)
         if detectable is not None:
             name = str(quantity.quantity)
             limits[name] = min(detectable, limits.get(name, detectable))
-    if found or not limits:
-        return verdict
+    if untold or found or not limits:
+        return "\n".join([verdict, *untold])
     unseen = ", ".join(f"{_percent(least)} in {name}" for name, least in limits.items())
     return f"{verdict}\nA change of one operator below about {unseen} would hardly be found."
 

@@ -47,7 +47,6 @@ class Plan:
     beyond: tuple[str, ...]
     models: int
     explained: Mapping[str, float]
-    spent_s: float
     needed_s: float
     job_s: float
     job_s_is_measured: bool
@@ -68,7 +67,6 @@ def plan(
     rows: Sequence[Row],
     settings: MeasurementSettings,
     max_device_time_s: float | None,
-    other_spent_s: float = 0.0,
     models_to_measure: int = 0,
     device: str = "auto",
     wholes: Sequence[Row] = (),
@@ -76,13 +74,11 @@ def plan(
     """Select the `tuples` to measure on a target with existing `rows`, and `wholes` of models.
 
     `device` is the target's. With `max_device_time_s`, those that explain most come first, until
-    the budget is used up by rows of these tuples, other measurements of the study
-    (`other_spent_s`) and remaining whole models. Nothing is reserved for later rounds: a sum with
-    a wide interval is worth more than none.
+    that is used up, after the remaining whole models. Nothing is reserved for later rounds: a sum
+    with a wide interval is worth more than none.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
-    spent_s = other_spent_s + sum(row["device_time_s"] or 0.0 for row in known.values())
     mean_s, mean_model_s = _mean_device_time_s(rows), _mean_device_time_s(wholes)
     job_s = _guessed_job_s(settings, device) if mean_s is None else mean_s
     model_s = job_s + _guessed_timing_s(settings, device) if mean_model_s is None else mean_model_s
@@ -90,16 +86,13 @@ def plan(
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
     count = len(new)
     if max_device_time_s is not None:
-        tuples_s = spent_s - other_spent_s
-        for_tuples_s = max_device_time_s - other_spent_s - for_models_s
-        count = min(count, max(0, int((for_tuples_s - tuples_s) / job_s)))
+        count = min(count, max(0, int((max_device_time_s - for_models_s) / job_s)))
     return Plan(
         tuple(sorted(known)),
         tuple(new[:count]),
         tuple(new[count:]),
         models_to_measure,
         explained,
-        spent_s,
         for_models_s + count * job_s,
         job_s,
         mean_s is not None,

@@ -124,7 +124,6 @@ def _next_round(
     chosen = [each for each in done if each in known]
     for subject in chosen:
         answers.measure(subject)
-        left_s -= known[subject].device_time_s
     new: list[Subject] = []
     needed_s, is_cut = 0.0, False
 

@@ -28,7 +28,7 @@ from opcost.results_folder import (
 )
 from opcost.study import Study
 from opcost.target import Target
-from opcost.text import counted, duration, margin, wrapped
+from opcost.text import counted, duration, plus_minus, wrapped
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
@@ -158,25 +158,12 @@ def _plan(
     series = [(1, EAGER), *((1, mode) for mode in study.launch_modes)]
     first = [measured_wholes(study, target, results, *each) for each in series]
     whole = [_named(as_defined(study, rows), names) for rows in first]
-    later = [
-        row
-        for number in range(2, study.rounds + 1)
-        for row in (
-            *_named(as_defined(study, measured_wholes(study, target, results, number)), names),
-            *(
-                row
-                for row in measured_tuples(study, target, results, number)
-                if row["tuple_id"] in tuples
-            ),
-        )
-    ]
     return plan(
         models,
         tuples,
         measured_tuples(study, target, results),
         study.conditions[target].measurement,
         study.max_device_time_s,
-        sum(row["device_time_s"] or 0.0 for row in chain(later, *whole)),
         sum(len(names) - len(rows) for rows in whole),
         device,
         [row for row in chain(*first) if row["status"] == "ok"],
@@ -207,13 +194,12 @@ def _beyond(planned: Plan) -> str:
 
 
 def _device_time(planned: Plan) -> str:
-    spent = f"{duration(planned.spent_s)} spent"
     if not planned.needed_s:
-        return f"  device time: nothing left to measure, {spent}"
+        return "  device time: nothing left to measure"
     learned = planned.job_s_is_measured
     source = "as jobs took so far" if learned else "by the settings, until some are measured"
     each = f"about {planned.job_s:.1f} s a tuple, {source}"
-    return f"  device time: {duration(planned.needed_s)} remaining in round 1 ({each}), {spent}"
+    return f"  device time: {duration(planned.needed_s)} remaining in round 1 ({each})"
 
 
 def _later_rounds(
@@ -270,13 +256,13 @@ def expected_widths(planned: Round, requested: float | None) -> str:
     assumed = planned.assumed_sd
     condition = f", if executions scatter by {assumed:.0%}" if assumed else ""
     if not wide:
-        return f", until each model is within ±{margin(requested)}{condition}"
+        return f", until each model is within {plus_minus(requested)}{condition}"
     widest = max(wide, key=lambda name: planned.half_widths[name])
     of = f"{len(wide)} of {counted(len(planned.half_widths), 'model')}"
     are = "is" if len(wide) == 1 else "are"
     return (
-        f"; after it, {of} {are} not expected within ±{margin(requested)}, the precision requested "
-        f"({widest}: ±{margin(planned.half_widths[widest])}){condition}"
+        f"; after it, {of} {are} not expected within {plus_minus(requested)}, the precision "
+        f"requested ({widest}: {plus_minus(planned.half_widths[widest])}){condition}"
     )
 
 

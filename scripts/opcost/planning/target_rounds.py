@@ -10,7 +10,15 @@ from opcost.files import read_json, write_json
 from opcost.planning.measured import Row, as_defined, measured_tuples, measured_wholes
 from opcost.planning.plan import Plan
 from opcost.planning.rounds import Known, Round, Subject, expect_rounds, plan_round
-from opcost.results_folder import MODELS, OPERATORS, extraction, target_folder
+from opcost.results_folder import (
+    MODELS,
+    OPERATORS,
+    all_measurements,
+    extraction,
+    series_of,
+    target_folder,
+)
+from opcost.rows import records, schemas
 from opcost.rows.executed import executions_of, undisturbed
 from opcost.rows.quantities import TIME
 from opcost.study import Study
@@ -27,15 +35,16 @@ _RULES = {OPERATORS: list_of(TEXT), MODELS: list_of(TEXT)}
 def plan_target_round(study: Study, target: str, number: int, results: Path, first: Plan) -> Round:
     """The plan of a round of one target, after the rounds before it have been measured.
 
-    `first` is the present plan of round 1. The time that it still needs is left to the next run: a
-    sum that lacks an operator is null, so completing it is worth more than a narrow interval.
+    `first` is the present plan of round 1, within the budget that is left. The time that round 1
+    still needs is left to it: a sum that lacks an operator is null, so completing it is worth more
+    than a narrow interval.
     Raises OpcostError for a damaged file.
     """
     models = calls_on(target_folder(target, results), list(extracted(study, results)))
     every = _measured(study, target, max(number, study.rounds), results)
     measured = _of_study(every, models, first.known)
     known, done = _known(measured, range(1, number)), _done(measured, number)
-    left_s = _left_s(study, first, measured, number)
+    left_s = _left_s(study, first)
     return plan_round(number, models, known, study.precision, done, left_s, _scatter(every))
 
 
@@ -65,7 +74,7 @@ def expect_target_rounds(
         known |= _expected(models, measured, times_s, first)
         known = {name: replace(each, expected=expected[name]) for name, each in known.items()}
         further = [number] if number <= begun else range(number, study.rounds + 1)
-        left_s = _left_s(study, first, measured, number) - later_s
+        left_s = _left_s(study, first) - later_s
         done = _done(measured, number)
         planned = expect_rounds(further, models, known, study.precision, done, left_s, scatter)
         for each in planned:
@@ -93,17 +102,26 @@ def _expected(
     return found
 
 
-def _left_s(study: Study, first: Plan, measured: _Rows, number: int) -> float:
-    """What the budget leaves to a round. Of the round itself, what was planned counts, not what it
-    took: planned again, it is the same.
+def with_rest_of_budget(study: Study, target: str, results: Path, began_s: float) -> Study:
+    """The study with what its budget leaves after the measurements of a run that began then, in
+    seconds since the epoch. What was measured before costs nothing.
     """
     if study.max_device_time_s is None:
+        return study
+    spent_s = 0.0
+    for path in all_measurements(target_folder(target, results)):
+        if path.stat().st_mtime >= began_s:
+            schema = schemas.MODEL if series_of(path).kind == MODELS else schemas.OPERATOR
+            [row] = records.read(path, schema, ["device_time_s"]).to_pylist()
+            spent_s += row["device_time_s"] or 0.0
+    return replace(study, max_device_time_s=study.max_device_time_s - spent_s)
+
+
+def _left_s(study: Study, first: Plan) -> float:
+    """What the budget leaves to rounds after the first."""
+    if study.max_device_time_s is None:
         return float("inf")
-    of_round_s = sum(
-        rows[number]["device_time_s"] or 0.0 for rows in measured.values() if number in rows
-    )
-    others_s = first.spent_s - of_round_s + first.needed_s + first.beyond_s()
-    return study.max_device_time_s - others_s
+    return study.max_device_time_s - first.needed_s - first.beyond_s()
 
 
 def _measured(study: Study, target: str, number: int, results: Path) -> _Rows:

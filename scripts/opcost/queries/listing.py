@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from opcost.costs.caveats import INTERVAL, OF_A_ROW
 from opcost.rows.comma_separated import csv_parts
 from opcost.rows.nested import as_json, plain_rows
-from opcost.rows.quantities import ENERGY, POWER, SPEED_SD, TIME
-from opcost.statistics import Estimate
-from opcost.text import joules, seconds, shortened, table, with_interval, wrapped
+from opcost.rows.quantities import ENERGY, EXECUTED, POWER, SPEED_SD, TIME, Quantity
+from opcost.text import joules, seconds, shortened, table, wrapped
 
 _QUANTITIES = {quantity.value: quantity for quantity in (TIME, POWER, ENERGY)}
 TELL_APART = ("device_name", "conditions_id")
@@ -65,8 +64,13 @@ def notes(rows: pa.Table, columns: Sequence[str]) -> list[str]:
 
 def with_limits(columns: Sequence[str]) -> list[str]:
     """The columns, with the interval columns that `aligned` shows."""
-    shown = [_QUANTITIES[name].names for name in columns if name in _QUANTITIES]
+    shown = [_shown_with(_QUANTITIES[name]) for name in columns if name in _QUANTITIES]
     return list(dict.fromkeys([*columns, *itertools.chain(*shown)]))
+
+
+def _shown_with(quantity: Quantity) -> list[str]:
+    """The columns that show a quantity: its interval, and what each execution found."""
+    return [*quantity.names, *([quantity.executed] if quantity in EXECUTED else [])]
 
 
 def json_lines(rows: pa.Table) -> Iterator[str]:
@@ -90,10 +94,8 @@ def _texts(rows: pa.Table, name: str) -> list[str]:
         return ["-" if value is None else value for value in values]
     if name in _QUANTITIES and _QUANTITIES[name].low in rows.column_names:
         quantity = _QUANTITIES[name]
-        limits = (rows[each].to_pylist() for each in (quantity.low, quantity.high))
-        numbers = zip(values, *limits, strict=True)
-        estimates = (None if each[0] is None else Estimate(*each) for each in numbers)
-        return [with_interval(estimate, quantity.show) for estimate in estimates]
+        names = [name for name in _shown_with(quantity) if name in rows.column_names]
+        return [quantity.shown(row) for row in rows.select(names).to_pylist()]
     return ["-" if value is None else _text(value, name) for value in values]
 
 

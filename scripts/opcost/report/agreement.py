@@ -13,7 +13,7 @@ from opcost.costs.waiting import waits_of
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, Figure, figure, targets_scale
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import difference, names_by_text
+from opcost.text import difference, is_too_noisy, names_by_text
 
 _STEP = 16
 
@@ -111,7 +111,7 @@ def _figure(results: Results, quantity: Quantity) -> Figure:
             "shown": difference(error),
         }
         for row in results.comparison
-        if (error := quantity.error.read(row))
+        if (error := quantity.error.read(row)) and not is_too_noisy(error.plus(1.0))
     ]
     colour, shape = targets_scale(results.targets)
     tooltip: list[Any] = ["model:N", "target:N", alt.Tooltip("shown:N", title="difference")]

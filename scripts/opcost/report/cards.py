@@ -179,7 +179,7 @@ def _modules(tree: Sequence[Branch]) -> list[tuple[str, str]]:
     """The costliest at the first depth at which none has nearly all of the cost."""
     level: list[Branch] = []
     for depth in range(1, _DEEPEST + 1):
-        deeper = [each for each in tree if each.depth == depth and not each.is_rest]
+        deeper = [each for each in tree if each.depth == depth and each.share and not each.is_rest]
         level = deeper or level
         if max((each.share for each in level), default=0.0) <= _NEARLY_ALL:
             break

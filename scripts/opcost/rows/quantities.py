@@ -168,7 +168,7 @@ class Quantity:
 
     def shown(self, row: Mapping[str, Any]) -> str:
         """The quantity of a row as text, with its interval."""
-        return with_interval(self.read(row), self.show)
+        return with_interval(self.read(row), self.show, row.get(self.executed) or ())
 
     def _column(self, limit: str) -> str:
         return f"{self.name}{limit}{self.unit and '_'}{self.unit}"

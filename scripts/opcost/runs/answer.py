@@ -6,6 +6,7 @@ from typing import Any
 
 from opcost.costs import operators_at_points
 from opcost.costs.estimate import OPERATOR_COLUMNS
+from opcost.costs.headline import RUNS
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
 from opcost.costs.summary import summarise
@@ -15,10 +16,12 @@ from opcost.planning.target_plan import beyond_budget
 from opcost.results_folder import (
     COMPARISON,
     DATABASE,
+    MODELS,
     MODULES,
     RESULTS,
     SHARES,
     SWEEPS,
+    executions_of,
     extraction,
     target_folder,
 )
@@ -32,7 +35,10 @@ from opcost.text import duration, wrapped
 from opcost.tuples.model_tuples import ModelTuples, named, read_extractions, refusals
 from opcost.tuples.recordings import calls_on
 
-_GO_ON = "The same command with a larger budget, or without one, goes on from here."
+_GO_ON = (
+    "The same command goes on from here, with the whole budget again; without a budget, it "
+    "measures all of it."
+)
 
 
 def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
@@ -52,6 +58,8 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
             (SWEEPS, schemas.SWEEPS),
         )
     )
+    for row in comparison:
+        row[RUNS] = _runs_s(*_pair(row))
     extracted = read_extractions(paths)
     text = summarise(comparison, shares, refusals(extracted), modules)
     requests = request_lines(requests_in(study.generations, comparison), shares)
@@ -61,6 +69,14 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
     known = {_pair(row) for row in (*compared, *alone)}
     return "\n\n".join(part for part in parts if part), known == asked
+
+
+def _runs_s(target: str, model: str) -> list[float]:
+    """What each execution of a whole model found."""
+    rows = records.read_all(
+        executions_of(target_folder(target), MODELS, model), schemas.MODEL, [TIME.value]
+    )
+    return [row[TIME.value] for row in rows.to_pylist() if row[TIME.value] is not None]
 
 
 def _at_points(study: Study, extracted: Sequence[ModelTuples]) -> list[list[str]]:

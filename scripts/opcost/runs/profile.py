@@ -13,7 +13,7 @@ from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
 from opcost.runs.left_out import left_out
 from opcost.runs.study_file import read_studies
-from opcost.text import wrapped
+from opcost.text import with_meaning_of_noise, wrapped
 from opcost.tuples.model_table import not_extracted
 from opcost.tuples.model_tuples import read_extractions, read_model_tuples, refusals
 
@@ -35,7 +35,7 @@ def profile(only: Mapping[str, Sequence[str]] | None, by: str, top: int) -> tupl
     paths = [path for model in asked if (path := extraction(model)).exists()]
     refused = not_extracted(refusals(read_extractions(paths)))
     parts += ["\n".join(lines) for lines in (refused, left_out(study)) if lines]
-    return "\n\n".join(parts), complete
+    return with_meaning_of_noise("\n\n".join(parts)), complete
 
 
 def _is_complete(row: Row) -> bool:

@@ -83,7 +83,10 @@ class SizesDependOnValues(OpcostError):
 
 @dataclass(frozen=True)
 class ModelCalls:
-    """A model's calls, the number of its parameters, and the memory of what it makes.
+    """A model's calls, the parameters of its modules, and the memory of what it makes.
+
+    `parameters` is their number in each module with all that it contains, by path ("" is the
+    model's), where those that are shared count once.
 
     `activation_peak_bytes` is the most that lives at once of what an iteration makes. `weights` are
     those of the model by the calls that use them; None for a training step, which changes them.
@@ -94,7 +97,7 @@ class ModelCalls:
     """
 
     calls: tuple[Call, ...]
-    parameters: int
+    parameters: Mapping[str, int]
     activation_peak_bytes: int | None = None
     value_dependent: frozenset[OperatorTuple] = frozenset()
     calls_vary: bool = False
@@ -279,7 +282,10 @@ def recorded_calls(
     it needs some.
     """
     module, trained = module_of(run), isinstance(run, TrainingStep)
-    parameters = sum(parameter.numel() for parameter in module.parameters())
+    parameters = {
+        path: sum(parameter.numel() for parameter in each.parameters())
+        for path, each in module.named_modules()
+    }
     with (
         places(module, lambda: getattr(run, "phase", FORWARD)) as where,
         operators_of_threads() as elsewhere,

@@ -48,7 +48,7 @@ def extract_model_tuples(
     except OpcostError as error:
         if not definition.zoo:
             raise
-        executed = ModelCalls((), 0)
+        executed = ModelCalls((), {})
         refusal = str(error).removeprefix(f"model {definition.name}: ")
     _tell(executed, definition.name)
     tuples, calls = distinct_tuples(executed)
@@ -56,13 +56,14 @@ def extract_model_tuples(
         definition.name,
         tuple(tuples),
         tuple(calls),
-        executed.parameters if refusal is None else None,
+        executed.parameters[""] if refusal is None else None,
         str(torch.__version__),
         definition,
         time.perf_counter() - started,
         refusal,
         activation_peak_bytes=executed.activation_peak_bytes,
         weights=executed.weights,
+        module_parameters=executed.parameters,
     )
 
 
@@ -107,12 +108,13 @@ def extract_module_tuples(
         name,
         tuple(tuples),
         tuple(calls),
-        executed.parameters,
+        executed.parameters[""],
         str(torch.__version__),
         _as_given(module, tensors_in_tree((inputs, kwargs)), name),
         extraction_s=time.perf_counter() - started,
         activation_peak_bytes=executed.activation_peak_bytes,
         weights=executed.weights,
+        module_parameters=executed.parameters,
     )
 
 

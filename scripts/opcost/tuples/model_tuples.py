@@ -50,9 +50,17 @@ _RULES = {
     "phases": optional(list_of(one_of(*PHASES))),
     "activation_peak_bytes": optional(_COUNT),
     "weights": optional(list_of(list_like(list_of(list_like(STRING, _COUNT)), _COUNT))),
+    "module_parameters": optional(list_of(list_like(STRING, _COUNT))),
 }
 _ABSENT = dict.fromkeys(
-    ["device_name", "not_recorded", "phases", "activation_peak_bytes", "weights"]
+    [
+        "device_name",
+        "not_recorded",
+        "phases",
+        "activation_peak_bytes",
+        "weights",
+        "module_parameters",
+    ]
 )
 """Keys of later versions, with their values in files without them."""
 
@@ -79,6 +87,9 @@ class ModelTuples:
     `weights` are those of the model by the calls that use them; None for a training step, and in
     files of an older opcost.
 
+    `module_parameters` is the number of parameters of each module, with all that it contains; None
+    in files of an older opcost.
+
     Calls that were recorded on a device have its `device_name`. `not_recorded` is the reason why
     that failed; the calls are then those extracted.
     """
@@ -95,6 +106,7 @@ class ModelTuples:
     not_recorded: str | None = None
     activation_peak_bytes: int | None = None
     weights: tuple[WeightGroup, ...] | None = None
+    module_parameters: Mapping[str, int] | None = None
 
     @property
     def is_operator(self) -> bool:
@@ -194,6 +206,7 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "not_recorded": tuples.not_recorded,
         "activation_peak_bytes": tuples.activation_peak_bytes,
         "weights": None if tuples.weights is None else [_group(each) for each in tuples.weights],
+        "module_parameters": tuples.module_parameters and [*tuples.module_parameters.items()],
     }
     with replacing(path) as temporary:
         temporary.write_bytes(pickle.dumps(document, protocol=4))
@@ -227,6 +240,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
             document["not_recorded"],
             document["activation_peak_bytes"],
             None if document["weights"] is None else _groups(document["weights"]),
+            document["module_parameters"] and dict(document["module_parameters"]),
         )
     except OpcostError:
         raise

@@ -39,7 +39,7 @@ def operator_calls(definition: ModelDefinition, operator: SingleOperator) -> Mod
     except OpcostError as error:
         raise OpcostError(f"operator {definition.name}: {error}") from error
     weights = sum(spec.elements for name, spec in asked.tensors if name in parameters)
-    return ModelCalls((call,), weights)
+    return ModelCalls((call,), {"": weights})
 
 
 def _asked(definition: ModelDefinition, operator: SingleOperator) -> OperatorTuple:

@@ -11,7 +11,9 @@ function columnOf({ kind, value }, index, DataTable) {
   if (kind === "choice") column.columnControl = [["searchList"]];
   if (value === "model") column.className = "model";
   if (words) return { ...column, render: { display: DataTable.render.text().display } };
-  const display = (number) => (number === null ? "–" : shownNumber.format(number));
+  const tooNoisy = value === "time_half_width" ? 50 : Infinity;
+  const shown = (number) => (number > tooNoisy ? "too noisy to say" : shownNumber.format(number));
+  const display = (number) => (number === null ? "–" : shown(number));
   return { ...column, render: { display } };
 }
 
