@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opcost.terminal import drop_output, show_any_text
+from opcost.terminal import drop_output, printable_lines, show, show_any_text
 
 _SPACE = "free some space and run the same command again; all measurements are kept"
 _RIGHTS = "change its permissions, or use another folder"
@@ -104,5 +104,6 @@ def _foreseen(error: Exception) -> str | None:
 def _show(message: str, log: str | None) -> None:
     if log is not None:
         with contextlib.suppress(OSError):  # the message may be about a full disk
-            Path(log).write_text(message + "\n", encoding="utf-8", errors="backslashreplace")
-    print(message, file=sys.stderr)
+            text = printable_lines(message) + "\n"
+            Path(log).write_text(text, encoding="utf-8")
+    show(message, err=True)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from opcost.terminal import show
+
 
 @click.command()
 @click.argument("before", type=click.Path(path_type=Path))
@@ -94,8 +96,8 @@ def command(
         records.write_table(parquet, difference.to_table())
     if as_json:
         for line in listing.json_lines(difference.to_table()):
-            click.echo(line)
+            show(line)
     elif parquet is None:
-        click.echo(summarise(difference, limit))
+        show(summarise(difference, limit))
     if difference.changed:
         raise SystemExit(INCOMPLETE)

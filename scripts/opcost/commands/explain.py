@@ -11,6 +11,7 @@ import click
 
 from opcost.commands import INCOMPLETE
 from opcost.commands.parameters import MemorySize, Model
+from opcost.terminal import show
 
 _PATH = click.Path(path_type=Path)
 
@@ -175,11 +176,11 @@ def command(
             document["offload"] = answer.to_document()
         name = generation.name if defined.generations else extracted[0].model
         document = {"model": name, **what, "targets": targets_found}
-        click.echo(json.dumps(document, indent=2, default=dict))
+        show(json.dumps(document, indent=2, default=dict))
     else:
-        click.echo(text(top=top, depth=depth))
+        show(text(top=top, depth=depth))
         if budget_bytes is not None:
-            click.echo(f"\n{offload_as_text(memory, answers, top)}")
+            show(f"\n{offload_as_text(memory, answers, top)}")
     if not all(each.is_complete for each in [*found, *answers]):
         raise SystemExit(INCOMPLETE)
 

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from opcost.results_folder import DATABASE
+from opcost.terminal import show
 
 _LINES = 20
 
@@ -147,7 +148,7 @@ def command(
         ascending=ascending,
     )
     if len(rows) and rows[order].null_count == len(rows):
-        click.echo(f"no row has {order}, so rows are in the order of the database", err=True)
+        show(f"no row has {order}, so rows are in the order of the database", err=True)
     rows = rows.select(list(dict.fromkeys(shown)))
     found, in_a_table = len(rows), form is None and parquet is None
     rows = rows[: limit or (_LINES if in_a_table else found)]
@@ -155,17 +156,17 @@ def command(
         records.write_table(parquet, rows)
     if form == "json":
         for line in listing.json_lines(rows):
-            click.echo(line)
+            show(line)
     elif form == "csv":
-        click.echo(listing.csv_text(rows), nl=False)
+        show(listing.csv_text(rows).removesuffix("\n"))
     elif parquet is None and len(rows):
-        click.echo("\n".join(listing.aligned(rows, chosen) if columns else listing.overview(rows)))
+        show("\n".join(listing.aligned(rows, chosen) if columns else listing.overview(rows)))
         if len(rows) < found:
-            click.echo(f"{len(rows)} of {found} rows; --limit shows more", err=True)
+            show(f"{len(rows)} of {found} rows; --limit shows more", err=True)
         for line in listing.notes(rows, chosen):
-            click.echo(line, err=True)
+            show(line, err=True)
     if not found:
-        click.echo("no row matches", err=True)
+        show("no row matches", err=True)
         raise SystemExit(INCOMPLETE)
 
 
