@@ -76,6 +76,54 @@ def test_a_model_that_the_study_knows_by_another_name_is_compared_with_its_whole
     assert explanation.compared.get("reference_time_s") == (5e-3 if known or not zoo else None)
 
 
+NETS = """\
+import time
+from torch import nn
+
+class Sleepy(nn.Linear):
+    def forward(self, x):
+        time.sleep(0.02)
+        return super().forward(x)
+
+def fast():
+    return nn.Linear(8, 8)
+
+def slow():
+    return Sleepy(8, 8)
+"""
+
+
+def test_the_time_of_a_whole_is_that_of_its_own_code_only(tmp_path):
+    """Though the kernels and the inputs of another model are the same."""
+    nets, config = tmp_path / "nets.py", tmp_path / "config.yaml"
+    nets.write_text(NETS)
+    config.write_text("factory: nets.py:fast\ninputs: [{shape: [2, 8]}]\n")
+
+    def explained(name, *inputs):
+        definition, folder = find_model(f"{nets}:{name}" if inputs else name, inputs)
+        [found] = explain(extract_model_tuples(definition, folder), [path])
+        return found.compared.get("reference_time_s")
+
+    measured, _ = find_model(str(config))
+    extracted = extract_model_tuples(measured, tmp_path)
+    path = database(tmp_path / "d.parquet", [extracted])
+    row = {"status": "ok", "time_s": 5e-3, "flags": [], "differing_calls": []}
+    row |= {"calls_hash": calls_hash(extracted.launched())}
+    whole = measurement(target_folder("local", tmp_path), MODELS, "config")
+    whole.parent.mkdir(parents=True)
+    records.write(whole, schemas.MODEL, [CONDITIONS | records.model_columns(measured) | row])
+    spec = InputSpec((2, 8))
+    assert explained(str(config)) == 5e-3
+    assert explained("fast", spec) == 5e-3
+    assert explained("slow", spec) is None
+    slow = dataclasses.replace(measured, name="a_slow_one", factory="nets.py:slow")
+    columns = CONDITIONS | records.model_columns(slow) | row | {"time_s": 2e-2}
+    records.write(whole.with_name("a_slow_one.parquet"), schemas.MODEL, [columns])
+    assert (explained("fast", spec), explained("slow", spec)) == (5e-3, 2e-2)
+    nets.write_text(NETS.replace("return nn.Linear(8, 8)", "return Sleepy(8, 8)"))
+    assert (explained(str(config)), explained("fast", spec)) == (None, None)
+
+
 def test_kernels_that_the_study_saw_differ_on_the_device_leave_no_sum(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn])
     differing = {

@@ -30,7 +30,7 @@ OF_WHOLE = tuple(
     dict.fromkeys(
         [
             *ANSWER,
-            *("definition_json", "differing_calls", "calls_hash", "core_speed_per_s"),
+            *("definition_json", "differing_calls", "calls_hash", "core_speed_per_s", "started_at"),
             *HOST_TIME.names,
             *("call_tuple_id", *CALL_TIME.names, "in_place_reason"),
             *("clocked_time_s", "clocked_core_speed_per_s"),
@@ -222,7 +222,7 @@ def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     """The model as a study names it that measured it on a target; else as it is.
 
     Its code may be named otherwise there (a config, `torchvision`, another path to its factory): it
-    is the same model if it has the same arguments and inputs and launches the same kernels.
+    is the same model if it has the same code, arguments and inputs, and launches the same kernels.
     """
     wanted = model.definition
     if wanted is None:
@@ -230,19 +230,21 @@ def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     own_calls = calls_hash(model.launched())
     paths = measurements(target_folder(target, results), MODELS)
     table = records.read_all(paths, schemas.MODEL, ["definition_json", "calls_hash"])
+    alike: dict[bool, ModelDefinition] = {}
     for row in table.to_pylist() if paths else ():
         found = ModelDefinition.from_json(row["definition_json"])
-        same = replace(found, name=wanted.name) == wanted
-        if same or (
-            row["calls_hash"] == own_calls and _without_code(found) == _without_code(wanted)
-        ):
-            return replace(model, model=found.name, definition=found)
-    return model
+        if replace(found, name=wanted.name) == wanted:
+            alike[True] = wanted if found.name == wanted.name else alike.get(True, found)
+        elif row["calls_hash"] == own_calls and _without_path(found) == _without_path(wanted):
+            alike[False] = found
+    named = alike.get(True, alike.get(False, wanted))
+    return replace(model, model=named.name, definition=named)
 
 
-def _without_code(definition: ModelDefinition) -> ModelDefinition:
-    if definition.factory:
-        definition = replace(definition, factory="", source_digest=None)
+def _without_path(definition: ModelDefinition) -> ModelDefinition:
+    """The definition without its name; a factory in a known file is the same in any folder."""
+    if definition.factory and definition.source_digest:
+        definition = replace(definition, factory=definition.factory.rpartition(":")[2])
     return replace(definition, name="", zoo=False)
 
 

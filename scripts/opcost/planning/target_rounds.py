@@ -11,7 +11,7 @@ from opcost.planning.measured import Row, as_defined, measured_tuples, measured_
 from opcost.planning.plan import Plan
 from opcost.planning.rounds import Known, Round, Subject, expect_rounds, plan_round
 from opcost.results_folder import MODELS, OPERATORS, extraction, target_folder
-from opcost.rows.executed import executions_of, undisturbed
+from opcost.rows.executed import distinct, executions_of, undisturbed
 from opcost.rows.quantities import TIME
 from opcost.study import Study
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
@@ -152,7 +152,7 @@ def extracted(study: Study, results: Path) -> list[ModelTuples]:
 
 
 def _ok(rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if row["status"] == "ok"]
+    return [row for row in distinct(list(rows)) if row["status"] == "ok"]
 
 
 def _executions(rows: Sequence[Row]) -> Executions | None:
