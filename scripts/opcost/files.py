@@ -8,11 +8,13 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from opcost.errors import OpcostError, refusal
 
+_MAX_BYTES = 2**30
 _MAX_LEVELS = 50
 """Nesting of lists and objects; opcost's own files have fewer than ten levels."""
 
@@ -48,20 +50,41 @@ def check_output(output: Path, sources: Iterable[Path]) -> None:
             raise OpcostError(f"the output {output} is also an input, {source}: name another file")
 
 
-def check_readable(path: Path) -> None:
-    """Raise OpcostError unless `path` is a regular, readable file.
+def opened(path: Path) -> BinaryIO:
+    """A regular file, open for reading: the one way in which opcost opens a file of others.
 
-    To be called before any read: opening a named pipe would block until something writes to it.
+    Raises OpcostError for anything else: a named pipe would block until something writes to it, and
+    a device may have no end.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         raise OpcostError(refusal(error)) from error
     mode = os.fstat(descriptor).st_mode
-    os.close(descriptor)
     if not stat.S_ISREG(mode):
+        os.close(descriptor)
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
         raise OpcostError(f"{path} is {kind}, not a file: move it away, and run again")
+    return open(descriptor, "rb")
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a regular file. Raises OpcostError as `opened`, and for one too large to be
+    read at once.
+    """
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > _MAX_BYTES:
+            raise OpcostError(
+                f"{path} has {size:,} bytes; allowed: at most {_MAX_BYTES:,}: opcost wrote no such "
+                "file; move it away"
+            )
+        return file.read()
+
+
+def lines_of(path: Path, **how: Any) -> TextIOWrapper:
+    """A regular file of text, open for reading. Raises OpcostError as `opened`."""
+    return TextIOWrapper(opened(path), **{"encoding": "utf-8", **how})
 
 
 def first_line(path: Path) -> str:
@@ -93,8 +116,7 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """Read a JSON object from a file. Raises OpcostError that ends with `remedy`."""
-    check_readable(path)
-    content = path.read_bytes()
+    content = content_of(path)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opcost.errors import OpcostError
+from opcost.files import content_of
 from opcost.models.definition import ModelDefinition
 from opcost.models.libraries import installed_version, library_of
 
@@ -85,7 +86,7 @@ def source_digest(
 
 def _parsed(source: Path) -> ast.Module:
     try:
-        return ast.parse(source.read_bytes(), source)
+        return ast.parse(content_of(source), source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise OpcostError(f"{source} is not valid Python; repair it: {error}") from error
 
