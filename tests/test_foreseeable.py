@@ -36,8 +36,8 @@ def answer_to(error, capsys):
         ),
         (
             OSError(errno.ENOSPC, "No space left on device"),
-            "opcost: standard output: No space left on device: free some space and run the same "
-            "command again; all measurements are kept\n",
+            "opcost: standard output, or a file: No space left on device: free some space and run "
+            "the same command again; all measurements are kept\n",
         ),
         (
             PermissionError(errno.EACCES, "Permission denied", "results"),
@@ -49,13 +49,26 @@ def answer_to(error, capsys):
             "or end other programs\n",
         ),
         (
+            OSError(errno.ENOLCK, "No locks available", "/tmp/opcost-cpu.lock"),
+            "opcost: /tmp/opcost-cpu.lock: No locks available: use a folder on a file system that "
+            "has locks, such as a local disk\n",
+        ),
+        (
             MemoryError(),
             "opcost: there is not enough memory: close other programs, or use a machine or a job "
             "with more memory\n",
         ),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
     ],
-    ids=["full disk", "full output", "no permission", "no process left", "memory", "broken pipe"],
+    ids=[
+        "full disk",
+        "full output",
+        "no permission",
+        "no process left",
+        "no locks",
+        "memory",
+        "broken pipe",
+    ],
 )
 def test_what_the_system_refuses_is_a_message(error, answer, capsys):
     assert answer_to(error, capsys) == answer

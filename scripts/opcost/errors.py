@@ -11,16 +11,18 @@ from pathlib import Path
 
 from opcost.terminal import drop_output, printable_lines, show, show_any_text
 
-_SPACE = "free some space and run the same command again; all measurements are kept"
+SPACE = "free some space and run the same command again; all measurements are kept"
+"""The remedy for a full disk."""
+
 _RIGHTS = "change its permissions, or use another folder"
 _KIND = "name a file where a file is expected, and a folder where a folder is expected"
 _MEMORY = "close other programs, or use a machine or a job with more memory"
 _LIMITS = "raise the limit (ulimit -a), or end other programs"
 _STORAGE = "check the disk or the network file system"
 _REMEDIES = {
-    errno.ENOSPC: _SPACE,
-    errno.EDQUOT: _SPACE,
-    errno.EFBIG: _SPACE,
+    errno.ENOSPC: SPACE,
+    errno.EDQUOT: SPACE,
+    errno.EFBIG: SPACE,
     errno.EROFS: "use a writable folder",
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
@@ -37,6 +39,7 @@ _REMEDIES = {
     errno.ENFILE: _LIMITS,
     errno.EIO: _STORAGE,
     errno.ESTALE: _STORAGE,
+    errno.ENOLCK: "use a folder on a file system that has locks, such as a local disk",
 }
 """Remedies for operating system errors that are not bugs of opcost."""
 
@@ -62,7 +65,7 @@ def refusal(error: OSError) -> str:
     if error.filename is not None:
         name = os.fsdecode(error.filename)
     else:  # `files.replacing` sets the names of opcost's own files
-        name = "standard output" if remedy in (_SPACE, _STORAGE) else "the system"
+        name = "standard output, or a file" if remedy in (SPACE, _STORAGE) else "the system"
     return f"{name}: {error.strerror}: {remedy}"
 
 

@@ -2,10 +2,13 @@
 
 import contextlib
 import errno
+import glob
 import json
 import math
 import os
+import signal
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -26,6 +29,12 @@ def replacing(path: Path) -> Iterator[Path]:
     A file at its final path is therefore complete, even after a kill or a power failure. Raises
     OSError with the name `path` if it cannot be written.
     """
+    with _unwinding(), _replacing(path) as temporary:
+        yield temporary
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():  # the parts `..` and the root have no place for a temporary file
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -39,8 +48,33 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
     finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others of its name are of a library that wrote it
+            for left in path.parent.glob(f"{glob.escape(temporary.name)}*"):
+                left.unlink(missing_ok=True)
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """Let signals that would end this process end the block first, which deletes what it wrote."""
+    came: list[int] = []
+
+    def unwind(number: int, _frame: object) -> NoReturn:
+        came.append(number)
+        raise SystemExit(128 + number)
+
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    if threading.current_thread() is not threading.main_thread():
+        signals = ()
+    handled = [each for each in signals if signal.getsignal(each) == signal.SIG_DFL]
+    try:
+        for each in handled:
+            signal.signal(each, unwind)
+        yield
+    finally:
+        for each in handled:
+            signal.signal(each, signal.SIG_DFL)
+        for each in came:
+            os.kill(os.getpid(), each)
 
 
 def check_output(output: Path, sources: Iterable[Path]) -> None:
