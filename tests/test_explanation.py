@@ -13,6 +13,7 @@ from opcost.costs.comparison import compare_study
 from opcost.costs.estimate_columns import estimate_columns
 from opcost.costs.explanation import explain
 from opcost.costs.explanation_text import as_text
+from opcost.costs.lookup import look_up
 from opcost.costs.method import Difference, method_columns
 from opcost.costs.model_argument import find_model, parse_input, run_command
 from opcost.databases.database import read_database
@@ -221,6 +222,26 @@ def test_machines_of_one_name_stay_apart_in_a_merged_database(cnn, tmp_path):
         "Other GPU": pytest.approx(8e-3),
     }
     assert len({each.conditions_id for each in found}) == 2
+
+
+def test_targets_of_one_name_are_told_apart_by_what_differs_and_none_is_picked(cnn, tmp_path):
+    times: dict[int, dict[str, float]] = {1: {}, 2: SLOWER}
+    threads = [
+        database(tmp_path / f"{n}.parquet", [cnn], **ON_A_GPU, threads=n, **times[n])
+        for n in (1, 2)
+    ]
+    path = tmp_path / "merged.parquet"
+    merge(threads, path)
+    found = explain(cnn, [path])
+    text = as_text(cnn, found, 5, None)
+    for each, n in zip(found, [each.estimate.rows[0]["threads"] for each in found], strict=True):
+        assert f"{each.conditions_id}, threads {n}" in text
+        assert [one.conditions_id for one in explain(cnn, [path], [each.conditions_id])] == [
+            each.conditions_id
+        ]
+        assert look_up(cnn, (), {}, path, each.conditions_id, 1, "float32").time is not None
+    with pytest.raises(OpcostError, match="under several conditions: name one by its"):
+        look_up(cnn, (), {}, path, "local", 1, "float32")
 
 
 @pytest.mark.parametrize(

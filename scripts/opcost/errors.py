@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import errno
 import os
+import resource
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,9 @@ SPACE = "free some space and run the same command again; all measurements are ke
 
 _RIGHTS = "change its permissions, or use another folder"
 _KIND = "name a file where a file is expected, and a folder where a folder is expected"
-_MEMORY = "close other programs, or use a machine or a job with more memory"
+_MEMORY = (
+    "close other programs, raise the limit (ulimit -v), or use a machine or a job with more memory"
+)
 _LIMITS = "raise the limit (ulimit -a), or end other programs"
 _STORAGE = "check the disk or the network file system"
 _REMEDIES = {
@@ -44,6 +47,10 @@ _REMEDIES = {
 """Remedies for operating system errors that are not bugs of opcost."""
 
 _FAULT = "opcost: this is a bug in opcost: please report it with the lines above"
+_LIMITED = (
+    "opcost: memory is limited (ulimit -v), which may be why: raise the limit. If it fails without "
+    "one, this is a bug in opcost: please report it with the lines above"
+)
 
 
 class OpcostError(Exception):
@@ -85,7 +92,8 @@ def reported(log: str | None = None) -> Iterator[None]:
     except Exception as error:
         text = _foreseen(error)
         if text is None:
-            error.add_note(_FAULT)
+            limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+            error.add_note(_LIMITED if limited else _FAULT)
             raise
         _show(f"opcost: {text}", log)
         sys.exit(1)
@@ -95,7 +103,7 @@ def _foreseen(error: Exception) -> str | None:
     """The message for an exception that is not a bug of opcost, or None."""
     if isinstance(error, OpcostError):
         return str(error)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "failed to map segment" in str(error):
         return f"there is not enough memory: {_MEMORY}"
     if isinstance(error, UnicodeError):
         return f"a text file has an unexpected encoding ({error}): save it as UTF-8"

@@ -11,9 +11,9 @@ import stat
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import TextIOWrapper
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from opcost.errors import OpcostError, refusal
 
@@ -62,10 +62,9 @@ def _unwinding() -> Iterator[None]:
         came.append(number)
         raise SystemExit(128 + number)
 
-    signals = (signal.SIGTERM, signal.SIGHUP)
-    if threading.current_thread() is not threading.main_thread():
-        signals = ()
-    handled = [each for each in signals if signal.getsignal(each) == signal.SIG_DFL]
+    is_main = threading.current_thread() is threading.main_thread()
+    ends_by = (each for each in (signal.SIGTERM, signal.SIGHUP) if is_main)
+    handled = [each for each in ends_by if signal.getsignal(each) == signal.SIG_DFL]
     try:
         for each in handled:
             signal.signal(each, unwind)
@@ -73,8 +72,8 @@ def _unwinding() -> Iterator[None]:
     finally:
         for each in handled:
             signal.signal(each, signal.SIG_DFL)
-        for each in came:
-            os.kill(os.getpid(), each)
+        for number in came:
+            os.kill(os.getpid(), number)
 
 
 def check_output(output: Path, sources: Iterable[Path]) -> None:
@@ -84,7 +83,7 @@ def check_output(output: Path, sources: Iterable[Path]) -> None:
             raise OpcostError(f"the output {output} is also an input, {source}: name another file")
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BufferedReader:
     """A regular file, open for reading: the one way in which opcost opens a file of others.
 
     Raises OpcostError for anything else: a named pipe would block until something writes to it, and

@@ -53,7 +53,13 @@ _PATH = click.Path(path_type=Path)
     multiple=True,
     help="A database, merged or not. Default: results/database.parquet and the reference data.",
 )
-@click.option("--target", "-t", "targets", multiple=True, help="Show only targets of this name.")
+@click.option(
+    "--target",
+    "-t",
+    "targets",
+    multiple=True,
+    help="Show only targets of this name, or with this conditions_id.",
+)
 @click.option(
     "--top",
     type=click.IntRange(1),

@@ -157,26 +157,30 @@ class Explanation:
 def explain(
     model: ModelTuples, databases: Sequence[Path], targets: Collection[str] = ()
 ) -> list[Explanation]:
-    """The cost of a model on every target of the databases, or on the named `targets`.
+    """The cost of a model on every target of the databases, or on the `targets` of these names or
+    conditions_ids.
 
     Operators of different targets or conditions are never added up. Raises OpcostError for a file
     that is not a database or holds no row, and for a target that none of them has.
     """
     check_extracted(model)
     found = []
-    known: set[str] = set()
+    known: set[str | None] = set()
     for path in databases:
         table = read_database(path, _OF_OPERATORS)
         if not len(table):
             raise OpcostError(f"{path} holds no measurement: name another database, or measure")
-        known |= set(table["target"].unique().to_pylist())
-        if targets:
-            table = table.filter(pc.is_in(table["target"], pa.array(targets, pa.string())))
         for target, conditions_id in _groups(table):
+            names = {target, conditions_id} - {None}
+            known |= names
+            if targets and names.isdisjoint(targets):
+                continue
             named = model if conditions_id else _as_in_study(model, target, path.parent)
             found.append(_explanation(named, path, table, target, conditions_id))
     for target in sorted(set(targets) - known):
-        raise OpcostError(f"no database has a target {target!r}. {closest(target, known)}")
+        raise OpcostError(
+            f"no database has a target {target!r}. {closest(target, filter(None, known))}"
+        )
     return found
 
 

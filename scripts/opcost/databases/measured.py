@@ -78,7 +78,7 @@ class Damages:
     found: dict[Path, str] = field(default_factory=dict)
     copies: list[Path] = field(default_factory=list)
 
-    def once(self, rows: Mapping[Path, Mapping[str, Any]]) -> dict[Path, Mapping[str, Any]]:
+    def once(self, rows: Mapping[Path, dict[str, Any]]) -> dict[Path, dict[str, Any]]:
         """The executions of a subject by file, without copies of others, which count once."""
         left_out = [
             path for path, row in zip(rows, is_copy(list(rows.values())), strict=True) if row

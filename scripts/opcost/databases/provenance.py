@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from opcost.files import opened, parse_json
 from opcost.rows import records, schemas
@@ -35,8 +34,7 @@ def sources_of(path: Path) -> Sources:
         return _checked(metadata[_KEY], path)
     with opened(path) as file:
         source = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    rows = pq.read_metadata(path).num_rows if metadata else 0
-    return {source: {"names": [str(path)], "rows": rows}}
+    return {source: {"names": [str(path)], "rows": records.number_of_rows(path)}}
 
 
 def _checked(text: str, path: Path) -> Sources:

@@ -27,6 +27,9 @@ _COLUMNS = (
     *CONDITION_COLUMNS,
 )
 
+_ROW_BYTES = 12_000
+"""A row in memory, as Python's objects."""
+
 
 @dataclass(frozen=True)
 class Pairing:
@@ -113,7 +116,7 @@ def _executed(row: Row) -> set[float]:
 
 
 def _by_target(path: Path, conditions: str | None, side: str) -> dict[str, dict[str, Row]]:
-    rows = read_database(path, _COLUMNS).to_pylist()
+    rows = read_database(path, _COLUMNS, _ROW_BYTES).to_pylist()
     if conditions is not None:
         known = {row["conditions_id"] for row in rows if row.get("conditions_id")}
         if conditions not in known:

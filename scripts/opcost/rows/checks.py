@@ -61,6 +61,7 @@ _LEAST_DIFFERENCE = math.nextafter(-1, 0)
 
 _LIMITS = {
     **_RESULTS,
+    **dict.fromkeys((TIME.low, HOST_TIME.low), (0.0, 1e7)),
     **dict.fromkeys(("utilisation", "power_gain_uncertainty"), (0.0, 1.0)),
     SPEED_EXPONENT: (0.0, OF_OPERATORS.most),
     **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),

@@ -200,6 +200,13 @@ def metadata(path: Path) -> dict[str, str]:
         return {}
 
 
+def number_of_rows(path: Path) -> int:
+    """As a Parquet file states it; 0 for one that cannot be read."""
+    with opened(path) as file, suppress(*_UNREADABLE):
+        return int(pq.read_metadata(file).num_rows)
+    return 0
+
+
 def is_sealed(path: Path) -> bool:
     """Whether a file is as opcost wrote it; False for one that another program wrote."""
     with opened(path) as file, suppress(BrokenSeal):
