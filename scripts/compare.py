@@ -27,6 +27,7 @@ from opcost.rows import records, schemas
 from opcost.rows.executed import in_round
 from opcost.runs.left_out import left_out
 from opcost.study import load_study
+from opcost.terminal import printable_lines
 from opcost.tuples.manifest import read_manifest, to_benchmark
 from opcost.tuples.model_tuples import named, read_extractions, refusals
 from opcost.tuples.recordings import calls_on
@@ -86,4 +87,4 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     parts = [page, *("\n".join(lines) for lines in further)]
     summary = "\n\n".join(part for part in parts if part)
     with replacing(Path(outputs.summary)) as temporary:
-        temporary.write_text(summary + "\n", encoding="utf-8")
+        temporary.write_text(printable_lines(summary) + "\n", encoding="utf-8")

@@ -41,6 +41,8 @@ ROW = {
     "tf32": False,
     "protocol_version": 4,
 }
+NEG = OperatorTuple("aten.neg.default", (("self", TensorSpec((2,), "float32")),))
+OTHER_TUPLE = {"tuple_id": NEG.tuple_id, "canonical_json": NEG.canonical_json}
 FAILED = {"status": "timeout", "power_w": None, "energy_j": None, "flags": None}
 FAILED |= dict.fromkeys([*TIME.names, *HOST_TIME.names])
 
@@ -73,6 +75,7 @@ def test_what_can_be_true_is_read(path, changes):
         ("time_s", 1e30),
         ("time_s", None),
         ("time_ci_low_s", 2e-3),
+        ("time_ci_low_s", -1e-3),
         ("host_time_s", 0.0),
         ("host_time_s", 1e300),
         ("host_time_ci_high_s", 1e-6),
@@ -111,6 +114,33 @@ def test_a_value_that_cannot_be_true_is_named_with_file_and_remedy(path, column,
     message = str(caught.value)
     assert message.startswith(f"{path} is damaged: {column} of ")
     assert f"delete {path}" in message
+
+
+@pytest.mark.parametrize(
+    ("schema", "first", "second", "contradiction"),
+    [
+        (schemas.DATABASE, {}, {"time_s": 1.5e-3}, "two rows of local"),
+        (schemas.DATABASE, {}, {"flags": ["drifting"]}, "two rows of local"),
+        (schemas.MERGED, {}, {"target": "other"}, "two rows of 0123456789abcdef"),
+        (schemas.MODEL, {}, {}, "two rows of net"),
+        (
+            schemas.DATABASE,
+            {"call_overhead_s": 1e-6},
+            {"call_overhead_s": 2e-6, **OTHER_TUPLE},
+            "two call overheads of local",
+        ),
+        (schemas.DATABASE, {"call_overhead_s": 1e-6}, OTHER_TUPLE, "two call overheads of local"),
+    ],
+)
+def test_rows_that_contradict_each_other_are_refused(path, schema, first, second, contradiction):
+    """By each reader, also of columns that do not differ."""
+    keys = {"target": "local", "conditions_id": "0123456789abcdef", "model": "net"}
+    rows = [{**ROW, **keys, **each} for each in (first, second)]
+    held = [{name: row[name] for name in row if name in schema.names} for row in rows]
+    records.write(path, schema, held)
+    columns = ["status", "call_overhead_s"] if "call_overhead_s" in first else ["status"]
+    with pytest.raises(OpcostError, match=contradiction):
+        records.read(path, schema, columns)
 
 
 def test_the_time_lies_among_its_batches(path):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+from datetime import UTC, datetime
 
 import pytest
 from opcost.costs.comparison import check_definitions, compare_study
@@ -107,6 +108,13 @@ def test_two_executions_of_a_whole_count_as_their_mean_within_an_interval_that_h
     assert limits_s[0] < 5e-3 < 7e-3 < limits_s[1]
     assert comparison["reference_flags"] == ["drifting"]
     assert comparison["reference_converged"] is False
+
+
+def test_a_copied_execution_of_a_whole_counts_once(compare):
+    began = {"started_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    once, _ = compare(reference=began)
+    copied, _ = compare(reference=began, again=[{}, {}])
+    assert copied == once
 
 
 def test_a_disturbed_execution_of_a_whole_counts_only_where_there_is_no_other(compare):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -250,6 +251,31 @@ def test_a_row_combines_the_executions_of_all_rounds(tmp_path):
     assert (tmp_path / "database.parquet").read_bytes() == before, "combined once, not twice"
 
 
+def test_the_folder_of_a_round_copied_to_others_counts_once_and_its_files_are_named(tmp_path):
+    for number in range(6):
+        began = {"started_at": datetime(2026, 1, 1, 0, 0, number, tzinfo=UTC)}
+        measure(tmp_path, number, time_s=1e-3 + 1e-5 * number, **began)
+    device = tmp_path / "results/local/device.json"
+    document = {"device": "cpu", "device_name": "Any"}
+    samples = [[1e-6 + 1e-8 * number, 2e-6, 3e-6, False] for number in range(4)]
+    device.write_text(json.dumps(document | {"overhead": samples}))
+    assert aggregate(tmp_path) == []
+    before = database(tmp_path).to_pylist()
+    folder = tmp_path / "results/local/operators"
+    for number in (2, 3, 4):
+        shutil.copytree(folder, folder.with_name(f"operators_{number}"))
+        shutil.copy(device, folder.parent / f"overhead_{number}.json")
+    for _ in range(2):  # a row that is copied from the earlier database is no less one
+        [text] = aggregate(tmp_path)
+        assert f"{folder}_2" in text
+        assert "copies of files of other rounds, which count once" in text
+        assert database(tmp_path).to_pylist() == before
+    measure(tmp_path, 0, kind="operators_2", time_s=1e-3, started_at=datetime(2026, 1, 2))
+    aggregate(tmp_path)
+    [first] = (each for each in database(tmp_path).to_pylist() if each["batch_iterations"] == 0)
+    assert first["executions"] == 2, "of another run, though it took as long"
+
+
 def test_disturbed_executions_count_only_where_there_is_no_other(tmp_path):
     busy = {"time_s": 3e-3, "flags": ["disturbed"]}
     measure(tmp_path, 0, time_s=1e-3)
@@ -392,7 +418,7 @@ def test_what_calls_cost_on_a_target_is_over_the_processes_of_all_rounds(tmp_pat
     ("rows", "message"),
     [
         ([], "holds no row"),
-        ([row(2), row(2)], "holds 2 rows"),
+        ([row(2), row(2)], "has two rows of local"),
         ([row(2) | {"tuple_id": "0" * 16}], "is damaged: tuple_id of 0000000000000000"),
         ([row(2) | {"canonical_json": None}], "that describes another"),
         ([row(1)], "holds the row of another tuple"),

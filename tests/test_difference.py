@@ -282,7 +282,7 @@ LAWS = {
 
 def test_a_database_that_has_a_tuple_twice_is_refused(diff):
     rows = study(1)
-    with pytest.raises(OpcostError, match="has two rows of 0000000000000000 on target"):
+    with pytest.raises(OpcostError, match="has two rows of local 0000000000000000"):
         diff([*rows, rows[0]], rows)
 
 

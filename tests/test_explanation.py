@@ -14,6 +14,7 @@ from opcost.costs.comparison import compare_study
 from opcost.costs.estimate_columns import estimate_columns
 from opcost.costs.explanation import explain
 from opcost.costs.explanation_text import as_text
+from opcost.costs.lookup import look_up
 from opcost.costs.method import Difference, method_columns
 from opcost.costs.model_argument import find_model, parse_input, run_command
 from opcost.databases.database import read_database
@@ -76,6 +77,54 @@ def test_a_model_that_the_study_knows_by_another_name_is_compared_with_its_whole
     records.write(whole, schemas.MODEL, [CONDITIONS | records.model_columns(definition) | row])
     [explanation] = explain(extracted, [path])
     assert explanation.compared.get("reference_time_s") == (5e-3 if known or not zoo else None)
+
+
+NETS = """\
+import time
+from torch import nn
+
+class Sleepy(nn.Linear):
+    def forward(self, x):
+        time.sleep(0.02)
+        return super().forward(x)
+
+def fast():
+    return nn.Linear(8, 8)
+
+def slow():
+    return Sleepy(8, 8)
+"""
+
+
+def test_the_time_of_a_whole_is_that_of_its_own_code_only(tmp_path):
+    """Though the kernels and the inputs of another model are the same."""
+    nets, config = tmp_path / "nets.py", tmp_path / "config.yaml"
+    nets.write_text(NETS)
+    config.write_text("factory: nets.py:fast\ninputs: [{shape: [2, 8]}]\n")
+
+    def explained(name, *inputs):
+        definition, folder = find_model(f"{nets}:{name}" if inputs else name, inputs)
+        [found] = explain(extract_model_tuples(definition, folder), [path])
+        return found.compared.get("reference_time_s")
+
+    measured, _ = find_model(str(config))
+    extracted = extract_model_tuples(measured, tmp_path)
+    path = database(tmp_path / "d.parquet", [extracted])
+    row = {"status": "ok", "time_s": 5e-3, "flags": [], "differing_calls": []}
+    row |= {"calls_hash": calls_hash(extracted.launched())}
+    whole = measurement(target_folder("local", tmp_path), MODELS, "config")
+    whole.parent.mkdir(parents=True)
+    records.write(whole, schemas.MODEL, [CONDITIONS | records.model_columns(measured) | row])
+    spec = InputSpec((2, 8))
+    assert explained(str(config)) == 5e-3
+    assert explained("fast", spec) == 5e-3
+    assert explained("slow", spec) is None
+    slow = dataclasses.replace(measured, name="a_slow_one", factory="nets.py:slow")
+    columns = CONDITIONS | records.model_columns(slow) | row | {"time_s": 2e-2}
+    records.write(whole.with_name("a_slow_one.parquet"), schemas.MODEL, [columns])
+    assert (explained("fast", spec), explained("slow", spec)) == (5e-3, 2e-2)
+    nets.write_text(NETS.replace("return nn.Linear(8, 8)", "return Sleepy(8, 8)"))
+    assert (explained(str(config)), explained("fast", spec)) == (None, None)
 
 
 def test_kernels_that_the_study_saw_differ_on_the_device_leave_no_sum(cnn, tmp_path):
@@ -189,6 +238,26 @@ def test_machines_of_one_name_stay_apart_in_a_merged_database(cnn, tmp_path):
         "Other GPU": pytest.approx(8e-3),
     }
     assert len({each.conditions_id for each in found}) == 2
+
+
+def test_targets_of_one_name_are_told_apart_by_what_differs_and_none_is_picked(cnn, tmp_path):
+    times: dict[int, dict[str, float]] = {1: {}, 2: SLOWER}
+    threads = [
+        database(tmp_path / f"{n}.parquet", [cnn], **ON_A_GPU, threads=n, **times[n])
+        for n in (1, 2)
+    ]
+    path = tmp_path / "merged.parquet"
+    merge(threads, path)
+    found = explain(cnn, [path])
+    text = as_text(cnn, found, 5, None)
+    for each, n in zip(found, [each.estimate.rows[0]["threads"] for each in found], strict=True):
+        assert f"{each.conditions_id}, threads {n}" in text
+        assert [one.conditions_id for one in explain(cnn, [path], [each.conditions_id])] == [
+            each.conditions_id
+        ]
+        assert look_up(cnn, (), {}, path, each.conditions_id, 1, "float32").time is not None
+    with pytest.raises(OpcostError, match="under several conditions: name one by its"):
+        look_up(cnn, (), {}, path, "local", 1, "float32")
 
 
 @pytest.mark.parametrize(

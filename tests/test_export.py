@@ -2,7 +2,10 @@
 
 import csv
 import json
+import resource
+import signal
 import sqlite3
+import subprocess
 import sys
 from datetime import UTC, datetime
 
@@ -111,6 +114,42 @@ def test_an_export_is_whole_or_not_at_all(path, tmp_path, ending):
         export(bad, output)
     assert output.read_text() == "an older export"
     assert {each.name for each in tmp_path.iterdir()} == {path.name, bad.name, output.name}
+
+
+@pytest.fixture
+def full_disk():
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_disk_that_is_full_is_said_to_be_and_nothing_is_left(path, tmp_path, ending, full_disk):
+    if ending == ".duckdb":
+        pytest.importorskip("duckdb")
+    output = tmp_path / "folder" / f"out{ending}"
+    answer = CliRunner().invoke(main, ["export", str(path), str(output)])
+    assert answer.exit_code == 1
+    assert f"{output.parent}" in answer.stderr
+    assert "free some space" in answer.stderr
+    assert list(output.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_a_writing_process_leaves_no_file(tmp_path, number):
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom opcost.files import replacing\n"
+        "with replacing(Path(sys.argv[1])) as temporary:\n"
+        "    temporary.write_text('half')\n    print('ready', flush=True)\n    time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "out.csv")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        assert process.wait(30) == -number
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("ending", FORMATS)

@@ -6,15 +6,26 @@ import os
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from opcost import memory
+from opcost.databases.database import read_database
+from opcost.databases.merging import merge
 from opcost.devices import cpuinfo
 from opcost.devices.processor import CpuDevice
+from opcost.energy.wattmeter import read_wattmeter
 from opcost.errors import OpcostError, reported
-from opcost.files import replacing
+from opcost.files import read_json, replacing
+from opcost.imports.importer import import_records
+from opcost.models.published import read_published
 from opcost.models.user_code import message
+from opcost.plain_yaml import read_yaml
+from opcost.power.export import segments
 from opcost.rows import records, schemas
 from opcost.terminal import announce, show_any_text
+from opcost.tuples.manifest import read_record
+from opcost.tuples.model_tuples import read_model_tuples
 from opcost.workers.isolation import run_isolated
 
 
@@ -36,8 +47,8 @@ def answer_to(error, capsys):
         ),
         (
             OSError(errno.ENOSPC, "No space left on device"),
-            "opcost: standard output: No space left on device: free some space and run the same "
-            "command again; all measurements are kept\n",
+            "opcost: standard output, or a file: No space left on device: free some space and run "
+            "the same command again; all measurements are kept\n",
         ),
         (
             PermissionError(errno.EACCES, "Permission denied", "results"),
@@ -49,13 +60,26 @@ def answer_to(error, capsys):
             "or end other programs\n",
         ),
         (
+            OSError(errno.ENOLCK, "No locks available", "/tmp/opcost-cpu.lock"),
+            "opcost: /tmp/opcost-cpu.lock: No locks available: use a folder on a file system that "
+            "has locks, such as a local disk\n",
+        ),
+        (
             MemoryError(),
-            "opcost: there is not enough memory: close other programs, or use a machine or a job "
-            "with more memory\n",
+            "opcost: there is not enough memory: close other programs, raise the limit "
+            "(ulimit -v), or use a machine or a job with more memory\n",
         ),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
     ],
-    ids=["full disk", "full output", "no permission", "no process left", "memory", "broken pipe"],
+    ids=[
+        "full disk",
+        "full output",
+        "no permission",
+        "no process left",
+        "no locks",
+        "memory",
+        "broken pipe",
+    ],
 )
 def test_what_the_system_refuses_is_a_message(error, answer, capsys):
     assert answer_to(error, capsys) == answer
@@ -134,6 +158,41 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, make):
     with pytest.raises(OpcostError, match=r"row.parquet is a \w+.*, not a file: move it away"):
         records.read(tmp_path / "row.parquet", schemas.OPERATOR)
     assert records.metadata(tmp_path / "row.parquet") == {}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_database,
+        read_yaml,
+        read_model_tuples,
+        read_published,
+        read_wattmeter,
+        segments,
+        lambda path: read_record(path, "0" * 16),
+        lambda path: merge([path], path.with_name("merged.parquet")),
+        lambda path: import_records([path], path.with_name("imported.parquet"), "https://x.org"),
+    ],
+)
+@pytest.mark.parametrize("place", ["pipe", "/dev/zero"])
+def test_no_reader_waits_for_a_pipe_or_reads_a_device(tmp_path, read, place):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OpcostError, match="is a pipe or a device, not a file"):
+        read(tmp_path / place)
+
+
+def test_a_file_that_is_too_large_for_one_reading_is_refused_by_its_size(tmp_path):
+    with (tmp_path / "device.json").open("wb") as file:
+        file.truncate(30 * 2**30)
+    with pytest.raises(OpcostError, match=r"device.json has 32,212,254,720 bytes; allowed"):
+        read_json(tmp_path / "device.json", "delete it")
+
+
+def test_more_rows_than_memory_holds_are_refused_by_their_number(tmp_path):
+    table = pa.table({"tuple_id": pa.nulls(10**8, pa.string())})
+    pq.write_table(table.replace_schema_metadata(schemas.DATABASE.metadata), tmp_path / "d.parquet")
+    with pytest.raises(OpcostError, match="has 100,000,000 rows, which would take about 1,118 GiB"):
+        read_database(tmp_path / "d.parquet", row_bytes=12_000)
 
 
 def test_an_ascii_terminal_reads_ascii(monkeypatch):

@@ -266,7 +266,10 @@ def test_one_command_imports_and_exits_with_3_if_something_is_left_out(tmp_path)
 def test_a_file_of_another_layout_is_named_with_those_that_are_known(tmp_path):
     other = tmp_path / "other.csv"
     other.write_text("operator,time\n")
-    for path, message in ((other, "operator-profiling, neusight"), (tmp_path / "no", "no file")):
+    for path, message in (
+        (other, "operator-profiling, neusight"),
+        (tmp_path / "no", "No such file"),
+    ):
         with pytest.raises(OpcostError, match=message) as caught:
             import_records([LOG, path], tmp_path / "imported.parquet", SOURCE)
         assert str(path) in str(caught.value)

@@ -74,8 +74,8 @@ def test_snakemake_has_no_more_threads_after_many_jobs_than_after_one(beside):
 def test_a_link_in_the_folder_of_snakemakes_state_is_not_followed(checkout):
     victim = checkout.root / "victim"
     victim.write_text("untouched")
-    (checkout.root / ".snakemake").mkdir()
-    (checkout.root / ".snakemake/opcost.lock").symlink_to(victim)
+    (checkout.root / "results").mkdir(exist_ok=True)
+    (checkout.root / "results/.opcost.lock").symlink_to(victim)
     refused = checkout.run()
     assert refused.returncode == 1
     assert "opcost.lock cannot be used" in refused.stdout + refused.stderr

@@ -203,13 +203,17 @@ def test_repeated_runs_have_an_interval_over_the_runs():
     assert "opcost: run 1 of 3 failed (exit code 1)" in stopped.stderr
 
 
-def test_a_signal_reaches_the_command(tmp_path):
-    script = "trap 'echo ended; exit 3' TERM; echo ready; while true; do sleep 0.05; done"
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_a_signal_reaches_the_command(number):
+    """Of the last two, those that no terminal sends to the command as well."""
+    script = "trap 'echo ended; exit 3' TERM INT QUIT; echo ready; while true; do sleep 0.05; done"
     command = [sys.executable, "-m", "opcost", "measure", "--", "sh", "-c", script]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as running:
         try:
             assert running.stdout.readline() == b"ready\n"
-            running.send_signal(signal.SIGTERM)
+            running.send_signal(number)
             assert running.stdout.readline() == b"ended\n"
             assert running.wait(20) == 3
         finally:

@@ -14,7 +14,7 @@ from opcost.databases.merging import merge
 from opcost.errors import OpcostError
 from opcost.queries.query import DEFAULT_COLUMNS, Filter, query
 from opcost.rows import records, schemas
-from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, id_of
 
 IMAGE, WEIGHT = TensorSpec((1, 64, 56, 56), "float32"), TensorSpec((32, 64, 3, 3), "float32")
 TUPLES = {
@@ -120,6 +120,40 @@ def test_a_flag_of_another_version_that_a_database_holds_can_be_asked_for(tmp_pa
         path, schemas.DATABASE, [*ROWS, ROWS[0] | {"target": "b", "flags": ["yet_unknown"]}]
     )
     assert len(query([path], Filter(flags=["yet_unknown"]))) == 1
+
+
+def test_text_of_others_acts_on_no_terminal_and_forges_no_row(tmp_path):
+    hostile = "\x1b[2J\x9b1m\r\u202eX\nFORGED  row"
+    path = tmp_path / "database.parquet"
+    rows = [row("conv", time_s=1e-3, description=hostile, error=hostile, parameters=[hostile])]
+    records.write(path, schemas.DATABASE, [*rows, row("cat", time_s=1e-3)])
+    merge([path], tmp_path / "merged.parquet")
+    shown = ["--columns", "description,error,parameters"]
+    for arguments in ([], shown, [*shown, "--json"], [*shown, "--csv"]):
+        answer = CliRunner().invoke(main, ["query", str(path), *arguments])
+        assert answer.exit_code == 0
+        assert "FORGED" in answer.output
+        assert all(character.isprintable() or character == "\n" for character in answer.output)
+        if "--csv" not in arguments:  # which has lines within quotes
+            assert not any(line.startswith("FORGED") for line in answer.output.splitlines())
+    [line, _] = CliRunner().invoke(main, ["query", str(path), *shown, "--json"]).output.splitlines()
+    assert json.loads(line)["description"] == hostile
+
+
+def test_a_long_text_makes_no_wide_table(tmp_path):
+    path = tmp_path / "database.parquet"
+    rows = [row(name, time_s=1e-3, stop_reason="x") for name in ("conv", "cat")]
+    records.write(path, schemas.DATABASE, [rows[0] | {"stop_reason": 10**6 * "x"}, rows[1]])
+    answer = CliRunner().invoke(main, ["query", str(path), "--columns", "tuple_id,stop_reason"])
+    assert len(answer.output) < 5_000
+
+
+def test_a_tuple_that_is_described_by_nothing_is_named_with_its_file(tmp_path):
+    path, text = tmp_path / "database.parquet", '{"arguments":[],"operator":"aten.cat.default"}'
+    damaged = {"tuple_id": id_of(text), "canonical_json": text}
+    records.write(path, schemas.DATABASE, [row("cat", time_s=1e-3) | damaged])
+    with pytest.raises(OpcostError, match=rf"{path}: canonical_json .* name a database that"):
+        query([path], Filter(dtypes=["float32"]))
 
 
 def test_the_largest_come_first_and_what_is_not_known_last(path):

@@ -9,12 +9,12 @@ from contextlib import closing
 import pytest
 from opcost.commands import main
 from opcost.errors import OpcostError
-from opcost.run_lock import RunLock
+from opcost.run_lock import LOCK, RunLock
 
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / ".snakemake/opcost.lock"
+    return tmp_path / "results/.opcost.lock"
 
 
 def test_who_comes_second_reads_who_holds_the_folder(path):
@@ -24,6 +24,18 @@ def test_who_comes_second_reads_who_holds_the_folder(path):
             OpcostError, match=rf"in use by process {os.getpid()} on .* \(snakemake, since .*end it"
         ):
             second.hold("opcost set-aside")
+
+
+def test_folders_that_link_one_folder_of_results_have_one_lock(tmp_path, monkeypatch):
+    (tmp_path / "shared").mkdir()
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results").symlink_to(tmp_path / "shared")
+    with closing(RunLock(tmp_path / "one" / LOCK)) as first:
+        first.hold("snakemake")
+        monkeypatch.chdir(tmp_path / "other")
+        with closing(RunLock()) as second, pytest.raises(OpcostError, match="in use by process"):
+            second.hold("snakemake")
 
 
 def test_a_run_that_has_ended_leaves_no_lock(path):

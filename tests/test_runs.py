@@ -105,7 +105,7 @@ def test_a_name_tells_what_is_not_at_a_default():
         ("nets.py:tagger", options(), "the inputs of nets.py:tagger are unknown"),
         ("small", options(["1x8"]), "defines inputs, dtype and arguments"),
         ("listed", options(batches=(2,)), "its inputs have no batch dimension"),
-        ("absent.yaml", options(), "absent.yaml cannot be read"),
+        ("absent.yaml", options(), "absent.yaml: No such file"),
     ],
 )
 def test_what_is_no_model_is_explained(model, given, message):
@@ -205,8 +205,9 @@ def test_runs_add_to_each_other_and_leave_out_what_has_vanished():
     for name in ("one", "two"):
         (MODELS / f"{name}.yaml").write_text(yaml.safe_dump(config))
     Path("nets.py").touch()
-    assert add_to_runs(read_studies(), ["one"], AUTO) == {}
-    assert add_to_runs(read_studies(), ["two"], CPU) == {}
+    studies = read_studies()  # of two runs that begin at once
+    assert add_to_runs(studies, ["one"], AUTO) == {}
+    assert add_to_runs(studies, ["two"], CPU) == {}
     assert add_to_runs(read_studies(), ["one"], AUTO) == {}
     assert written() == {"models": ["one", "two"], "targets": {**AUTO, **CPU}}
     (MODELS / "two.yaml").unlink()

@@ -3,13 +3,18 @@
 import atexit
 import sys
 
-from opcost.run_lock import RunLock
+from opcost.fingerprint import identity
+from opcost.run_lock import LOCK, RunLock
 
 RUN_LOCK = RunLock()
+LOCK_BEFORE = identity(LOCK)  # changes as runs begin and end
 atexit.register(RUN_LOCK.close)
 
 
 def hold_folder():
+    lock_now = identity(LOCK)
     killed = checked(RUN_LOCK.hold, "snakemake")
+    if lock_now != LOCK_BEFORE:
+        raise WorkflowError("another run wrote results since this one read them: run again")
     if killed:
         print(f"Resuming: {killed} was killed.", file=sys.stderr)

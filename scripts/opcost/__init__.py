@@ -47,8 +47,9 @@ def explain(
     that of torchvision's official inputs, and `dtype` that of parameters and inputs.
 
     `database` is a path or several, by default results/database.parquet in the current folder and
-    the databases that come with opcost. The answer is for the `target` of that name, or else for
-    the first on which the most operators are measured.
+    the databases that come with opcost. The answer is for the `target` of that name, or of
+    that conditions_id in a merged database, or else for the first on which the most operators are
+    measured.
 
     Raises opcost.errors.OpcostError, with what to do, if the model cannot be built or run, or a
     file is not a database.

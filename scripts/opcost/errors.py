@@ -4,23 +4,28 @@ import contextlib
 import difflib
 import errno
 import os
+import resource
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opcost.terminal import drop_output, show_any_text
+from opcost.terminal import drop_output, printable_lines, show, show_any_text
 
-_SPACE = "free some space and run the same command again; all measurements are kept"
+SPACE = "free some space and run the same command again; all measurements are kept"
+"""The remedy for a full disk."""
+
 _RIGHTS = "change its permissions, or use another folder"
 _KIND = "name a file where a file is expected, and a folder where a folder is expected"
-_MEMORY = "close other programs, or use a machine or a job with more memory"
+_MEMORY = (
+    "close other programs, raise the limit (ulimit -v), or use a machine or a job with more memory"
+)
 _LIMITS = "raise the limit (ulimit -a), or end other programs"
 _STORAGE = "check the disk or the network file system"
 _REMEDIES = {
-    errno.ENOSPC: _SPACE,
-    errno.EDQUOT: _SPACE,
-    errno.EFBIG: _SPACE,
+    errno.ENOSPC: SPACE,
+    errno.EDQUOT: SPACE,
+    errno.EFBIG: SPACE,
     errno.EROFS: "use a writable folder",
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,
@@ -37,10 +42,15 @@ _REMEDIES = {
     errno.ENFILE: _LIMITS,
     errno.EIO: _STORAGE,
     errno.ESTALE: _STORAGE,
+    errno.ENOLCK: "use a folder on a file system that has locks, such as a local disk",
 }
 """Remedies for operating system errors that are not bugs of opcost."""
 
 _FAULT = "opcost: this is a bug in opcost: please report it with the lines above"
+_LIMITED = (
+    "opcost: memory is limited (ulimit -v), which may be why: raise the limit. If it fails without "
+    "one, this is a bug in opcost: please report it with the lines above"
+)
 
 
 class OpcostError(Exception):
@@ -62,7 +72,7 @@ def refusal(error: OSError) -> str:
     if error.filename is not None:
         name = os.fsdecode(error.filename)
     else:  # `files.replacing` sets the names of opcost's own files
-        name = "standard output" if remedy in (_SPACE, _STORAGE) else "the system"
+        name = "standard output, or a file" if remedy in (SPACE, _STORAGE) else "the system"
     return f"{name}: {error.strerror}: {remedy}"
 
 
@@ -82,7 +92,8 @@ def reported(log: str | None = None) -> Iterator[None]:
     except Exception as error:
         text = _foreseen(error)
         if text is None:
-            error.add_note(_FAULT)
+            limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+            error.add_note(_LIMITED if limited else _FAULT)
             raise
         _show(f"opcost: {text}", log)
         sys.exit(1)
@@ -92,7 +103,7 @@ def _foreseen(error: Exception) -> str | None:
     """The message for an exception that is not a bug of opcost, or None."""
     if isinstance(error, OpcostError):
         return str(error)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "failed to map segment" in str(error):
         return f"there is not enough memory: {_MEMORY}"
     if isinstance(error, UnicodeError):
         return f"a text file has an unexpected encoding ({error}): save it as UTF-8"
@@ -104,5 +115,6 @@ def _foreseen(error: Exception) -> str | None:
 def _show(message: str, log: str | None) -> None:
     if log is not None:
         with contextlib.suppress(OSError):  # the message may be about a full disk
-            Path(log).write_text(message + "\n", encoding="utf-8", errors="backslashreplace")
-    print(message, file=sys.stderr)
+            text = printable_lines(message) + "\n"
+            Path(log).write_text(text, encoding="utf-8")
+    show(message, err=True)

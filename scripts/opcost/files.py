@@ -2,17 +2,22 @@
 
 import contextlib
 import errno
+import glob
 import json
 import math
 import os
+import signal
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
 
 from opcost.errors import OpcostError, refusal
 
+_MAX_BYTES = 2**30
 _MAX_LEVELS = 50
 """Nesting of lists and objects; opcost's own files have fewer than ten levels."""
 
@@ -24,6 +29,12 @@ def replacing(path: Path) -> Iterator[Path]:
     A file at its final path is therefore complete, even after a kill or a power failure. Raises
     OSError with the name `path` if it cannot be written.
     """
+    with _unwinding(), _replacing(path) as temporary:
+        yield temporary
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():  # the parts `..` and the root have no place for a temporary file
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -37,8 +48,32 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
     finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others of its name are of a library that wrote it
+            for left in path.parent.glob(f"{glob.escape(temporary.name)}*"):
+                left.unlink(missing_ok=True)
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """Let signals that would end this process end the block first, which deletes what it wrote."""
+    came: list[int] = []
+
+    def unwind(number: int, _frame: object) -> NoReturn:
+        came.append(number)
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    ends_by = (each for each in (signal.SIGTERM, signal.SIGHUP) if is_main)
+    handled = [each for each in ends_by if signal.getsignal(each) == signal.SIG_DFL]
+    try:
+        for each in handled:
+            signal.signal(each, unwind)
+        yield
+    finally:
+        for each in handled:
+            signal.signal(each, signal.SIG_DFL)
+        for number in came:
+            os.kill(os.getpid(), number)
 
 
 def check_output(output: Path, sources: Iterable[Path]) -> None:
@@ -48,20 +83,41 @@ def check_output(output: Path, sources: Iterable[Path]) -> None:
             raise OpcostError(f"the output {output} is also an input, {source}: name another file")
 
 
-def check_readable(path: Path) -> None:
-    """Raise OpcostError unless `path` is a regular, readable file.
+def opened(path: Path) -> BufferedReader:
+    """A regular file, open for reading: the one way in which opcost opens a file of others.
 
-    To be called before any read: opening a named pipe would block until something writes to it.
+    Raises OpcostError for anything else: a named pipe would block until something writes to it, and
+    a device may have no end.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         raise OpcostError(refusal(error)) from error
     mode = os.fstat(descriptor).st_mode
-    os.close(descriptor)
     if not stat.S_ISREG(mode):
+        os.close(descriptor)
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
         raise OpcostError(f"{path} is {kind}, not a file: move it away, and run again")
+    return open(descriptor, "rb")
+
+
+def content_of(path: Path) -> bytes:
+    """The bytes of a regular file. Raises OpcostError as `opened`, and for one too large to be
+    read at once.
+    """
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > _MAX_BYTES:
+            raise OpcostError(
+                f"{path} has {size:,} bytes; allowed: at most {_MAX_BYTES:,}: opcost wrote no such "
+                "file; move it away"
+            )
+        return file.read()
+
+
+def lines_of(path: Path, **how: Any) -> TextIOWrapper:
+    """A regular file of text, open for reading. Raises OpcostError as `opened`."""
+    return TextIOWrapper(opened(path), **{"encoding": "utf-8", **how})
 
 
 def first_line(path: Path) -> str:
@@ -93,8 +149,7 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """Read a JSON object from a file. Raises OpcostError that ends with `remedy`."""
-    check_readable(path)
-    content = path.read_bytes()
+    content = content_of(path)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.errors import OpcostError
-from opcost.files import check_readable, read_json, write_json
+from opcost.files import opened, read_json, write_json
 
 
 def identity(path: Path) -> str:
@@ -37,8 +37,7 @@ def of(value: Any) -> str:
 def content(path: Path) -> str:
     """16 hex digits that change with a file's bytes; "" for a pipe, a device or a folder."""
     try:
-        check_readable(path)
-        with path.open("rb") as file:
+        with opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
     except (OSError, OpcostError):
         return ""

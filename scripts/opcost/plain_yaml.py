@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from opcost.errors import OpcostError
+from opcost.files import opened
 from opcost.values import shown
 
 _MAX_BYTES = 500_000
@@ -18,11 +19,8 @@ _MAX_LEVELS = 20
 
 def read_yaml(path: Path) -> Any:
     """Read a YAML file as JSON data. Raises OpcostError."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise OpcostError(f"{path} cannot be read: {error.strerror}") from error
+    with opened(path) as file:
+        content = file.read(_MAX_BYTES + 1)
     if len(content) > _MAX_BYTES:
         raise OpcostError(f"{path} has more than {_MAX_BYTES} bytes: it is not a configuration")
     try:

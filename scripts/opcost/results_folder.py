@@ -1,5 +1,6 @@
 """Every path below the folder of results: rules, scripts and the package take them from here.
 
+    results/.opcost.lock                      held by the run that writes here (run_lock)
     results/*                                 tables of a study (constants below)
     results/tuples/MODEL.pkl                  a model's operator tuples and calls
     results/.made/RULE.json                   what a rule made its tables from

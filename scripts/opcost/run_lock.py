@@ -1,4 +1,4 @@
-"""One run at a time in a folder, by a lock that the kernel releases when its holder ends.
+"""One run at a time in a folder of results, by a lock that ends with its holder.
 
 Snakemake's own lock outlives a kill, after which the next run needs --unlock: the profiles turn it
 off. Anybody who can write to the folder can replace the lock file: only a regular file with one
@@ -16,8 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from opcost.errors import OpcostError
+from opcost.results_folder import RESULTS
 
-LOCK = Path(".snakemake/opcost.lock")
+LOCK = RESULTS / ".opcost.lock"
+"""Beside the results, which the folders of several runs may link."""
 
 _MODE = 0o666
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -16,10 +16,29 @@ def show_any_text() -> None:
             stream.reconfigure(errors=_ENCODING_ERRORS)
 
 
-def announce(line: str) -> None:
-    """Print a line about completed work, and ignore a closed or full standard output."""
+def printable(text: str) -> str:
+    """A text from elsewhere, such as a file, as one line that cannot act on a terminal: characters
+    that cannot be printed, line breaks among them, are escaped.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def printable_lines(text: str) -> str:
+    """Lines, each of them printable."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def show(text: str, err: bool = False) -> None:
+    """Print lines to standard output or error: what every command prints its answer with."""
+    print(printable_lines(text), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+def announce(text: str) -> None:
+    """Print lines about completed work, and ignore a closed or full standard output."""
     try:
-        print(line)
+        print(printable_lines(text))
     except OSError:
         drop_output()
     flush_output()
@@ -29,7 +48,7 @@ def tell(text: str) -> None:
     """Print to standard error, and ignore one that is closed or full."""
     try:
         if sys.stderr is not None:
-            print(text, file=sys.stderr, flush=True)
+            show(text, err=True)
     except OSError:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  open to the end
 

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from opcost.statistics import Estimate
+from opcost.terminal import printable
 
 _PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 _DIGITS = 4
@@ -16,6 +17,7 @@ _MEANING_OF_NOISE = (
     f"{TOO_NOISY.capitalize()}: the 95 % interval is wider than ±50%. Run again on a quiet machine "
     "(opcost retry --flag disturbed), or in more rounds. The files have the numbers."
 )
+_CELL = 500
 
 
 def seconds(value: float, digits: int = _DIGITS) -> str:
@@ -179,7 +181,8 @@ def significant(number: float, digits: int) -> str:
 
 def shortened(description: str, width: int = 64) -> str:
     """A text, such as a tuple's description, cut to fit a line."""
-    return description if len(description) <= width else f"{description[: width - 3]}..."
+    cut = description if len(description) <= width else f"{description[: width - 3]}..."
+    return printable(cut)
 
 
 def difference(error: Estimate | None) -> str:
@@ -200,17 +203,20 @@ def difference(error: Estimate | None) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Lines of a table, with the first `left` columns aligned left and the others right."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    """Lines of a table, with the first `left` columns aligned left and the others right. Each cell
+    is printable, and cut after some hundred characters.
+    """
+    cells = [[shortened(cell, _CELL) for cell in row] for row in [header, *rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     line = "  ".join(f"%{'-' * (index < left)}{width}s" for index, width in enumerate(widths))
-    return [(line % (*cells,)).rstrip() for cells in [header, *rows]]
+    return [(line % (*row,)).rstrip() for row in cells]
 
 
 def wrapped(notes: Iterable[str], indent: str = "") -> list[str]:
     """The notes in lines of at most 100 characters; further lines of a note are indented more."""
     more = f"{indent}  "
     return [
-        line
+        printable(line)
         for note in notes
         for line in textwrap.wrap(
             note, _WIDTH, initial_indent=indent, subsequent_indent=more, break_long_words=False

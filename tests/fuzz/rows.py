@@ -25,7 +25,7 @@ COUNTS = (
     "cpu_count", "last_level_cache_bytes", "core_cache_bytes", "protocol_version",
 )  # fmt: skip
 LISTS = ("batch_time_s", "power_sample_w", "power_sample_time_s")
-MAY_BE_NEGATIVE = ("temperature_end_c", "power_sample_time_s", "time_ci_low_s", "energy_ci_low_j")
+MAY_BE_NEGATIVE = ("temperature_end_c", "power_sample_time_s", "energy_ci_low_j")
 NO_NUMBERS = (math.nan, math.inf, -math.inf)
 
 Change = Callable[[dict[str, Any], random.Random], str]

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from opcost.terminal import show
+
 _PATH = click.Path(path_type=Path, dir_okay=False)
 _RECORDING = click.Path(path_type=Path)
 
@@ -50,10 +52,10 @@ def command(recording: Path, wattmeter: Path, device: str | None, sensor: Path |
             "by that, or a multiple of it; gain and offset are the same. To know the clock, record "
             "a load whose parts have unequal lengths."
         )
-    click.echo("\n".join(lines))
+    show("\n".join(lines))
     if sensor is not None:
         keep_calibration(sensor, found, name)
-        click.echo(
+        show(
             f"gain_uncertainty {margin(found.gain_uncertainty)}, the largest error of its readings "
             f"as they are that the interval of the gain allows, is kept in {sensor}: rows measured "
             "from now on state it"

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from opcost.commands.parameters import Number
+from opcost.terminal import show
 
 
 @click.command()
@@ -94,12 +95,12 @@ def command(
         records.write_table(parquet, difference.to_table())
     if as_json:
         for line in listing.json_lines(difference.to_table()):
-            click.echo(line)
+            show(line)
     elif parquet is None:
-        click.echo(summarise(difference, limit))
+        show(summarise(difference, limit))
     if difference.changed:
         raise SystemExit(INCOMPLETE)
     if difference.undecided:
         if as_json or parquet is not None:
-            click.echo("\n".join(difference.undecided), err=True)
+            show("\n".join(difference.undecided), err=True)
         raise SystemExit(UNDECIDED)

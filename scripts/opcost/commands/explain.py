@@ -11,6 +11,7 @@ import click
 
 from opcost.commands import INCOMPLETE
 from opcost.commands.parameters import Database, MemorySize, Model
+from opcost.terminal import show
 
 _PATH = click.Path(path_type=Path)
 
@@ -53,7 +54,13 @@ _PATH = click.Path(path_type=Path)
     help="A database, merged or not, or the reference data by name, such as h100. Default: "
     "results/database.parquet and all reference data.",
 )
-@click.option("--target", "-t", "targets", multiple=True, help="Show only targets of this name.")
+@click.option(
+    "--target",
+    "-t",
+    "targets",
+    multiple=True,
+    help="Show only targets of this name, or with this conditions_id.",
+)
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -178,11 +185,11 @@ def command(
             document["offload"] = answer.to_document()
         name = generation.name if defined.generations else extracted[0].model
         document = {"model": name, **what, "targets": targets_found}
-        click.echo(json.dumps(document, indent=2, default=dict))
+        show(json.dumps(document, indent=2, default=dict))
     else:
-        click.echo(text(top=top, depth=depth))
+        show(text(top=top, depth=depth))
         if budget_bytes is not None:
-            click.echo(f"\n{offload_as_text(memory, answers, top)}")
+            show(f"\n{offload_as_text(memory, answers, top)}")
     complete = [each.is_complete for each in found]
     if budget_bytes is not None:
         complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from opcost.terminal import show
+
 
 @click.command()
 @click.argument("database", type=click.Path(path_type=Path))
@@ -29,4 +31,4 @@ def command(database: Path, output: Path) -> None:
     """
     from opcost.queries.export import export
 
-    click.echo(f"{export(database, output)} rows in {output}")
+    show(f"{export(database, output)} rows in {output}")

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from opcost.commands import INCOMPLETE
+from opcost.terminal import show
 
 _PATH = click.Path(path_type=Path)
 
@@ -29,6 +30,6 @@ def command(
     from opcost.imports.importer import import_records
 
     done = import_records(files, output, source, target, device_name)
-    click.echo(str(done))
+    show(str(done))
     if done.skipped:
         raise SystemExit(INCOMPLETE)

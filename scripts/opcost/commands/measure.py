@@ -141,8 +141,11 @@ def command(
             if place is None:
                 tell(answer)
             else:
-                with place:
-                    place.write(f"{answer}\n")
+                try:
+                    with place:
+                        place.write(f"{answer}\n")
+                except OSError as error:
+                    raise OSError(error.errno, error.strerror, str(to)) from error
         elif stopped:
             tell(f"opcost: {stopped}")
             monitor.discard()

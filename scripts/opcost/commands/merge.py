@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from opcost.terminal import show
+
 
 @click.command()
 @click.argument("databases", type=click.Path(path_type=Path), nargs=-1, required=True)
@@ -20,4 +22,4 @@ def command(databases: tuple[Path, ...], output: Path) -> None:
     """
     from opcost.databases.merging import merge
 
-    click.echo(str(merge(databases, output)))
+    show(str(merge(databases, output)))

@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 
 from opcost.commands.parameters import Database
 from opcost.results_folder import DATABASE
+from opcost.terminal import show
 
 _LINES = 20
 
@@ -149,7 +150,7 @@ def command(
         ascending=ascending,
     )
     if len(rows) and rows[order].null_count == len(rows):
-        click.echo(f"no row has {order}, so rows are in the order of the database", err=True)
+        show(f"no row has {order}, so rows are in the order of the database", err=True)
     rows = rows.select(list(dict.fromkeys(shown)))
     found, in_a_table = len(rows), form is None and parquet is None
     rows = rows[: limit or (_LINES if in_a_table else found)]
@@ -157,18 +158,18 @@ def command(
         records.write_table(parquet, rows)
     if form == "json":
         for line in listing.json_lines(rows):
-            click.echo(line)
+            show(line)
     elif form == "csv":
-        click.echo(listing.csv_text(rows), nl=False)
+        show(listing.csv_text(rows).removesuffix("\n"))
     elif parquet is None and len(rows):
         lines = listing.aligned(rows, chosen) if columns else listing.overview(rows)
-        click.echo(with_meaning_of_noise("\n".join(lines)))
+        show(with_meaning_of_noise("\n".join(lines)))
         if len(rows) < found:
-            click.echo(f"{len(rows)} of {found} rows; --limit shows more", err=True)
+            show(f"{len(rows)} of {found} rows; --limit shows more", err=True)
         for line in listing.notes(rows, chosen):
-            click.echo(line, err=True)
+            show(line, err=True)
     if not found:
-        click.echo("no row matches", err=True)
+        show("no row matches", err=True)
         raise SystemExit(INCOMPLETE)
 
 

@@ -3,6 +3,7 @@
 import click
 
 from opcost.commands.run import verbosity
+from opcost.terminal import show
 
 
 @click.command()
@@ -25,5 +26,5 @@ def command(verbose: bool) -> None:
     if code := run_workflow({}, verbose=verbose).code:
         raise SystemExit(code)
     for line in left_out(studies.study({})):
-        click.echo(line, err=True)
-    click.echo(f"The report: {REPORT.resolve()}")
+        show(line, err=True)
+    show(f"The report: {REPORT.resolve()}")

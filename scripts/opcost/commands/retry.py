@@ -3,6 +3,7 @@
 import click
 
 from opcost.commands.run import measure, verbosity
+from opcost.terminal import show
 
 
 @click.command()
@@ -36,5 +37,5 @@ def command(flags: tuple[str, ...], verbose: bool) -> None:
         lock.hold("opcost retry")
         flagged = forget_flagged(study, flags) if flags else ()
         for path, reason in chain(flagged, forget_failures()):
-            click.echo(f"forgetting {path}: {reason}")
+            show(f"forgetting {path}: {reason}")
     measure(only, verbose=verbose)

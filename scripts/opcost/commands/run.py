@@ -8,6 +8,7 @@ import click
 
 from opcost.commands import INCOMPLETE
 from opcost.commands.parameters import Duration, Model, Numbers
+from opcost.terminal import show
 
 if TYPE_CHECKING:
     from opcost.models.definition import ModelDefinition
@@ -104,11 +105,12 @@ def _answer(only: "Only | None") -> tuple[str, bool]:
     """The costs of the models, and whether they are complete; without `only`, the summary of the
     study.
     """
+    from opcost.files import content_of
     from opcost.results_folder import SUMMARY
     from opcost.runs.answer import answer
 
     if only is None:
-        return SUMMARY.read_text(encoding="utf-8").rstrip(), True
+        return content_of(SUMMARY).decode().rstrip(), True
     return answer(only)
 
 
@@ -128,10 +130,10 @@ def measure(
         raise SystemExit(ended.code)
     text, complete = answer(only)
     if complete and not ended.jobs:
-        click.echo("Nothing to measure: all of it is measured already.", err=True)
-    click.echo(f"\n{text}\n\nMore on one page: {REPORT}")
+        show("Nothing to measure: all of it is measured already.", err=True)
+    show(f"\n{text}\n\nMore on one page: {REPORT}")
     for line in ended_by_budget(only, settings or {}):
-        click.echo(line)
+        show(line)
     if not complete:
         raise SystemExit(INCOMPLETE)
 
@@ -202,7 +204,7 @@ def provided(
     names, written = provide(asked, directory)
     vanished = add_to_runs(studies, names, targets)
     for name, reason in vanished.items():
-        click.echo(f"left out of {RUN_STUDY}: {name}: {reason}", err=True)
+        show(f"left out of {RUN_STUDY}: {name}: {reason}", err=True)
     only = dict.fromkeys(targets, names)
     paths = {name: str(directory / f"{name}.yaml") for name in written}
     steps_of: dict[str, list[str]] = {}
@@ -250,4 +252,4 @@ def _say(what: str, paths: Iterable[str]) -> None:
     from opcost.text import wrapped
 
     if text := ", ".join(paths):
-        click.echo("\n".join(wrapped([f"{what} {text}"])), err=True)
+        show("\n".join(wrapped([f"{what} {text}"])), err=True)

@@ -2,6 +2,8 @@
 
 import click
 
+from opcost.terminal import show
+
 
 @click.command()
 @click.argument("targets", nargs=-1, required=True)
@@ -27,7 +29,7 @@ def command(targets: tuple[str, ...]) -> None:
         lock.hold("opcost set-aside")
         for target in targets:
             new = target_folder(set_aside(target, RESULTS))
-            click.echo(
+            show(
                 f"{target_folder(target)} is now {new}. "
                 f"If the study has a target {target}, the next run measures it."
             )

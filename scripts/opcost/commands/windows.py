@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from opcost.terminal import tell
+from opcost.terminal import show, tell
 
 _PATH = click.Path(path_type=Path)
 
@@ -39,6 +39,6 @@ def command(recording: Path, each: bool, as_json: bool) -> None:
         for row in rows:  # JSON has no NaN and no infinity
             numbers = row["metrics"].items()
             row["metrics"] = {name: x if isfinite(x) else None for name, x in numbers}
-        click.echo(json.dumps(rows, indent=2))
+        show(json.dumps(rows, indent=2))
     else:
-        click.echo("\n".join(window_lines(rows) or ["There is no window in it."]))
+        show("\n".join(window_lines(rows) or ["There is no window in it."]))

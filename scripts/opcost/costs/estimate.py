@@ -36,6 +36,7 @@ from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, METHOD, OVERHEAD
 from opcost.rows.executed import (
     combined_value,
+    distinct,
     executions_of,
     measured_value,
     scatter_beside,
@@ -186,7 +187,7 @@ class ModelEstimate:
     @cached_property
     def measured_whole(self) -> list[Row]:
         """The executions of the whole model that did not fail."""
-        return [row for row in self.whole if row["status"] == "ok"]
+        return [row for row in distinct(self.whole) if row["status"] == "ok"]
 
     @cached_property
     def timed_whole(self) -> Sequence[Row]:

@@ -31,7 +31,7 @@ OF_WHOLE = tuple(
     dict.fromkeys(
         [
             *ANSWER,
-            *("definition_json", "differing_calls", "calls_hash", "core_speed_per_s"),
+            *("definition_json", "differing_calls", "calls_hash", "core_speed_per_s", "started_at"),
             *HOST_TIME.names,
             *("call_tuple_id", *CALL_TIME.names, "in_place_reason"),
             *("clocked_time_s", "clocked_core_speed_per_s"),
@@ -167,26 +167,30 @@ class Explanation:
 def explain(
     model: ModelTuples, databases: Sequence[Path], targets: Collection[str] = ()
 ) -> list[Explanation]:
-    """The cost of a model on every target of the databases, or on the named `targets`.
+    """The cost of a model on every target of the databases, or on the `targets` of these names or
+    conditions_ids.
 
     Operators of different targets or conditions are never added up. Raises OpcostError for a file
     that is not a database or holds no row, and for a target that none of them has.
     """
     check_extracted(model)
     found = []
-    known: set[str] = set()
+    known: set[str | None] = set()
     for path in databases:
         table = read_database(path, _OF_OPERATORS)
         if not len(table):
             raise OpcostError(f"{path} holds no measurement: name another database, or measure")
-        known |= set(table["target"].unique().to_pylist())
-        if targets:
-            table = table.filter(pc.is_in(table["target"], pa.array(targets, pa.string())))
         for target, conditions_id in _groups(table):
+            names = {target, conditions_id} - {None}
+            known |= names
+            if targets and names.isdisjoint(targets):
+                continue
             named = model if conditions_id else _as_in_study(model, target, path.parent)
             found.append(_explanation(named, path, table, target, conditions_id))
     for target in sorted(set(targets) - known):
-        raise OpcostError(f"no database has a target {target!r}. {closest(target, known)}")
+        raise OpcostError(
+            f"no database has a target {target!r}. {closest(target, filter(None, known))}"
+        )
     return found
 
 
@@ -232,7 +236,7 @@ def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     """The model as a study names it that measured it on a target; else as it is.
 
     Its code may be named otherwise there (a config, `torchvision`, another path to its factory): it
-    is the same model if it has the same arguments and inputs and launches the same kernels.
+    is the same model if it has the same code, arguments and inputs, and launches the same kernels.
     """
     wanted = model.definition
     if wanted is None:
@@ -240,19 +244,21 @@ def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     own_calls = calls_hash(model.launched())
     paths = measurements(target_folder(target, results), MODELS)
     table = records.read_all(paths, schemas.MODEL, ["definition_json", "calls_hash"])
+    alike: dict[bool, ModelDefinition] = {}
     for row in table.to_pylist() if paths else ():
         found = ModelDefinition.from_json(row["definition_json"])
-        same = replace(found, name=wanted.name) == wanted
-        if same or (
-            row["calls_hash"] == own_calls and _without_code(found) == _without_code(wanted)
-        ):
-            return replace(model, model=found.name, definition=found)
-    return model
+        if replace(found, name=wanted.name) == wanted:
+            alike[True] = wanted if found.name == wanted.name else alike.get(True, found)
+        elif row["calls_hash"] == own_calls and _without_path(found) == _without_path(wanted):
+            alike[False] = found
+    named = alike.get(True, alike.get(False, wanted))
+    return replace(model, model=named.name, definition=named)
 
 
-def _without_code(definition: ModelDefinition) -> ModelDefinition:
-    if definition.factory:
-        definition = replace(definition, factory="", source_digest=None)
+def _without_path(definition: ModelDefinition) -> ModelDefinition:
+    """The definition without its name; a factory in a known file is the same in any folder."""
+    if definition.factory and definition.source_digest:
+        definition = replace(definition, factory=definition.factory.rpartition(":")[2])
     return replace(definition, name="", zoo=False)
 
 

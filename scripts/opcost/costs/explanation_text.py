@@ -20,12 +20,15 @@ from opcost.costs.waiting import waiting
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import DATABASE
+from opcost.rows.comparability import COLUMNS, disagreements
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.text import counted, plus_minus, scaled, some, table, with_meaning_of_noise, wrapped
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 _RECORDED = 5
 _FLOPS = "1 multiply-add = 2 FLOPs."
+_TARGETS = 3
+_DIFFERENCES = 2
 _NOT_COMPARED = "This database has no measurement of the whole model"
 _SHARES = "Where the time goes, and modules: of the sum over operators, not of the whole model."
 _SUM_ALONE = "sum*"
@@ -100,18 +103,25 @@ def _memory(model: ModelTuples) -> str:
 
 def _targets(explanations: Sequence[Explanation]) -> list[str]:
     rows = [explanation.compared for explanation in explanations]
+    told_apart = _conditions(explanations)
     cells = [
         {
             "target": explanation.target,
             "device": explanation.device_name or "-",
+            **({"conditions": conditions} if any(told_apart) else {}),
             "of": _cost_of(row),
             **costs,
             "tuples": f"{row['measured_tuples']}/{row['tuples']}",
             "protocol": str(explanation.protocol_version or "-"),
             "database": source,
         }
-        for explanation, source, row, costs in zip(
-            explanations, sources_of(explanations), rows, cost_cells(rows), strict=True
+        for explanation, source, row, costs, conditions in zip(
+            explanations,
+            sources_of(explanations),
+            rows,
+            cost_cells(rows),
+            told_apart,
+            strict=True,
         )
     ]
     several = len({cell["protocol"] for cell in cells} - {"-"}) > 1
@@ -121,9 +131,31 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
         _SEVERAL_PROTOCOLS: several,
     }
     return [
-        *table(titles, [[cell[title] for title in titles] for cell in cells], left=3),
+        *table(
+            titles,
+            [[cell[title] for title in titles] for cell in cells],
+            left=4 if any(told_apart) else 3,
+        ),
         *wrapped(note for note, applies in notes.items() if applies),
     ]
+
+
+def _conditions(explanations: Sequence[Explanation]) -> list[str]:
+    """What tells targets of one name in one merged database apart; "" for others."""
+    found = []
+    for each in explanations:
+        alike = [
+            other
+            for other in explanations
+            if (other.database, other.target) == (each.database, each.target)
+        ]
+        firsts = [row for other in alike for row in other.estimate.rows[:1]]
+        differ = [column.name for column in disagreements(firsts, COLUMNS)]
+        row = next(iter(each.estimate.rows), {})
+        parts = [f"{name} {row[name]}" for name in differ if name in row][:_DIFFERENCES]
+        text = ", ".join([f"{each.conditions_id}", *parts])
+        found.append(text if len(alike) > 1 else "")
+    return found
 
 
 def _cost_of(compared: Row) -> str:

@@ -62,11 +62,12 @@ def _differences(paths: Sequence[Path], rows: Mapping[str, Row], damages: Damage
     extracted = extraction(name, folder.parent)
     if not extracted.is_file():
         return {}
-    wholes = [
-        in_round(row, path)
+    read = {
+        path: in_round(row, path)
         for path in paths
         for row in records.read(path, schemas.MODEL, remedy=damages.remedy(path)).to_pylist()
-    ]
+    }
+    wholes = list(damages.once(read).values())
     [model] = calls_on(folder, read_extractions([extracted]))
     if model.definition is not None and model.definition.layer is not None:
         return {}

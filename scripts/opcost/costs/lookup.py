@@ -35,6 +35,17 @@ def look_up(
         names = ", ".join(map(str, databases))
         raise OpcostError(f"there is no measured operator in {names}: run opcost run MODEL")
     chosen = max(found, key=lambda each: len(each.estimate.measured))
+    alike = [
+        each.conditions_id
+        for each in found
+        if (each.database, each.target) == (chosen.database, chosen.target)
+        and len(each.estimate.measured) == len(chosen.estimate.measured)
+    ]
+    if len(alike) > 1:
+        raise OpcostError(
+            f"{chosen.database} has target {chosen.target!r} under several conditions: name one by "
+            f"its conditions_id, as target={alike[0]!r}; there are {', '.join(map(str, alike))}"
+        )
     name = os.fspath(model) if isinstance(model, str | os.PathLike) else None
     return ModelCost(tuples, found, chosen, name)
 

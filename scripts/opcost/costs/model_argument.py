@@ -13,7 +13,7 @@ from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.configs import Defined, load_model, load_models
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.models.source import check_names_factory
+from opcost.models.source import check_names_factory, source_digest
 
 CONFIGS = Path("config/models")
 """Where a model config is found by its name."""
@@ -80,7 +80,9 @@ def find_model(
             )
         factory, folder = _factory(name)
         label = name.rpartition(":")[2]
-        return ModelDefinition(label, tuple(inputs), factory=factory, **given), folder
+        digest = source_digest(factory, folder)
+        given |= {"factory": factory, "source_digest": digest}
+        return ModelDefinition(label, tuple(inputs), **given), folder
     check_names_factory(name)
     if zoo.family(name) is None:
         models = [model for family in zoo.official_inputs().values() for model in family]

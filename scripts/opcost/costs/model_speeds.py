@@ -19,6 +19,7 @@ from opcost.results_folder import key_of
 from opcost.rows import records, schemas
 from opcost.rows.executed import (
     ROUND,
+    distinct,
     in_round,
     model_speed_columns,
     speed_in_a_usual_round,
@@ -27,7 +28,7 @@ from opcost.rows.executed import (
 )
 from opcost.rows.quantities import ROUND_SPEEDS, USUAL_SPEED
 
-_COLUMNS = ("status", "flags", "core_speed_per_s")
+_COLUMNS = ("status", "flags", "core_speed_per_s", "started_at")
 
 
 def speeds_of_models(
@@ -42,7 +43,7 @@ def speeds_of_models(
                 table = records.read(path, schemas.MODEL, _COLUMNS)
                 rows_of_round = (in_round(row, path) for row in table.to_pylist())
                 executions += [row for row in rows_of_round if row["status"] == "ok"]
-        found[key_of(paths[0])[0]].append(undisturbed(executions))
+        found[key_of(paths[0])[0]].append(undisturbed(distinct(executions)))
     return {
         target: _speed_columns(list(rows[target].values()), of_models)
         for target, of_models in found.items()

@@ -75,13 +75,13 @@ def _rows(
             continue
         for paths in group:
             identities = identity_of(paths)  # before reading, so that concurrent writes are noticed
-            found, rounds = [], []
+            readable = {}
             for path in paths:
                 with damages.tolerated(path):
-                    found.append(_checked(path, damages.remedy(path)))
-                    rounds.append(series_of(path).round)
+                    readable[path] = _checked(path, damages.remedy(path))
+            found = damages.once(readable)
             if found:
-                row = joined(found, rounds)
+                row = joined(list(found.values()), [series_of(path).round for path in found])
                 yield pa.RecordBatch.from_pylist([row], schema=JOINED)
                 files.append(identities if len(found) == len(paths) else "")
             elif key_of(paths[0]) in earlier.numbers:

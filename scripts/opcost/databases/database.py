@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from opcost.errors import OpcostError
+from opcost.memory import free_bytes, gib
 from opcost.results_folder import DATABASE
 from opcost.rows import records, schemas
 
@@ -15,13 +16,23 @@ REFERENCE = Path(__file__).parents[1] / "reference"
 _REMEDY = "name a database that opcost made; {path} is another file"
 
 
-def read_database(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_database(
+    path: Path, columns: Sequence[str] | None = None, row_bytes: int = 2_000
+) -> pa.Table:
     """The rows of a database, merged or not, or some of their columns.
 
     Only merged databases have `conditions_id` and `sources`. Raises OpcostError for a file that is
-    not a database or was written by a newer opcost.
+    not a database or was written by a newer opcost, and for one whose rows, of which the caller
+    holds so many bytes each, do not fit into memory.
     """
     schema = _schema_of(path)
+    rows, free = records.number_of_rows(path), free_bytes()
+    if rows * row_bytes > free:
+        raise OpcostError(
+            f"{path} has {rows:,} rows, which would take about {gib(rows * row_bytes)} of memory, "
+            f"and {gib(free)} are free: close other programs, or use a machine or a job with more "
+            "memory. opcost export and opcost merge need little"
+        )
     chosen = None if columns is None else [name for name in columns if name in schema.names]
     return records.read_all([path], schema, chosen, _REMEDY)
 
@@ -41,7 +52,7 @@ def _schema_of(path: Path) -> pa.Schema:
         raise OpcostError(
             f"{path} is a folder: name a database in it{f', one of {held}' if held else ''}"
         )
-    if not path.is_file():
+    if not path.exists():
         raise OpcostError(
             f"there is no database {path}: run a study (snakemake --cores 1), or name another, "
             f"such as the reference data in {REFERENCE}"

@@ -1,8 +1,11 @@
 """Duplicate rows in several databases, and which of them to prefer.
 
-Rows are duplicates if they agree in tuple and conditions (`rows.comparability`). Preferred are
-results over failures, rows with energy, rows of more executions, converged rows, rows without
-flags, and newer rows, in this order. The measured value plays no role.
+Rows are duplicates if they agree in tuple and conditions (`rows.comparability`). A study's database
+states what it knows of a target, such as the call overhead, in each row of the target: its state.
+Of several states under the same conditions, a merge keeps that of the newest measurement, whole, so
+that all rows of a target state the same. Of duplicates in one state, it keeps the newer row. Rows
+of a sealed file come first, as one without a seal may have been altered. The measured value plays
+no role.
 
 A processor has no serial number. The sentinel's baseline (`quiet_sentinel_time_s`) distinguishes
 studies on processors, so rows of two such studies are never duplicates. Failures without a recorded
@@ -17,17 +20,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from opcost.rows.comparability import COLUMNS, conditions_id
+from opcost.rows.columns import METHOD, OVERHEAD, SCATTERS
+from opcost.rows.comparability import COLUMNS
+
+STATE = [column.name for column in (*OVERHEAD, *SCATTERS, *METHOD)]
+"""The columns that are the same in all rows of a target."""
 
 COMPARED = (
     "tuple_id",
     "status",
-    "energy_j",
-    "converged",
-    "power_converged",
-    "flags",
-    "executions",
     "measured_at",
+    "ended_at",
+    "schema_version",
     "target",
     *COLUMNS,
 )
@@ -36,22 +40,10 @@ COMPARED = (
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
-def measurement_key(row: Mapping[str, Any]) -> bytes | None:
-    """A key of tuple and conditions, equal for duplicates; None for a row without a device."""
-    conditions = conditions_id(row)
-    return None if conditions is None else bytes.fromhex(row["tuple_id"] + conditions)
-
-
-def preference(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def preference(row: Mapping[str, Any], sealed: bool) -> tuple[Any, ...]:
     """A rank among duplicates; the merge keeps the row with the greatest."""
-    return (
-        row["status"] == "ok",
-        row["energy_j"] is not None,
-        row["executions"] or 0,
-        bool(row["converged"]) and row["power_converged"] is not False,
-        not row["flags"],
-        row["measured_at"] or _EARLIEST,
-    )
+    times = [row[name] for name in ("ended_at", "measured_at") if row[name] is not None]
+    return sealed, max(times, default=_EARLIEST), row["schema_version"] or 0, row["status"] == "ok"
 
 
 def digests(batch: pa.RecordBatch) -> Iterator[bytes]:

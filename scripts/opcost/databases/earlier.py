@@ -15,12 +15,11 @@ import pyarrow as pa
 from opcost.fingerprint import identity
 from opcost.results_folder import key_of
 from opcost.rows import records, schemas
-from opcost.rows.seal import is_sealed
 
 Key = tuple[str, str]
 """Target and tuple id."""
 
-FILES = "opcost.files.3"
+FILES = "opcost.files.4"
 """Metadata of a database: the identities of each row's files, in order, or `-`. The number is that
 of the rule by which executions are joined: rows by another one are read from their files again."""
 
@@ -97,7 +96,7 @@ def _rows_by_key(database: Path) -> dict[Key, tuple[int, str]]:
         metadata.get(key.decode()) != value.decode() for key, value in expected.items()
     ):
         return {}
-    if not is_sealed(database):
+    if not records.is_sealed(database):
         return {}
     rows = records.read(database, schemas.DATABASE, _KEY)
     files = metadata[FILES].split()

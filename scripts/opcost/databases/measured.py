@@ -1,10 +1,11 @@
 """The files of all measurements in a results folder, of any study and target."""
 
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from opcost.errors import OpcostError
 from opcost.results_folder import (
@@ -19,6 +20,8 @@ from opcost.results_folder import (
     target_folders,
     target_of,
 )
+from opcost.rows.executed import is_copy
+from opcost.text import some
 
 _NAMED = 10
 
@@ -67,12 +70,21 @@ class Damages:
     """Files that cannot be read: an error if the study asks for them, else left out and named.
 
     `asked` are the files that it asks for; None stands for all. `kept` are the keys whose row in
-    the earlier database is kept.
+    the earlier database is kept. `copies` are files that hold what a file of another round does.
     """
 
     asked: Collection[Path] | None = None
     kept: Container[tuple[str, str]] = ()
     found: dict[Path, str] = field(default_factory=dict)
+    copies: list[Path] = field(default_factory=list)
+
+    def once(self, rows: Mapping[Path, dict[str, Any]]) -> dict[Path, dict[str, Any]]:
+        """The executions of a subject by file, without copies of others, which count once."""
+        left_out = [
+            path for path, row in zip(rows, is_copy(list(rows.values())), strict=True) if row
+        ]
+        self.copies += left_out
+        return {path: row for path, row in rows.items() if path not in left_out}
 
     @contextmanager
     def tolerated(self, path: Path) -> Iterator[None]:
@@ -90,7 +102,7 @@ class Damages:
         return f"{kept}to measure it again, run a study with target {target_of(path)!r}"
 
     def left_out(self) -> list[str]:
-        """What is wrong with each file that the study does not ask for.
+        """What is wrong with each file that the study does not ask for, and which files are copies.
 
         Raises OpcostError, which names the others, if there are any.
         """
@@ -102,7 +114,12 @@ class Damages:
             raise OpcostError(f"{len(wanted)} files cannot be used:\n  {listed}")
         if wanted:
             raise OpcostError(wanted[0])
-        return list(self.found.values())
+        copies = list(map(str, dict.fromkeys(self.copies)))
+        text = (
+            f"copies of files of other rounds, which count once: {some(copies, _NAMED)}. Delete "
+            "them, and run again to measure these rounds"
+        )
+        return [*self.found.values(), *([text] if copies else [])]
 
     def _is_asked(self, path: Path) -> bool:
         return self.asked is None or path in self.asked

@@ -1,7 +1,8 @@
 """Merge databases of several machines or days. Merging selects rows and never combines them.
 
-Of duplicate rows (`duplicates`) the preferred one is kept; a row in several databases becomes one
-row. The result depends neither on the order of the databases nor on earlier merges.
+Of several states of a target the newest is kept, whole, and of duplicate rows the preferred one
+(`duplicates`); a row in several databases becomes one row. The result depends neither on the order
+of the databases nor on earlier merges.
 """
 
 from collections import Counter, defaultdict
@@ -12,9 +13,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from opcost.databases.duplicates import COMPARED, digests, measurement_key, preference
+from opcost.databases.duplicates import COMPARED, STATE, digests, preference
 from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
+from opcost.errors import OpcostError
 from opcost.files import check_output
+from opcost.fingerprint import identity
 from opcost.rows import comparability, records, schemas
 
 
@@ -55,7 +58,7 @@ class Merge:
         kept = sum(statuses.total() for statuses in self.kept.values())
         lines = [f"{rows:>8} rows in {path}" for path, rows in self.rows.items()]
         lines.append(f"{total - self.distinct:>8} exact copies dropped")
-        lines.append(f"{self.distinct - kept:>8} superseded by a better or newer row")
+        lines.append(f"{self.distinct - kept:>8} superseded by newer measurements of their targets")
         lines.append(f"{kept:>8} rows kept:")
         for group in sorted(self.kept, key=str):
             statuses = self.kept[group]
@@ -85,11 +88,23 @@ class Merge:
 
 @dataclass(slots=True)
 class _Best:
-    """The preferred one of duplicate rows so far: its rank, its position, and its sources."""
+    """The preferred one of duplicate rows so far: its rank, content, position and sources, and
+    another one of the same rank, if any.
+    """
 
     rank: tuple[Any, ...]
+    digest: bytes
     position: tuple[int, int]
     sources: frozenset[str]
+    rival: "_Best | None" = None
+
+
+class _Key(NamedTuple):
+    """What duplicate rows agree in. `tuple_id` is the content of a row without a device."""
+
+    conditions_id: str | None
+    tuple_id: Any
+    state: bytes
 
 
 def merge(paths: Sequence[Path], output: Path) -> Merge:
@@ -97,14 +112,22 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
 
     Reads each database twice, in batches: memory holds less than a kilobyte for each row, and no
     raw values. Raises OpcostError for a file that is not a database, was written by a newer opcost,
-    or is the output.
+    is the output, or is replaced meanwhile, and for databases that contradict each other.
     """
+    before = [identity(path) for path in paths]
     sources = [sources_of(path) for path in paths]
     check_output(output, paths)
     done = Merge()
     best = _choose(paths, sources, done)
     schema = stating(schemas.MERGED, united(sources))
-    records.write_batches(output, schema, _kept(paths, sources, best, done))
+
+    def kept() -> Iterator[pa.RecordBatch]:
+        yield from _kept(paths, sources, best, done)
+        for path, known in zip(paths, before, strict=True):
+            if identity(path) != known:
+                raise OpcostError(f"{path} was replaced while it was read: merge again")
+
+    records.write_batches(output, schema, kept())
     return done
 
 
@@ -112,22 +135,67 @@ def _choose(
     paths: Sequence[Path], sources: Sequence[Sources], done: Merge
 ) -> dict[tuple[int, int], _Best]:
     """The preferred rows by position: number of the database, number of the row."""
-    best: dict[bytes, _Best] = {}
+    best: dict[_Key, _Best] = {}
+    states: dict[str | None, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
     distinct = set()
     for number, path in enumerate(paths):
+        sealed = records.is_sealed(path)
         for batch, origins in rows_of(path, sources[number]):
-            rows = zip(_compared(batch), digests(batch), origins, strict=True)
-            for index, (row, digest, origin) in enumerate(rows, done.rows[path]):
+            models = batch["method_models"].to_pylist()
+            of_rows = (_compared(batch), models, digests(batch), digests(batch.select(STATE)))
+            rows = zip(*of_rows, origins, strict=True)
+            for index, (row, known, digest, state, origin) in enumerate(rows, done.rows[path]):
                 distinct.add(digest)
-                found = _Best((*preference(row), digest), (number, index), origin)
-                held = best.setdefault(key := measurement_key(row) or digest, found)
-                if found.rank > held.rank:
+                found = _Best(preference(row, sealed), digest, (number, index), origin)
+                group = comparability.conditions_id(row)
+                key = _Key(group, row["tuple_id"] if group else digest, state)
+                rank = (*found.rank, len(known or ()))
+                states[group][state] = max(rank, states[group].get(state, rank))
+                held = best.setdefault(key, found)
+                if digest == held.digest:
+                    held.rank = max(held.rank, found.rank)
+                    held.sources = held.sources if origin <= held.sources else held.sources | origin
+                elif found.rank > held.rank:
                     best[key] = found
-                elif found.rank == held.rank and not origin <= held.sources:
-                    held.sources |= origin
+                elif found.rank == held.rank:
+                    held.rival = found
             done.rows[path] += len(batch)
     done.distinct = len(distinct)
-    return {each.position: each for each in best.values()}
+    return {each.position: each for each in _newest(best, states, paths)}
+
+
+def _newest(
+    best: Mapping[_Key, _Best],
+    states: Mapping[str | None, Mapping[bytes, tuple[Any, ...]]],
+    paths: Sequence[Path],
+) -> list[_Best]:
+    """The rows of the newest state of each target.
+
+    Raises OpcostError if another state is as new, or has a tuple that the newest one lacks.
+    """
+    newest = {group: max(ranks, key=lambda state: ranks[state]) for group, ranks in states.items()}
+    chosen = []
+    for key, row in best.items():
+        group, rival = key.conditions_id, row.rival
+        if group is None or key.state == newest[group]:
+            chosen.append(row)
+        else:
+            kept = best.get(key._replace(state=newest[group]))
+            as_new = states[group][key.state] == states[group][newest[group]]
+            if kept is None or as_new:
+                others = (
+                    each for other, each in best.items() if other[::2] == (group, newest[group])
+                )
+                rival = kept or next(others)
+        if rival is not None:
+            names = " and ".join(sorted({str(paths[each.position[0]]) for each in (row, rival)}))
+            raise OpcostError(
+                f"{names} hold different states of a target (conditions_id {group}, tuple "
+                f"{key.tuple_id}), of which none is a later one of the other, so that neither can "
+                "be chosen. Merge only one of them, or keep the target of one under another name "
+                "(opcost set-aside), and make its database again"
+            )
+    return chosen
 
 
 def _kept(

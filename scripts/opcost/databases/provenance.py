@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from opcost.errors import OpcostError
-from opcost.files import parse_json
+from opcost.files import opened, parse_json
 from opcost.rows import records, schemas
 from opcost.values import OBJECTS, TEXT, check_values, list_of, whole_number
 
@@ -31,15 +29,12 @@ def sources_of(path: Path) -> Sources:
     A database's id is the first 16 hexadecimal digits of the SHA-256 of its file. Raises
     OpcostError for a file that does not exist; reading its rows detects other files.
     """
-    if not path.is_file():
-        raise OpcostError(f"there is no database {path}")
     metadata = records.metadata(path)
     if _KEY in metadata:
         return _checked(metadata[_KEY], path)
-    with path.open("rb") as file:
+    with opened(path) as file:
         source = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    rows = pq.read_metadata(path).num_rows if metadata else 0
-    return {source: {"names": [str(path)], "rows": rows}}
+    return {source: {"names": [str(path)], "rows": records.number_of_rows(path)}}
 
 
 def _checked(text: str, path: Path) -> Sources:

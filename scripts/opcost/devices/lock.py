@@ -99,7 +99,7 @@ def _locked(path: Path, timeout_s: float) -> int:
     announced = False
     while True:
         descriptor = _open(path)
-        holder = _lock(descriptor)
+        holder = _lock(path, descriptor)
         if holder is None and _is_at(path, descriptor):
             return descriptor
         os.close(descriptor)
@@ -116,7 +116,7 @@ def _locked(path: Path, timeout_s: float) -> int:
         time.sleep(_POLL_S)
 
 
-def _lock(descriptor: int) -> str | None:
+def _lock(path: Path, descriptor: int) -> str | None:
     """Lock an open file. Returns None, or the holder according to the file's untrusted content."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,6 +125,8 @@ def _lock(descriptor: int) -> str | None:
         if re.fullmatch(r"process \d+, [ -~]*", text):
             return text
         return repr(text) if text else "another process"
+    except OSError as error:  # file systems without locks
+        raise OSError(error.errno, error.strerror, str(path)) from error
     return None
 
 

@@ -27,6 +27,9 @@ _COLUMNS = (
     *CONDITION_COLUMNS,
 )
 
+_ROW_BYTES = 12_000
+"""A row in memory, as Python's objects."""
+
 
 @dataclass(frozen=True)
 class Pairing:
@@ -113,7 +116,7 @@ def _executed(row: Row) -> set[float]:
 
 
 def _by_target(path: Path, conditions: str | None, side: str) -> dict[str, dict[str, Row]]:
-    rows = read_database(path, _COLUMNS).to_pylist()
+    rows = read_database(path, _COLUMNS, _ROW_BYTES).to_pylist()
     if conditions is not None:
         known = {row["conditions_id"] for row in rows if row.get("conditions_id")}
         if conditions not in known:
@@ -124,23 +127,12 @@ def _by_target(path: Path, conditions: str | None, side: str) -> dict[str, dict[
     for row in rows:
         held = result.setdefault(row["target"], {})
         other = held.get(row["tuple_id"])
-        if other is not None and _are_twice(other, row):
-            raise OpcostError(
-                f"{path} has two rows of {row['tuple_id']} on target {row['target']}, as no study "
-                "writes them: run the study again to make its database, or merge databases with "
-                "`opcost merge`"
-            )
         # A failure without a recorded device has no conditions_id.
         if other is None or other.get("conditions_id") is None:
             held[row["tuple_id"]] = row
         elif row["conditions_id"] is not None:
             raise OpcostError(_ambiguous(path, row["target"], rows, side))
     return result
-
-
-def _are_twice(one: Row, other: Row) -> bool:
-    """Whether both are results, and no merged database tells them apart."""
-    return all(row["status"] == "ok" and row.get("conditions_id") is None for row in (one, other))
 
 
 def _ambiguous(path: Path, target: str, rows: Iterable[Row], side: str) -> str:

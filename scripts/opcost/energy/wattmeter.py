@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opcost.errors import OpcostError
-from opcost.files import check_readable
+from opcost.files import lines_of
 from opcost.statistics import Estimate
 
 Numbers = NDArray[np.float64]
@@ -76,9 +76,8 @@ def read_wattmeter(path: Path) -> Power:
 
     Raises OpcostError for another file.
     """
-    check_readable(path)
     times_s, watts = [], []
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+    with lines_of(path, newline="", errors="replace") as file:
         for number, row in enumerate(csv.reader(file), 1):
             try:
                 moment_s, power_w = _seconds(row[0]), float(row[1])

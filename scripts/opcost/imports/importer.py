@@ -97,8 +97,6 @@ def _records(paths: Sequence[Path]) -> Iterator[tuple[str, Published]]:
 
 
 def _layout_of(path: Path) -> str:
-    if not path.is_file():
-        raise OpcostError(f"there is no file {path}")
     for name, layout in LAYOUTS.items():
         if layout.matches(path):
             return name

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.files import lines_of
 from opcost.imports.published import Published, Shape, Undetermined, only_tuple
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -52,13 +53,13 @@ _WITH_RANDOM_NUMBER = ("addu", "mulu", "powu", "divu")
 
 def matches(path: Path) -> bool:
     """Whether the file's first line is the header of the labels."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    with lines_of(path, errors="replace") as lines:
         return lines.readline().strip().split(",")[: len(_HEADER)] == _HEADER
 
 
 def read(path: Path) -> Iterator[Published]:
     """The rows of a file of labels."""
-    with path.open(encoding="utf-8", newline="") as lines:
+    with lines_of(path, newline="") as lines:
         reader = csv.DictReader(lines)
         for row in reader:
             yield Published(

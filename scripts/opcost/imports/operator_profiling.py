@@ -20,6 +20,7 @@ from pathlib import Path
 from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
+from opcost.files import lines_of
 from opcost.imports.published import Published, Undetermined, only_tuple
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -33,13 +34,13 @@ _NOT_SAID = {"Hardswish": "whether it works in place"}
 
 def matches(path: Path) -> bool:
     """Whether one of the lines is a record."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    with lines_of(path, errors="replace") as lines:
         return any(_RECORD.fullmatch(line.strip()) for line in lines)
 
 
 def read(path: Path) -> Iterator[Published]:
     """The records of a log. Skips other lines, such as warnings and progress."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    with lines_of(path, errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if found := _RECORD.fullmatch(line.strip()):
                 values = [float(value) for value in found["values"].split()]

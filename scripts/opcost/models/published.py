@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.errors import OpcostError, closest
+from opcost.files import lines_of
 from opcost.values import shown
 
 
@@ -44,11 +45,11 @@ def read_published(path: Path) -> tuple[Published, ...]:
     """
     try:
         # Spreadsheets write a byte order mark.
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with lines_of(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
             columns = list(reader.fieldnames or ())
             rows = [(reader.line_num, row) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OpcostError, OSError, UnicodeDecodeError, csv.Error) as error:
         raise OpcostError(f"published: {path} cannot be read: {error}") from error
     unknown = [column for column in columns if column not in _COLUMNS]
     lacking = [column for column in _TEXTS if column not in columns]

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, refusal
+from opcost.files import content_of
 from opcost.models.definition import ModelDefinition
 from opcost.models.libraries import installed_version, library_of
 
@@ -85,7 +86,7 @@ def source_digest(
 
 def _parsed(source: Path) -> ast.Module:
     try:
-        return ast.parse(source.read_bytes(), source)
+        return ast.parse(content_of(source), source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise OpcostError(f"{source} is not valid Python; repair it: {error}") from error
 
@@ -105,11 +106,14 @@ def _check_source(definition: ModelDefinition, directory: Path | None) -> None:
         training = definition.training
         loss = training.loss if training else None
         found = source_digest(definition.factory, directory, loss, definition.model)
-    except (OpcostError, OSError):  # it is being edited, or was deleted
-        found = None
+        why = ""
+    except OpcostError as error:  # it is being edited, or was deleted; or its disk fails
+        found, why = None, f" or cannot be read ({error})"
+    except OSError as error:
+        found, why = None, f" or cannot be read ({refusal(error)})"
     if found != definition.source_digest:
         raise ChangedSource(
             f"model {definition.name}: the file of its factory {definition.factory!r} in "
-            f"{directory} has changed since the run began. Run again, to extract and measure the "
-            "model as it is now"
+            f"{directory} has changed since the run began{why}. Run again, to extract and measure "
+            "the model as it is now"
         )

@@ -12,7 +12,7 @@ from opcost.study import Study
 
 Row = Mapping[str, Any]
 
-_COLUMNS = ("status", "flags", *TIME.names, "core_speed_per_s", "device_time_s")
+_COLUMNS = ("status", "flags", *TIME.names, "core_speed_per_s", "started_at", "device_time_s")
 
 
 def measured_tuples(study: Study, target: str, results: Path, number: int = 1) -> Sequence[Row]:

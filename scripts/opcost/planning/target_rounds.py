@@ -19,7 +19,7 @@ from opcost.results_folder import (
     target_folder,
 )
 from opcost.rows import records, schemas
-from opcost.rows.executed import executions_of, undisturbed
+from opcost.rows.executed import distinct, executions_of, undisturbed
 from opcost.rows.quantities import TIME
 from opcost.study import Study
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
@@ -170,7 +170,7 @@ def extracted(study: Study, results: Path) -> list[ModelTuples]:
 
 
 def _ok(rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if row["status"] == "ok"]
+    return [row for row in distinct(list(rows)) if row["status"] == "ok"]
 
 
 def _executions(rows: Sequence[Row]) -> Executions | None:

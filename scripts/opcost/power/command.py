@@ -22,8 +22,8 @@ NOT_FOUND, NOT_EXECUTABLE, KILLED = 127, 126, 128
 
 _POLL_S = 0.05
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
-_LEFT_TO_THE_COMMAND = (signal.SIGINT, signal.SIGQUIT)
-"""The terminal sends these to the command as well."""
+_OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+"""A terminal sends these to the command as well, if this process is in its foreground."""
 
 _THAT_END_IT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """These end a window that would go on; it has an answer all the same."""
@@ -195,18 +195,31 @@ def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
 
     def name(child: subprocess.Popen[bytes]) -> None:
         children.append(child)
-        # Not before, or the child would ignore them as well.
-        for number in _LEFT_TO_THE_COMMAND:
-            before[number] = signal.signal(number, signal.SIG_IGN)
         for missed in waiting:
             pass_on(missed, None)
 
-    before = _handled(_PASSED_ON, pass_on)
+    def pass_on_alone(number: int, frame: Any) -> None:
+        if not _in_foreground():
+            pass_on(number, frame)
+
+    before = _handled(_PASSED_ON, pass_on) | _handled(_OF_A_TERMINAL, pass_on_alone)
     try:
         yield name
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    """Whether what is typed at a terminal is sent to this process and its children."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)
 
 
 def _handled(

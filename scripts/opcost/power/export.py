@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from opcost.energy.wattmeter import Power
 from opcost.errors import OpcostError
-from opcost.files import check_readable, replacing
+from opcost.files import opened, replacing
 from opcost.power.recorded_windows import (
     events_with_energy,
     most_by_name,
@@ -220,7 +220,7 @@ def segments(path: Path) -> list[dict[str, Any]]:
     left = unfinished(path)
     if left and not path.exists():
         raise OpcostError(f"{path} does not exist: {left}")
-    check_readable(path)
+    opened(path).close()
     if path.suffix == ".csv":
         raise OpcostError(
             f"{path} has readings alone: windows, labels and figures are in the .parquet file of "

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opcost.errors import OpcostError
-from opcost.files import read_json, write_json
+from opcost.files import lines_of, opened, read_json, write_json
 from opcost.values import OBJECT, check_values, list_of, number
 
 SAMPLE = np.dtype(
@@ -117,9 +117,9 @@ class Recording:
     def is_written(self) -> bool:
         """Whether a sampler still appends to it."""
         try:
-            with self.samples_file.open("rb") as file:
+            with opened(self.samples_file) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
+        except OpcostError:
             return False
         except BlockingIOError:
             return True
@@ -134,12 +134,12 @@ class Recording:
         end, as of a power failure, are none. A file that its sampler has deleted has none.
         """
         try:
-            with self.samples_file.open("rb") as file:
+            with opened(self.samples_file) as file:
                 size = os.fstat(file.fileno()).st_size // SAMPLE.itemsize
                 if not size:
                     return np.empty(0, SAMPLE)
                 found = np.memmap(file, SAMPLE, "r", shape=(size,))
-        except FileNotFoundError:
+        except OpcostError:
             return np.empty(0, SAMPLE)
         times_s = found["time_s"]
         if times_s[-1] > 0:
@@ -173,7 +173,7 @@ class Recording:
         """All complete events; what a full disk has cut, or something has damaged, is left out."""
         if not self.events_file.exists():
             return
-        with self.events_file.open(encoding="utf-8", errors="replace") as lines:
+        with lines_of(self.events_file, errors="replace") as lines:
             for line in lines:
                 with suppress(json.JSONDecodeError):
                     if line.endswith("\n") and is_event(event := json.loads(line)):

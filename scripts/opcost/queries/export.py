@@ -6,12 +6,13 @@ two tables: `operators` with the rows, and `column_descriptions` with the meanin
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
 from opcost.databases.database import stream_database
-from opcost.errors import OpcostError
+from opcost.errors import SPACE, OpcostError
 from opcost.files import check_output, replacing
 from opcost.rows import schemas
 from opcost.rows.comma_separated import write_csv
@@ -54,10 +55,18 @@ class _Counted:
             yield batch
 
 
+@contextmanager
+def _reported(kind: type[Exception], path: Path) -> Iterator[None]:
+    """Report the errors of a database's library, of which a full disk is the usual reason."""
+    try:
+        yield
+    except kind as error:
+        raise OpcostError(f"{path.parent}: {error}: {SPACE}") from error
+
+
 def _write_sqlite(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     columns = ", ".join(f'"{field.name}" {_sqlite_type(field.type)}' for field in schema)
-    connection = sqlite3.connect(path)
-    try:
+    with _reported(sqlite3.Error, path), closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute(f"CREATE TABLE operators ({columns})")
         marks = ", ".join("?" * len(schema))
@@ -70,8 +79,6 @@ def _write_sqlite(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
         )
         connection.execute("CREATE INDEX operators_by_tuple ON operators (tuple_id, target)")
         connection.commit()
-    finally:
-        connection.close()
 
 
 def _write_duckdb(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
@@ -82,7 +89,7 @@ def _write_duckdb(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
             "DuckDB is not installed: python -m pip install duckdb, or name an output that ends in "
             ".sqlite"
         ) from None
-    with duckdb.connect(str(path)) as connection:
+    with _reported(duckdb.Error, path), duckdb.connect(str(path)) as connection:
         connection.register("empty", schema.empty_table())
         connection.execute("CREATE TABLE operators AS FROM empty")
         for batch in batches:

@@ -16,7 +16,16 @@ from opcost.rows.checks import STATUSES
 from opcost.rows.flags import FLAGS
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, short_name
 
-FILTERED = ("tuple_id", "operator", "canonical_json", "description", "target", "status", "flags")
+FILTERED = (
+    "tuple_id",
+    "operator",
+    "canonical_json",
+    "description",
+    "target",
+    "status",
+    "flags",
+    "database",
+)
 """The columns that a filter needs."""
 
 
@@ -77,7 +86,7 @@ def _tests(table: pa.Table, wanted: Filter) -> Iterable[tuple[str, Callable[[str
         text = wanted.text.lower()
         yield "description", lambda value: text in value.lower()
     if wanted.shapes or wanted.dtypes:
-        yield "canonical_json", _tensor_test(wanted)
+        yield "canonical_json", _tensor_test(table, wanted)
 
 
 def _where(column: pa.ChunkedArray, test: Callable[[str], bool]) -> pa.Array:
@@ -95,7 +104,7 @@ def _with_any(lists: pa.ChunkedArray, wanted: Sequence[str]) -> pa.Array:
 
 
 def _values(column: pa.ChunkedArray) -> set[str]:
-    return set(pc.unique(column).to_pylist())
+    return set(pc.unique(column).drop_null().to_pylist())
 
 
 def _operators(names: Sequence[str], found: set[str]) -> set[str]:
@@ -117,13 +126,19 @@ def _names_of(operator: str) -> tuple[str, str, str]:
     return operator, operator.rpartition(".")[0], short_name(operator)
 
 
-def _tensor_test(wanted: Filter) -> Callable[[str], bool]:
+def _tensor_test(table: pa.Table, wanted: Filter) -> Callable[[str], bool]:
     """Whether one tensor of a tuple has one of the shapes, and one has one of the dtypes."""
     _check("dtype", wanted.dtypes, set(ELEMENT_BYTES))
     shapes = [_shape_pattern(shape) for shape in wanted.shapes]
 
     def fits(canonical_json: str) -> bool:
-        tensors = [spec for _, spec in OperatorTuple.from_json(canonical_json).tensors]
+        try:
+            tensors = [spec for _, spec in OperatorTuple.from_json(canonical_json).tensors]
+        except OpcostError as error:
+            held = table.filter(pc.equal(table["canonical_json"], canonical_json))["database"][0]
+            raise OpcostError(
+                f"{held}: {error}, so another program wrote it: name a database that opcost made"
+            ) from error
         of_shape = not shapes or any(_has(spec, shape) for spec in tensors for shape in shapes)
         return of_shape and (
             not wanted.dtypes or any(spec.dtype in wanted.dtypes for spec in tensors)

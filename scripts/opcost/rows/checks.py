@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from opcost.errors import OpcostError
 from opcost.executions import MOST_FASTER, OF_OPERATORS
 from opcost.rows.column import Role
-from opcost.rows.columns import EXECUTIONS, MEASUREMENT
+from opcost.rows.columns import EXECUTIONS, MEASUREMENT, OVERHEAD
 from opcost.rows.comparability import settings_of
 from opcost.rows.quantities import (
     COMPARED,
@@ -61,6 +61,7 @@ _LEAST_DIFFERENCE = math.nextafter(-1, 0)
 
 _LIMITS = {
     **_RESULTS,
+    **dict.fromkeys((TIME.low, HOST_TIME.low), (0.0, 1e7)),
     **dict.fromkeys(("utilisation", "power_gain_uncertainty"), (0.0, 1.0)),
     SPEED_EXPONENT: (0.0, OF_OPERATORS.most),
     **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
@@ -114,6 +115,48 @@ _IN_JSON = {
     "cache_state": "measurement.cache_state",
     **{name: f"target.{name}" for name, setting in SETTINGS.items() if setting.column},
 }
+
+
+_IDENTITY = {
+    **dict.fromkeys(("operator", "database"), ("target", "tuple_id")),
+    "model": ("model",),
+    "merged": ("conditions_id", "tuple_id"),
+}
+"""The columns by which each row of a record is another one's; null is nobody's."""
+
+_OVERHEADS = [column.name for column in OVERHEAD]
+
+
+class Together:
+    """Checks that no rows of a file contradict each other, batch after batch: a row for each tuple
+    of a target, and one call overhead for all of them.
+    """
+
+    def __init__(self, record: str) -> None:
+        self.keys = _IDENTITY.get(record, ())
+        self._seen: set[int] = set()
+        self._overheads: dict[str, tuple[Any, ...]] = {}
+
+    def check(self, batch: pa.RecordBatch, path: Path, remedy: str) -> None:
+        """Raise OpcostError for the first contradiction; the batch has the columns `keys`."""
+        if not self.keys:
+            return
+        groups, *_ = columns = [batch[key].to_pylist() for key in self.keys]
+        for row in zip(*columns, strict=True):
+            key = hash(row)
+            if key in self._seen and row[0] is not None:
+                raise _two(path, "rows", " ".join(row), remedy)
+            self._seen.add(key)
+        held = [name for name in _OVERHEADS if name in batch.schema.names]
+        columns = [batch[name].to_pylist() for name in held]
+        for group, *values in zip(groups, *columns, strict=True) if held else ():
+            found = tuple(values)
+            if group is not None and self._overheads.setdefault(group, found) != found:
+                raise _two(path, "call overheads", group, remedy)
+
+
+def _two(path: Path, what: str, of: str, remedy: str) -> OpcostError:
+    return OpcostError(f"{path} has two {what} of {of}, as opcost never writes: {remedy}")
 
 
 class Problem(NamedTuple):

@@ -51,6 +51,19 @@ def in_round(row: Row, path: Path) -> dict[str, Any]:
     return {**row, ROUND: series_of(path).round}
 
 
+def is_copy(rows: Sequence[Row]) -> list[bool]:
+    """Whether each row of a subject is a copy of one before it, as of a copied folder. Those that
+    began at the same moment are one run: a device has one at a time.
+    """
+    began = [row.get("started_at") for row in rows]
+    return [moment is not None and moment in began[:n] for n, moment in enumerate(began)]
+
+
+def distinct(rows: Sequence[Row]) -> list[Row]:
+    """The executions of a subject, without copies of others."""
+    return [row for row, copied in zip(rows, is_copy(rows), strict=True) if not copied]
+
+
 def undisturbed(rows: Sequence[Row]) -> Sequence[Row]:
     """The executions of a subject that are not flagged `disturbed`, if there are some; otherwise
     all: the speed of the core tells only in part how much longer they took.

@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 
 def as_json(value: Any) -> str:
-    """A plain value as JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    """A plain value as JSON that can be printed."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)
 
 
 def plain_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

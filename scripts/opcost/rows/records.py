@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -11,9 +12,9 @@ import pyarrow.parquet as pq
 
 from opcost import workers
 from opcost.errors import OpcostError
-from opcost.files import check_readable, replacing
+from opcost.files import opened, replacing
 from opcost.launch_modes import EAGER
-from opcost.rows.checks import check
+from opcost.rows.checks import Together, check
 from opcost.rows.columns import SETTINGS
 from opcost.rows.comma_separated import write_csv
 from opcost.rows.comparability import meaning
@@ -163,22 +164,27 @@ def stream(
     Messages end with `remedy`, in which `{path}` is replaced.
     """
     remedy = remedy.format(path=path)
-    check_readable(path)
+    record = schema.metadata[b"opcost.record"].decode()
+    together = Together(record)
     count = 0
     try:
-        check_seal(path)
-        # pre_buffer would read the whole file into memory.
-        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
-            reading = Reading(file.schema_arrow, schema, path, remedy)
-            wanted = schema.names if columns is None else columns
-            held = reading.columns(wanted)
-            for batch in file.iter_batches(_ROWS, columns=held, use_threads=False):
-                rows = reading.rows(batch, wanted)
-                check(rows, schema.metadata[b"opcost.record"].decode(), path, remedy)
+        with opened(path) as file:  # once: what is at the path may be replaced meanwhile
+            check_seal(file)
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            reading = Reading(parquet.schema_arrow, schema, path, remedy)
+            wanted = list(schema.names if columns is None else columns)
+            read = list(dict.fromkeys([*wanted, *together.keys]))
+            held = reading.columns(read)
+            for batch in parquet.iter_batches(_ROWS, columns=held, use_threads=False):
+                rows = reading.rows(batch, read)
+                check(rows, record, path, remedy)
+                together.check(rows, path, remedy)
                 count += len(rows)
-                yield rows
-            if count != file.metadata.num_rows:
-                raise BrokenSeal(f"{count} of its {file.metadata.num_rows} rows can be read")
+                yield rows.select(wanted)
+            if count != parquet.metadata.num_rows:
+                raise BrokenSeal(f"{count} of its {parquet.metadata.num_rows} rows can be read")
+    except MemoryError:
+        raise
     except (BrokenSeal, *_UNREADABLE) as error:
         reason = str(error).strip()
         raise OpcostError(f"{path} is not a readable Parquet file ({reason}): {remedy}") from error
@@ -187,11 +193,25 @@ def stream(
 def metadata(path: Path) -> dict[str, str]:
     """The key-value metadata of a Parquet file; empty if it cannot be read."""
     try:
-        check_readable(path)
-        found = pq.read_metadata(path).metadata or {}
+        with opened(path) as file:
+            found = pq.read_metadata(file).metadata or {}
         return {key.decode(): value.decode() for key, value in found.items()}
     except (OpcostError, *_UNREADABLE):
         return {}
+
+
+def number_of_rows(path: Path) -> int:
+    """As a Parquet file states it; 0 for one that cannot be read."""
+    with opened(path) as file, suppress(*_UNREADABLE):
+        return int(pq.read_metadata(file).num_rows)
+    return 0
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a file is as opcost wrote it; False for one that another program wrote."""
+    with opened(path) as file, suppress(BrokenSeal):
+        return check_seal(file)
+    return False
 
 
 def measured_under(

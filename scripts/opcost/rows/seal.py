@@ -31,34 +31,30 @@ def seal(path: Path) -> None:
         file.write(_MARK + digest + footer)
 
 
-def check_seal(path: Path) -> None:
-    """Raise BrokenSeal if the file has a checksum and has changed since it was written."""
-    found, expected = _seals(path)
+def check_seal(file: BinaryIO) -> bool:
+    """Whether the file has a checksum, as opcost wrote it. Raises BrokenSeal if it has one and has
+    changed since it was written.
+    """
+    found, expected = _seals(file)
     had_one = found.startswith(_MARK) or found.endswith(expected.removeprefix(_MARK))
     if had_one and found != expected:
         raise BrokenSeal("it has changed since it was written")
+    return had_one
 
 
-def is_sealed(path: Path) -> bool:
-    """Whether the file has a valid checksum, as opcost wrote it."""
-    found, expected = _seals(path)
-    return found == expected
-
-
-def _seals(path: Path) -> tuple[bytes, bytes]:
+def _seals(file: BinaryIO) -> tuple[bytes, bytes]:
     """The bytes before a file's footer, and the seal that belongs there."""
-    with path.open("rb") as file:
-        end = max(_footer_start(file) - _SEAL_BYTES, 0)
-        digest = hashlib.sha256()
-        file.seek(0)
-        remaining = end
-        while chunk := file.read(min(remaining, 2**18)):
-            digest.update(chunk)
-            remaining -= len(chunk)
-        found = file.read(_SEAL_BYTES)
-        while chunk := file.read(2**18):
-            digest.update(chunk)
-        return found, _MARK + digest.digest()
+    end = max(_footer_start(file) - _SEAL_BYTES, 0)
+    digest = hashlib.sha256()
+    file.seek(0)
+    remaining = end
+    while chunk := file.read(min(remaining, 2**18)):
+        digest.update(chunk)
+        remaining -= len(chunk)
+    found = file.read(_SEAL_BYTES)
+    while chunk := file.read(2**18):
+        digest.update(chunk)
+    return found, _MARK + digest.digest()
 
 
 def _footer_start(file: BinaryIO) -> int:

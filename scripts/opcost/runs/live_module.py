@@ -18,7 +18,7 @@ from torch import nn
 
 from opcost.configuration import check_name
 from opcost.errors import OpcostError
-from opcost.files import replacing
+from opcost.files import content_of, replacing
 from opcost.tuples.extraction import extract_module_tuples
 from opcost.tuples.model_tuples import ModelTuples, calls_hash
 from opcost.tuples.replay import tensors_in_tree
@@ -100,7 +100,7 @@ def _code_hash(module: nn.Module) -> str:
                 f"class {kind.__name__} is defined in this notebook or script, where another "
                 "process cannot find it: put it into a file and import it"
             )
-        digest.update(Path(inspect.getfile(kind)).read_bytes())
+        digest.update(content_of(Path(inspect.getfile(kind))))
     return digest.hexdigest()[:16]
 
 
@@ -113,7 +113,7 @@ def _dtype(module: nn.Module, inputs: Sequence[torch.Tensor]) -> str:
 
 
 def _check_ours(path: Path) -> None:
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(_HEAD):
+    if path.exists() and not content_of(path).startswith(_HEAD.encode()):
         raise OpcostError(
             f"{path} was not written by opcost.run, and is not overwritten: give another `name`"
         )

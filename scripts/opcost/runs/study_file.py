@@ -3,7 +3,10 @@
 Snakemake merges it over config/config.yaml, whose settings it leaves as they are.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import fcntl
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,24 +120,26 @@ def add_to_runs(
 
     Returns its models that cannot be read any more, with the reason: they are left out.
     """
-    earlier = studies.runs.get("models", [])
-    if not isinstance(earlier, list):
-        raise OpcostError(f"{RUN_STUDY}: models must be a list of names: repair or delete it")
-    kept, vanished = [], {}
-    for name in map(str, earlier):
-        try:
-            load_models(name, studies.directory)
-            kept.append(name)
-        except OpcostError as error:
-            vanished[name] = str(error)
-    document = {
-        **studies.runs,
-        "models": list(dict.fromkeys([*kept, *models])),
-        "targets": {**studies.known_targets, **studies.targets, **targets},
-    }
-    if document != studies.runs:
-        _write(document)
-    return vanished
+    with _alone():
+        studies = studies._replace(runs=read_studies().runs)  # what another run has added by now
+        earlier = studies.runs.get("models", [])
+        if not isinstance(earlier, list):
+            raise OpcostError(f"{RUN_STUDY}: models must be a list of names: repair or delete it")
+        kept, vanished = [], {}
+        for name in map(str, earlier):
+            try:
+                load_models(name, studies.directory)
+                kept.append(name)
+            except OpcostError as error:
+                vanished[name] = str(error)
+        document = {
+            **studies.runs,
+            "models": list(dict.fromkeys([*kept, *models])),
+            "targets": {**studies.known_targets, **studies.targets, **targets},
+        }
+        if document != studies.runs:
+            _write(document)
+        return vanished
 
 
 def withdraw(directory: Path, models: Collection[str], targets: Collection[str]) -> None:
@@ -143,10 +148,24 @@ def withdraw(directory: Path, models: Collection[str], targets: Collection[str])
         return
     for name in models:
         (directory / f"{name}.yaml").unlink(missing_ok=True)
-    runs = read_studies().runs
-    kept = {name: each for name, each in runs["targets"].items() if name not in targets}
-    named = [name for name in runs["models"] if name not in models]
-    _write({**runs, "models": named, "targets": kept})
+    with _alone():
+        runs = read_studies().runs
+        kept = {name: each for name, each in runs["targets"].items() if name not in targets}
+        named = [name for name in runs["models"] if name not in models]
+        _write({**runs, "models": named, "targets": kept})
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One process at a time changes the study of all runs, where the file system has locks."""
+    RUN_STUDY.parent.mkdir(exist_ok=True)
+    folder = os.open(RUN_STUDY.parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _write(document: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from opcost.errors import OpcostError, closest
-from opcost.files import parse_json, read_json, replacing
+from opcost.files import lines_of, parse_json, read_json, replacing
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.operator_tuple import id_of, short_name
 from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_record, check_version
@@ -95,7 +95,7 @@ def read_record(path: Path, tuple_id: str) -> TupleRecord:
     """
     remedy, key = _remedy(path), f"{json.dumps(tuple_id)}: "
     try:
-        with path.open(encoding="utf-8") as lines:
+        with lines_of(path) as lines:
             check_version(parse_json(f"{next(lines, '')}}}}}", path, remedy), path, remedy)
             line = next((line for line in lines if line.startswith(key)), None)
     except UnicodeDecodeError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from opcost.errors import OpcostError
-from opcost.files import replacing
+from opcost.files import content_of, replacing
 from opcost.models.definition import ModelDefinition
 from opcost.models.phases import FORWARD, PHASES
 from opcost.tuples.operator_tuple import OperatorTuple
@@ -216,7 +216,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
     """Read a model's tuples. Raises OpcostError for a damaged or foreign file."""
     remedy = f"delete {path} and run again to extract the model once more"
     try:
-        document = _load(path.read_bytes())
+        document = _load(content_of(path))
         check_version(document, path, remedy)
         document = _ABSENT | document
         check_values(document, _RULES, path, remedy)
