@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from opcost.costs.in_place_text import far_off
 from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
 from opcost.executions import MIN_SUBJECTS
@@ -38,14 +39,19 @@ _MUCH_WIDER, _WIDER_AMONG_MANY, _MANY = 2.0, 1.5, 9
 
 
 def caveats(
-    rows: Sequence[Row], most: int = _NAMED, quantities: Sequence[Quantity] = COMPARED
+    rows: Sequence[Row],
+    most: int = _NAMED,
+    quantities: Sequence[Quantity] = COMPARED,
+    in_context: Iterable[Row] = (),
 ) -> list[str]:
     """Caveats about the sums of models on one target, each reason once.
 
     `rows` are those of the comparison. A caveat names at most `most` models, the most affected.
-    Missing `quantities` are given with their reasons.
+    Missing `quantities` are given with their reasons. `in_context` are the models' operators in
+    context, as far as known.
     """
     return [
+        *far_off(rows, in_context),
         *_interval(rows),
         *(text for quantity in quantities for text in _outlying(rows, quantity)),
         *_gain(rows),

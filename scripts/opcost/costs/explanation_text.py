@@ -181,12 +181,13 @@ def _trust(explanation: Explanation) -> list[str]:
 def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     compared = explanation.compared
     waits = waiting(compared, explanation.modules())
+    timed = explanation.estimate.in_place.rows() if "in_place_reason" in compared else []
     notes = [
         *phase_notes([compared]),
         *(meanings([compared]) if TIME.of("reference").value in compared else []),
-        *caveats([compared]),
+        *caveats([compared], in_context=timed),
         *([_UNVERIFIED] if explanation.calls_unverified else []),
-        *_in_place(explanation),
+        *([note] if timed and (note := in_place_text.note(compared, timed)) else []),
         *_recorded(model, explanation),
         *([f"{waits}."] if waits else []),
     ]
@@ -197,13 +198,6 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     elif explanation.estimate.time and TIME.of("reference").value not in compared:
         notes.insert(0, _never_measured(compared))
     return notes
-
-
-def _in_place(explanation: Explanation) -> list[str]:
-    if "in_place_reason" not in explanation.compared:
-        return []
-    text = in_place_text.note(explanation.compared, explanation.estimate.in_place.rows())
-    return [text] if text else []
 
 
 def _never_measured(compared: Row) -> str:
