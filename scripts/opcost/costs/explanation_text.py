@@ -205,10 +205,12 @@ def _never_measured(compared: Row) -> str:
     measurement, method = compared[TIME.measurement_half], compared[TIME.method_half]
     if method is None or measurement is None:
         return f"{_NOT_COMPARED}: opcost run measures it."
+    models = compared["method_models"]
+    known = f"as {counted(models, 'model')} tell it that were measured as a whole"
     return (
         f"{_NOT_COMPARED}. The interval of its time holds the uncertainty of the measurements "
-        f"(±{margin(measurement)}) and the method's own error (±{margin(method)}), as "
-        f"{counted(compared['method_models'], 'model')} tell it that were measured as a whole."
+        f"(±{margin(measurement)}) and the method's own error (±{margin(method)}), "
+        f"{known if models else 'which is usual in training'}."
     )
 
 

@@ -32,8 +32,8 @@ operators allocate and free it in turn: ten times its size, and not less than th
 weights make up. docs/explanation/context.md describes the experiments."""
 
 _LEAST_SHARE_OF_RESULTS = 1 / 64
-"""Of the bytes that a call moves. It hardly matters to which memory smaller results go. Kept, they
-would split the memory of the call's temporaries, so that each call takes new pages for these."""
+"""Of what a call reads of arguments that stay. It hardly matters where smaller results go. Kept,
+they would split the memory of temporaries, and each call would take new pages for these."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MAX_INPUT_SETS = 2**12
@@ -154,7 +154,8 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
         case "model":
             is_processor, parameters = device.kind.is_processor, record.parameters
             result_bytes = sum(spec.bytes for spec in record.outputs)
-            small = is_processor and result_bytes < _LEAST_SHARE_OF_RESULTS * record.bytes
+            read_bytes = min(_still_bytes(record), record.bytes)
+            small = is_processor and result_bytes < _LEAST_SHARE_OF_RESULTS * read_bytes
             if small:
                 parameters = tuple(name for name in parameters if name != RESULTS)
             if IN_CORE in parameters or not is_processor:
@@ -174,11 +175,14 @@ def _places_of_results(record: TupleRecord, device: Device) -> int:
     """
     result_bytes = sum(spec.bytes for spec in record.outputs)
     between = max(_RESULTS_BETWEEN_USES * result_bytes, _LEAST_BETWEEN_USES_BYTES)
-    still = [
-        spec.bytes for name, spec in record.operator_tuple.tensors if name not in record.parameters
-    ]
-    call_bytes = max(1, result_bytes, record.bytes - sum(still))
+    call_bytes = max(1, result_bytes, record.bytes - _still_bytes(record))
     return math.ceil(min(between, footprint(device)) / call_bytes)
+
+
+def _still_bytes(record: TupleRecord) -> int:
+    """Bytes of the arguments that stay where they are."""
+    tensors = record.operator_tuple.tensors
+    return sum(spec.bytes for name, spec in tensors if name not in record.parameters)
 
 
 def _copies(run: Runnable, device: Device, footprint_bytes: int) -> list[Runnable]:
