@@ -486,8 +486,8 @@ METHOD: list[Column] = [
             (
                 "method_models",
                 pa.list_(pa.string()),
-                "the models measured as a whole, which tell the method's own error; those in training "
-                "end with ` (training)`",
+                "the models measured as a whole, which tell the method's own error; those in "
+                "training end with ` (training)`",
             ),
             *(
                 column
