@@ -69,7 +69,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     ):
         records.write_with_csv(Path(output), schema, table)
     comparison, shares = tables.comparison, tables.shares
-    page = summarise(comparison, shares, refusals(models), tables.modules)
+    page = summarise(comparison, shares, refusals(models), tables.modules, tables.in_place)
     generations = map(Generation.from_document, params.generations)
     requests = requests_in(list(generations), comparison)
     records.write_with_csv(

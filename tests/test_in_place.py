@@ -488,6 +488,60 @@ def test_without_times_in_place_there_is_a_reason(changes, reason, model):
     assert reason in columns["in_place_reason"]
 
 
+def far_off(model, factor, whole_s=0.1, isolated_s=1e-3, most=1):
+    """What the caveats say if the first calls take another time in context than isolated."""
+    kernels = [number for number, call in enumerate(model.calls) if launches(model, call.position)]
+    firsts = {ids_of(model)[number]: None for number in kernels}
+    changed = list(firsts)[:most]
+    value_s = [isolated_s * (factor if each in changed else 1) for each in ids_of(model)]
+    times = [[limit * each_s for each_s in value_s] for limit in (1, 0.99, 1.01)]
+    columns = dict(zip(CALL_TIME.names, times, strict=True))
+    seconds = {f"time{limit}_s": isolated_s * f for limit, f in LIMITS.items()}
+    found = estimate(model, whole(model, 1e-3, whole_s, **columns), **seconds)
+    compared = {"model": "squeezenet1_1", **compare(found)}
+    said = caveats([compared], in_context=found.in_place.rows())
+    return [text for text in said if "part of the estimate" in text]
+
+
+LIMITS = {"": 1.0, "_ci_low": 0.99, "_ci_high": 1.01}
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [
+        (
+            3.1,
+            "takes 3.1 times as long in the model (3.1 ms) as isolated (1.0 ms): its part of the "
+            "estimate is too small.",
+        ),
+        (
+            0.3,
+            "takes 0.30 times as long in the model (300 µs) as isolated (1.0 ms): its part of "
+            "the estimate is too large.",
+        ),
+        (1.9, None),
+        (2.01, None),  # within noise
+        (0.6, None),
+    ],
+)
+def test_an_operator_whose_part_of_the_estimate_is_far_off_is_named(model, factor, text):
+    said = far_off(model, factor, whole_s=0.03)
+    assert [each.partition(") takes ")[2] for each in said] == ([] if text is None else [text[6:]])
+    assert all(each.startswith("conv2d(1x3x32x32, 64x3x3x3") for each in said)
+
+
+def test_what_matters_little_to_the_model_or_is_call_overhead_is_not_far_off(model):
+    assert far_off(model, 3.1, whole_s=0.2) == []
+    assert far_off(model, 3.1, whole_s=4e-4, isolated_s=4e-6) == []  # a call has 10 us of overhead
+    assert far_off(model, 10, whole_s=4e-4, isolated_s=4e-6) != []
+
+
+def test_three_operators_that_are_far_off_are_named_and_others_counted(model):
+    [text] = far_off(model, 5, whole_s=0.05, most=6)
+    assert text.count("as isolated") == 3
+    assert text.endswith("; 3 others alike.")
+
+
 def test_times_of_other_calls_are_not_taken_for_those_of_the_model(model):
     ids = ids_of(model)
     found = estimate(model, whole(model, 1e-3, 0.1, call_tuple_id=[*ids[1:], ids[0]])).in_place

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.costs.method import Difference, method_columns, method_error, method_in
+from opcost.costs.method import Difference, labelled, method_columns, method_error, method_in
 from opcost.costs.model_speeds import speeds_of_models
 from opcost.rows import records, schemas
 from opcost.rows.quantities import (
@@ -71,6 +71,32 @@ def test_an_interval_is_finite_and_grows_with_the_differences(found):
     assert error.models == len(found)
     worse = method_error([*found, Difference(1.5, 1e-4)])
     assert worse.sd > error.sd
+
+
+def test_models_in_training_tell_the_error_of_training_and_others_of_inference():
+    found = [Difference(value, 0.01) for value in (-0.2, 0.01, -0.01, 0.02, -0.15, -0.16)]
+    trained = [True, False, False, False, True, True]
+    labels = [labelled(name, each) for name, each in zip("abcdef", trained, strict=True)]
+    row = method_columns(labels, {TIME: found})
+    assert method_in(row, TIME, "new") == method_error(found[1:4])
+    assert row["time_method_sd"] == method_error(found[1:4]).sd
+    in_training = method_in(row, TIME, "new", trained=True)
+    assert in_training == method_error([found[0], *found[4:]], trained=True)
+    assert in_training.half_width > 0.16 > method_in(row, TIME, "new").half_width
+    assert method_in(row, TIME, "a", trained=True) == method_error(found[4:], trained=True)
+
+
+@pytest.mark.parametrize("models", [0, 1])
+def test_without_models_in_training_its_error_is_about_the_usual(models):
+    """Sums of training steps of docs/explanation/training.md differ from wholes by 6 %."""
+    found = [Difference(-0.01, 0.01)] * models
+    inference = [Difference(0.001, 0.01)] * 5
+    labels = [*"abcde", *(labelled(name, True) for name in "uv"[:models])]
+    row = method_columns(labels, {TIME: inference + found})
+    error = method_in(row, TIME, "step", trained=True)
+    assert error == method_error(found, trained=True)
+    assert 0.1 < error.half_width < 0.25
+    assert error.models == models
 
 
 @pytest.mark.parametrize("models", [0, 1])

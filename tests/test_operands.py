@@ -3,6 +3,8 @@
 import itertools
 import math
 from dataclasses import replace
+from mmap import PAGESIZE
+from resource import RUSAGE_SELF, getrusage
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.parsing import parse
 from opcost.tuples.replay import UnsupportedOperator, tensors_in_tree
-from opcost.tuples.tuple_record import IN_CORE, TupleRecord
+from opcost.tuples.tuple_record import IN_CORE, RESULTS, TupleRecord
 from opcost.tuples.work import minimal_bytes
 
 aten, vision = torch.ops.aten, torch.ops.torchvision
@@ -354,6 +356,32 @@ def test_more_memory_is_used_between_large_results_than_between_small_ones(
     record = record_of_relu(result_bytes // 4)
     kept = operator_workload(record, CpuDevice(), "model", 0).operands.kept_results
     assert kept == math.ceil(between_bytes / result_bytes)
+
+
+@pytest.mark.parametrize("parameters", [(), (RESULTS,)])
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "kl_div"])
+def test_a_loss_finds_its_temporaries_where_the_call_before_left_them(cpu, name, parameters):
+    """Kept results would split that memory, and each call would take new pages."""
+    values = torch.empty(200_000)
+    loss = tuple_of(getattr(aten, name).default, values, values)
+    outputs = (describe_tensor(torch.empty(())),)
+    record = TupleRecord(loss, outputs, True, 0, minimal_bytes(loss, outputs), parameters)
+    replayed = operator_workload(record, cpu, "model", 0)
+    replayed.run(20)
+    before = getrusage(RUSAGE_SELF).ru_minflt
+    replayed.run(50)
+    assert getrusage(RUSAGE_SELF).ru_minflt - before < 50 * values.nbytes / PAGESIZE / 10
+
+
+@pytest.mark.parametrize(("columns", "places"), [(2, 1792), (63, 1792), (65, 0)])
+def test_results_that_are_a_small_part_of_what_a_call_moves_are_not_kept(
+    columns, places, cpu, monkeypatch
+):
+    monkeypatch.setattr(workload, "footprint", lambda _: 96 * 2**20)
+    total = tuple_of(aten.sum.dim_IntList, torch.empty(1024, columns), [1])
+    outputs = (describe_tensor(torch.empty(1024)),)
+    record = TupleRecord(total, outputs, True, 0, minimal_bytes(total, outputs))
+    assert operator_workload(record, cpu, "model", 0).operands.kept_results == places
 
 
 def test_weights_that_rotate_are_other_memory_as_well(monkeypatch):

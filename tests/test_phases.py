@@ -4,7 +4,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from opcost.costs.caveats import caveats
+from opcost.costs.comparison import compare
 from opcost.costs.estimate import ModelEstimate
+from opcost.costs.method import labelled, method_error
 from opcost.costs.phase_table import phase_lines, phase_notes
 from opcost.costs.phases import phase_columns
 from opcost.costs.shares import operator_shares
@@ -182,3 +185,26 @@ def test_inference_has_no_phases():
     assert set(columns.values()) == {None}
     assert phase_lines([{"model": "net", **columns}]) == []
     assert phase_notes([{"model": "net", **columns}]) == []
+
+
+def test_a_training_step_errs_as_usual_in_training_not_as_inference_does(model):
+    """The sums of five models in inference are within 1 % of their wholes."""
+    inference = {
+        "method_models": [*"abcde"],
+        TIME.method_differences: [0.01, -0.01, 0.0, 0.01, 0.0],
+        TIME.method_errors: [0.005] * 5,
+    }
+    found = estimate(model, [whole(0.1, 0.2, 0.05)], **inference)
+    assert found.method(TIME) == method_error([], trained=True)
+    compared = {"model": "alexnet", **compare(found)}
+    assert compared["time_method_half_width"] > 0.15
+    said = "Fewer than 2 other models were measured in training there"
+    assert any(text.startswith(said) for text in caveats([compared]))
+    steps = {
+        "method_models": ["a", labelled("b", True), labelled("c", True)],
+        TIME.method_differences: [0.01, -0.05, -0.08],
+        TIME.method_errors: [0.005] * 3,
+    }
+    known = {"model": "alexnet", **compare(estimate(model, [whole(0.1, 0.2, 0.05)], **steps))}
+    assert known["method_models"] == 2
+    assert not any(text.startswith(said) for text in caveats([known]))

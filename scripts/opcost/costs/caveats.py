@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from opcost.costs.in_place_text import far_off
 from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
 from opcost.executions import MIN_SUBJECTS
+from opcost.models.phases import BACKWARD
 from opcost.rows.flags import DISTURBED, explained
 from opcost.rows.quantities import COMPARED, ENERGY, SPEED_SD, TIME, Quantity
 from opcost.text import (
@@ -32,6 +34,11 @@ _MEASUREMENT_ALONE = (
     f"{LEAST_MODELS} other models were measured as a whole there, so the method's own error is "
     "unknown."
 )
+_USUAL_IN_TRAINING = (
+    f"Fewer than {LEAST_MODELS} other models were measured in training there, so the method's own "
+    "error of training steps is mostly what is usual."
+)
+_OF_BACKWARD = TIME.of(f"estimate_{BACKWARD}").value
 _NAMED = 6
 _MUCH_SCATTER = 0.1
 _MUCH = (
@@ -46,14 +53,19 @@ _MUCH_WIDER, _WIDER_AMONG_MANY, _MANY = 2.0, 1.5, 9
 
 
 def caveats(
-    rows: Sequence[Row], most: int = _NAMED, quantities: Sequence[Quantity] = COMPARED
+    rows: Sequence[Row],
+    most: int = _NAMED,
+    quantities: Sequence[Quantity] = COMPARED,
+    in_context: Iterable[Row] = (),
 ) -> list[str]:
     """Caveats about the sums of models on one target, each reason once.
 
     `rows` are those of the comparison. A caveat names at most `most` models, the most affected.
-    Missing `quantities` are given with their reasons.
+    Missing `quantities` are given with their reasons. `in_context` are the models' operators in
+    context, as far as known.
     """
     return [
+        *far_off(rows, in_context),
         *_interval(rows),
         *(text for quantity in quantities for text in _outlying(rows, quantity)),
         *_gain(rows),
@@ -74,15 +86,19 @@ def _interval(rows: Sequence[Row]) -> list[str]:
     if rows[0].get(SPEED_SD):
         texts.append(speed_text(rows[0][SPEED_SD]))
     known = [row["method_models"] for row in rows if row[TIME.of("estimate").value] is not None]
-    return [*texts, _MEASUREMENT_ALONE] if known and not any(known) else texts
+    if known and all(models is None for models in known):
+        texts.append(_MEASUREMENT_ALONE)
+    if any(models is not None and models < LEAST_MODELS for models in known):
+        texts.append(_USUAL_IN_TRAINING)
+    return texts
 
 
 def _outlying(rows: Sequence[Row], quantity: Quantity) -> Iterator[str]:
-    """The model without which the method's own error would be much smaller."""
+    """The model without which the method's own error in inference would be much smaller."""
     halves = {
         row["model"]: row[quantity.method_half]
         for row in rows
-        if row[quantity.method_half] is not None
+        if row[quantity.method_half] is not None and row[_OF_BACKWARD] is None
     }
     if len(halves) <= LEAST_MODELS:
         return

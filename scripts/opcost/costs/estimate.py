@@ -372,8 +372,8 @@ class ModelEstimate:
 
     def method(self, quantity: Quantity) -> MethodError | None:
         """The method's own error, as other models tell it that were measured on the target."""
-        row = next(iter(self.rows), None)
-        return None if row is None else method_in(row, quantity, self.model.model)
+        row, model = next(iter(self.rows), None), self.model
+        return None if row is None else method_in(row, quantity, model.model, model.trains)
 
     @cached_property
     def summed_time(self) -> Estimate | None:

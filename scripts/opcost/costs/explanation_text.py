@@ -228,12 +228,13 @@ def _trust(explanation: Explanation) -> list[str]:
 def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     compared = explanation.compared
     waits = waiting(compared, explanation.modules())
+    timed = explanation.estimate.in_place.rows() if "in_place_reason" in compared else []
     notes = [
         *phase_notes([compared]),
         *(meanings([compared]) if TIME.of("reference").value in compared else []),
-        *caveats([compared]),
+        *caveats([compared], in_context=timed),
         *([_UNVERIFIED] if explanation.calls_unverified else []),
-        *_in_place(explanation),
+        *([note] if timed and (note := in_place_text.note(compared, timed)) else []),
         *_recorded(model, explanation),
         *([f"{waits}."] if waits else []),
     ]
@@ -246,22 +247,17 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     return notes
 
 
-def _in_place(explanation: Explanation) -> list[str]:
-    if "in_place_reason" not in explanation.compared:
-        return []
-    text = in_place_text.note(explanation.compared, explanation.estimate.in_place.rows())
-    return [text] if text else []
-
-
 def _never_measured(compared: Row) -> str:
     """What the interval of a sum consists of that no measurement of the whole confirms."""
     measurement, method = compared[TIME.measurement_half], compared[TIME.method_half]
     if method is None or measurement is None:
         return f"{_NOT_COMPARED}: opcost run measures it."
+    models = compared["method_models"]
+    known = f"as {counted(models, 'model')} tell it that were measured as a whole"
     return (
         f"{_NOT_COMPARED}. The interval of its time holds the uncertainty of the measurements "
-        f"({plus_minus(measurement)}) and the method's own error ({plus_minus(method)}), as "
-        f"{counted(compared['method_models'], 'model')} tell it that were measured as a whole."
+        f"({plus_minus(measurement)}) and the method's own error ({plus_minus(method)}), "
+        f"{known if models else 'which is usual in training'}."
     )
 
 

@@ -211,6 +211,7 @@ class InPlaceTimes:
             ratio = statistics.ratio(in_place, alone) if alone else None
             found.append(
                 {
+                    "model": self._model.model,
                     "tuple_id": operator_tuple.tuple_id,
                     "operator": operator_tuple.operator,
                     "description": str(operator_tuple),

@@ -1,12 +1,22 @@
 """Operators in place against alone as text: where the sum and the whole model part company."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from opcost import statistics
 from opcost.costs.in_place import ALONE, IN_PLACE, RATIO, between_calls, of_operators
 from opcost.costs.terms import Row
 from opcost.rows.quantities import TIME
-from opcost.text import difference, table, with_interval, with_margin, without_interval
+from opcost.text import (
+    counted,
+    difference,
+    shortened,
+    significant,
+    table,
+    with_interval,
+    with_margin,
+    without_interval,
+)
 
 TITLE = "Where do the sum and the whole model part company?"
 MEANING = (
@@ -18,6 +28,7 @@ MEANING = (
 
 _NAMED = 3
 _COARSE = 0.01
+_FAR, _LEAST_SHARE = 2.0, 0.02
 
 
 def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
@@ -106,6 +117,39 @@ def note(compared: Row, rows: Sequence[Row]) -> str | None:
         f"{text}; between their calls pass {with_margin(between, TIME.show)}, for which the sum "
         f"has {in_the_sum(compared)} of call overhead."
     )
+
+
+def far_off(comparison: Sequence[Row], rows: Iterable[Row]) -> list[str]:
+    """The operators whose part of an estimate is far off: in context they take more than twice as
+    long as isolated, or less than half, by more than noise, the estimate's call overhead and a
+    little of the model's time. At most one sentence.
+
+    `rows` are tuples of the models in context. The estimate adds call overhead for the microseconds
+    that short operators take longer in context.
+    """
+    models = {row["model"]: row for row in comparison}
+    found = []
+    for row in rows:
+        model, calls, ratio = models[row["model"]], row["calls"], RATIO.read(row)
+        whole_s, added_s = model[TIME.of("reference").value], row["added_time_s"]
+        if model["in_place_reason"] or not whole_s or ratio is None:
+            continue
+        low, high = ratio.low or 0.0, ratio.high or math.inf
+        overhead_s = calls * (model["overhead_time_s"] or 0.0) / model["calls"]
+        longer = low > _FAR and added_s > overhead_s
+        share = abs(added_s) / whole_s
+        if share < _LEAST_SHARE or not (longer or high < 1 / _FAR):
+            continue
+        in_context, isolated = (TIME.show(calls * row[each.value], 2) for each in (IN_PLACE, ALONE))
+        text = (
+            f"{shortened(row['description'])} takes {significant(ratio.value, 2)} times as long in "
+            f"{'the model' if len(models) == 1 else row['model']} ({in_context}) as isolated "
+            f"({isolated}): its part of the estimate is too {'small' if longer else 'large'}"
+        )
+        found.append((share, text))
+    texts = [text for _, text in sorted(found, reverse=True)]
+    others = [f"{counted(len(texts) - _NAMED, 'other')} alike"] if len(texts) > _NAMED else []
+    return [f"{'; '.join([*texts[:_NAMED], *others])}."] if texts else []
 
 
 def verdicts(comparison: Iterable[Row]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from opcost import statistics
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
-from opcost.costs.method import Difference, method_columns
+from opcost.costs.method import Difference, labelled, method_columns
 from opcost.costs.model_speeds import speeds_of_models
 from opcost.costs.terms import Row, terms_of
 from opcost.databases.measured import Damages, Measured
@@ -44,9 +44,9 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     for paths in measured.models:
         target, model = key_of(paths[0])
         with damages.tolerated(paths[0]):
-            differences = _differences(paths, rows[target], damages)
+            trained, differences = _differences(paths, rows[target], damages)
             if any(differences.values()):
-                found[target][model] = differences
+                found[target][labelled(model, trained)] = differences
     methods = {
         target: method_columns(
             list(models), {each: [known[each] for known in models.values()] for each in COMPARED}
@@ -56,12 +56,16 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
     return {target: columns | methods.get(target, {}) for target, columns in speeds.items()}
 
 
-def _differences(paths: Sequence[Path], rows: Mapping[str, Row], damages: Damages) -> _Differences:
-    """How far the sum of a model, as if it had never been measured as a whole, lies from that."""
+def _differences(
+    paths: Sequence[Path], rows: Mapping[str, Row], damages: Damages
+) -> tuple[bool, _Differences]:
+    """Whether a model is trained, and how far its sum, as if it had never been measured as a whole,
+    lies from that.
+    """
     folder, name = paths[0].parent.parent, paths[0].stem
     extracted = extraction(name, folder.parent)
     if not extracted.is_file():
-        return {}
+        return False, {}
     read = {
         path: in_round(row, path)
         for path in paths
@@ -70,7 +74,7 @@ def _differences(paths: Sequence[Path], rows: Mapping[str, Row], damages: Damage
     wholes = list(damages.once(read).values())
     [model] = calls_on(folder, read_extractions([extracted]))
     if model.definition is not None and model.definition.layer is not None:
-        return {}
+        return False, {}
     defined = model.definition and model.definition.to_json()
     wholes = [
         row
@@ -80,12 +84,12 @@ def _differences(paths: Sequence[Path], rows: Mapping[str, Row], damages: Damage
     terms = terms_of(model, rows, set())
     estimate, measured = ModelEstimate(model, terms), ModelEstimate(model, terms, wholes)
     if comparability.conflict([*estimate.rows, *wholes]) is not None:
-        return {}
+        return False, {}
     pairs = {
         TIME: (estimate.summed_time, measured.whole_time),
         ENERGY: (estimate.summed_energy, measured.whole_energy),
     }
-    return {quantity: _difference(*pair) for quantity, pair in pairs.items()}
+    return model.trains, {quantity: _difference(*pair) for quantity, pair in pairs.items()}
 
 
 def _difference(total: Estimate | None, whole: Estimate | None) -> Difference | None:

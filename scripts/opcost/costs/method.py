@@ -1,7 +1,8 @@
 """The method's own error: how far a sum over operators lies from the whole model, beyond what the
 uncertainty of their measurements explains.
 
-The models of a target that were measured as a whole tell it, as a random effect about zero:
+The models of a target that were measured as a whole tell it, as a random effect about zero, those
+in training of training and the others of inference:
 
     ln(sum / whole) ~ normal(0, sd^2 + standard error^2)
 
@@ -25,8 +26,10 @@ from opcost.statistics import Estimate, student_97_5
 LEAST_MODELS = 2
 """One model does not tell how models differ."""
 
-# ASSUME that methods err about as on the machines of docs/explanation/uncertainty.md.
-_USUAL_SD, _USUAL_FACTOR = 0.04, 2.0
+# ASSUME that methods err about as on the machines of docs/explanation/uncertainty.md and, in
+# training, of docs/explanation/training.md.
+_USUAL_SD, _USUAL_TRAINING_SD, _USUAL_FACTOR = 0.04, 0.06, 2.0
+_IN_TRAINING = " (training)"
 _SDS = np.geomspace(1e-3, 1.0, 200)
 _LEAST_SPREAD = 1e-6
 """The least relative variance of what is possible, where only one of these is."""
@@ -64,13 +67,22 @@ class MethodError:
         return Estimate(1.0, 1.0 - half, 1.0 + half, self.degrees_of_freedom)
 
 
-def method_error(differences: Sequence[Difference]) -> MethodError | None:
-    """What these models tell of the method's error; None for fewer than `LEAST_MODELS`."""
-    if len(differences) < LEAST_MODELS:
+def labelled(model: str, trained: bool) -> str:
+    """The name of a model among those that tell the method's error, which says how it is run."""
+    return model + _IN_TRAINING * trained
+
+
+def method_error(differences: Sequence[Difference], trained: bool = False) -> MethodError | None:
+    """What these models of one mode tell of the method's error.
+
+    Of fewer than `LEAST_MODELS`, None in inference; in training, which errs more, about the usual.
+    """
+    if len(differences) < LEAST_MODELS and not trained:
         return None
-    logs = np.array([[math.log1p(each.value)] for each in differences])
-    variances = np.array([[each.error**2] for each in differences]) + _SDS**2
-    unusual = np.log(_SDS / _USUAL_SD) / math.log(_USUAL_FACTOR)
+    logs = np.array([math.log1p(each.value) for each in differences]).reshape(-1, 1)
+    variances = np.array([each.error**2 for each in differences]).reshape(-1, 1) + _SDS**2
+    usual_sd = _USUAL_TRAINING_SD if trained else _USUAL_SD
+    unusual = np.log(_SDS / usual_sd) / math.log(_USUAL_FACTOR)
     likelihood = -(np.log(variances) + logs**2 / variances).sum(axis=0) / 2 - unusual**2 / 2
     weights = np.exp(likelihood - likelihood.max())
     weights /= weights.sum()
@@ -80,29 +92,38 @@ def method_error(differences: Sequence[Difference]) -> MethodError | None:
     return MethodError(math.sqrt(variance), degrees, len(differences))
 
 
-def method_in(row: Mapping[str, Any], quantity: Quantity, model: str) -> MethodError | None:
-    """The method's error on the target of a row, as the other models than this one tell it."""
-    columns = [row[name] for name in ("method_models", *_columns(quantity))]
-    if None in columns:
-        return None
+def method_in(
+    row: Mapping[str, Any], quantity: Quantity, model: str, trained: bool = False
+) -> MethodError | None:
+    """The method's error on the target of a row, as other models of this one's mode tell it."""
+    columns = (row[name] or () for name in ("method_models", *_columns(quantity)))
     found = [
         Difference(value, error)
-        for name, value, error in zip(*columns, strict=True)
-        if name != model and value is not None and error is not None
+        for name, value, error in zip(*columns, strict=False)
+        if name.endswith(_IN_TRAINING) == trained and name != labelled(model, trained)
+        if value is not None and error is not None
     ]
-    return method_error(found)
+    return method_error(found, trained)
 
 
 def method_columns(
     models: Sequence[str], differences: Mapping[Quantity, Sequence[Difference | None]]
 ) -> dict[str, Any]:
-    """The columns of a target's rows, from the differences of its models, None where unknown."""
+    """The columns of a target's rows, from the differences of its labelled models, None where
+    unknown.
+    """
     columns: dict[str, Any] = {"method_models": [*models]}
     for quantity, found in differences.items():
         values, errors = _columns(quantity)
         columns[values] = [each and each.value for each in found]
         columns[errors] = [each and each.error for each in found]
-        error = method_error([each for each in found if each is not None])
+        error = method_error(
+            [
+                each
+                for model, each in zip(models, found, strict=True)
+                if each is not None and not model.endswith(_IN_TRAINING)
+            ]
+        )
         columns[quantity.method_sd] = error and error.sd
         columns[quantity.method_degrees] = error and error.degrees_of_freedom
     return columns

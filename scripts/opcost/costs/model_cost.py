@@ -77,8 +77,8 @@ class ModelCost:
 
     @property
     def method_error(self) -> float | None:
-        """Half of the 95 % interval of the method's own error in time, relative; None if fewer than
-        two models tell it that were measured as a whole.
+        """Half of the 95 % interval of the method's own error in time, relative; None in
+        inference if fewer than two models tell it that were measured as a whole.
         """
         half: float | None = self._chosen.compared[TIME.method_half]
         return half

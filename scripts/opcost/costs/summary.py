@@ -21,6 +21,7 @@ def summarise(
     shares: Sequence[Row],
     refused: Mapping[str, str] | None = None,
     modules: Sequence[Row] = (),
+    in_context: Sequence[Row] = (),
 ) -> str:
     """The cost of all models on all targets; then, for each target, where it goes and how far that
     can be trusted; then the refused models and the reasons.
@@ -28,14 +29,14 @@ def summarise(
     targets = list(dict.fromkeys(row["target"] for row in comparison))
     parts = ["\n".join(_costs(comparison, targets))] if len(targets) > 1 else []
     for target in targets:
-        here, shared, called = (
+        here, shared, called, timed = (
             [row for row in rows if row["target"] == target]
-            for rows in (comparison, shares, modules)
+            for rows in (comparison, shares, modules, in_context)
         )
         lines = [f"Target {target}: {_conditions(here)}"]
         if len(targets) == 1:
             lines += ["", *_costs(here, targets)]
-        parts.append("\n".join([*lines, *_details(here, shared, called)]))
+        parts.append("\n".join([*lines, *_details(here, shared, called, timed)]))
     parts += ["\n".join(not_extracted(refused))] if refused else []
     return with_meaning_of_noise("\n\n".join(parts))
 
@@ -61,7 +62,12 @@ def _costs(rows: Sequence[Row], targets: Sequence[str]) -> list[str]:
     return _side_by_side(named, cost_cells(ordered))
 
 
-def _details(comparison: Sequence[Row], shares: Sequence[Row], modules: Sequence[Row]) -> list[str]:
+def _details(
+    comparison: Sequence[Row],
+    shares: Sequence[Row],
+    modules: Sequence[Row],
+    in_context: Sequence[Row],
+) -> list[str]:
     """Where the cost of a target's models goes, how far that can be trusted, and the caveats."""
     lines = []
     for quantity in COMPARED:
@@ -79,7 +85,8 @@ def _details(comparison: Sequence[Row], shares: Sequence[Row], modules: Sequence
             ]
             named = [{"model": row["model"]} for row in comparison]
             lines += _side_by_side(named, [trust_cells(row, quantity) for row in comparison])
-    notes = [*phase_notes(comparison), *meanings(comparison), *caveats(comparison)]
+    found = caveats(comparison, in_context=in_context)
+    notes = [*phase_notes(comparison), *meanings(comparison), *found]
     lines += ["", *wrapped([_of_what(comparison), *notes])]
     if waits := waits_of(comparison, modules):
         lines += ["", f"{WAITING_TITLE} (share of the estimate):"]

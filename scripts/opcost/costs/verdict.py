@@ -152,5 +152,5 @@ def meanings(comparison: Sequence[Row]) -> list[str]:
         for quantity in COMPARED
         for each in (verdict, _shares)
     ]
-    shown += [_METHOD for row in comparison if row["method_models"]]
+    shown += [_METHOD for row in comparison if row["method_models"] is not None]
     return [text for mark, text in _MEANINGS.items() if any(mark in each for each in shown)]

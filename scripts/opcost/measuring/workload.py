@@ -19,7 +19,7 @@ from opcost.models.iteration import Runnable, held_tensors, prepare
 from opcost.models.phases import FORWARD
 from opcost.models.training import TrainingStep
 from opcost.tuples.replay import check_outputs, tensors_in_tree
-from opcost.tuples.tuple_record import IN_CORE, TupleRecord
+from opcost.tuples.tuple_record import IN_CORE, RESULTS, TupleRecord
 from opcost.tuples.work import TABLES
 
 CACHES_PER_FOOTPRINT = 3
@@ -30,6 +30,10 @@ _LEAST_BETWEEN_USES_BYTES = 7 * 2**20
 """Models on a processor use about as much other memory between two uses of that of a result, whose
 operators allocate and free it in turn: ten times its size, and not less than the bytes, which
 weights make up. docs/explanation/context.md describes the experiments."""
+
+_LEAST_SHARE_OF_RESULTS = 1 / 64
+"""Of what a call reads of arguments that stay. It hardly matters where smaller results go. Kept,
+they would split the memory of temporaries, and each call would take new pages for these."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MAX_INPUT_SETS = 2**12
@@ -148,14 +152,19 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
         case "cold":
             return Rotation(footprint(device), least_bytes=least)
         case "model":
-            still = IN_CORE in record.parameters or not device.kind.is_processor
-            if still:
-                return Rotation(footprint(device), record.parameters, least)
+            is_processor, parameters = device.kind.is_processor, record.parameters
+            result_bytes = sum(spec.bytes for spec in record.outputs)
+            read_bytes = min(_still_bytes(record), record.bytes)
+            small = is_processor and result_bytes < _LEAST_SHARE_OF_RESULTS * read_bytes
+            if small:
+                parameters = tuple(name for name in parameters if name != RESULTS)
+            if IN_CORE in parameters or not is_processor:
+                return Rotation(footprint(device), parameters, least)
             from_table = TABLES.get(record.operator_tuple.name) in record.parameters
             call_bytes = max(1, record.bytes)
             selections = math.ceil(footprint(device) / call_bytes) if from_table else 1
-            places = _places_of_results(record, device)
-            return Rotation(footprint(device), record.parameters, least, selections, places)
+            places = 1 if small else _places_of_results(record, device)
+            return Rotation(footprint(device), parameters, least, selections, places)
         case _:
             return Rotation(0)
 
@@ -166,11 +175,14 @@ def _places_of_results(record: TupleRecord, device: Device) -> int:
     """
     result_bytes = sum(spec.bytes for spec in record.outputs)
     between = max(_RESULTS_BETWEEN_USES * result_bytes, _LEAST_BETWEEN_USES_BYTES)
-    still = [
-        spec.bytes for name, spec in record.operator_tuple.tensors if name not in record.parameters
-    ]
-    call_bytes = max(1, result_bytes, record.bytes - sum(still))
+    call_bytes = max(1, result_bytes, record.bytes - _still_bytes(record))
     return math.ceil(min(between, footprint(device)) / call_bytes)
+
+
+def _still_bytes(record: TupleRecord) -> int:
+    """Bytes of the arguments that stay where they are."""
+    tensors = record.operator_tuple.tensors
+    return sum(spec.bytes for name, spec in tensors if name not in record.parameters)
 
 
 def _copies(run: Runnable, device: Device, footprint_bytes: int) -> list[Runnable]:

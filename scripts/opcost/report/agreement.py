@@ -73,7 +73,12 @@ def all_caveats(results: Results) -> list[tuple[str, str]]:
         (caveat, target)
         for target in results.targets
         if results.compared(target)
-        for caveat in caveats(results.compared(target), models, _compared_on(results, target))
+        for caveat in caveats(
+            results.compared(target),
+            models,
+            _compared_on(results, target),
+            [row for row in results.in_place if row["target"] == target],
+        )
     )
     return [(", ".join(targets), caveat) for caveat, targets in found.items()]
 

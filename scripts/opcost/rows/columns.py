@@ -471,7 +471,7 @@ METHOD: list[Column] = [
                 quantity.method_sd,
                 pa.float64(),
                 f"relative standard deviation of the method's own error in {quantity} on this "
-                "target; null if fewer than 2 models were measured as a whole",
+                "target, in inference; null if fewer than 2 models were measured as a whole",
             ),
             Column(
                 quantity.method_degrees,
@@ -486,7 +486,8 @@ METHOD: list[Column] = [
             (
                 "method_models",
                 pa.list_(pa.string()),
-                "the models measured as a whole, which tell the method's own error",
+                "the models measured as a whole, which tell the method's own error; those in "
+                "training end with ` (training)`",
             ),
             *(
                 column

@@ -16,6 +16,7 @@ from opcost.planning.target_plan import beyond_budget
 from opcost.results_folder import (
     COMPARISON,
     DATABASE,
+    IN_PLACE,
     MODELS,
     MODULES,
     RESULTS,
@@ -49,19 +50,20 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     asked = {(target, model) for target, models in (study.only or {}).items() for model in models}
     models = sorted({model for _, model in asked})
     paths = [path for model in models if (path := extraction(model)).exists()]
-    comparison, shares, modules, sweeps = (
+    comparison, shares, modules, in_context, sweeps = (
         [row for row in records.read(path, schema).to_pylist() if _pair(row) in asked]
         for path, schema in (
             (COMPARISON, schemas.COMPARISON),
             (SHARES, schemas.SHARES),
             (MODULES, schemas.MODULES),
+            (IN_PLACE, schemas.IN_PLACE),
             (SWEEPS, schemas.SWEEPS),
         )
     )
     for row in comparison:
         row[RUNS] = _runs_s(*_pair(row))
     extracted = read_extractions(paths)
-    text = summarise(comparison, shares, refusals(extracted), modules)
+    text = summarise(comparison, shares, refusals(extracted), modules, in_context)
     requests = request_lines(requests_in(study.generations, comparison), shares)
     further = [sweep_lines(sweeps), *_at_points(study, extracted), requests, left_out(study)]
     parts = [text, *("\n".join(lines) for lines in further)]

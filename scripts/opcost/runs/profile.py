@@ -43,9 +43,10 @@ def _is_complete(row: Row) -> bool:
 
 
 def _profile_of(target: str, models: Sequence[str], rows: Sequence[Row], by: str, top: int) -> str:
-    lines, marked = [f"Target {target}"], False
+    lines, marked, in_context = [f"Target {target}"], False, []
     for row in rows:
         explained = explain_in_study(read_model_tuples(extraction(row["model"])), target)
+        in_context += explained.estimate.in_place.rows()
         if cells := in_place_table.table_cells(explained.estimate, row, by, top):
             marked |= in_place_table.is_marked(cells)
             title = f"Where the time of {row['model']} goes, inside the running model, by {by}:"
@@ -56,10 +57,10 @@ def _profile_of(target: str, models: Sequence[str], rows: Sequence[Row], by: str
         lines += ["", *wrapped([in_place_table.MEANING, *legend])]
         lines += ["", in_place_text.TITLE, *in_place_text.lines(cells)]
         lines += ["", *wrapped([in_place_text.MEANING, *in_place_text.verdicts(rows)])]
-    return "\n".join([*lines, "", *wrapped(_notes(models, rows))])
+    return "\n".join([*lines, "", *wrapped(_notes(models, rows, in_context))])
 
 
-def _notes(models: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
+def _notes(models: Sequence[str], rows: Sequence[Row], in_context: Sequence[Row]) -> Iterator[str]:
     """Which models have no time in place, how far others can be trusted, and caveats."""
     named = {row["model"]: row for row in rows}
     for model in models:
@@ -70,4 +71,4 @@ def _notes(models: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
         if row[TIME.error.value] is not None:
             yield f"{row['model']}: {judgement(row).sentence}"
     if rows:
-        yield from caveats(rows, quantities=(TIME,))
+        yield from caveats(rows, quantities=(TIME,), in_context=in_context)
