@@ -121,7 +121,7 @@ def _notes(points: Sequence[Row]) -> list[str]:
     )
     found = {flag for row in measured for flag in row["flags"] or ()}
     unknown = names_by_text(
-        (row[f"{TIME}_reason"], described(axes_of(row), " "))
+        (row[f"{TIME}_reason"], described(axes_of(row), " ") or row["model"])
         for row in points
         if row[f"{TIME}_reason"]
     )
