@@ -94,6 +94,8 @@ def _whole(argument: _Argument) -> Draw | None:
         return _integers(limit)
     if argument.fits(_DIVISORS):
         return _ones
+    if argument.fits(_VARIED):
+        return _integers(100)
     zeros_and_ones_do = argument.spec.dtype == "bool" or not argument.spec.elements
     return _integers(2) if zeros_and_ones_do or argument.fits(_DATA) else None
 
@@ -105,6 +107,9 @@ _DATA = (
     r"|dropout_state|workspace)"
 )
 """OPERATOR.ARGUMENT whose integers are computed with, or copied, whatever they are."""
+
+_VARIED = r"(gcd|lcm|(arg|m)?sort|topk|kthvalue|mode|(nan)?median|isin|cummax|cummin)\..*"
+"""Those that take longer the more integers differ."""
 
 _DIVISORS = r"(div|divide|true_divide|floor_divide|remainder|fmod)\.other"
 
@@ -364,11 +369,12 @@ def _counts(argument: _Argument) -> torch.Tensor | None:
         case _, "input_lengths" if "ctc_loss" in base:
             return torch.tensor(arguments["log_probs"].shape[0])
         case _, "target_lengths" if "ctc_loss" in base:
-            targets = arguments["targets"].shape
-            if len(targets) == 1:
-                return _starts(count, targets[0]).diff()
+            labels = arguments["targets"].shape
             paths = arguments.get("log_alpha", outputs[1] if len(outputs) > 1 else None)
-            return torch.tensor(targets[1] if paths is None else paths.shape[2] // 2)
+            longest = -(-labels[0] // max(count, 1)) if len(labels) == 1 else labels[1]
+            longest = longest if paths is None else paths.shape[2] // 2
+            each = torch.full((count,), longest)
+            return _falling(count, labels[0], longest) if len(labels) == 1 else each
         case "_pack_padded_sequence", "lengths" if outputs:
             return _falling(count, outputs[0].shape[0], outputs[1].shape[0])
         case _, "batch_sizes":
