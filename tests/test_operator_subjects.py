@@ -441,7 +441,7 @@ CONVOLUTION = "conv2d(1x2x8x8, 2x2x{k}x{k})"
             "conv2dd is no operator of PyTorch. Did you mean 'con",
         ),
         (
-            "_jagged_to_padded_dense_forward(9x2, [4:int64], max_lengths=[{k}])",
+            "_jagged_to_padded_dense_forward([4:int64], 9x2, max_lengths=[{k}])",
             ["k=[5,7]"],
             "2 of 2 cannot be measured: .*_forward: opcost does not know which integers its "
             r"argument 'offsets' \(4:int64\) may hold. Measure its model",

@@ -272,7 +272,10 @@ _DOMAINS: tuple[tuple[str, Draw], ...] = (
     ),
     (r".*(loss|cross_entropy).*\.(pos_)?weight|binomial\.count", _positive),
     (r"binary_cross_entropy(?!.*logits).*\.(self|target)|kl_div\.target", _probability),
-    (r"(bernoulli|multinomial|logit)\.(self|p)|.*\.(prob|q|random_samples)", _probability),
+    (
+        r"(bernoulli|multinomial|logit)\.(self|p)|.*\.(prob|q|random_samples|is_target)",
+        _probability,
+    ),
     (r"grid_sampler.*\.grid|(a(rc)?sin|a(rc)?cos|a(rc)?tanh|erfinv)\.self", _unit_interval),
 )
 """OPERATOR.ARGUMENT of floating-point numbers, and their values; the first that fits counts.
@@ -308,7 +311,7 @@ def _structured(argument: _Argument) -> _Values | None:
     if fits(r"torchvision\.nms\.dets"):
         kept = sizes[0][0] if sizes else spec.shape[0]
         return lambda generator: _boxes(spec.shape[0], kept, generator)
-    if fits(r"_unique2\.self") and sizes:
+    if fits(r"_unique2?\.self") and sizes:
         distinct = max(argument.outputs[0].elements, 1)
         return lambda generator: _shuffled(spec, generator) % distinct
     if fits(r"unique_(dim|consecutive)\.self") and sizes:
