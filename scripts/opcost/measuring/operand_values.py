@@ -104,7 +104,7 @@ _DATA = (
     r".*\.(self|other|input[12]?|tensors?|src|source|values?|x|y|n|end|min|max|tensor[12]|mat[12]?"
     r"|vec[12]?|batch[12]|out|data|condition|mask|(test_)?elements|sequences|prepend|append|A"
     r"|exponent|weights?|grad.*|zero_point|counts?|fweights|philox_(seed|offset)|rng_state|reserve.*"
-    r"|dropout_state|workspace)"
+    r"|dropout_state|workspace)|.*_embedding_loss\.target"
 )
 """OPERATOR.ARGUMENT whose integers are computed with, or copied, whatever they are."""
 
