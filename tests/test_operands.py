@@ -200,6 +200,7 @@ SIXES = torch.full((30,), 6)
         (aten.masked_select.default, [WIDE, WIDE[:, :1] > 0.5]),
         (aten.masked_select.default, [WIDE, (WIDE[:, :1] > 0.5).expand(4, 30)]),
         (aten.masked_scatter.default, [WIDE, torch.eye(4, 30).bool(), torch.rand(4)]),
+        (aten.cosine_embedding_loss.default, [WIDE, WIDE, torch.ones(4).long()]),
         (
             aten.fractional_max_pool2d.default,
             [WIDE.view(1, 1, 4, 30), [2, 2], [2, 9], WIDE[:1, :2].view(1, 1, 2)],
