@@ -5,21 +5,19 @@ replayed with drawn operands, as opcost measures it. Each is "ok", "refused" wit
 "WRONG": an error without one, a crash, or, for calls of some length, a time that differs from the
 sample's by more than FACTOR.
 
-    PYTHONPATH=scripts python -m tests.benchmarks.operand_values [PATTERN]
+    PYTHONPATH=scripts python -m tests.benchmarks.operand_values [PATTERN] > found
+    cut -d " " -f 1 found | sort | uniq --count
 
 PyTorch's tests need the package expecttest.
 """
 
-import json
 import re
 import sys
 import time
 import warnings
-from collections import Counter
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from types import ModuleType
 
 import torch
@@ -101,35 +99,28 @@ def calls_of(operator, dtype):
             yield from seen.calls.items()
 
 
-def survey(operator, report):
+def survey(operator):
     dtype = torch.float32 if operator.supports_dtype(torch.float32, "cpu") else torch.int64
     seen = {}
-    # A sample may be none at these sizes, or have no gradient.
-    with suppress(Exception):
+    with suppress(Exception):  # a sample may be none at these sizes, or have no gradient
         for asked, call in calls_of(operator, dtype):
             seen.setdefault(asked, call)
     for record, original in seen.values():
         with torch.inference_mode():
-            print(json.dumps([operator.name, judged(record, original)]), file=report, flush=True)
+            print(judged(record, original), flush=True)
 
 
-def main(pattern=".*", path="operand_values.jsonl"):
+def main(pattern=".*"):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     parts = (each for each in vars(definitions).values() if isinstance(each, ModuleType))
     for module in (common_methods_invocations, core, *parts):
         vars(module).update({key: SIZES[key] for key in SIZES if key in vars(module)})
-    with Path(path).open("w") as report:
-        for operator in common_methods_invocations.op_db:
-            if re.fullmatch(pattern, operator.name):
-                death = run_isolated(partial(survey, operator, report), LIMIT_S)
-                if death:
-                    print(json.dumps([operator.name, f"WRONG {': '.join(death)}"]), file=report)
-                    report.flush()
-    found = [json.loads(line) for line in Path(path).read_text().splitlines()]
-    kinds = Counter(said.partition(" ")[0] for _, said in found)
-    print(*(f"{name} {said}" for name, said in found if not said.startswith("ok")), sep="\n")
-    print(dict(kinds))
+    for operator in common_methods_invocations.op_db:
+        if re.fullmatch(pattern, operator.name):
+            death = run_isolated(partial(survey, operator), LIMIT_S)
+            if death:
+                print(f"WRONG {operator.name} {': '.join(death)}", flush=True)
 
 
 if __name__ == "__main__":
