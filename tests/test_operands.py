@@ -357,7 +357,7 @@ def test_values_survive_being_changed_in_place_for_ever(cpu, name):
 
 
 @pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex64])
 def test_arithmetic_in_place_stays_finite(cpu, name, dtype):
     tensor = torch.empty(1000, dtype=dtype)
     call = operand_sets(tuple_of(getattr(aten, name).Tensor, tensor, tensor), cpu, STILL, 0).calls[

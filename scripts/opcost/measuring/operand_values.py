@@ -236,7 +236,7 @@ def _probability(count: int, dtype: torch.dtype, generator: torch.Generator) -> 
 
 def _far_from_zero(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     drawn = _normal(count, dtype, generator)
-    return drawn + 20 * drawn.sign()
+    return drawn + 20 * drawn.sgn()
 
 
 def _ones(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -244,7 +244,7 @@ def _ones(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.T
 
 
 def _signs(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal(count, dtype, generator).sign()
+    return _normal(count, dtype, generator).sgn()
 
 
 def _integers(limit: int) -> Draw:
