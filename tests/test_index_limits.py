@@ -34,6 +34,11 @@ def test_indices_that_may_exceed_the_table_are_found_behind_views_and_copies(cha
         look_up(change)
 
 
+def test_so_are_those_of_bags():
+    with pytest.raises(OpcostError, match="do not fit 10 rows"):
+        look_up(lambda ids: functional.embedding_bag(ids, TABLE, torch.tensor([0, 2])).long())
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -13,7 +13,7 @@ from opcost.devices.device import OutOfMemory
 from opcost.devices.processor import CpuDevice
 from opcost.measuring import workload
 from opcost.measuring.operands import MEMORY_SHARE, Rotation, degenerate, operand_sets
-from opcost.measuring.workload import OperatorWorkload, operator_workload
+from opcost.measuring.workload import OperatorWorkload, UnsuitableOperands, operator_workload
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.parsing import parse
@@ -96,14 +96,37 @@ INTEGERS = torch.zeros(500, dtype=torch.int64)
         (tuple_of(aten.index.Tensor, torch.empty(5, 9), [None, INTEGERS]), 9),
         (tuple_of(aten.index_select.default, torch.empty(5, 9), 0, INTEGERS), 5),
         (tuple_of(aten.gather.default, torch.empty(500, 9), 1, INTEGERS[:, None]), 9),
+        (tuple_of(aten.embedding_renorm_.default, torch.empty(7, 3), INTEGERS, 1.0, 2.0), 7),
+        (tuple_of(aten.take_along_dim.default, torch.empty(500, 9), INTEGERS[:, None], 1), 9),
+        (tuple_of(aten.put.default, torch.empty(5, 9), INTEGERS, torch.empty(500)), 45),
+        (tuple_of(aten.index_copy.default, torch.empty(5), 0, INTEGERS, torch.empty(500)), 5),
+        (
+            tuple_of(
+                *(aten.scatter_reduce.two, torch.empty(500, 9), 1, INTEGERS[:, None]),
+                *(torch.empty(500, 1), "sum"),
+            ),
+            9,
+        ),
+        (
+            tuple_of(
+                *(aten.max_unpool2d.default, torch.empty(1, 5, 10, 10)),
+                *(INTEGERS.view(1, 5, 10, 10), [20, 30]),
+            ),
+            600,
+        ),
+        (tuple_of(aten.bucketize.Tensor, INTEGERS, torch.zeros(9, dtype=torch.int64)), 9),
+        (tuple_of(aten.cross_entropy_loss.default, torch.empty(500, 9), INTEGERS), 9),
     ],
-    ids=["embedding", "index", "index_select", "gather"],
+    ids=lambda value: getattr(value, "name", None),
 )
 def test_indices_stay_in_range_and_use_all_of_it(cpu, operator_tuple, limit):
     call = operand_sets(operator_tuple, cpu, STILL, 0).calls[0]
-    [indices] = [tensor for tensor in tensors_in_tree(call.args) if tensor.dtype == torch.int64]
+    indices = max(
+        (tensor for tensor in tensors_in_tree(call.args) if tensor.dtype == torch.int64), key=len
+    )
     assert indices.min() == 0
-    assert indices.max() == limit - 1
+    assert indices.max() >= 0.98 * (limit - 1)
+    assert indices.max() < limit
     call()
 
 
@@ -134,6 +157,124 @@ def test_results_whose_sizes_depend_on_values_come_out_at_the_recorded_sizes(
     outputs = [TensorSpec(shape, "int64") for shape in shapes]
     call = operand_sets(operator_tuple, cpu, STILL, 0, outputs).calls[0]
     assert [tuple(tensor.shape) for tensor in tensors_in_tree(call())] == shapes
+
+
+def replayed(operator, *args, **kwargs):
+    """The tensors of a call as opcost replays it, after the real call, whose sizes it gives."""
+    outputs = tuple(map(describe_tensor, tensors_in_tree(operator(*args, **kwargs))))
+    record = TupleRecord(tuple_of(operator, *args, **kwargs), outputs, True, None, 0)
+    call = operator_workload(record, CpuDevice(), "warm", 0).operands.calls[0]
+    return tensors_in_tree((call.args, call.kwargs))
+
+
+WIDE = torch.rand(4, 30)
+SQUARE = torch.eye(30) + 0.1
+SIXES = torch.full((30,), 6)
+
+
+@pytest.mark.parametrize(
+    ("operator", "args"),
+    [
+        (aten.normal.Tensor_Tensor, [WIDE, WIDE]),
+        (aten.normal.float_Tensor, [0.0, WIDE]),
+        (aten.multinomial.default, [WIDE, 5]),
+        (aten.bernoulli.default, [WIDE]),
+        (aten.bernoulli_.Tensor, [WIDE.clone(), WIDE]),
+        (aten.binomial.default, [9 * WIDE, WIDE]),
+        (aten.poisson.default, [WIDE]),
+        (aten._standard_gamma.default, [WIDE]),
+        (aten._sample_dirichlet.default, [WIDE]),
+        (aten.quantile.default, [WIDE, torch.tensor([0.1, 0.9])]),
+        (aten.linalg_cholesky.default, [SQUARE]),
+        (aten.cholesky_inverse.default, [SQUARE]),
+        (aten.linalg_lu_solve.default, [SQUARE, SIXES.int(), SQUARE]),
+        (aten.searchsorted.Tensor, [WIDE.sort().values, WIDE]),
+        (aten.histogram.bins_tensor, [WIDE, WIDE[0].sort().values]),
+        (aten.floor_divide.default, [SIXES, SIXES]),
+        (aten.remainder.Tensor, [SIXES, SIXES]),
+        (aten.one_hot.default, [SIXES]),
+        (aten.bincount.default, [SIXES]),
+        (aten.unique_consecutive.default, [SIXES]),
+        (aten.unique_dim.default, [WIDE.round(), 1]),
+        (aten.repeat_interleave.self_Tensor, [WIDE, torch.tensor([3, 0, 2, 6]), 0]),
+        (aten.repeat_interleave.self_Tensor, [WIDE, torch.tensor([3]), 1]),
+        (aten.repeat_interleave.Tensor, [SIXES]),
+        (aten.masked_select.default, [WIDE, WIDE[:, :1] > 0.5]),
+        (aten.masked_select.default, [WIDE, (WIDE[:, :1] > 0.5).expand(4, 30)]),
+        (aten.masked_scatter.default, [WIDE, torch.eye(4, 30).bool(), torch.rand(4)]),
+        (aten.cosine_embedding_loss.default, [WIDE, WIDE, torch.ones(4).long()]),
+        (
+            aten.fractional_max_pool2d.default,
+            [WIDE.view(1, 1, 4, 30), [2, 2], [2, 9], WIDE[:1, :2].view(1, 1, 2)],
+        ),
+        (
+            aten.ctc_loss.Tensor,
+            [WIDE.log_softmax(1)[:, None], SIXES[:2], SIXES[:1] - 2, SIXES[:1] - 4],
+        ),
+    ],
+    ids=lambda value: str(value) if callable(value) else "",
+)
+def test_operators_take_the_values_that_are_drawn_for_them(operator, args):
+    assert all(tensor.isfinite().all() for tensor in replayed(operator, *args))
+
+
+def test_lengths_add_up_to_what_they_divide():
+    durations = torch.tensor([3, 1, 2, 9])
+    repeated = replayed(aten.repeat_interleave.self_Tensor, WIDE, durations, 0)
+    assert repeated[1].sum() == 15
+    reduce = {"lengths": torch.tensor([3, 0, 1])}
+    assert replayed(aten.segment_reduce.default, WIDE, "max", **reduce)[1].sum() == 4
+
+
+def test_packed_sequences_have_their_number_of_steps_and_places():
+    sequences, lengths = torch.rand(4, 10, 16), torch.tensor([10, 7, 3, 1])
+    pack = aten._pack_padded_sequence.default
+    drawn = replayed(pack, sequences, lengths, True)[1]
+    assert (drawn.max(), drawn.sum(), len(drawn)) == (10, 21, 4)
+    assert (drawn.diff() <= 0).all()
+    data, sizes = pack(sequences, lengths, True)
+    assert replayed(aten._pad_packed_sequence.default, data, sizes, True, 0.0, 10)[1].sum() == 21
+    state = [torch.zeros(1, 4, 32)] * 2
+    weights = [torch.rand(128, 16), torch.rand(128, 32), torch.rand(128), torch.rand(128)]
+    drawn = replayed(aten.lstm.data, data, sizes, state, weights, True, 1, 0.0, False, False)[1]
+    assert (drawn.max(), drawn.sum(), len(drawn)) == (4, 21, 10)
+    assert (drawn.diff() <= 0).all()
+
+
+@pytest.mark.parametrize("targets", [torch.ones(3, 8).long(), torch.ones(15).long()])
+def test_labels_of_ctc_are_no_blanks_and_have_the_length_of_their_targets(targets):
+    frames = torch.rand(40, 3, 29).log_softmax(-1)
+    lengths = torch.full((3,), 40), torch.tensor([8, 5, 2])
+    _, labels, ends, drawn = replayed(aten._ctc_loss.Tensor, frames, targets, *lengths, 28)
+    assert labels.min() >= 0
+    assert labels.max() < 28
+    assert ends.tolist() == [40] * 3
+    assert drawn.tolist() == ([8] * 3 if targets.dim() == 2 else [8, 4, 3])
+
+
+def test_integers_of_unknown_meaning_are_refused_with_the_operators_name_and_a_remedy(cpu):
+    operator = aten._jagged_to_padded_dense_forward.default
+    unknown = tuple_of(operator, WIDE, [SIXES[:3]], [9])
+    said = r"_jagged\w+: .* its argument 'offsets' \(3:int64\) .* docs/how_to/add_an_operator.md"
+    with pytest.raises(UnsupportedOperator, match=said):
+        operand_sets(unknown, cpu, STILL, 0)
+
+
+def test_an_operator_that_refuses_its_values_fails_with_its_name_and_a_remedy():
+    singular = torch.empty(1, 1).expand(3, 3)
+    inverse = tuple_of(aten.linalg_inv.default, singular)
+    record = TupleRecord(inverse, (describe_tensor(torch.eye(3)),), True, None, 0)
+    said = "linalg_inv, on .*: .*is singular.* docs/how_to/add_an_operator.md"
+    with pytest.raises(UnsuitableOperands, match=said):
+        operator_workload(record, CpuDevice(), "warm", 0)
+
+
+def test_bags_are_compared_by_their_sums_because_fake_tensors_have_other_integers():
+    args = [torch.rand(7, 3), INTEGERS, torch.tensor([0, 200, 500]), False, 0, False, None, True]
+    *found, _ = map(describe_tensor, aten.embedding_bag.default(*args))
+    outputs = (*found, TensorSpec((9,), "int64"))
+    record = TupleRecord(tuple_of(aten.embedding_bag.default, *args), outputs, True, None, 0)
+    assert operator_workload(record, CpuDevice(), "warm", 0).rotation == 1
 
 
 def test_regions_are_boxes_within_the_image(cpu):
@@ -218,7 +359,7 @@ def test_values_survive_being_changed_in_place_for_ever(cpu, name):
 
 
 @pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex64])
 def test_arithmetic_in_place_stays_finite(cpu, name, dtype):
     tensor = torch.empty(1000, dtype=dtype)
     call = operand_sets(tuple_of(getattr(aten, name).Tensor, tensor, tensor), cpu, STILL, 0).calls[

@@ -321,6 +321,18 @@ def test_the_table_of_a_sweep_has_the_rates_of_its_operators():
     assert " ".join(lines[4].split()) == "3 4.000 µs ± 1.0% 648 MFLOP/s 236 MB/s -"
 
 
+def test_an_operator_without_axes_that_failed_is_named_instead_of_a_table():
+    subjects = extracted(operator=LIKE_TINY_CNN)
+    measured = [{**row(**FAILED), "tuple_id": next(iter(subjects[0].by_id))}]
+    alone = single_operators({"local": subjects}, measured)
+    lines = sweep_lines(sweep_rows([Sweep("conv", {"conv": {}})], [], alone, subjects))
+    assert lines == [
+        "Sweep conv: 1 operator on Simulated",
+        "",
+        f"No time of conv: {FAILED['status']}: {FAILED['error']}.",
+    ]
+
+
 def test_operators_without_flops_have_a_bandwidth():
     lines = sweep_lines(costs(row(2e-6), operator="relu({k}x250)"))
     assert lines[2].split() == ["k", "time", "bandwidth"]
@@ -427,6 +439,12 @@ CONVOLUTION = "conv2d(1x2x8x8, 2x2x{k}x{k})"
             "conv2dd(1x2x8x8)",
             ["padding=[1]"],
             "conv2dd is no operator of PyTorch. Did you mean 'con",
+        ),
+        (
+            "_jagged_to_padded_dense_forward([4:int64], 9x2, max_lengths=[{k}])",
+            ["k=[5,7]"],
+            "2 of 2 cannot be measured: .*_forward: opcost does not know which integers its "
+            r"argument 'offsets' \(4:int64\) may hold. Measure its model",
         ),
         ("conv2d 1x2x8x8", ["padding=[1]"], "is no call of an operator: write it like conv2d"),
     ],

@@ -45,8 +45,9 @@ def sweep_lines(rows: Sequence[Row]) -> list[str]:
     for title, points in titled(rows).items():
         cells = point_cells(points)
         values = [[*each.values()] for each in cells]
-        lines += ["", f"Sweep {title}: {_tuples(points)}", ""]
-        lines += table([*cells[0]], values, left=len(axes_of(points[0])))
+        lines += ["", f"Sweep {title}: {_tuples(points)}"]
+        if cells[0]:
+            lines += ["", *table([*cells[0]], values, left=len(axes_of(points[0])))]
         found = findings(points)
         lines += ["", *wrapped(found)] if found else []
     return lines[1:]

@@ -28,6 +28,10 @@ from opcost.tuples.model_tuples import read_tuples_of, write_model_tuples
 from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
+_OF_CRASHES = (
+    ". The values that opcost draws may not suit the operator: docs/how_to/add_an_operator.md says "
+    "how to state others"
+)
 
 HeldSeconds = Callable[[], float]
 """Returns for how many seconds the job has held its device."""
@@ -52,6 +56,8 @@ def subject_job(subject: Subject, files: TargetFiles, number: int, output: Path)
     def record_death(status: str, reason: str, held_s: HeldSeconds) -> None:
         from opcost.rows import records
 
+        if status == "crashed" and subject.kind == "operator":
+            reason += _OF_CRASHES
         row = checkpoint.row_without_power(status, reason)
         row = row or _death_columns(files, status, reason) | subject.columns()
         records.write(output, subject.schema, [row | {"device_time_s": held_s()}])

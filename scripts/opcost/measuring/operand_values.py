@@ -2,74 +2,117 @@
 
 Power depends on data (arXiv 2409.18324), and time may: values are pseudo-random, normal if the
 operator allows it, never uninitialised memory, and zeros only if a tuple asks for them. If the
-size of a result depends on values, they are chosen to give the recorded size.
+size of a result depends on values, they are chosen to give the recorded size. Integers that select,
+count or bound something fit it, or the operator is refused.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, Value, tensors_in
-from opcost.tuples.replay import strides
-from opcost.tuples.work import BAGS, GROUPED_PRODUCTS
+from opcost.tuples.replay import UnsupportedOperator, strides
+from opcost.tuples.work import GROUPED_PRODUCTS
 
 Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
 """Makes a number of values of a dtype on the generator's device."""
 
 
+VALUES_REMEDY = (
+    "Measure its model as a whole, or state the values in measuring/operand_values.py, as in "
+    "docs/how_to/add_an_operator.md"
+)
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """A tensor among the arguments of a call, whose recorded results are `outputs`."""
+
+    base: str
+    name: str
+    position: int
+    spec: TensorSpec
+    arguments: Mapping[str, Any]
+    outputs: Sequence[TensorSpec]
+
+    def fits(self, pattern: str) -> bool:
+        """Whether the pattern matches OPERATOR.ARGUMENT."""
+        return re.fullmatch(pattern, f"{self.base}.{self.name}") is not None
+
+
 def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Iterator[Draw]:
     """A `Draw` for each tensor of a tuple, in the order of `OperatorTuple.tensors`.
 
-    `outputs` are the recorded results; without them, their sizes are not reproduced.
+    `outputs` are the recorded results; without them, their sizes are not reproduced. Raises
+    UnsupportedOperator for integers of which it is not known what they may be.
     """
-    specs = (spec for _, spec in operator_tuple.tensors)
-    for spec, draw in zip(specs, _full_draws(operator_tuple, outputs), strict=True):
-        yield _with_zeros(spec, draw) if spec.zeros else draw
+    for argument in _arguments(operator_tuple, outputs):
+        draw = _draw(argument, operator_tuple.in_place)
+        if draw is None:
+            raise UnsupportedOperator(
+                f"{operator_tuple.name}: opcost does not know which integers its argument "
+                f"{argument.name!r} ({argument.spec}) may hold. {VALUES_REMEDY}"
+            )
+        yield _with_zeros(argument.spec, draw) if argument.spec.zeros else draw
 
 
-def _full_draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Iterator[Draw]:
-    """The same without the zeros that the tuple asks for."""
+def _arguments(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Iterator[_Argument]:
     arguments = dict(operator_tuple.arguments)
     base = operator_tuple.name.removesuffix("_").removeprefix("_foreach_")
-    in_place = operator_tuple.in_place
     for name, value in operator_tuple.arguments:
         for position, spec in enumerate(tensors_in(value)):
-            limit = _index_limit(base, name, position, arguments)
-            special = _special(base, name, spec, arguments, outputs)
-            if special is not None:
-                yield special
-            elif limit is not None:
-                yield _integers(limit)
-            elif spec.dtype == "bool" or not spec.dtype.startswith(("float", "bfloat", "complex")):
-                yield _integers(2)
-            elif name in _POSITIVE or base in _POSITIVE_DOMAIN:
-                yield _positive
-            elif base.startswith("binary_cross_entropy") and "logits" not in base:
-                yield _probability if name in ("self", "target") else _normal
-            elif base in _BRANCHING:
-                yield _magnitude if spec.zeros else _rectified
-            elif base == "grid_sampler" and name == "grid":
-                yield _unit_interval
-            elif in_place and base in _SHRINKING and name == "self":
-                yield _far_from_zero
-            elif in_place and base in ("mul", "div") and name == "other":
-                yield _signs
-            else:
-                yield _normal
+            yield _Argument(base, name, position, spec, arguments, outputs)
 
 
-_POSITIVE = {
-    *("running_var", "var", "save_var", "save_invstd", "invstd", "rstd", "logsumexp"),
-    *("total_weight", "exp_avg_sqs", "max_exp_avg_sqs", "state_sums", "state_steps"),
-    *("denominators", "tensor2"),
-}
-"""Arguments that are variances, their roots, sums of exponentials, counts, or what is divided
-by."""
+def _draw(argument: _Argument, in_place: bool) -> Draw | None:
+    """The `Draw` of a tensor without the zeros that the tuple asks for; None if it is unknown."""
+    base, name, spec = argument.base, argument.name, argument.spec
+    if (special := _special(argument)) is not None:
+        return special
+    if not spec.may_have_zeros:
+        return _whole(argument)
+    for pattern, draw in _DOMAINS:
+        if argument.fits(pattern):
+            return draw
+    if base in _BRANCHING:
+        return _magnitude if spec.zeros else _rectified
+    if in_place and base in _SHRINKING and name == "self":
+        return _far_from_zero
+    if in_place and base in ("mul", "div") and name == "other":
+        return _signs
+    return _normal
 
-_POSITIVE_DOMAIN = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow"}
+
+def _whole(argument: _Argument) -> Draw | None:
+    """The `Draw` of integers or truth values."""
+    limit = _index_limit(argument)
+    if limit is not None:
+        return _integers(limit)
+    if argument.fits(_DIVISORS):
+        return _ones
+    if argument.fits(_VARIED):
+        return _integers(100)
+    zeros_and_ones_do = argument.spec.dtype == "bool" or not argument.spec.elements
+    return _integers(2) if zeros_and_ones_do or argument.fits(_DATA) else None
+
+
+_DATA = (
+    r".*\.(self|other|input[12]?|tensors?|src|source|values?|x|y|n|end|min|max|tensor[12]|mat[12]?"
+    r"|vec[12]?|batch[12]|out|data|condition|mask|(test_)?elements|sequences|prepend|append|A"
+    r"|exponent|weights?|grad.*|zero_point|counts?|fweights|philox_(seed|offset)|rng_state|reserve.*"
+    r"|dropout_state|workspace)|.*_embedding_loss\.target"
+)
+"""OPERATOR.ARGUMENT whose integers are computed with, or copied, whatever they are."""
+
+_VARIED = r"(gcd|lcm|(arg|m)?sort|topk|kthvalue|mode|(nan)?median|isin|cummax|cummin)\..*"
+"""Those that take longer the more integers differ."""
+
+_DIVISORS = r"(div|divide|true_divide|floor_divide|remainder|fmod)\.other"
+
 
 _BRANCHING = {"max_pool1d", "max_pool2d", "max_pool3d"}
 """On a CPU these branch on values: normal ones take 2.8 times as long as zeros (3.2 and 1.1 ms for
@@ -113,41 +156,52 @@ def steady(operator_tuple: OperatorTuple) -> OperatorTuple:
     return replace(operator_tuple, arguments=tuple(arguments))
 
 
-def _index_limit(base: str, name: str, position: int, arguments: dict) -> int | None:
+def _index_limit(argument: _Argument) -> int | None:
     """The exclusive upper limit of an index argument, or None for other arguments."""
+    base, name, arguments = argument.base, argument.name, argument.arguments
+    table = arguments.get("self", arguments.get("input"))
     match base, name:
-        case _, "indices" if base == "embedding" or base in BAGS:
-            return arguments["weight"].shape[0]
-        case _, "indices" if "num_weights" in arguments:  # the gradient of an embedding
-            return arguments["num_weights"]
-        case _, "target" if "loss" in base:
-            sizes = arguments["self"].shape
-            return sizes[1] if len(sizes) > 1 else sizes[0]
-        case _, "indices" if "pool" in base:  # places within a plane of the input
-            return math.prod(arguments["self"].shape[-_PLANE_AXES[base[base.index("pool") + 4]] :])
+        case "embedding_renorm", "indices":
+            return _size(table.shape, 0)
+        case _, "indices" | "maximum_indices" if "num_weights" in arguments:
+            return arguments["num_weights"]  # the gradient of an embedding
+        case _, "indices" if "embedding" in base:
+            return _size(arguments["weight"].shape, 0)
+        case _, "target" if "loss" in base and table is not None:
+            return _size(table.shape, 1 if len(table.shape) > 1 else 0)
+        case _, "indices" if "pool" in base:  # places within a plane
+            plane = _PLANE_AXES[base[base.index("pool") + 4]]
+            return math.prod(arguments.get("output_size", table.shape)[-plane:])
         case "value_selecting_reduction_backward", "indices":
-            return arguments["sizes"][arguments["dim"]]
-        case (("index" | "index_put" | "_index_put_impl"), "indices"):
+            return _size(arguments["sizes"], arguments["dim"])
+        case "index_select_backward", "index":
+            return _size(arguments["self_sizes"], arguments["dim"])
+        case _, "indices" if "index" in base:
             # The list holds None for a dimension that is not indexed.
             axes = [axis for axis, value in enumerate(arguments["indices"]) if value is not None]
-            return arguments["self"].shape[axes[position]]
-        case (
-            ("gather" | "scatter" | "scatter_add" | "index_select" | "index_add" | "index_fill"),
-            "index",
-        ):
-            return arguments["self"].shape[arguments["dim"]]
-        case "take", "index":
-            return arguments["self"].elements
+            return _size(table.shape, axes[argument.position])
+        case (("take" | "put"), "index"):
+            return table.elements
+        case "take_along_dim", "indices":
+            dim = arguments.get("dim")
+            return table.elements if dim is None else _size(table.shape, dim)
+        case _, "index" if "dim" in arguments and table is not None:
+            return _size(table.shape, arguments["dim"])
+        case (("bucketize" | "searchsorted"), "self"):
+            return _size(arguments.get("boundaries", arguments.get("sorted_sequence")).shape, -1)
     return None
+
+
+def _size(shape: Sequence[int], axis: int) -> int:
+    """That along an axis; 1 for a scalar."""
+    return shape[axis] if shape else 1
 
 
 def hold_indices(operator_tuple: OperatorTuple) -> Iterator[bool]:
     """For each tensor of a tuple, in the order of `OperatorTuple.tensors`, whether it selects."""
-    arguments = dict(operator_tuple.arguments)
-    for name, value in operator_tuple.arguments:
-        for position, spec in enumerate(tensors_in(value)):
-            limit = _index_limit(operator_tuple.name, name, position, arguments)
-            yield limit is not None and spec.dtype != "bool"
+    for argument in _arguments(operator_tuple, ()):
+        whole = argument.spec.dtype != "bool" and not argument.spec.may_have_zeros
+        yield whole and _index_limit(argument) is not None
 
 
 _PLANE_AXES = {"1": 1, "2": 2, "3": 3}
@@ -182,11 +236,15 @@ def _probability(count: int, dtype: torch.dtype, generator: torch.Generator) -> 
 
 def _far_from_zero(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     drawn = _normal(count, dtype, generator)
-    return drawn + 20 * drawn.sign()
+    return drawn + 20 * drawn.sgn()
+
+
+def _ones(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return torch.ones(count, dtype=dtype, device=generator.device)
 
 
 def _signs(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal(count, dtype, generator).sign()
+    return _normal(count, dtype, generator).sgn()
 
 
 def _integers(limit: int) -> Draw:
@@ -197,6 +255,34 @@ def _integers(limit: int) -> Draw:
     return draw
 
 
+_DOMAINS: tuple[tuple[str, Draw], ...] = (
+    (
+        r".*\.((running_|save_)?var|(save_)?invstd|rstd|std|logsumexp|total_weight|tensor2|window"
+        r"|(max_)?exp_avg_sqs|state_sums|state_steps|denominators|saved_norms|[cp]dist|aweights"
+        r"|.*scales?)",
+        _positive,
+    ),
+    (
+        r"(r?sqrt|log(2|10|1p)?|pow|float_power|xlogy|a(rc)?cosh|(l|di|poly|mvl)gamma)\..*",
+        _positive,
+    ),
+    (
+        r"(_standard_gamma(_grad)?|_sample_dirichlet|_dirichlet_grad|igammac?|poisson)\..*",
+        _positive,
+    ),
+    (r".*(loss|cross_entropy).*\.(pos_)?weight|binomial\.count", _positive),
+    (r"binary_cross_entropy(?!.*logits).*\.(self|target)|kl_div\.target", _probability),
+    (
+        r"(bernoulli|multinomial|logit)\.(self|p)|.*\.(prob|q|random_samples|is_target)",
+        _probability,
+    ),
+    (r"grid_sampler.*\.grid|(a(rc)?sin|a(rc)?cos|a(rc)?tanh|erfinv)\.self", _unit_interval),
+)
+"""OPERATOR.ARGUMENT of floating-point numbers, and their values; the first that fits counts.
+
+Variances, their roots, sums of exponentials, counts, and what is divided by are positive.
+"""
+
 _REGIONS = {
     f"torchvision.{name}"
     for pool in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")
@@ -204,50 +290,152 @@ _REGIONS = {
 }
 
 
-def _special(
-    base: str, name: str, spec: TensorSpec, arguments: dict, outputs: Sequence[TensorSpec]
-) -> Draw | None:
-    """A `Draw` for an argument whose values determine sizes, or that holds boxes; else None."""
-    if base in _REGIONS and name == "rois":
-        return _strided(spec, lambda generator: _regions(spec, arguments, generator))
-    if base == "torchvision.nms" and name == "dets":
-        kept = outputs[0].shape[0] if outputs else spec.shape[0]
-        return _strided(spec, lambda generator: _boxes(spec.shape[0], kept, generator))
-    if base == "_unique2" and name == "self" and outputs:
-        distinct = max(outputs[0].elements, 1)
-        return _strided(spec, lambda generator: _shuffled(spec, generator) % distinct)
-    if base in GROUPED_PRODUCTS and name == "offs":
-        return _strided(spec, lambda generator: _ends_of_groups(spec, arguments, generator))
-    if base in BAGS and name == "offsets":
-        return _strided(spec, lambda generator: _offsets(spec, arguments, generator))
-    selected = _selected(base, name, spec, arguments, outputs)
+_Values = Callable[[torch.Generator], torch.Tensor]
+"""Makes values of a shape that expands to the tensor's."""
+
+
+def _special(argument: _Argument) -> Draw | None:
+    """A `Draw` for an argument whose values determine sizes, or have an order; else None."""
+    spec, steps = argument.spec, strides(argument.spec)
+    once = (size if step else 1 for size, step in zip(spec.shape, steps, strict=True))
+    dense = replace(spec, shape=tuple(once))  # without what an expanded tensor repeats
+    values = _structured(replace(argument, spec=dense))
+    return None if values is None else _strided(dense, values)
+
+
+def _structured(argument: _Argument) -> _Values | None:
+    base, spec, arguments, fits = argument.base, argument.spec, argument.arguments, argument.fits
+    sizes = [each.shape for each in argument.outputs]
+    if base in _REGIONS and argument.name == "rois":
+        return lambda generator: _regions(spec, arguments, generator)
+    if fits(r"torchvision\.nms\.dets"):
+        kept = sizes[0][0] if sizes else spec.shape[0]
+        return lambda generator: _boxes(spec.shape[0], kept, generator)
+    if fits(r"_unique2?\.self") and sizes:
+        distinct = max(argument.outputs[0].elements, 1)
+        return lambda generator: _shuffled(spec, generator) % distinct
+    if fits(r"unique_(dim|consecutive)\.self") and sizes:
+        axis = arguments.get("dim")
+        return lambda generator: _runs(spec, axis, _size(sizes[0], axis or 0), generator)
+    if fits(r"(bincount|one_hot)\.self") and sizes:
+        last = max(sizes[0][-1], 1) - 1
+        return lambda generator: last - _shuffled(spec, generator) % (last + 1)
+    if fits(r".*ctc_loss.*\.targets"):
+        classes, blank = arguments["log_probs"].shape[-1], arguments.get("blank", 0)
+        labels = _integers(max(classes - 1, 1))
+        return lambda generator: (
+            (labels(spec.elements, torch.int64, generator).view(spec.shape) + blank + 1) % classes
+        )
+    if fits(_FACTORS):
+        return lambda generator: _definite(spec, generator)
+    if fits(r"(searchsorted|bucketize|_?histogram.*)\.(sorted_sequence|boundaries|bins)"):
+        return lambda generator: _ascending(spec, generator)
+    if (counts := _counts(argument)) is not None:
+        return lambda generator: counts.to(generator.device).expand(spec.shape)
+    selected = _selected(argument)
     if selected is not None:
-        return _strided(spec, lambda generator: _shuffled(spec, generator) < selected)
+        return lambda generator: _shuffled(spec, generator) < selected
     return None
 
 
-def _selected(
-    base: str, name: str, spec: TensorSpec, arguments: dict, outputs: Sequence[TensorSpec]
-) -> int | None:
+_FACTORS = (
+    r"(linalg_)?cholesky(_ex|_inverse)?\.self|(_?cholesky_solve.*)\.(input2|A)"
+    r"|linalg_solve_triangular\.self|triangular_solve\.A|lu_solve\.LU_data|linalg_lu_solve\.LU"
+)
+"""Matrices that are positive definite, or factors by which is divided."""
+
+
+def _counts(argument: _Argument) -> torch.Tensor | None:
+    """Lengths, offsets and other integers in order, which follow from sizes; else None."""
+    base, name, arguments = argument.base, argument.name, argument.arguments
+    outputs, count = argument.outputs, _size(argument.spec.shape, -1)
+    match base, name:
+        case _, "offs" if base in GROUPED_PRODUCTS:
+            first, second = arguments["self"].shape, arguments["mat2"].shape
+            shared = first[1] if len(second) == 2 else first[0]
+            return _starts(count, shared if len(first) == 2 else second[1])[1:]
+        case _, "offsets" if "embedding_bag" in base:
+            bags = count - bool(arguments.get("include_last_offset"))
+            return _starts(bags, arguments["indices"].elements)[:count]
+        case _, "offset2bag":
+            return torch.arange(count) * arguments["grad"].shape[0] // max(count, 1)
+        case _, "bag_size":
+            return _starts(count, arguments["indices"].elements).diff()
+        case (("segment_reduce" | "_segment_reduce_backward"), "lengths" | "offsets"):
+            total = arguments["data"].shape[arguments.get("axis", 0)]
+            return _starts(count, total).diff() if name == "lengths" else _starts(count - 1, total)
+        case "repeat_interleave", "repeats" if outputs:
+            times = _size(outputs[0].shape, arguments.get("dim") or 0)
+            of = arguments.get("self", argument.spec)
+            whole = of.elements if arguments.get("dim") is None else of.shape[arguments["dim"]]
+            return _starts(count, times * count // max(whole, 1)).diff()
+        case _, "input_lengths" if "ctc_loss" in base:
+            return torch.tensor(arguments["log_probs"].shape[0])
+        case _, "target_lengths" if "ctc_loss" in base:
+            labels = arguments["targets"].shape
+            paths = arguments.get("log_alpha", outputs[1] if len(outputs) > 1 else None)
+            longest = -(-labels[0] // max(count, 1)) if len(labels) == 1 else labels[1]
+            longest = longest if paths is None else paths.shape[2] // 2
+            each = torch.full((count,), longest)
+            return _falling(count, labels[0], longest) if len(labels) == 1 else each
+        case "_pack_padded_sequence", "lengths" if outputs:
+            return _falling(count, outputs[0].shape[0], outputs[1].shape[0])
+        case _, "batch_sizes":
+            return _batch_sizes(argument, count)
+        case "searchsorted", "sorter":
+            return torch.arange(count)
+        case _, "pivots" | "LU_pivots":
+            return torch.arange(1, count + 1)
+    return None
+
+
+def _batch_sizes(argument: _Argument, count: int) -> torch.Tensor | None:
+    """How many of the sequences that are packed have each place."""
+    arguments, outputs = argument.arguments, argument.outputs
+    axis = 0 if arguments.get("batch_first") else 1
+    if "hx" in arguments:
+        [first, *_] = tensors_in(arguments["hx"])
+        return _falling(count, arguments["data"].shape[0], first.shape[1])
+    if "input_size" in arguments:
+        return _falling(count, arguments["grad"].shape[0], arguments["input_size"][axis])
+    return _falling(count, arguments["data"].shape[0], outputs[0].shape[axis]) if outputs else None
+
+
+def _starts(parts: int, size: int) -> torch.Tensor:
+    """Where parts of about equal size start, and where the last one ends."""
+    return torch.arange(parts + 1) * size // max(parts, 1)
+
+
+def _falling(count: int, total: int, first: int) -> torch.Tensor:
+    """As many whole numbers with that sum and first number, none larger than the one before."""
+    others = _starts(count - 1, total - first).diff().sort(descending=True).values
+    return torch.cat([torch.tensor([first]), others])
+
+
+def _selected(argument: _Argument) -> int | None:
     """The number of true elements of a mask, from the recorded results, or None."""
+    base, spec, arguments = argument.base, argument.spec, argument.arguments
+    outputs = argument.outputs
+    if base in ("masked_select", "masked_scatter") and argument.name == "mask":
+        taken = arguments.get("source", outputs[0] if outputs else None)
+        every = math.prod(torch.broadcast_shapes(spec.shape, arguments["self"].shape))
+        return None if taken is None else taken.elements * spec.elements // max(every, 1)
     if base in ("index_put", "_index_put_impl") and spec.dtype == "bool":
         outputs = [arguments["values"]] if arguments["values"].shape else []
     if not outputs:
         return None
-    match base, name:
+    match base, argument.name:
         case ("where", "condition") if "self" not in arguments:
             return outputs[0].shape[0]
         case (("nonzero" | "argwhere"), "self"):
             return outputs[0].shape[0]
-        case "masked_select", "mask":
-            return outputs[0].elements
         case (("index" | "index_put" | "_index_put_impl"), "indices") if spec.dtype == "bool":
-            before = arguments["indices"].index(spec)
+            before = [value is None for value in arguments["indices"]].index(False)
             return outputs[0].shape[before]
     return None
 
 
-def _strided(spec: TensorSpec, values: Callable[[torch.Generator], torch.Tensor]) -> Draw:
+def _strided(spec: TensorSpec, values: _Values) -> Draw:
     """Arranges values of the tensor's shape by its strides in memory."""
 
     def draw(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -264,20 +452,27 @@ def _shuffled(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
     return order.reshape(spec.shape)
 
 
-def _offsets(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> torch.Tensor:
-    """Where bags of about equal size begin; the last number may be the end of the last bag."""
-    places = torch.arange(spec.elements, device=generator.device)
-    bags = spec.elements - bool(arguments.get("include_last_offset"))
-    return places * arguments["indices"].elements // max(bags, 1)
+def _runs(
+    spec: TensorSpec, axis: int | None, distinct: int, generator: torch.Generator
+) -> torch.Tensor:
+    """As many distinct values along an axis, or in all, each in one place after the other."""
+    count = spec.elements if axis is None else _size(spec.shape, axis)
+    values = torch.arange(count, device=generator.device) * distinct // max(count, 1)
+    if axis is None:
+        return values.view(spec.shape)
+    return values.view([-1, *[1] * (len(spec.shape) - 1)]).movedim(0, axis).expand(spec.shape)
 
 
-def _ends_of_groups(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> torch.Tensor:
-    """Where groups of about equal size end, in the dimension that both matrices are split along."""
-    first, second = arguments["self"].shape, arguments["mat2"].shape
-    shared = first[1] if len(second) == 2 else first[0]
-    size = shared if len(first) == 2 else second[1]
-    places = torch.arange(1, spec.elements + 1, device=generator.device)
-    return places * size // spec.elements
+def _ascending(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    if not spec.may_have_zeros:
+        return torch.arange(_size(spec.shape, -1), device=generator.device).expand(spec.shape)
+    return torch.randn(spec.shape, device=generator.device, generator=generator).sort(-1).values
+
+
+def _definite(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    """Symmetric matrices, whose diagonal is larger than the sum of the others in its row."""
+    part = torch.rand(spec.shape, device=generator.device, generator=generator).triu()
+    return part + part.mT + spec.shape[-1] * torch.eye(spec.shape[-1], device=generator.device)
 
 
 def _boxes(count: int, kept: int, generator: torch.Generator) -> torch.Tensor:
@@ -289,7 +484,9 @@ def _boxes(count: int, kept: int, generator: torch.Generator) -> torch.Tensor:
     return torch.stack([corner, corner, corner + 1, corner + 1], dim=1)
 
 
-def _regions(spec: TensorSpec, arguments: dict, generator: torch.Generator) -> torch.Tensor:
+def _regions(
+    spec: TensorSpec, arguments: Mapping[str, Any], generator: torch.Generator
+) -> torch.Tensor:
     """Rows of (image, x1, y1, x2, y2) with boxes inside the images."""
     if "input" in arguments:
         images, _, height, width = arguments["input"].shape

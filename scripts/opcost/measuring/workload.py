@@ -13,14 +13,17 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from opcost.devices.device import Device
+from opcost.errors import OpcostError
+from opcost.measuring.operand_values import VALUES_REMEDY
 from opcost.measuring.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
 from opcost.models.inputs import Arguments
 from opcost.models.iteration import Runnable, held_tensors, prepare
 from opcost.models.phases import FORWARD
 from opcost.models.training import TrainingStep
-from opcost.tuples.replay import check_outputs, tensors_in_tree
+from opcost.models.user_code import message
+from opcost.tuples.replay import ReplayCall, check_outputs, tensors_in_tree
 from opcost.tuples.tuple_record import IN_CORE, RESULTS, TupleRecord
-from opcost.tuples.work import TABLES
+from opcost.tuples.work import BAGS, TABLES
 
 CACHES_PER_FOOTPRINT = 3
 """Data that rotates through this many last-level caches is evicted between two uses."""
@@ -38,6 +41,10 @@ they would split the memory of temporaries, and each call would take new pages f
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MAX_INPUT_SETS = 2**12
 _MAX_COPIES = 2**8
+
+
+class UnsuitableOperands(OpcostError):
+    """An operator refuses the values that were drawn for it, or returns other sizes with them."""
 
 
 class OperatorWorkload:
@@ -112,12 +119,28 @@ def operator_workload(
 
     In state `model`, as inside a model, weights were last used a whole pass ago and come from
     memory; activations were written by the operator before, and results go to memory that others
-    have used. Raises what `operand_sets` and `check_outputs` raise.
+    have used. Raises what `operand_sets` raises, and UnsuitableOperands.
     """
     rotation = _rotation(record, device, cache_state)
     operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
-    check_outputs(operands.calls[0](), record.outputs)
+    _try_out(operands.calls[0], record)
     return OperatorWorkload(operands)
+
+
+def _try_out(call: ReplayCall, record: TupleRecord) -> None:
+    """Call it once. Raises UnsuitableOperands."""
+    # Of bags, fake tensors have other integers beside the sums than kernels return.
+    counted = 1 if record.operator_tuple.name in BAGS else None
+    try:
+        check_outputs(tensors_in_tree(call())[:counted], record.outputs[:counted])
+    except (NotImplementedError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        said = message(error).splitlines()[0].rstrip(".")
+        raise UnsuitableOperands(
+            f"{record.operator_tuple.name}, on the values that opcost draws for it: {said}. "
+            f"{VALUES_REMEDY}"
+        ) from error
 
 
 def model_workload(

@@ -9,6 +9,7 @@ import yaml
 
 from opcost.configuration import read_schema
 from opcost.errors import OpcostError, closest
+from opcost.measuring.operand_values import draws
 from opcost.models.axes import KEYS, places
 from opcost.models.configs import define_models
 from opcost.runs.models import Variant
@@ -76,7 +77,8 @@ def _check_each(name: str, config: dict[str, Any]) -> None:
     points = define_models(name, config, Path(), "the command line").models
     for definition in points.values():
         try:
-            extract_model_tuples(definition)
+            [record] = extract_model_tuples(definition).tuples
+            list(draws(record.operator_tuple, record.outputs))
         except OpcostError as error:
             problems.append(str(error))
     if len(problems) > 1:

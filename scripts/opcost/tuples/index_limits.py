@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec
+from opcost.tuples.work import BAGS
 
 _Limits = tuple[float, float]
 """The least value, and what all values are less than."""
@@ -24,6 +25,7 @@ _KEEP_VALUES = {
 _TAKE_SOME = {"slice", "select", "narrow"}
 """Limits of inputs hold for a part of them; of positions, a part may be all that is in use."""
 
+_EMBEDDINGS = {"embedding", *BAGS}
 _LOSSES = {"nll_loss_forward", "nll_loss2d_forward"}
 
 
@@ -50,7 +52,7 @@ class IndexLimits(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         name = func._schema.name.removeprefix("aten::")
-        if name == "embedding":
+        if name in _EMBEDDINGS:
             self._check(args[1], args[0].shape[0], "rows of an embedding")
         elif name in _LOSSES:
             classes = args[0].shape[1 if args[0].dim() > 1 else 0]
