@@ -89,6 +89,16 @@ def test_a_target_comes_whole_from_its_newest_state(merged):
         assert [row["time_scatter"] for row in rows] == [None, None]
 
 
+def test_a_tuple_that_the_newest_state_lacks_is_kept_and_states_the_same_of_its_target(merged):
+    """As of two studies of different models on one GPU."""
+    older, newer = [STATES[0], STATES[0] | OTHER | {"time_s": 2e-3}], [STATES[1] | NEWER]
+    for databases in (older, newer), (newer, older):
+        rows = sorted(merged(*databases), key=lambda row: row["tuple_id"])
+        assert [row["time_s"] for row in rows] == [1e-3, 2e-3]
+        assert [row["call_overhead_s"] for row in rows] == [2e-6, 2e-6]
+        assert [row["time_scatter"] for row in rows] == [None, None]
+
+
 def without_seal(path):
     pq.write_table(pq.read_table(path), path)
 
@@ -108,9 +118,8 @@ def test_no_row_of_an_altered_copy_is_chosen(tmp_path, altered):
     [
         ([{}], [{"time_s": 2e-3}]),
         ([STATES[0]], [STATES[1]]),
-        ([STATES[0], STATES[0] | OTHER], [STATES[1] | NEWER]),
     ],
-    ids=["two values", "two states of one time", "a tuple that the newer one lacks"],
+    ids=["two values", "two states of one time"],
 )
 def test_databases_of_which_none_is_the_later_one_are_refused(merged, tmp_path, first, second):
     with pytest.raises(OpcostError, match=r"b\.parquet hold different .* Merge only one of them"):

@@ -1,8 +1,8 @@
 """Merge databases of several machines or days. Merging selects rows and never combines them.
 
-Of several states of a target the newest is kept, whole, and of duplicate rows the preferred one
-(`duplicates`); a row in several databases becomes one row. The result depends neither on the order
-of the databases nor on earlier merges.
+All rows of a target say of it what its newest state says, and of duplicate rows that of this state
+is kept, or else the preferred one (`duplicates`); a row in several databases becomes one row. The
+result depends neither on the order of the databases nor on earlier merges.
 """
 
 from collections import Counter, defaultdict
@@ -107,6 +107,10 @@ class _Key(NamedTuple):
     state: bytes
 
 
+_States = Mapping[str | None, Mapping[bytes, tuple[Any, ...]]]
+"""The rank of the newest row of each state, by conditions_id."""
+
+
 def merge(paths: Sequence[Path], output: Path) -> Merge:
     """Merge databases, merged or not, into `output`, completely or not at all.
 
@@ -118,11 +122,11 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
     sources = [sources_of(path) for path in paths]
     check_output(output, paths)
     done = Merge()
-    best = _choose(paths, sources, done)
+    best, stated = _choose(paths, sources, done)
     schema = stating(schemas.MERGED, united(sources))
 
     def kept() -> Iterator[pa.RecordBatch]:
-        yield from _kept(paths, sources, best, done)
+        yield from _kept(paths, sources, best, stated, done)
         for path, known in zip(paths, before, strict=True):
             if identity(path) != known:
                 raise OpcostError(f"{path} was replaced while it was read: merge again")
@@ -133,10 +137,13 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
 
 def _choose(
     paths: Sequence[Path], sources: Sequence[Sources], done: Merge
-) -> dict[tuple[int, int], _Best]:
-    """The preferred rows by position: number of the database, number of the row."""
+) -> tuple[dict[tuple[int, int], _Best], dict[str, pa.RecordBatch]]:
+    """The preferred rows by position: number of the database, number of the row. And what the
+    newest state of each target says of it, by conditions_id.
+    """
     best: dict[_Key, _Best] = {}
     states: dict[str | None, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
+    stated: dict[str, dict[bytes, pa.RecordBatch]] = defaultdict(dict)
     distinct = set()
     for number, path in enumerate(paths):
         sealed = records.is_sealed(path)
@@ -151,6 +158,10 @@ def _choose(
                 key = _Key(group, row["tuple_id"] if group else digest, state)
                 rank = (*found.rank, len(known or ()))
                 states[group][state] = max(rank, states[group].get(state, rank))
+                if group is not None and state not in stated[group]:
+                    stated[group][state] = batch.select(STATE).take(
+                        pa.array([index - done.rows[path]])
+                    )
                 held = best.setdefault(key, found)
                 if digest == held.digest:
                     held.rank = max(held.rank, found.rank)
@@ -161,47 +172,48 @@ def _choose(
                     held.rival = found
             done.rows[path] += len(batch)
     done.distinct = len(distinct)
-    return {each.position: each for each in _newest(best, states, paths)}
+    newest = {group: max(ranks, key=lambda state: ranks[state]) for group, ranks in states.items()}
+    preferred = {each.position: each for each in _preferred(best, states, newest, paths)}
+    return preferred, {group: of_states[newest[group]] for group, of_states in stated.items()}
 
 
-def _newest(
+def _preferred(
     best: Mapping[_Key, _Best],
-    states: Mapping[str | None, Mapping[bytes, tuple[Any, ...]]],
+    states: _States,
+    newest: Mapping[str | None, bytes],
     paths: Sequence[Path],
 ) -> list[_Best]:
-    """The rows of the newest state of each target.
+    """A row for each tuple: that of the newest state of its target, or the newest of older ones.
 
-    Raises OpcostError if another state is as new, or has a tuple that the newest one lacks.
+    Raises OpcostError if another state, or another row, is as new.
     """
-    newest = {group: max(ranks, key=lambda state: ranks[state]) for group, ranks in states.items()}
-    chosen = []
+    rows: dict[tuple[str | None, Any], tuple[tuple[Any, ...], _Best]] = {}
     for key, row in best.items():
-        group, rival = key.conditions_id, row.rival
-        if group is None or key.state == newest[group]:
-            chosen.append(row)
-        else:
-            kept = best.get(key._replace(state=newest[group]))
-            as_new = states[group][key.state] == states[group][newest[group]]
-            if kept is None or as_new:
-                others = (
-                    each for other, each in best.items() if other[::2] == (group, newest[group])
-                )
-                rival = kept or next(others)
-        if rival is not None:
+        group, tuple_id, state = key
+        rival = row.rival
+        if state != newest[group] and states[group][state] == states[group][newest[group]]:
+            rival = next(
+                each for other, each in best.items() if other[::2] == (group, newest[group])
+            )
+        if group is not None and rival is not None:
             names = " and ".join(sorted({str(paths[each.position[0]]) for each in (row, rival)}))
             raise OpcostError(
                 f"{names} hold different states of a target (conditions_id {group}, tuple "
-                f"{key.tuple_id}), of which none is a later one of the other, so that neither can "
+                f"{tuple_id}), of which none is a later one of the other, so that neither can "
                 "be chosen. Merge only one of them, or keep the target of one under another name "
                 "(opcost set-aside), and make its database again"
             )
-    return chosen
+        rank = (state == newest[group], *row.rank)
+        if (group, tuple_id) not in rows or rank > rows[group, tuple_id][0]:
+            rows[group, tuple_id] = rank, row
+    return [row for _, row in rows.values()]
 
 
 def _kept(
     paths: Sequence[Path],
     sources: Sequence[Sources],
     best: Mapping[tuple[int, int], _Best],
+    stated: Mapping[str, pa.RecordBatch],
     done: Merge,
 ) -> Iterator[pa.RecordBatch]:
     """The preferred rows with the columns that a merge adds; counts them in `done`."""
@@ -221,9 +233,26 @@ def _kept(
             }
             for group, status in zip(groups, batch["status"].to_pylist(), strict=True):
                 done.kept[group][status] += 1
+            batch = _restated(batch, [group.conditions_id for group in groups], stated)
             ids = pa.array([group.conditions_id for group in groups], pa.string())
             origins = pa.array([sorted(each.sources) for each in chosen if each], origins_type)
             yield pa.RecordBatch.from_arrays([*batch.columns, ids, origins], schema=schemas.MERGED)
+
+
+def _restated(
+    batch: pa.RecordBatch, groups: Sequence[str | None], stated: Mapping[str, pa.RecordBatch]
+) -> pa.RecordBatch:
+    """The rows with what the newest state says of their target."""
+    places: dict[str | None, int] = {group: place for place, group in enumerate(stated)}
+    own = batch.select(STATE)
+    known = pa.Table.from_batches([*stated.values(), own], own.schema)
+    indices = [places.get(group, len(stated) + row) for row, group in enumerate(groups)]
+    found = known.take(pa.array(indices, pa.int64())).combine_chunks()
+    columns = [
+        found[name].combine_chunks() if name in STATE else batch[name]
+        for name in batch.schema.names
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _compared(batch: pa.RecordBatch) -> list[dict[str, Any]]:
