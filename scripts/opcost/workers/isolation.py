@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from opcost.errors import OpcostError, reported
 from opcost.memory import gib, resident_bytes
-from opcost.terminal import flush_output
+from opcost.terminal import flush_output, tell
 from opcost.workers import origin
 from opcost.workers.child import run_child
 from opcost.workers.orphans import Orphans, adopted, children
@@ -32,7 +32,8 @@ _WHERE = signal.SIGUSR1
 _NOTE_TIMEOUT_S = 1.0
 _ORPHANS_GRACE_S = 1.0
 _MEMORY_POLL_S = 0.05
-_MAX_WAIT_S = 3600.0
+_SILENT_S = 60.0
+"""After this time, and twice as long each time, it is said that the child still runs."""
 
 _HINTS: dict[int, str] = {
     signal.SIGKILL: "the system may have run out of memory",
@@ -147,13 +148,18 @@ def _outcome(
 
 def _reached_limit(child: int, timeout_s: float, memory_bytes: float | None) -> Death | None:
     """Wait for the child to end; return the limit that it reached, or None."""
-    ended, deadline = os.pidfd_open(child), time.monotonic() + timeout_s
+    ended, start, silent_s = os.pidfd_open(child), time.monotonic(), _SILENT_S
     try:
         poll = select.poll()
         poll.register(ended, select.POLLIN)
-        while (left_s := deadline - time.monotonic()) > 0:
-            wait_s = min(left_s, _MAX_WAIT_S if memory_bytes is None else _MEMORY_POLL_S)
-            if poll.poll(1000 * wait_s):
+        while (waited_s := time.monotonic() - start) < timeout_s:
+            if waited_s >= silent_s:
+                tell(
+                    f"opcost: no result yet after {waited_s:.0f} s; gives up after {timeout_s:g} s"
+                )
+                silent_s *= 2
+            wait_s = min(timeout_s, silent_s) - waited_s
+            if poll.poll(1000 * (wait_s if memory_bytes is None else min(wait_s, _MEMORY_POLL_S))):
                 return None
             if memory_bytes is not None and resident_bytes(child) > memory_bytes:
                 return "out_of_memory", f"used more than {gib(memory_bytes)} of memory"
