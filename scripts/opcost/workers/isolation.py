@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from opcost.errors import OpcostError, reported
+from opcost.errors import MORE_MEMORY, OpcostError, reported
 from opcost.memory import gib, resident_bytes
 from opcost.terminal import flush_output, tell
 from opcost.workers import origin
@@ -36,7 +36,7 @@ _SILENT_S = 60.0
 """After this time, and twice as long each time, it is said that the child still runs."""
 
 _HINTS: dict[int, str] = {
-    signal.SIGKILL: "the system may have run out of memory",
+    signal.SIGKILL: f"the system may have run out of memory; {MORE_MEMORY}",
     signal.SIGALRM: "an alarm went off, as when the power meter does not answer",
 }
 
@@ -188,9 +188,8 @@ def _read(notes: int) -> str:
 def _death(code: int, noted: str, where: str) -> Death | None:
     """The meaning of the child's exit code and notes. Exits if opcost itself failed."""
     if code < 0:
-        hint = f": {_HINTS[-code]}" if -code in _HINTS else ""
         status = "terminated" if -code == signal.SIGTERM else "crashed"
-        return status, f"killed by {_name(-code)}{where}{hint}"
+        return status, killed_by(-code, where)
     if not re.search("^done$", noted, re.MULTILINE):
         how = (
             f"ended itself with exit status {code}" if code else "closed its files, or ended itself"
@@ -205,6 +204,8 @@ def _death(code: int, noted: str, where: str) -> Death | None:
     return None
 
 
-def _name(number: int) -> str:
+def killed_by(number: int, where: str = "") -> str:
+    """The signal that killed a process, and its probable cause."""
     known = {each.value: each.name for each in signal.Signals}
-    return known.get(number, f"signal {number}")
+    hint = f": {_HINTS[number]}" if number in _HINTS else ""
+    return f"killed by {known.get(number, f'signal {number}')}{where}{hint}"
