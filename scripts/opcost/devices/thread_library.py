@@ -57,10 +57,10 @@ def refuse_threads_without_cores(threads: int, reserved: Collection[int] | None)
         limit = f"; its control group allows {quota:g} cores" if quota < math.inf else ""
         raise OpcostError(
             f"the target requests {threads} threads; {min(len(working), threads)} ran in this "
-            f"process, on cores {sorted(cores)} of the {os.cpu_count()} of this machine{limit}: set `threads` of the "
-            f"target to at most {max(1, most)}, or remove what limits them, such as taskset, the "
-            "request to a cluster, a container, or OpenMP's variables (environment of this "
-            f"process: {PROCESS_ENVIRONMENT})"
+            f"process, on cores {sorted(cores)} of the {os.cpu_count()} of this machine{limit}: "
+            f"set `threads` of the target to at most {max(1, most)}, or remove what limits them, "
+            "such as taskset, the request to a cluster, a container, or OpenMP's variables "
+            f"(environment of this process: {PROCESS_ENVIRONMENT})"
         )
 
 
