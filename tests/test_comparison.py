@@ -485,6 +485,21 @@ def test_without_energy_nothing_is_said_of_its_gain(compare):
     assert "gain" not in text
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"weights_read_again": 0.917}, True),
+        ({"weights_read_again": 0.02}, False),
+        ({"weights_read_again": None}, False),
+        ({"weights_read_again": 0.917, "cache_state": "warm"}, False),
+    ],
+)
+def test_weights_that_later_calls_may_find_in_a_cache_are_a_caveat(compare, changes, said):
+    comparison, shares = compare()
+    text = " ".join(summary([comparison | changes], shares).split())
+    assert ("too high. Read again, of all bytes of weights: 92%" in text) == said
+
+
 def test_the_figure_shows_operators_and_the_whole(compare, tmp_path):
     comparison, shares = compare(power_w=100.0)
     draw(tmp_path / "a.svg", [comparison], shares)

@@ -1,9 +1,12 @@
 """A target that was measured in another environment is noticed, and nothing measured is lost."""
 
+import ast
 import contextlib
 import json
 import os
 import re
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -40,6 +43,7 @@ CPU = DeviceFile(
     machine_id_hash="aaaa",
     thread_library="libgomp, AVX2",
     torch_version="2.14.0",
+    process_environment="none",
 )
 GPU = replace(
     CPU,
@@ -79,6 +83,7 @@ def target_in(results, name="local", device=CPU, rows=2):
         ("cuda_version", "13.2"),
         ("cudnn_version", "93000"),
         ("torch_version", "2.15.0"),
+        ("process_environment", "MALLOC_PERTURB_=165"),
     ],
 )
 def test_each_change_of_a_gpus_environment_is_noticed_with_both_values(tmp_path, name, other):
@@ -95,6 +100,7 @@ def test_each_change_of_a_gpus_environment_is_noticed_with_both_values(tmp_path,
         ("core_cache_bytes", 2_000_000),
         ("thread_library", "libiomp5, AVX512"),
         ("torch_version", "2.15.0"),
+        ("process_environment", "MALLOC_PERTURB_=165"),
     ],
 )
 def test_each_change_of_a_processors_environment_is_noticed_with_both_values(folder, name, other):
@@ -173,6 +179,54 @@ def test_a_job_leaves_a_note_for_its_run(folder):
         refuse_and_note_changes(folder, asdict(replace(CPU, thread_library="libiomp5")))
     assert is_noted(folder, began_s)
     assert not is_noted(folder, began_s + 3600)
+
+
+@pytest.mark.parametrize(
+    ("variables", "recorded"),
+    [
+        (
+            {"MALLOC_PERTURB_": "165", "MALLOC_ARENA_MAX": "1"},
+            "MALLOC_ARENA_MAX=1, MALLOC_PERTURB_=165",
+        ),
+        ({"GLIBC_TUNABLES": "glibc.malloc.perturb=1"}, "GLIBC_TUNABLES=glibc.malloc.perturb=1"),
+        ({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}, "ONEDNN_PRIMITIVE_CACHE_CAPACITY=0"),
+        ({"LD_PRELOAD": "/home/jo/lib/libfaked.so.2:b.so"}, "LD_PRELOAD=libfaked.so.2 b.so"),
+        ({"ATEN_CPU_CAPABILITY": "avx2"}, "ATEN_CPU_CAPABILITY=avx2"),
+        ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "PYTORCH_NO_CUDA_MEMORY_CACHING=1"),
+        ({"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1"),
+        ({"MKL_DYNAMIC": "FALSE", "KMP_BLOCKTIME": "0"}, "KMP_BLOCKTIME=0, MKL_DYNAMIC=FALSE"),
+        (
+            {"PYTHONMALLOC": "debug", "CUDNN_LOGINFO_DBG": "1\n2"},
+            "'CUDNN_LOGINFO_DBG=1\\n2', PYTHONMALLOC=debug",
+        ),
+        # What each job has of its own, and where files lie, says nothing of speed.
+        ({"OMP_NUM_THREADS": "2", "CUDA_VISIBLE_DEVICES": "1", "TORCH_HOME": "/a"}, ""),
+        ({"CUDA_VERSION": "13", "MKL_VERBOSE": "", "PYTHONPATH": "a", "HOME": "b"}, ""),
+    ],
+)
+def test_variables_that_change_times_are_a_condition(variables, recorded):
+    clean = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    found = environment_of_a_process(clean | variables).split(", ")
+    found = [each for each in found if "transparent_hugepage" not in each]
+    assert ", ".join(found).replace("none", "") == recorded
+
+
+def test_a_process_of_low_priority_is_another_condition():
+    assert "nice=7" in environment_of_a_process(os.environ, "import os; os.nice(7)")
+
+
+def environment_of_a_process(variables, before="pass"):
+    code = f"{before}\nfrom opcost.devices import kinds\nprint(kinds.KINDS['cpu'].recorded())"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True
+    )
+    return ast.literal_eval(ran.stdout)["process_environment"]
+
+
+def test_what_a_models_code_sets_is_no_change_of_the_environment(cpu, monkeypatch):
+    before = stable_environment(cpu)
+    monkeypatch.setenv("KMP_DUPLICATE_LIB_OK", "True")
+    assert stable_environment(cpu) == before
 
 
 def test_what_is_told_without_torch_is_what_a_job_finds(tmp_path, cpu, conditions):

@@ -4,6 +4,7 @@ import dataclasses
 import faulthandler
 import hashlib
 import json
+import math
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from opcost import memory
 from opcost.devices import disturbance
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.lock import exclusive
@@ -29,6 +31,7 @@ from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
 from opcost.rows.overhead_samples import read_samples
 from opcost.tuples import manifest
+from opcost.workers import isolation
 from opcost.workers.isolation import answer_of, run_isolated
 
 
@@ -59,7 +62,7 @@ def test_a_crash_is_found_in_the_code():
 
 def test_a_kill_may_mean_that_memory_ran_out():
     _, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), timeout_s=10)
-    assert message == "killed by SIGKILL: the system may have run out of memory"
+    assert message.startswith("killed by SIGKILL: the system may have run out of memory; close")
 
 
 def test_a_hang_ends_at_the_time_limit():
@@ -434,3 +437,90 @@ def test_more_threads_than_cores_are_refused(conditions, tmp_path):
     target = dataclasses.replace(conditions.target, threads=4096)
     with pytest.raises(OpcostError, match=r"4096 threads; this machine has \d+ cores: set"):
         identify_target(target, tmp_path / "device.json")
+
+
+def refusal_of_two_threads(reserved=None):
+    """In a process of its own, because PyTorch's threads start once."""
+    code = f"""
+from opcost.devices.thread_library import refuse_threads_without_cores
+import torch
+torch.set_num_threads(2)
+refuse_threads_without_cores(2, {reserved})
+"""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
+
+
+needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+
+
+@needs_two_cores
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({"OMP_PLACES": "{0}", "OMP_PROC_BIND": "true"}, r"2 ran in this process, on cores \[0\]"),
+        ({"OMP_THREAD_LIMIT": "1"}, "1 ran in this process"),
+        ({"GOMP_CPU_AFFINITY": "0"}, r"2 ran in this process, on cores \[0\]"),
+    ],
+)
+def test_threads_that_variables_of_openmp_keep_from_running_are_refused(
+    variables, found, monkeypatch
+):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    refused = refusal_of_two_threads()
+    assert re.search(f"requests 2 threads; {found}.*to at most 1, or", refused)
+    assert all(f"{name}={value}" in refused for name, value in variables.items())
+
+
+@needs_two_cores
+def test_threads_that_have_cores_of_their_own_run(monkeypatch):
+    monkeypatch.setenv("OMP_PLACES", "cores")
+    monkeypatch.setenv("OMP_PROC_BIND", "true")
+    assert refusal_of_two_threads(reserved=sorted(os.sched_getaffinity(0))) == ""
+    assert "to at most 1" in refusal_of_two_threads(reserved=[0])
+
+
+@needs_two_cores
+def test_threads_of_a_process_that_may_use_one_core_are_refused(conditions, tmp_path, capfd):
+    target, cores = dataclasses.replace(conditions.target, threads=2), os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(cores)})
+        with pytest.raises(SystemExit):
+            identify_target(target, tmp_path / "device.json")
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert "requests 2 threads; 2 ran in this process, on cores [0]" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "files", "cores"),
+    [
+        ("0::", {"cpu.max": "150000 100000"}, 1.5),
+        ("0::", {"cpu.max": "max 100000"}, math.inf),
+        ("3:cpu,cpuacct:", {"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000"}, 0.5),
+        ("3:cpu,cpuacct:", {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, math.inf),
+        ("3:memory:", {"cpu.max": "150000 100000"}, math.inf),
+    ],
+)
+def test_the_quota_of_the_groups_around_a_process_is_known_in_cores(
+    line, files, cores, tmp_path, monkeypatch
+):
+    job = tmp_path / ("" if line == "0::" else "cpu") / "job"
+    (job / "step").mkdir(parents=True)
+    (tmp_path / "own").write_text(f"{line}/job/step\n")
+    for name, text in files.items():
+        (job / name).write_text(text)
+    monkeypatch.setattr(memory, "_CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(memory, "_OWN_GROUPS", tmp_path / "own")
+    assert memory.allowed_cores() == cores
+
+
+def test_a_child_that_takes_long_is_not_silent(monkeypatch, capfd):
+    monkeypatch.setattr(isolation, "_SILENT_S", 0.2)
+    assert run_isolated(lambda: time.sleep(1.2), timeout_s=10) is None
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 3
+    assert all(
+        re.fullmatch(r"opcost: no result yet after \d s; gives up after 10 s", line)
+        for line in said
+    )

@@ -183,6 +183,7 @@ KNOW_KINDS = {
     "tuples/work.py",  # reckons on the processor, whatever the target
     "devices/installation.py",  # a key of torch/version.py
     "target.py",  # declares which kind has a setting
+    "memory.py",  # a controller of control groups
 }  # fmt: skip
 
 

@@ -1,10 +1,10 @@
 """What opcost cannot describe is refused when a model is extracted, before anything is measured."""
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from opcost.errors import OpcostError
 from opcost.models.configs import define_model
 from opcost.models.construction import build
@@ -89,10 +89,33 @@ def test_random_weights_are_not_downloaded():
         extract_model_tuples(definition)
 
 
-def test_a_key_that_stands_twice_in_a_file_is_refused_wherever_it_stands(tmp_path):
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("a:\n  b: 1\n  c: 2\n  b: 3\n", "the key 'b' twice, in lines 2 and 4: delete one"),
+        ("{a: {b: 1, b: 3}}", "the key 'b' twice, in line 1: delete one"),
+        ('{"a": 1, "a": 1}', "the key 'a' twice, in line 1"),
+        ("a: 010", 'line 1: YAML reads 010 as 8; write 8, or "010" in quotes if it is a text'),
+        ("b: 1\na: [1:30]", "line 2: YAML reads 1:30 as 90; write 90"),
+        ("a: 1:30.5", "YAML reads 1:30.5 as 90.5"),
+        ("a: No", "YAML reads No as false; write false"),
+        ("on: 1", 'YAML reads on as true; write true, or "on" in quotes'),
+        ("1: 1", "has the key 1: keys are strings; write it in quotes"),
+        ("a: [.nan]", "a.0 is nan: only finite numbers"),
+        ("a: -.inf", "a is -inf: only finite numbers"),
+        ("[" * 5000 + "]" * 5000, "nests values more than 20 levels deep"),
+    ],
+)
+def test_yaml_that_is_read_otherwise_than_it_is_written_is_refused(written, message, tmp_path):
     path = tmp_path / "net.yaml"
-    path.write_text("inputs: []\narguments:\n  width: 1\n  height: 2\n  width: 3\n")
-    with pytest.raises(OpcostError, match=r"the key 'width' twice, in lines 3 and 5: delete one"):
+    path.write_text(written)
+    with pytest.raises(OpcostError, match=re.escape(message)):
         read_yaml(path)
-    path.write_text(yaml.safe_dump([{"a": 1}, {"a": 1}]))
-    assert read_yaml(path) == [{"a": 1}, {"a": 1}]
+
+
+def test_other_yaml_means_what_it_says(tmp_path):
+    path = tmp_path / "net.yaml"
+    written = '[{a: 0, b: "010"}, {a: 0x10, b: "on", "1": 0.5}, true, null, 1_000, 2026-11-28]'
+    path.write_text(written)
+    expected = [{"a": 0, "b": "010"}, {"a": 16, "b": "on", "1": 0.5}]
+    assert read_yaml(path) == [*expected, True, None, 1000, "2026-11-28"]

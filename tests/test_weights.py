@@ -2,6 +2,7 @@
 
 import pickle
 
+import pytest
 import torch
 from opcost.tuples.extraction import extract_module_tuples
 from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
@@ -51,6 +52,36 @@ def test_shared_weights_are_one_and_are_used_again_only_after_others():
         ("embedding.weight",): 2,
         ("inner.weight", "inner.bias"): 1,
     }
+
+
+class Looped(nn.Module):
+    """Calls one layer several times, and another once."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+        self.inner, self.last = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+
+    def forward(self, x):
+        for _ in range(self.times):
+            x = self.inner(x)
+        return self.last(x)
+
+
+@pytest.mark.parametrize(
+    ("module", "argument", "share"),
+    [
+        (Looped(1), torch.zeros(1, 4), 0.0),
+        (Looped(12), torch.zeros(1, 4), 1 - 2 / 13),  # 13 calls read 2 different weights
+        (nn.BatchNorm2d(3).eval(), torch.zeros(1, 3, 2, 2), 0.0),
+        # The embedding reads 2 of the 10 entries that the last layer reads as a whole.
+        (Tied(), torch.zeros(2, dtype=torch.int64), 1 - (40 + 20) / (3 * 20 + 40)),
+    ],
+    ids=["once", "looped", "buffers", "tied to a table"],
+)
+def test_the_share_of_weights_that_a_pass_reads_again(module, argument, share):
+    found = extract_module_tuples(module, [argument], "net").weights_read_again
+    assert found == pytest.approx(share)
 
 
 class Joined(nn.Module):

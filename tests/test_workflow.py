@@ -30,7 +30,7 @@ from opcost.rows.quantities import TIME
 from opcost.rows.versions import SCHEMA_VERSION
 from opcost.study import load_study
 
-from tests.checkout import MEASUREMENTS, STUDY, configure, edit, executed_s, stamps
+from tests.checkout import MEASUREMENTS, STUDY, Checkout, configure, edit, executed_s, stamps
 from tests.faults import rows
 
 DIFFERENCES = TIME.method_differences
@@ -267,6 +267,28 @@ def test_a_second_configfile_that_names_targets_measures_no_others(checkout):
     planned = checkout.run("gpu.yaml", "--dry-run").stdout
     devices = re.findall(r"results/\w+/device\.json", planned)
     assert set(devices) == {"results/other/device.json"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{rounds: 1, rounds: 7}", "more.yaml has the key 'rounds' twice, in line 1"),
+        ('{"rounds": 010}', "more.yaml, line 1: YAML reads 010 as 8"),
+    ],
+)
+def test_a_further_configfile_is_read_as_it_is_written_or_refused(checkout, text, message):
+    (checkout.root / "more.yaml").write_text(text)
+    completed = checkout.run("more.yaml", "--dry-run")
+    assert completed.returncode != 0
+    assert message in completed.stdout + completed.stderr
+
+
+def test_a_path_that_snakemake_takes_for_a_pattern_is_refused(tmp_path):
+    completed = Checkout(tmp_path / "a{model}").run("--dry-run")
+    assert completed.returncode != 0
+    said = completed.stdout + completed.stderr
+    assert "a{model} to a folder without { and } in its path" in said
+    assert "NameError" not in said
 
 
 def test_a_configuration_that_explodes_is_refused_before_it_does(checkout):

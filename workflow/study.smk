@@ -13,6 +13,8 @@ from opcost.study import load_study
 DEFAULT_STUDY = Path("config/config.yaml")
 if DEFAULT_STUDY.exists():
     checked(read_yaml, DEFAULT_STUDY)  # before Snakemake follows all of its aliases
+for path in workflow.config_settings.configfiles:
+    checked(read_yaml, path)  # of a key that stands twice, Snakemake takes the last
 
 
 configfile: DEFAULT_STUDY

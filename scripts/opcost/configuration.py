@@ -174,8 +174,6 @@ def _message(error: Any) -> str:
 
 def _pitfall(value: Any, wanted: Any) -> str:
     """Why YAML or Snakemake may have given a value another type than the user meant, or ""."""
-    if isinstance(value, bool) and wanted == "string":
-        return ': YAML reads on, off, yes and no as true or false; write them in quotes ("on")'
     if isinstance(value, float) and wanted == "integer" and value.is_integer():
         return f": write {value:.0f}"
     if not isinstance(value, str):

@@ -17,7 +17,7 @@ SPACE = "free some space and run the same command again; all measurements are ke
 
 _RIGHTS = "change its permissions, or use another folder"
 _KIND = "name a file where a file is expected, and a folder where a folder is expected"
-_MEMORY = (
+MORE_MEMORY = (
     "close other programs, raise the limit (ulimit -v), or use a machine or a job with more memory"
 )
 _LIMITS = "raise the limit (ulimit -a), or end other programs"
@@ -36,7 +36,7 @@ _REMEDIES = {
     errno.ENXIO: _KIND,
     errno.ELOOP: "check the symbolic links of the path",
     errno.ENAMETOOLONG: "use a shorter path",
-    errno.ENOMEM: _MEMORY,
+    errno.ENOMEM: MORE_MEMORY,
     errno.EAGAIN: _LIMITS,
     errno.EMFILE: _LIMITS,
     errno.ENFILE: _LIMITS,
@@ -104,7 +104,7 @@ def _foreseen(error: Exception) -> str | None:
     if isinstance(error, OpcostError):
         return str(error)
     if isinstance(error, MemoryError) or "failed to map segment" in str(error):
-        return f"there is not enough memory: {_MEMORY}"
+        return f"there is not enough memory: {MORE_MEMORY}"
     if isinstance(error, UnicodeError):
         return f"a text file has an unexpected encoding ({error}): save it as UTF-8"
     if isinstance(error, OSError) and error.errno in _REMEDIES:

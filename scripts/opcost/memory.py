@@ -1,8 +1,9 @@
-"""Free memory of this machine, and the memory of a process.
+"""Free memory of this machine, the memory of a process, and the limits of control groups.
 
 Standard library only: the light process that watches a job imports it.
 """
 
+import math
 import os
 import re
 import resource
@@ -35,6 +36,13 @@ def free_bytes_of(node: Path) -> int:
     """
     listed = _listed_bytes(node / "meminfo", "MemFree:", "Inactive(file):")
     return UNLIMITED if listed is None else listed
+
+
+def allowed_cores() -> float:
+    """Cores' worth of time that control groups allow this process (their quota); infinite without
+    a limit.
+    """
+    return min((_cores(*group) for group in _control_groups("cpu")), default=math.inf)
 
 
 def bytes_in_huge_pages() -> int:
@@ -95,25 +103,32 @@ def _listed_bytes(path: Path, *names: str) -> int | None:
 
 
 def _control_group_room() -> int:
-    """Bytes that this process's control groups leave, of either version, and all groups above
-    them: a cluster limits a job by a group around it. File pages out of use count as free.
+    """Bytes that this process's control groups leave, of either version. File pages out of use
+    count as free.
+    """
+    files = {1: _VERSION_1, 2: _VERSION_2}
+    rooms = [_room(group, *files[version]) for group, version in _control_groups("memory")]
+    return min(rooms, default=UNLIMITED)
+
+
+def _control_groups(controller: str) -> Iterator[tuple[Path, int]]:
+    """This process's control groups, and all groups above them, with their version: a cluster
+    limits a job by a group around it.
     """
     try:
         lines = _OWN_GROUPS.read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux
-        return UNLIMITED
-    rooms = [UNLIMITED]
+        return
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            top, version = _CONTROL_GROUP, _VERSION_2
-        elif "memory" in controllers.split(","):
-            top, version = _CONTROL_GROUP / "memory", _VERSION_1
+            top, version = _CONTROL_GROUP, 2
+        elif controller in controllers.split(","):
+            top, version = _CONTROL_GROUP / controller, 1
         else:
             continue
         own = Path(path.strip("/"))
-        rooms += [_room(top / each, *version) for each in (own, *own.parents)]
-    return min(rooms)
+        yield from ((top / each, version) for each in (own, *own.parents))
 
 
 def _room(group: Path, limit: str, used: str, inactive: str) -> int:
@@ -124,6 +139,16 @@ def _room(group: Path, limit: str, used: str, inactive: str) -> int:
     except (OSError, ValueError):
         return UNLIMITED
     return max(0, room)
+
+
+def _cores(group: Path, version: int) -> float:
+    names = ["cpu.max"] if version == 2 else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+    try:
+        words = [word for name in names for word in (group / name).read_text("utf-8").split()]
+        quota, period = map(int, words)
+    except (OSError, ValueError):  # not shown, or `max`
+        return math.inf
+    return quota / period if quota > 0 else math.inf
 
 
 def _statistic(group: Path, name: str) -> int:

@@ -1,6 +1,7 @@
 """YAML files as plain JSON data, read in bounded time and memory; errors name the key."""
 
 import math
+import re
 from collections.abc import Mapping
 from itertools import chain, count, islice
 from pathlib import Path
@@ -15,6 +16,12 @@ from opcost.values import shown
 _MAX_BYTES = 500_000
 _MAX_VALUES = 100_000
 _MAX_LEVELS = 20
+_READ_OTHERWISE = {
+    "tag:yaml.org,2002:int": re.compile(r"[-+]?0[0-7_]+|.*:.*"),
+    "tag:yaml.org,2002:float": re.compile(r".*:.*"),
+    "tag:yaml.org,2002:bool": re.compile(r"yes|no|on|off", re.IGNORECASE),
+}
+"""What YAML 1.1 takes for another value than most people who write it, and than YAML 1.2."""
 
 
 def read_yaml(path: Path) -> Any:
@@ -24,13 +31,19 @@ def read_yaml(path: Path) -> Any:
     if len(content) > _MAX_BYTES:
         raise OpcostError(f"{path} has more than {_MAX_BYTES} bytes: it is not a configuration")
     try:
-        return plain(_load(content.decode(), str(path)), str(path))
+        return parse_yaml(content.decode(), str(path))
     except UnicodeDecodeError as error:
         raise OpcostError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from error
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Read YAML as JSON data. Raises OpcostError."""
+    try:
+        return plain(_load(text, source), source)
     except RecursionError:
-        raise OpcostError(_too_deep(str(path))) from None
+        raise OpcostError(_too_deep(source)) from None
     except (yaml.YAMLError, ValueError) as error:
-        raise OpcostError(f"{path} is not valid YAML; repair it: {error}") from error
+        raise OpcostError(f"{source} is not valid YAML; repair it: {error}") from error
 
 
 def _load(text: str, source: str) -> Any:
@@ -45,6 +58,7 @@ def _load(text: str, source: str) -> Any:
                 raise OpcostError(_too_many(source))
             for each in level:
                 _check_twice(each, source)
+                _check_as_written(each, loader, source)
             level = list(islice(chain.from_iterable(map(_inside, level)), _MAX_VALUES + 1))
         if level:
             raise OpcostError(_too_deep(source))
@@ -59,12 +73,27 @@ def _check_twice(node: yaml.Node, source: str) -> None:
         return
     lines: dict[str, int] = {}
     for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
         line = key.start_mark.line + 1
-        if isinstance(key, yaml.ScalarNode) and lines.setdefault(key.value, line) != line:
+        if key.value in lines:
+            first = lines[key.value]
+            where = f"line {line}" if line == first else f"lines {first} and {line}"
             raise OpcostError(
-                f"{source} has the key {key.value!r} twice, in lines {lines[key.value]} and "
-                f"{line}: delete one of them"
+                f"{source} has the key {shown(key.value)} twice, in {where}: delete one of them"
             )
+        lines[key.value] = line
+
+
+def _check_as_written(node: yaml.Node, loader: yaml.SafeLoader, source: str) -> None:
+    """Raise OpcostError for a plain value that YAML 1.1 does not take as it is written."""
+    pattern = _READ_OTHERWISE.get(node.tag)
+    if pattern is not None and pattern.fullmatch(node.value):
+        read = str(loader.construct_object(node)).lower()
+        raise OpcostError(
+            f"{source}, line {node.start_mark.line + 1}: YAML reads {node.value} as {read}; write "
+            f'{read}, or "{node.value}" in quotes if it is a text'
+        )
 
 
 def _inside(node: yaml.Node) -> list[yaml.Node]:
@@ -102,11 +131,6 @@ def plain(document: Any, source: str) -> Any:
 
 def _check_keys(mapping: Mapping[Any, Any], where: str) -> None:
     for key in mapping:
-        if isinstance(key, bool):
-            raise OpcostError(
-                f"{where} has the key {str(key).lower()}: YAML reads on and yes as true, off and "
-                'no as false; write the name in quotes ("on"), or choose another'
-            )
         if not isinstance(key, str):
             raise OpcostError(
                 f"{where} has the key {shown(key)}: keys are strings; write it in quotes"

@@ -41,6 +41,7 @@ _USUAL_IN_TRAINING = (
 _OF_BACKWARD = TIME.of(f"estimate_{BACKWARD}").value
 _NAMED = 6
 _MUCH_SCATTER = 0.1
+_MUCH_AGAIN = 0.1
 _MUCH = (
     "That is much: something slowed the machine for a part of the study, as other tenants do when "
     "they use its memory. Set its rows aside (opcost set-aside TARGET) and run again when it is "
@@ -69,6 +70,7 @@ def caveats(
         *_interval(rows),
         *(text for quantity in quantities for text in _outlying(rows, quantity)),
         *_gain(rows),
+        *_read_again(rows, most),
         *_imprecise(rows, most),
         *_overhead(rows),
         *(text for quantity in quantities for text in _missing(rows, quantity, most)),
@@ -127,6 +129,23 @@ def _gain(rows: Sequence[Row]) -> list[str]:
         f"All joules and watts may be too high, or too low, by the same {max(shares):.0%}, the "
         "error of the sensor's gain: no interval holds it. Shares, and differences on this target, "
         "do not depend on it; those from other devices do."
+    ]
+
+
+def _read_again(rows: Sequence[Row], most: int) -> list[str]:
+    """Weights that several calls use, as those that layers share, and steps of a loop."""
+    shares = {
+        row["model"]: share
+        for row in rows
+        if (share := row.get("weights_read_again") or 0.0) > _MUCH_AGAIN
+        and row.get("cache_state") != "warm"
+    }
+    if not shares:
+        return []
+    return [
+        "Several calls use the same weights, and later ones may find them in a cache; operators "
+        "were measured with weights from memory, so these estimates may be too high. Read again, "
+        f"of all bytes of weights: {_of_models(shares, most, percent)}."
     ]
 
 

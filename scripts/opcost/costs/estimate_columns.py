@@ -57,6 +57,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "flops": flops_of(estimate.terms),
         "parameters": estimate.model.parameters,
         "activation_peak_bytes": estimate.model.activation_peak_bytes,
+        "weights_read_again": estimate.model.weights_read_again,
         **phase_columns(estimate),
         **_inputs(estimate),
         **_uncertainties(estimate),

@@ -30,10 +30,16 @@ def reserve(threads: Mapping[str, int]) -> None:
     os.sched_setaffinity(0, free)
 
 
+def reserved_for(device: str) -> list[int] | None:
+    """The cores that are reserved for measurements on a device, if any."""
+    cores: list[int] | None = json.loads(os.environ.get(_MEASURING, "{}")).get(device)
+    return cores
+
+
 def measure_here(device: str) -> None:
     """Pin this process to the cores that are reserved for a device, if any."""
-    if reserved := os.environ.get(_MEASURING):
-        os.sched_setaffinity(0, json.loads(reserved).get(device, os.sched_getaffinity(0)))
+    if reserved := reserved_for(device):
+        os.sched_setaffinity(0, reserved)
 
 
 def work_anywhere() -> None:

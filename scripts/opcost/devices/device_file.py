@@ -58,6 +58,9 @@ _RULES = {
     "cpu_count": optional(whole_number(1)),
     "machine_id_hash": optional(_SAFE),
     "thread_library": optional(PRINTABLE),
+    "process_environment": optional(
+        text(r"[^\x00-\x1f]{1,2000}", "1 to 2000 characters of a line")
+    ),
     "driver_version": optional(PRINTABLE),
     "cuda_version": optional(PRINTABLE),
     "cudnn_version": optional(PRINTABLE),
@@ -117,6 +120,7 @@ class DeviceFile:
     cuda_version: str | None = None
     cudnn_version: str | None = None
     torch_version: str | None = None
+    process_environment: str | None = None
     settings_json: str | None = None
 
     @classmethod

@@ -11,6 +11,7 @@ import torch
 import opcost
 from opcost.devices.device import Device
 from opcost.devices.machine_id import machine_id_hash
+from opcost.devices.process_environment import PROCESS_ENVIRONMENT
 from opcost.devices.thread_library import thread_library
 
 _NO_SOFTWARE = dict.fromkeys(("driver_version", "cuda_version", "cudnn_version"))
@@ -44,6 +45,7 @@ def stable_environment(device: Device) -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "machine_id_hash": machine_id_hash(),
         "thread_library": thread_library(),
+        "process_environment": PROCESS_ENVIRONMENT,
         **_NO_SOFTWARE,
         **device.software(),
         "torch_version": str(torch.__version__),

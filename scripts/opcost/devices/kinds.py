@@ -12,6 +12,7 @@ from typing import Any
 from opcost.devices import cpuinfo
 from opcost.devices.installation import loaded_driver
 from opcost.devices.machine_id import machine_id_hash
+from opcost.devices.process_environment import PROCESS_ENVIRONMENT
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,16 @@ def _of_processor() -> dict[str, Any]:
         "core_cache_bytes": cpuinfo.core_cache_bytes(),
         "cpu_count": os.cpu_count(),
         "machine_id_hash": machine_id_hash(),
+        "process_environment": PROCESS_ENVIRONMENT,
     }
 
 
 def _of_nvidia() -> dict[str, Any]:
-    return {"driver_version": loaded_driver(), "machine_id_hash": machine_id_hash()}
+    return {
+        "driver_version": loaded_driver(),
+        "machine_id_hash": machine_id_hash(),
+        "process_environment": PROCESS_ENVIRONMENT,
+    }
 
 
 def _wait_for_processor(_: Any) -> None:

@@ -1,12 +1,18 @@
-"""The libraries behind PyTorch's threads and matrix products on the processor."""
+"""PyTorch's threads on the processor, and the libraries behind them and matrix products."""
 
+import math
 import os
 import re
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import torch
+
+from opcost.devices.process_environment import PROCESS_ENVIRONMENT
+from opcost.errors import OpcostError
+from opcost.memory import allowed_cores
 
 _RUNTIME = re.compile(r"/lib(gomp|iomp5|omp)[-.][^/]*$")
 _LIMITS = (
@@ -16,6 +22,9 @@ _LIMITS = (
     "ONEDNN_MAX_CPU_ISA",
 )
 """Environment variables that limit the instructions used, below PyTorch's reported capability."""
+
+_ELEMENTS_OF_A_THREAD = 2**17
+"""Several times as many as PyTorch gives a thread at least."""
 
 
 def thread_library(variables: Sequence[str] = ()) -> str:
@@ -30,6 +39,43 @@ def thread_library(variables: Sequence[str] = ()) -> str:
         f"{name}={os.environ[name]}" for name in (*_LIMITS, *variables) if os.environ.get(name)
     ]
     return ", ".join([*parts, torch.backends.cpu.get_cpu_capability(), *limits])
+
+
+def refuse_threads_without_cores(threads: int, reserved: Collection[int] | None) -> None:
+    """Raise OpcostError if so many threads of PyTorch have fewer cores, of those reserved for them
+    if any are: a benchmark would measure the scheduler, and rows would not say so.
+    """
+    if threads == 1 or not hasattr(os, "sched_getaffinity"):
+        return
+    working = _working_threads(threads)
+    cores = {core for each in working for core in os.sched_getaffinity(each)}
+    if reserved is not None:
+        cores &= {*reserved}
+    quota = allowed_cores()
+    most = int(min(len(working), len(cores), quota))
+    if most < threads:
+        limit = f"; its control group allows {quota:g} cores" if quota < math.inf else ""
+        raise OpcostError(
+            f"the target requests {threads} threads; {min(len(working), threads)} ran in this "
+            f"process, on cores {sorted(cores)} of the {os.cpu_count()} of this machine{limit}: "
+            f"set `threads` of the target to at most {max(1, most)}, or remove what limits them, "
+            "such as taskset, the request to a cluster, a container, or OpenMP's variables "
+            f"(environment of this process: {PROCESS_ENVIRONMENT})"
+        )
+
+
+def _working_threads(threads: int) -> list[int]:
+    """The threads of this process that take part in an operator which occupies all of them."""
+    operand = torch.zeros(threads * _ELEMENTS_OF_A_THREAD, dtype=torch.int8)  # starts them
+    before = _processor_time_s()
+    operand.add_(1)
+    return [each for each, time_s in _processor_time_s().items() if time_s > before.get(each, 0.0)]
+
+
+def _processor_time_s() -> dict[int, float]:
+    """Thread -> its processor time; the numbers of these clocks are Linux's (posix-timers.h)."""
+    threads = map(int, os.listdir("/proc/self/task"))
+    return {each: time.clock_gettime(~each << 3 | 6) for each in threads}
 
 
 def _runtimes() -> list[str]:

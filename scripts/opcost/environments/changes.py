@@ -16,6 +16,7 @@ _LABELS = {
     "last_level_cache_bytes": "bytes of the last-level cache",
     "core_cache_bytes": "bytes of the private cache",
     "thread_library": "thread library",
+    "process_environment": "environment of the process",
     "driver_version": "driver",
     "cuda_version": "CUDA",
     "cudnn_version": "cuDNN",

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from opcost.devices.cores import reserved_for
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
 from opcost.devices.kinds import kind_of
 from opcost.devices.lock import exclusive
@@ -130,8 +131,10 @@ def _identified(target: Target) -> DeviceFile:
 def _open_identified(target: Target) -> tuple[Any, DeviceFile]:
     from opcost.devices.environment import stable_environment
     from opcost.devices.target_device import open_device
+    from opcost.devices.thread_library import refuse_threads_without_cores
 
     device = open_device(target)
+    refuse_threads_without_cores(target.threads, reserved_for(target.device))
     found = DeviceFile(device.name, **stable_environment(device))
     return device, replace(found, lock_key=found.own_key)
 

@@ -138,6 +138,12 @@ CONDITIONS = in_role(
             pa.string(),
             "library that runs PyTorch's threads on a processor, and the instruction set in use",
         ),
+        (
+            "process_environment",
+            pa.string(),
+            "environment variables of allocators, PyTorch and its libraries, preloaded libraries, "
+            "priority of the process and mode of huge pages, where set; `none` if nothing is",
+        ),
     ],
 )
 """The device and software under which it was measured; power limit and clocks as enforced."""

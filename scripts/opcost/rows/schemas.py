@@ -308,6 +308,12 @@ COMPARISON = _schema(
             "the most bytes that live at once of what an iteration makes: activations, gradients "
             "and temporaries, without weights, optimizer state, inputs and kernels' workspaces",
         ),
+        (
+            "weights_read_again",
+            pa.float64(),
+            "fraction of the bytes of weights that calls read after other calls of the same pass, "
+            "which may have left them in a cache; null for training, and if unknown",
+        ),
         ("inputs", pa.string(), "shapes of the inputs, and their dtypes if not the model's"),
         ("dtype", pa.string(), "dtype of parameters and inputs, and of autocast if any"),
         (

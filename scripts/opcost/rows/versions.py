@@ -26,7 +26,7 @@ from opcost.rows.quantities import (
     Quantity,
 )
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 
 VERSIONS = {
     1: "The first.",
@@ -76,6 +76,7 @@ VERSIONS = {
     "`round_core_speeds_per_s`. `evicted_code_time_s` of operators. `disturbed_executions` "
     "in the database and the comparison; `outlying_executions`, `reference_outlying_s` and "
     "`reference_disturbed_s` in the comparison.",
+    14: "`process_environment`; `weights_read_again` in the comparison.",
 }
 """Schema version -> its changes."""
 
@@ -104,6 +105,7 @@ _MEASUREMENT = {
         *("max_frequency_mhz", "numa_node", "huge_pages", "power_pace", "core_speed_per_s"),
         EVICTED_CODE,
     ],
+    14: ["process_environment"],
 }
 _OPERATOR = _MEASUREMENT | {2: [*_MEASUREMENT[2], "parameters"]}
 _DATABASE = _OPERATOR | {
@@ -184,6 +186,7 @@ ADDED: dict[str, dict[int, list[str]]] = {
             *("energy_gain_uncertainty", SPEED_SD, "reference_outlying_s"),
             *("reference_disturbed_s", "outlying_executions", "disturbed_executions"),
         ],
+        14: ["weights_read_again"],
     },
     "extraction": {12: ["activation_peak_bytes"]},
     "shares": {9: ["partial_time_s", "partial_energy_j"], 12: ["phase"]},

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from opcost.configuration import read_schema
 from opcost.errors import OpcostError, closest
 from opcost.measuring.operand_values import draws
 from opcost.models.axes import KEYS, places
 from opcost.models.configs import define_models
+from opcost.plain_yaml import parse_yaml
 from opcost.runs.models import Variant
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.parsing import arguments_of, known_arguments, with_argument
@@ -45,10 +44,7 @@ def operator_variant(description: str, axes: Sequence[str]) -> Variant:
 
 def _axis(text: str) -> tuple[str, list[Any]]:
     name, _, listed = text.partition("=")
-    try:
-        values = yaml.safe_load(listed)
-    except (yaml.YAMLError, ValueError):  # also dates that there are not, and too long numbers
-        values = None
+    values = parse_yaml(listed, f"--axis {text}")
     if not name.isidentifier() or not isinstance(values, list) or not values:
         lacks = "has no values" if values == [] else "is no axis"
         raise OpcostError(f"--axis {text} {lacks}: give NAME=[VALUE,...], such as padding=[0,1,2]")

@@ -18,6 +18,7 @@ from opcost.errors import OpcostError
 from opcost.results_folder import all_measurements, target_folders
 from opcost.runs.display import Display
 from opcost.runs.study_file import RUN_STUDY, read_studies
+from opcost.workers.isolation import killed_by
 
 Only = Mapping[str, Sequence[str]]
 """The models to measure, by target."""
@@ -58,8 +59,8 @@ def run_workflow(
     signals: list[int] = []
     if verbose:
         with _interruptible(subprocess.Popen(command), signals.append) as process:
-            failed = process.wait() != 0
-        return Ended(_code(failed, signals), 1)
+            status = process.wait()
+        return Ended(_code(status, signals), 1)
     environment = os.environ | {"OPCOST_DISPLAY": "yes"}
     display = Display(sys.stderr, bar=goal is None)
     process = subprocess.Popen(
@@ -78,13 +79,15 @@ def run_workflow(
     with _interruptible(process, interrupt), closing(display):
         for line in process.stdout or process.stderr or ():
             display.show(line.rstrip("\n"))
-        failed = process.wait() != 0
-    return Ended(_code(failed, signals), display.jobs)
+        status = process.wait()
+    return Ended(_code(status, signals), display.jobs)
 
 
-def _code(failed: bool, signals: Sequence[int]) -> int:
+def _code(status: int, signals: Sequence[int]) -> int:
     if not signals:
-        return int(failed)
+        if status < 0:
+            print(f"opcost: Snakemake was {killed_by(-status)}", file=sys.stderr)
+        return int(status != 0)
     text = "Nothing is measured yet: the same command begins again."
     if any(map(all_measurements, target_folders())):
         text = "What was measured is kept: the same command goes on."

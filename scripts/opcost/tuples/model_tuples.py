@@ -143,6 +143,22 @@ class ModelTuples:
         counts = self.call_counts().values()
         return [pair for pair in zip(self.tuples, counts, strict=True) if pair[0].launches_kernel]
 
+    @property
+    def weights_read_again(self) -> float | None:
+        """The fraction of the bytes of weights which calls read that earlier calls of the pass have
+        read; tables of which calls read entries are not counted. None if unknown.
+        """
+        if self.weights is None:
+            return None
+        read = sum(
+            count * spec.bytes
+            for record, count in self.kernels()
+            for name, spec in record.operator_tuple.tensors
+            if name in record.parameters and spec.bytes <= record.bytes
+        )
+        different = sum(group.bytes for group in self.weights)
+        return max(0.0, 1 - different / read) if read else 0.0
+
     @cached_property
     def kernel_ids(self) -> frozenset[str]:
         """The ids of the distinct tuples that launch kernels."""

@@ -76,7 +76,9 @@ def _ask(script: str) -> int:
             raise Lost(str(error)) from error
     status = int(answer)
     if status < 0:
-        print(f"opcost: the worker was killed by signal {-status}", file=sys.stderr)
+        from opcost.workers.isolation import killed_by  # rarely needed
+
+        print(f"opcost: the worker was {killed_by(-status)}", file=sys.stderr)
     return status if status >= 0 else 128 - status
 
 

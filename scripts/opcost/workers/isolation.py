@@ -17,9 +17,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from opcost.errors import OpcostError, reported
+from opcost.errors import MORE_MEMORY, OpcostError, reported
 from opcost.memory import gib, resident_bytes
-from opcost.terminal import flush_output
+from opcost.terminal import flush_output, tell
 from opcost.workers import origin
 from opcost.workers.child import run_child
 from opcost.workers.orphans import Orphans, adopted, children
@@ -32,10 +32,11 @@ _WHERE = signal.SIGUSR1
 _NOTE_TIMEOUT_S = 1.0
 _ORPHANS_GRACE_S = 1.0
 _MEMORY_POLL_S = 0.05
-_MAX_WAIT_S = 3600.0
+_SILENT_S = 60.0
+"""After this time, and twice as long each time, it is said that the child still runs."""
 
 _HINTS: dict[int, str] = {
-    signal.SIGKILL: "the system may have run out of memory",
+    signal.SIGKILL: f"the system may have run out of memory; {MORE_MEMORY}",
     signal.SIGALRM: "an alarm went off, as when the power meter does not answer",
 }
 
@@ -147,13 +148,18 @@ def _outcome(
 
 def _reached_limit(child: int, timeout_s: float, memory_bytes: float | None) -> Death | None:
     """Wait for the child to end; return the limit that it reached, or None."""
-    ended, deadline = os.pidfd_open(child), time.monotonic() + timeout_s
+    ended, start, silent_s = os.pidfd_open(child), time.monotonic(), _SILENT_S
     try:
         poll = select.poll()
         poll.register(ended, select.POLLIN)
-        while (left_s := deadline - time.monotonic()) > 0:
-            wait_s = min(left_s, _MAX_WAIT_S if memory_bytes is None else _MEMORY_POLL_S)
-            if poll.poll(1000 * wait_s):
+        while (waited_s := time.monotonic() - start) < timeout_s:
+            if waited_s >= silent_s:
+                tell(
+                    f"opcost: no result yet after {waited_s:.0f} s; gives up after {timeout_s:g} s"
+                )
+                silent_s *= 2
+            wait_s = min(timeout_s, silent_s) - waited_s
+            if poll.poll(1000 * (wait_s if memory_bytes is None else min(wait_s, _MEMORY_POLL_S))):
                 return None
             if memory_bytes is not None and resident_bytes(child) > memory_bytes:
                 return "out_of_memory", f"used more than {gib(memory_bytes)} of memory"
@@ -182,9 +188,8 @@ def _read(notes: int) -> str:
 def _death(code: int, noted: str, where: str) -> Death | None:
     """The meaning of the child's exit code and notes. Exits if opcost itself failed."""
     if code < 0:
-        hint = f": {_HINTS[-code]}" if -code in _HINTS else ""
         status = "terminated" if -code == signal.SIGTERM else "crashed"
-        return status, f"killed by {_name(-code)}{where}{hint}"
+        return status, killed_by(-code, where)
     if not re.search("^done$", noted, re.MULTILINE):
         how = (
             f"ended itself with exit status {code}" if code else "closed its files, or ended itself"
@@ -199,6 +204,8 @@ def _death(code: int, noted: str, where: str) -> Death | None:
     return None
 
 
-def _name(number: int) -> str:
+def killed_by(number: int, where: str = "") -> str:
+    """The signal that killed a process, and its probable cause."""
     known = {each.value: each.name for each in signal.Signals}
-    return known.get(number, f"signal {number}")
+    hint = f": {_HINTS[number]}" if number in _HINTS else ""
+    return f"killed by {known.get(number, f'signal {number}')}{where}{hint}"
