@@ -233,7 +233,7 @@ _FORMULAS: dict[str, _Formula] = {
 
 _FREE = re.compile(
     # Copies, rearrangements and look-ups
-    r"cat|stack|chunk_cat|clone|copy|to|fill|zero|(new_)?(full|ones|zeros)(_like)?|.*_(like|copy)"
+    r"cat|stack|chunk_cat|clone|copy|to|fill|zero|(new_)?(full|ones|zeros|empty.*)|.*_(like|copy)"
     r"|lift.*|repeat.*|roll|flip|rot90|.*pad(_nd|\dd|(ded)?_.*sequence)|tri[lu]|(block_)?diag.*"
     r"|.*shuffle|(un)?fold|im2col|col2im|.*split.*|.*unsafe.*|index.*|.*scatter.*|gather|take|put"
     r"|select|slice|masked_(?!softmax).*|embedding(?!.*sample_weights).*|one_hot|where|nonzero.*"
