@@ -103,7 +103,7 @@ def _work(kernels: Sequence[tuple[TupleRecord, int]]) -> str:
     work, names = scaled(known, "FLOPs", 4), ", ".join(unknown)
     if unknown and not known:
         return f"unknown FLOPs (of {names})"
-    return f"at least {work} (without the unknown of {names})" if unknown else work
+    return f"at least {work} (those of {names} are unknown)" if unknown else work
 
 
 def _memory(model: ModelTuples) -> str:
