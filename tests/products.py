@@ -6,11 +6,14 @@ shares nothing with opcost's count, which is of the operators below autograd.
 """
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from opcost.models.training import TrainingStep
 from opcost.tuples.calls import recorded_calls
 from opcost.tuples.extraction import distinct_tuples
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 _SECOND = {
@@ -23,11 +26,14 @@ _SECOND = {
 class Products(TorchFunctionMode):
     """Adds up `flops`; `unknown` are the functions of linear algebra that have no closed form."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
-        self.flops, self.unknown = 0, set()
+        self.flops = 0
+        self.unknown: set[str] = set()
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         if name in _SECOND:
@@ -51,35 +57,38 @@ class Products(TorchFunctionMode):
             self._product(result, 2 * len(first) * weight.numel(), first, second, weight)
             self.flops += 2 * result.numel() * second.shape[-1]
         elif name == "scaled_dot_product_attention":
-            self._attention(result, *args[:3], (kwargs or {}).get("dropout_p", 0.0))
+            query, key, value = args[:3]
+            self._attention(result, query, key, value, (kwargs or {}).get("dropout_p", 0.0))
         elif name == "multi_head_attention_forward":
             self._multi_head_attention(result[0], args, kwargs)
         elif name in ("gru", "rnn_tanh", "rnn_relu"):
-            self._recurrent(result[0], *args[:3])
+            self._recurrent(result[0], args[0], args[2])
         elif "linalg" in f"{getattr(func, '__module__', '')}{name}" or name == "cholesky":
             self.unknown.add(name)
         return result
 
-    def _product(self, result, flops, *operands):
+    def _product(self, result: Tensor, flops: int, *operands: Tensor) -> None:
         """A product, whose gradients are as many products of the same size."""
         self.flops += flops
         self._in_backward(result, flops * sum(each.requires_grad for each in operands))
 
-    def _in_backward(self, result, flops):
-        def add(_):
+    def _in_backward(self, result: Tensor, flops: int) -> None:
+        def add(_: Tensor) -> None:
             self.flops += flops
 
         if result.requires_grad:
             result.register_hook(add)
 
-    def _attention(self, result, query, key, value, dropout):
+    def _attention(
+        self, result: Tensor, query: Tensor, key: Tensor, value: Tensor, dropout: float
+    ) -> None:
         scores = query.numel() * key.shape[-2]
         flops = 2 * scores + 2 * scores // query.shape[-1] * value.shape[-1]
         self.flops += flops
         # The fused kernel computes the scores once more; with dropout, there is none.
         self._in_backward(result, flops * 2 if dropout else flops * 5 // 2)
 
-    def _multi_head_attention(self, result, args, kwargs):
+    def _multi_head_attention(self, result: Tensor, args: Sequence[Any], kwargs: Any) -> None:
         query, key, value, width = args[:4]
         length, batch = query.shape[0], query.shape[1]
         for each in (query, key, value):
@@ -93,7 +102,7 @@ class Products(TorchFunctionMode):
         fused = not kwargs["need_weights"] and not (kwargs["training"] and args[10])
         self._in_backward(result, scores * 5 // 2 if fused else scores * 2)
 
-    def _recurrent(self, result, data, hidden, weights):
+    def _recurrent(self, result: Tensor, data: Tensor, weights: Sequence[Tensor]) -> None:
         """The hidden state that a sequence begins with needs no gradient."""
         steps, batch = data.shape[:2]
         of_data, of_hidden = (2 * steps * batch * weights[each].numel() for each in (0, 1))
@@ -102,7 +111,7 @@ class Products(TorchFunctionMode):
         self._in_backward(result, of_data * (1 + data.requires_grad) + before)
 
 
-def total(result):
+def total(result: Any) -> Any:
     """A loss to which all floating-point results contribute."""
     if isinstance(result, torch.Tensor):
         return result.float().square().mean()
@@ -111,7 +120,9 @@ def total(result):
     return sum(total(each) for each in tensors if each.requires_grad)
 
 
-def both_counts(module, args, kwargs=None):
+def both_counts(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> tuple[tuple[int, set[str]], tuple[int, set[str]]]:
     """FLOPs of a training step as opcost counts them, and as this second count does; each with the
     names of what it does not know.
     """
