@@ -63,6 +63,23 @@ def test_a_model_costs_what_the_workflow_says_it_costs(cnn, tiny_tuples, tmp_pat
             assert in_the_table.items() >= row.items()
 
 
+@pytest.mark.parametrize(
+    ("unknown", "expected"),
+    [
+        ((), "; 23.81 kFLOPs, "),
+        (("relu",), "; at least 23.81 kFLOPs (those of relu are unknown), "),
+        (("relu", "conv2d", "linear"), "; unknown FLOPs (of conv2d, relu, linear), "),
+    ],
+)
+def test_flops_that_are_unknown_are_no_smaller_sum(cnn, unknown, expected):
+    tuples = [
+        dataclasses.replace(each, flops=None if each.operator_tuple.name in unknown else each.flops)
+        for each in cnn.tuples
+    ]
+    text = as_text(dataclasses.replace(cnn, tuples=tuple(tuples)), [], 5, None)
+    assert expected in " ".join(text.split())
+
+
 @pytest.mark.parametrize(("zoo", "known"), [(True, True), (True, False), (False, False)])
 def test_a_model_that_the_study_knows_by_another_name_is_compared_with_its_whole(
     tmp_path, zoo, known

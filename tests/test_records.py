@@ -11,6 +11,7 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
 from opcost.measuring.station import open_station
@@ -18,6 +19,7 @@ from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_files import TargetFiles
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
+from opcost.rows.flags import ABOVE_ROOF
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -173,6 +175,17 @@ def test_a_model_whose_output_is_not_finite_is_flagged(cpu, conditions, watch):
         "degenerate_values"
         in measure(ModelSubject(definition), station_of(cpu, conditions, watch))["flags"]
     )
+
+
+@pytest.mark.parametrize(("flops_per_s", "is_flagged"), [(1e9, False), (3e12, True)])
+def test_more_flops_a_second_than_a_core_computes_are_flagged(
+    relu, cpu, conditions, watch, flops_per_s, is_flagged
+):
+    """3 TFLOP/s on one core were those of a gradient whose groups were not counted."""
+    station = station_of(cpu, conditions, watch)
+    time_s = measure(OperatorSubject(relu), station)["time_s"]
+    counted = dataclasses.replace(relu, flops=round(flops_per_s * torch.get_num_threads() * time_s))
+    assert (ABOVE_ROOF in measure(OperatorSubject(counted), station)["flags"]) == is_flagged
 
 
 def test_a_column_that_the_schema_lacks_is_refused(tmp_path):

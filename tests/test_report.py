@@ -29,6 +29,7 @@ from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MAX_MARKS, scatter
 from opcost.report.sweeps import sweeps
 from opcost.rows import schemas
+from opcost.rows.flags import ABOVE_ROOF
 from opcost.rows.quantities import ENERGY, TIME
 
 from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
@@ -298,6 +299,17 @@ def test_ceilings_are_the_highest_that_an_operator_reached(results):
     assert (roof.left + roof.right, roof.between) == (len(ok), 0)
     assert roof.without_flops == len(frame) - len(ok)
     assert roof.launch_bound == sum("launch_bound" in flags for flags in ok["flags"])
+
+
+def test_a_rate_that_no_device_reaches_is_no_ceiling(results):
+    [first, second] = results.measured("large_gpu").nlargest(2, "flops_per_s").itertuples()
+    flags = results.database["flags"].to_pylist()
+    flags[first.Index].append(ABOVE_ROOF)
+    column = results.database.schema.get_field_index("flags")
+    field = results.database.schema.field(column)
+    flagged = results.database.set_column(column, field, pa.array(flags, field.type))
+    measured = replace(results, database=flagged).measured("large_gpu")
+    assert roofline.roofline(measured, "float32").flops_per_s == second.flops_per_s
 
 
 def test_without_flops_there_is_no_roofline(results):

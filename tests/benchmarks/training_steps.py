@@ -1,7 +1,7 @@
 """Are the extracted training steps of torchvision's models complete, and do all tuples run again?
 
-For each model, the FLOPs of the extracted tuples are compared with those that
-`torch.utils.flop_counter` counts in a step, and each tuple that launches a kernel is replayed from
+For each model, the FLOPs of the extracted tuples are compared with a second count of a step
+(tests/products.py), and each tuple that launches a kernel is replayed from
 its JSON, with the recorded shapes of its results.
 
     PYTHONPATH=scripts python -m tests.benchmarks.training_steps [--no-replay] [MODEL ...]
@@ -19,7 +19,8 @@ from opcost.models.iteration import runnable
 from opcost.target import Target
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple
-from torch.utils.flop_counter import FlopCounterMode
+
+from tests.products import Products
 
 MODELS = [
     *("alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s"),
@@ -49,12 +50,12 @@ def definition_of(name: str) -> ModelDefinition:
 
 
 def counted_flops(definition: ModelDefinition) -> int:
-    """FLOPs of a step as PyTorch counts them."""
+    """FLOPs of a step as the second count finds them."""
     module = construction.build(definition)
     run = runnable(module, definition, construction.example_further_inputs(definition))
-    with torch.enable_grad(), FlopCounterMode(display=False) as counter:
+    with torch.enable_grad(), Products() as products:
         run(*construction.example_inputs(definition).args)
-    return int(counter.get_total_flops())
+    return products.flops
 
 
 def main() -> None:

@@ -23,7 +23,8 @@ from opcost.results_folder import DATABASE
 from opcost.rows.comparability import COLUMNS, disagreements
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.text import counted, plus_minus, scaled, some, table, with_meaning_of_noise, wrapped
-from opcost.tuples.model_tuples import ModelTuples, total_flops
+from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.tuple_record import TupleRecord
 
 _RECORDED = 5
 _FLOPS = "1 multiply-add = 2 FLOPs."
@@ -81,8 +82,7 @@ def no_data(found: Sequence[Any]) -> list[str]:
 
 def _model_lines(model: ModelTuples) -> str:
     kernels = model.kernels()
-    calls, flops = sum(count for _, count in kernels), total_flops(kernels)
-    work = "unknown FLOPs" if flops is None else scaled(flops, "FLOPs", 4)
+    calls = sum(count for _, count in kernels)
     inputs = ""
     if model.definition is not None:
         inputs = f" on {', '.join(map(str, model.definition.inputs))}, {model.definition.precision}"
@@ -90,10 +90,20 @@ def _model_lines(model: ModelTuples) -> str:
     text = (
         f"{model.model}{inputs}: {counted(calls, 'call')} of "
         f"{counted(len(kernels), 'operator tuple')}, "
-        f"{counted(len(model.calls) - calls, 'call')} of views; {work}, "
+        f"{counted(len(model.calls) - calls, 'call')} of views; {_work(kernels)}, "
         f"{scaled(model.parameters or 0, '', 4).strip()} parameters{_memory(model)}"
     )
     return "\n".join(wrapped([text, _FLOPS]))
+
+
+def _work(kernels: Sequence[tuple[TupleRecord, int]]) -> str:
+    """The FLOPs of all calls; a lower limit, and the operators whose FLOPs are unknown, if any."""
+    unknown = dict.fromkeys(each.operator_tuple.name for each, _ in kernels if each.flops is None)
+    known = sum(count * each.flops for each, count in kernels if each.flops is not None)
+    work, names = scaled(known, "FLOPs", 4), ", ".join(unknown)
+    if unknown and not known:
+        return f"unknown FLOPs (of {names})"
+    return f"at least {work} (those of {names} are unknown)" if unknown else work
 
 
 def _memory(model: ModelTuples) -> str:

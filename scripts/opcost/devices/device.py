@@ -108,6 +108,10 @@ class Device(ABC):
         """Size of a core's private cache; 0 if it keeps no data between operators."""
 
     @abstractmethod
+    def most_flops_per_s(self, dtype: str) -> float:
+        """A rate that no product of matrices of this dtype reaches."""
+
+    @abstractmethod
     def free_memory_bytes(self) -> int:
         """Memory that can be allocated now."""
 

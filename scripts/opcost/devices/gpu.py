@@ -26,6 +26,7 @@ _HOLDS, _PATIENT_HOLDS = 1.5, 4.0
 short, of this batch."""
 
 _SHORTEST_HOLD_S, _LONGEST_HOLD_S = 1e-4, 0.5
+_HIGHEST_HZ = 3.5e9
 _MOST_CYCLES = 2**31 - 1
 _NONE = "No CUDA GPUs are available"
 
@@ -128,6 +129,16 @@ class CudaDevice(Device):
     def last_level_cache_bytes(self) -> int | None:
         """The L2 cache."""
         return int(self._properties.L2_cache_size)
+
+    def most_flops_per_s(self, dtype: str) -> float:
+        """Those of the multiprocessors of all generations up to Blackwell, in tensor cores for what
+        they take, at a clock that none has.
+        """
+        tf32 = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
+        single = 4096 if tf32 else 256
+        per_cycle = {"float64": 256, "complex128": 256, "float32": single, "complex64": single}
+        most = self._properties.multi_processor_count * per_cycle.get(dtype, 32768)
+        return _HIGHEST_HZ * most
 
     @property
     def core_cache_bytes(self) -> int:

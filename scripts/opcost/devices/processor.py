@@ -1,7 +1,9 @@
 """The processor as a device."""
 
 import ctypes
+import math
 import mmap
+import platform
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter  # bound here: a model may replace the one in `time`
@@ -16,6 +18,9 @@ from opcost.devices.kinds import KINDS
 from opcost.devices.memory_placement import asks_for_huge_pages, free_bytes
 from opcost.devices.processor_settings import max_frequency_mhz
 from opcost.memory import limited_to
+
+_HIGHEST_HZ = 6.5e9
+"""No core is clocked higher. What Linux says may leave out the boost."""
 
 
 class CpuDevice(Device):
@@ -67,6 +72,15 @@ class CpuDevice(Device):
     def core_cache_bytes(self) -> int:
         """The second-level cache, from Linux."""
         return cpuinfo.core_cache_bytes()
+
+    def most_flops_per_s(self, dtype: str) -> float:
+        """Of each thread, two multiply-adds of 512 bits a cycle; matrix units (AMX) take 16 bits or
+        fewer. Unknown, and so infinite, for other architectures, of which some have more.
+        """
+        if platform.machine() not in ("x86_64", "AMD64"):
+            return math.inf
+        per_cycle = {"float64": 32, "complex128": 32, "float32": 64, "complex64": 64}
+        return torch.get_num_threads() * _HIGHEST_HZ * per_cycle.get(dtype, 4096)
 
     def free_memory_bytes(self) -> int:
         """MemAvailable of Linux, within the limit of the control group and of a NUMA node."""

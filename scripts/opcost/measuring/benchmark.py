@@ -1,12 +1,13 @@
 """Measure a subject, and describe the result or the failure in a row."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from opcost import statistics
-from opcost.devices.device import OutOfMemory
+from opcost.devices.device import Device, OutOfMemory
 from opcost.devices.disturbance import Watch
 from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.evicted_code import evicted_code_times_s
@@ -19,14 +20,20 @@ from opcost.measuring.trial import Trial, run_trial
 from opcost.models import construction
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
-from opcost.rows.flags import POINT_CHANGED
-from opcost.rows.quantities import ENERGY, EVICTED_CODE, PHASE_TIMES, POWER
+from opcost.rows.flags import ABOVE_ROOF, POINT_CHANGED
+from opcost.rows.quantities import ENERGY, EVICTED_CODE, PHASE_TIMES, POWER, TIME
 from opcost.target import TOLD_BY
+from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.replay import UnsupportedOperator
 
 _OF_A_WHOLE = 2
 """The phases of a training step, and calls in place, are each timed for this fraction of the time
 of a whole model."""
+
+_WINOGRAD = 4
+"""Algorithms of convolutions save multiplications, up to this factor."""
+
+_INDICES = {"bool", "int32", "int64"}
 
 
 def measure(
@@ -41,7 +48,8 @@ def measure(
         try:
             with construction.conditions(subject.trained), user_code():
                 found = _measured(subject, station, row, checkpoint)
-                return found | {"flags": [*found["flags"], *_if_point_changed(row, station)]}
+                further = [*_if_point_changed(row, station), *_if_above_roof(found, station.device)]
+                return found | {"flags": [*found["flags"], *further]}
         except ChangedSource:
             raise
         except Exception as error:
@@ -87,6 +95,17 @@ def _if_point_changed(before: Mapping[str, Any], station: Station) -> list[str]:
     now = station.device.setup()
     changed = any(name in before and before[name] != now[name] for name in TOLD_BY & now.keys())
     return [POINT_CHANGED] if changed else []
+
+
+def _if_above_roof(row: Mapping[str, Any], device: Device) -> list[str]:
+    """A flag if the device cannot compute so many FLOPs in the time of a row."""
+    if not row.get("flops"):
+        return []
+    measured = OperatorTuple.from_json(row["canonical_json"])
+    dtypes = {spec.dtype for _, spec in measured.tensors} - _INDICES
+    most = max((device.most_flops_per_s(each) for each in dtypes), default=math.inf)
+    saved = _WINOGRAD if "conv" in measured.name else 1
+    return [ABOVE_ROOF] if row["flops"] > saved * most * row[TIME.value] else []
 
 
 def _in_place(

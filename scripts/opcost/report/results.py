@@ -1,5 +1,6 @@
 """The input of the report: the final files of a study."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
+from opcost.rows.flags import ABOVE_ROOF
 from opcost.rows.quantities import ENERGY, POWER, TIME, Quantity
 from opcost.tuples.operator_tuple import OperatorTuple, short_name
 
@@ -76,11 +78,13 @@ class Results:
         `name`: the operator as people call it; `dtype`: what it computes in; `weight_bytes`: size
         of its weights; `flops_per_s`, `bytes_per_s`, `flops_per_byte`; `time_half_width`,
         `power_half_width`: half of the 95 % interval as a share of the value.
-        Null where there is nothing to divide.
+        Null where there is nothing to divide, and where FLOPs are impossible.
         """
         columns = [name for name in self.database.column_names if name not in RAW]
         frame = self.database.select(columns).to_pandas()
         work = frame[["flops", "bytes"]].where(frame[["flops", "bytes"]] > 0)
+        impossible = [flags is not None and ABOVE_ROOF in flags for flags in frame["flags"]]
+        work.loc[impossible, "flops"] = math.nan
         tuples = [OperatorTuple.from_json(text) for text in frame["canonical_json"]]
         weights = [
             _weight_bytes(each, names)

@@ -198,6 +198,11 @@ POINT_CHANGED = _flag(
     "end of the measurement than at its start: another program set it meanwhile",
     "end that program, and run opcost retry --flag point_changed",
 )
+ABOVE_ROOF = _flag(
+    "above_roof",
+    "flops / time_s is more than any such device computes: the FLOPs are wrong, or the time is",
+    "use neither, and report the row's description to opcost",
+)
 ASSUMED_SENSOR = _flag(
     "assumed_sensor",
     "the power sensor was not, or not completely, characterised",

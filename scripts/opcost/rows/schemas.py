@@ -61,7 +61,13 @@ _OPERATOR: list[Column] = [
                 "the host of a GPU",
             ),
             ("description", pa.string(), "readable form of the operator tuple"),
-            ("flops", pa.int64(), "floating-point operations; null if unknown"),
+            (
+                "flops",
+                pa.int64(),
+                "floating-point operations of matrix products, convolutions and attention: a "
+                "multiplication and an addition are 2, of complex numbers 8; 0 for other "
+                "operators; null if unknown",
+            ),
             (
                 "bytes",
                 pa.int64(),
