@@ -64,7 +64,7 @@ def test_a_model_stays_what_it_is_when_an_axis_grows(batches, sizes, more):
 @pytest.mark.parametrize(
     ("config", "read", "expected"),
     [
-        ({"axes": {"dtype": ["float32", "bfloat16"]}}, lambda m: m.dtype, ["float32", "bfloat16"]),
+        ({"axes": {"dtype": ["float64", "bfloat16"]}}, lambda m: m.dtype, ["float64", "bfloat16"]),
         ({"axes": {"autocast": [None, "bfloat16"]}}, lambda m: m.autocast, [None, "bfloat16"]),
         (
             {"autocast": "float16", "axes": {"autocast": [None, "bfloat16"]}},

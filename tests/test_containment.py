@@ -1,5 +1,6 @@
 """The code of a model may do anything: extraction ends, and reports it with its line."""
 
+import importlib
 import json
 import os
 import time
@@ -86,14 +87,24 @@ def test_a_module_that_cannot_be_imported_is_reported_with_its_line(
 
 
 @pytest.mark.parametrize("name", ["statistics", "opcost", "sys"])
-def test_a_file_with_the_name_of_another_module_is_named(tmp_path, name):
+def test_a_file_may_have_the_name_of_another_module(tmp_path, name):
     (tmp_path / f"{name}.py").write_text("from torch.nn import ReLU as build")
     definition = ModelDefinition("mine", (InputSpec((2,)),), factory=f"{name}:build")
+    [record] = tuples_of(definition, tmp_path, LIMITS).tuples
+    assert record.operator_tuple.name == "relu"
+
+
+def test_a_package_with_the_name_of_another_one_is_named(tmp_path):
+    (tmp_path / "email").mkdir()
+    for file, text in (("__init__", ""), ("message", "def build(): ...")):
+        (tmp_path / "email" / f"{file}.py").write_text(text)
+    definition = ModelDefinition("mine", (InputSpec((2,)),), factory="email/message.py:build")
+    importlib.import_module("email.message")
     with pytest.raises(
-        OpcostError, match=rf"another module is named '{name}' \(.*rename"
+        OpcostError, match=r"another module is named 'email.message' \(.*rename"
     ) as caught:
         tuples_of(definition, tmp_path, LIMITS)
-    assert f"instead of {tmp_path / name}.py" in str(caught.value)
+    assert f"instead of {tmp_path}/email/message.py" in str(caught.value)
 
 
 def test_a_missing_factory_is_reported_with_the_file_that_was_imported():

@@ -569,6 +569,7 @@ def test_the_number_of_listed_operators_is_positive():
         (["resnet18", "--input", "0x3x224x224"], "'0x3x224x224' is not an input: sizes"),
         (["resnet18", "--input", "4<0"], "'4<0' is not an input: sizes"),
         (["resnet18", "--input", "9" * 5000], "is not an input"),
+        (["nets:net", "--input", "3x8:uint8<257"], "give numbers from 0 to 256 for uint8"),
         (
             ["resnet18", "--dtype", "floaty"],
             "'floaty' is not a dtype of parameters. Allowed: float32",

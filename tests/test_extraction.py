@@ -1,18 +1,21 @@
 """A model's operators: all of them, counted, with the place of each call."""
 
+import sys
 import threading
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import torchvision
 from opcost.errors import OpcostError
-from opcost.models.construction import example_inputs
-from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.construction import build, example_inputs, parameter_dtypes
+from opcost.models.definition import InputSpec, ModelDefinition, Training
 from opcost.tuples.calls import model_calls, module_calls
 from opcost.tuples.extraction import extract_model_tuples, extract_module_tuples
+from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
 from torch import nn
 
 
@@ -58,6 +61,170 @@ def test_a_live_module_executes_what_its_definition_says_and_stays_as_it_is():
     for name, tensor in module.state_dict().items():
         assert type(tensor) is torch.Tensor
         assert torch.equal(tensor, before[name])
+
+
+MIXED = """
+import torch
+from torch import nn
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.norm = nn.Linear(8, 8).bfloat16(), nn.LayerNorm(8)
+
+    def forward(self, x):
+        return self.norm(self.body(x.bfloat16()).float())
+
+class Float8(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("w", torch.randn(8, 8).to(torch.float8_e4m3fn))
+
+    def forward(self, x):
+        return x @ self.w.to(x.dtype)
+
+class Complex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(8, 8, dtype=torch.complex64))
+
+    def forward(self, x):
+        return x @ self.w
+
+def half(): return nn.Linear(8, 8).half()
+def bfloat16(): return nn.Linear(8, 8).bfloat16()
+def double(): return nn.Linear(8, 8).double()
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "dtype", "given", "kept", "inputs", "product"),
+    [
+        ("bfloat16", None, None, "bfloat16", "2x8", "linear(2x8:bfloat16, 8x8:bfloat16"),
+        ("half", None, None, "float16", "2x8", "linear(2x8:float16, 8x8:float16"),
+        ("double", None, None, "float64", "2x8", "linear(2x8:float64, 8x8:float64"),
+        ("double", "float32", None, "float32", "2x8", "linear(2x8, 8x8"),
+        ("Mixed", None, None, "bfloat16, float32", "2x8:bfloat16", "linear(2x8:bfloat16, 8x8:bf"),
+        ("Mixed", None, "float32", "bfloat16, float32", "2x8:float32", "linear(2x8:bfloat16, 8x"),
+        ("Float8", None, None, "float8_e4m3fn", "2x8:float32", "matmul(2x8, 8x8"),
+        ("Float8", "float32", None, "float32", "2x8", "matmul(2x8, 8x8"),
+        ("Complex", None, "complex64", "complex64", "2x8:complex64", "matmul(2x8:complex64, 8x8:c"),
+    ],
+)
+def test_parameters_stay_as_they_are_built_unless_a_dtype_is_stated(
+    tmp_path, factory, dtype, given, kept, inputs, product
+):
+    (tmp_path / "mixed_types.py").write_text(MIXED)
+    spec, named = InputSpec((2, 8), given), f"mixed_types:{factory}"
+    definition = ModelDefinition("net", (spec,), factory=named, dtype=dtype)
+    found = extract_model_tuples(definition, tmp_path)
+    assert (found.precision, *map(str, found.inputs)) == (kept, inputs)
+    assert any(str(record.operator_tuple).startswith(product) for record in found.tuples)
+    write_model_tuples(tmp_path / "net.pkl", found)
+    assert read_model_tuples(tmp_path / "net.pkl") == found
+    module = build(definition, tmp_path)
+    stated = definition.stating(parameter_dtypes(module))
+    with torch.inference_mode():  # PyTorch accepts these dtypes
+        module(*example_inputs(stated).args)
+
+
+@pytest.mark.parametrize(
+    ("module", "dtypes"),
+    [
+        (nn.Linear(8, 4).half(), "float16, float32"),
+        (nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 4).double()), "float32, float64"),
+    ],
+)
+def test_a_product_of_two_dtypes_is_refused_as_pytorch_does(module, dtypes):
+    with pytest.raises(RuntimeError, match="dtype"):
+        module(torch.ones(2, 8))
+    with pytest.raises(OpcostError, match=f"linear takes tensors of one dtype, and gets {dtypes}"):
+        extract_module_tuples(module, [torch.ones(2, 8)], "net")
+
+
+def test_training_in_float16_is_refused_also_if_the_model_is_built_so(tmp_path):
+    (tmp_path / "mixed_types.py").write_text(MIXED)
+    training = Training("mse_loss", {}, (InputSpec((2, 8)),))
+    definition = ModelDefinition(
+        "net", (InputSpec((2, 8)),), factory="mixed_types:half", mode="training", training=training
+    )
+    with pytest.raises(OpcostError, match="needs its gradients scaled"):
+        extract_model_tuples(definition, tmp_path)
+    trained = extract_model_tuples(replace(definition, dtype="bfloat16"), tmp_path)
+    assert trained.precision == "bfloat16"
+
+
+class Keeps(nn.Module):
+    """Keeps what it computed."""
+
+    def __init__(self, **kept):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 16), nn.Linear(16, 4)
+        vars(self.a).update(kept)
+
+    def forward(self, x):
+        self.last = {"of": [self.a(x)]}
+        return self.b(self.last["of"][0])
+
+
+def after_a_step():
+    net = Keeps()
+    net(torch.ones(2, 8)).sum().backward()
+    return net
+
+
+def on_meta():
+    with torch.device("meta"):
+        return Keeps()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        after_a_step,
+        on_meta,
+        lambda: Keeps(act=lambda x: x.relu(), generator=torch.Generator()),
+        lambda: Keeps(view=torch.ones(2, requires_grad=True) * 2),
+        lambda: Keeps().double(),
+        lambda: Keeps().train(),
+    ],
+)
+def test_a_live_module_is_described_whatever_it_holds(make):
+    net = make()
+    first = net.a.weight
+    x = torch.ones(2, 8, device=first.device, dtype=first.dtype)
+    held = net.last["of"][0] if hasattr(net, "last") else None
+    found = extract_module_tuples(net, [x], "net")
+    assert sum(record.flops for record, _ in found.kernels()) == 2 * 2 * 8 * 16 + 2 * 2 * 16 * 4
+    assert found.parameters == 212
+    assert net.a.weight is first
+    assert held is (net.last["of"][0] if hasattr(net, "last") else None)
+
+
+def test_weights_that_an_older_weight_norm_computes_are_copied():
+    with pytest.warns(FutureWarning):
+        net = nn.Sequential(nn.utils.weight_norm(nn.Linear(8, 16)), nn.Linear(16, 4))
+    kept = net[0].weight
+    names = [each.operator_tuple.name for each in extract_module_tuples(net, [X], "net").tuples]
+    assert names == ["_weight_norm", "linear", "linear"]
+    assert net[0].weight is kept
+
+
+X = torch.ones(2, 8)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (threading.Lock(), "lock"),
+        (threading.local(), "_local"),
+        ((each for each in ()), "generator"),
+        (sys.__stdout__, "TextIO"),
+    ],
+)
+def test_an_attribute_that_cannot_be_copied_is_named(value, kind):
+    with pytest.raises(OpcostError, match=f"model net: its attribute a.kept, a .*{kind}"):
+        extract_module_tuples(Keeps(kept=value), [X], "net")
 
 
 def test_shared_parameters_count_once(tmp_path):

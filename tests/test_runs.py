@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from opcost.costs.model_argument import parse_input
+from opcost.costs.model_argument import find_model, parse_input
 from opcost.errors import OpcostError
 from opcost.models.configs import load_model
+from opcost.models.construction import build
 from opcost.runs.configs import provide
 from opcost.runs.models import Options, Variant, variants
 from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies
@@ -88,6 +89,10 @@ def test_a_name_tells_what_is_not_at_a_default():
     names = [each.name for each in variants("resnet18", given, MODELS)]
     stem = "resnet18_b8_num_classes_10_channels_last"
     assert names == [stem, f"{stem}_bfloat16"]
+    Path("nets.py").touch()
+    given = options(["1x8"], dtypes=(None, "float32", "float64"))
+    stated = [each.config.get("dtype") for each in variants("nets.py:tagger", given, MODELS)]
+    assert stated == [None, "float32", "float64"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +132,95 @@ def test_a_config_that_says_the_same_is_reused_and_none_is_changed():
     wanted = [Variant("resnet34_b1", small), Variant("taken", {**other, "dtype": "bfloat16"})]
     assert provide(wanted, MODELS) == (["small", "taken_2"], ["taken_2"])
     assert provide(wanted, MODELS) == (["small", "taken_2"], [])
-    assert load_model("taken", MODELS).dtype == "float32"
+    assert load_model("taken", MODELS).dtype is None
+
+
+def test_nothing_is_written_if_one_of_the_models_can_have_no_config():
+    good = Variant("good", {"model": "resnet18", "inputs": [{"shape": [1, 3, 56, 56]}]})
+    for wrong in (Variant("wrong", {**good.config, "dtype": "int4"}), Variant("", good.config)):
+        with pytest.raises(OpcostError):
+            provide([good, wrong], MODELS)
+    assert not list(MODELS.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "argument"),
+    [
+        ("pkg/nets/net.py", "pkg/nets/net.py:build"),  # with a relative import
+        ("pkg_2/nets/net.py", "pkg_2.nets.net:build"),
+        ("net v2.py", "net v2.py:build"),
+        ("net-ä.v2.py", "net-ä.v2.py:build"),
+        ("2nd.py", "2nd.py:build"),
+        (".hidden.py", ".hidden.py:build"),
+        ("résumé.py", "résumé:build"),
+        ("random.py", "random.py:build"),
+        ("random.py", "random:build"),
+        ("test.py", "test:Makers.build"),
+    ],
+)
+def test_a_factory_is_found_by_all_commands_whatever_the_name_of_its_file(file, argument):
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    size = "9"
+    if file.startswith("pkg"):
+        size = "SIZE"
+        nets = Path(file).parent
+        for package in (nets, nets.parent):
+            (package / "__init__.py").touch()
+        (nets.parent / "sizes.py").write_text("SIZE = 9\n")
+    Path(file).write_text(
+        f"from torch import nn\n{'from ..sizes import SIZE' if size == 'SIZE' else ''}\n"
+        f"def build(): return nn.Linear(10, {size})\nclass Makers: build = staticmethod(build)\n"
+    )
+    explained, folder = find_model(argument, [parse_input("1x10")])
+    [name], _ = provide(variants(argument, options(["1x10"]), MODELS), MODELS)
+    for module in (build(explained, folder), build(load_model(name, MODELS), MODELS)):
+        assert module.out_features == 9
+
+
+SCRIPT = """
+import argparse
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, default=40)
+width = parser.parse_args().width
+
+
+def build():
+    return nn.Linear(10, width + parser.parse_args().width)
+"""
+
+
+def test_a_factory_of_a_script_that_parses_arguments_sees_none(monkeypatch):
+    Path("train.py").write_text(SCRIPT)
+    monkeypatch.setattr(sys, "argv", ["opcost", "explain", "train.py:build", "--input", "1x10"])
+    definition, folder = find_model("train.py:build", [parse_input("1x10")])
+    assert build(definition, folder).out_features == 80
+    assert sys.argv[1] == "explain"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("instance", "is an instance of Linear: name a function that returns the module, or its"),
+        ("pair", "returned a tuple; it must return an nn.Module, and nothing beside it"),
+        ("later", "returned a coroutine; it must return"),
+        ("each", "returned a generator; it must return"),
+        ("sized", "missing 1 required positional argument: 'width'. Give others as NAME=VALUE"),
+        ("on_meta", "its weight is on the meta device, without values"),
+        ("2nd", "'2nd' is no name in Python"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_what_is_no_factory_is_explained(name, message):
+    Path("odd_factories.py").write_text(
+        "from torch import nn\ninstance = nn.Linear(10, 9)\n"
+        "def pair(): return instance, 3\nasync def later(): return instance\n"
+        "def each(): yield instance\ndef sized(width): return nn.Linear(10, width)\n"
+        "def on_meta(): return nn.Linear(10, 9, device='meta')\n"
+    )
+    with pytest.raises(OpcostError, match=message):
+        build(*find_model(f"odd_factories.py:{name}", [parse_input("1x10")]))
 
 
 def test_a_factory_with_other_inputs_has_their_sizes_in_its_name():
@@ -139,8 +232,6 @@ def test_a_factory_with_other_inputs_has_their_sizes_in_its_name():
 
 @pytest.mark.parametrize("place", ["nets.py", "elsewhere/nets.py", "config/models/nets.py"])
 def test_a_factory_in_any_file_is_found_and_its_code_is_part_of_the_definition(place, monkeypatch):
-    from opcost.models.construction import build
-
     monkeypatch.delitem(sys.modules, "nets", raising=False)
     file = Path(place)
     file.parent.mkdir(exist_ok=True)

@@ -32,7 +32,8 @@ def times(
     """Calls in an iteration and mean microseconds: of each kernel, of each function of CUDA."""
     with construction.inference_conditions():
         module = construction.build(definition, models).to(device.torch_device)
-        inputs = construction.example_inputs(definition)
+        stated = definition.stating(construction.parameter_dtypes(module))
+        inputs = construction.example_inputs(stated)
         workload = model_workload(module, inputs, device, conditions.measurement.cache_state)
         workload.run(workload.rotation)
         device.synchronise()

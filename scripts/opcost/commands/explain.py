@@ -42,7 +42,8 @@ _PATH = click.Path(path_type=Path)
     help="A keyword argument of the constructor or factory.",
 )
 @click.option(
-    "--dtype", default="float32", show_default=True, help="Dtype of parameters and inputs."
+    "--dtype",
+    help="Dtype to convert parameters and inputs to. Default: as they are built.",
 )
 @click.option("--channels-last", is_flag=True, help="Use channels_last memory format.")
 @click.option(
@@ -94,7 +95,7 @@ def command(
     inputs: tuple[str, ...],
     batch_size: int,
     arguments: tuple[str, ...],
-    dtype: str,
+    dtype: str | None,
     channels_last: bool,
     databases: tuple[Path, ...],
     targets: tuple[str, ...],

@@ -77,5 +77,5 @@ def command(
         return
     names, _ = provide(layer_configs(only), read_studies().directory)
     where = {key: named[key] for key in ("device", "threads")}
-    with prepared(names, (), (), "float32", False, (), **where) as only:
+    with prepared(names, (), (), None, False, (), **where) as only:
         measure(only, settings, verbose, layer_answer)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from opcost.runs.study_file import Studies
     from opcost.runs.workflow import Only
 
-_DTYPE = "float32"
 _OPTIONS = (
     click.argument("models", type=Model(), nargs=-1),
     click.option("--batch", type=Numbers(), default=(), help="Batch sizes, such as 1,8,32."),
@@ -29,7 +28,9 @@ _OPTIONS = (
         "dimension, which is put in front: 3x224x224. Repeat it for each input, in order.",
     ),
     click.option(
-        "--dtype", default=_DTYPE, show_default=True, help="Dtypes of parameters and inputs."
+        "--dtype",
+        help="Dtypes to convert parameters and inputs to, such as float32,bfloat16. Default: as "
+        "they are built.",
     ),
     click.option("--channels-last", is_flag=True, help="Use channels_last memory format."),
     click.option(
@@ -148,7 +149,7 @@ def prepared(
     models: Sequence[str],
     batch: tuple[int, ...],
     inputs: Sequence[str],
-    dtype: str,
+    dtype: str | None,
     channels_last: bool,
     arguments: Sequence[str],
     device: str | None,
@@ -161,7 +162,7 @@ def prepared(
 
     studies = read_studies()
     if not models:
-        if any([batch, inputs, dtype != _DTYPE, channels_last, arguments, device, threads]):
+        if any([batch, inputs, dtype, channels_last, arguments, device, threads]):
             raise click.UsageError("options of models and targets need a MODEL")
         if studies.runs:
             add_to_runs(studies, (), {})  # targets that are new in the study
@@ -170,7 +171,7 @@ def prepared(
     options = Options(
         batch,
         tuple(map(parse_input, inputs)),
-        tuple(dict.fromkeys(dtype.split(","))),
+        tuple(dict.fromkeys(dtype.split(","))) if dtype else (None,),
         channels_last,
         dict(map(parse_argument, arguments)),
     )

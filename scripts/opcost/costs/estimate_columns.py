@@ -85,8 +85,8 @@ def _inputs(estimate: ModelEstimate) -> dict[str, Any]:
     if definition is None:
         return dict.fromkeys(("inputs", "dtype", "batch_size"))
     return {
-        "inputs": ", ".join(map(str, definition.inputs)),
-        "dtype": definition.precision,
+        "inputs": ", ".join(map(str, estimate.model.inputs)),
+        "dtype": estimate.model.precision,
         "batch_size": definition.batch_size,
     }
 

@@ -85,7 +85,7 @@ def _model_lines(model: ModelTuples) -> str:
     calls = sum(count for _, count in kernels)
     inputs = ""
     if model.definition is not None:
-        inputs = f" on {', '.join(map(str, model.definition.inputs))}, {model.definition.precision}"
+        inputs = f" on {', '.join(map(str, model.inputs))}, {model.precision}"
         inputs += ", a training step" if model.trains else ""
     text = (
         f"{model.model}{inputs}: {counted(calls, 'call')} of "

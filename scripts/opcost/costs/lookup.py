@@ -21,7 +21,7 @@ def look_up(
     database: Any,
     target: str | None,
     batch_size: int,
-    dtype: str,
+    dtype: str | None,
 ) -> ModelCost:
     """As `opcost.explain` describes."""
     if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
@@ -51,7 +51,7 @@ def look_up(
 
 
 def _tuples(
-    model: Any, inputs: Any, kwargs: Mapping[str, Any], batch_size: int, dtype: str
+    model: Any, inputs: Any, kwargs: Mapping[str, Any], batch_size: int, dtype: str | None
 ) -> ModelTuples:
     if isinstance(model, ModelTuples):
         return model
@@ -64,7 +64,7 @@ def _tuples(
             f"model is a {type(model).__name__}; allowed: an instance of nn.Module, a name or path "
             "(str), or ModelTuples"
         )
-    if (batch_size, dtype) != (1, "float32"):
+    if (batch_size, dtype) != (1, None):
         raise OpcostError(
             "a module and its tensors have a batch size and a dtype: give neither beside them"
         )
@@ -75,7 +75,7 @@ def _tuples(
 
 
 def _of_name(
-    name: str, sizes: Sequence[str], kwargs: Mapping[str, Any], batch_size: int, dtype: str
+    name: str, sizes: Sequence[str], kwargs: Mapping[str, Any], batch_size: int, dtype: str | None
 ) -> ModelTuples:
     """Extracted in this process, which has loaded torch and may not fork."""
     from opcost.tuples.extraction import extract_model_tuples

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opcost.configuration import check_name
+from opcost.configuration import check_name, read_schema
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.configs import Defined, load_model, load_models
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.models.source import check_names_factory, source_digest
+from opcost.models.inputs import input_dtypes, read_tensor
+from opcost.models.source import check_names_factory, factory_from, source_digest
 
 CONFIGS = Path("config/models")
 """Where a model config is found by its name."""
@@ -23,12 +24,10 @@ _DEFAULTS: Mapping[str, Any] = {
     "inputs": [],
     "batch_size": 1,
     "arguments": {},
-    "dtype": "float32",
+    "dtype": None,
     "memory_format": "contiguous",
 }
 _INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?")
-_MODEL_DTYPES = ("float32", "float16", "bfloat16", "float64")
-_DTYPES = (*_MODEL_DTYPES, "int64", "int32", "bool")
 
 
 def find_model(
@@ -36,7 +35,7 @@ def find_model(
     inputs: Sequence[InputSpec] = (),
     batch_size: int = 1,
     arguments: Mapping[str, Any] | None = None,
-    dtype: str = "float32",
+    dtype: str | None = None,
     memory_format: str = "contiguous",
 ) -> tuple[ModelDefinition, Path | None]:
     """The definition of a model, and the folder to search first for its code.
@@ -45,10 +44,9 @@ def find_model(
     config without other arguments (its path, or its name in config/models), or
     `package.module:factory` or `FILE.py:factory` with inputs. Raises OpcostError for anything else.
     """
-    if dtype not in _MODEL_DTYPES:
-        raise OpcostError(
-            f"{dtype!r} is not a dtype of parameters. Allowed: {', '.join(_MODEL_DTYPES)}"
-        )
+    allowed = read_schema("model")["properties"]["dtype"]["enum"]
+    if dtype is not None and dtype not in allowed:
+        raise OpcostError(f"{dtype!r} is not a dtype of parameters. Allowed: {', '.join(allowed)}")
     given: dict[str, Any] = {
         "arguments": dict(arguments or {}),
         "dtype": dtype,
@@ -78,11 +76,11 @@ def find_model(
                 f"the inputs of {name} are unknown: give each with --input, such as "
                 "--input 1x3x224x224 or --input '8x128:int64<30522' (tokens below 30522)"
             )
-        factory, folder = _factory(name)
+        here = Path.cwd()
         label = name.rpartition(":")[2]
-        digest = source_digest(factory, folder)
-        given |= {"factory": factory, "source_digest": digest}
-        return ModelDefinition(label, tuple(inputs), **given), folder
+        factory = factory_from(name, here)
+        given |= {"factory": factory, "source_digest": source_digest(factory, here)}
+        return ModelDefinition(label, tuple(inputs), **given), here
     check_names_factory(name)
     if zoo.family(name) is None:
         models = [model for family in zoo.official_inputs().values() for model in family]
@@ -138,11 +136,11 @@ def parse_input(text: str) -> InputSpec:
 
     Raises OpcostError for anything else.
     """
-    match = _INPUT.fullmatch(text)
-    if match is None or (match[2] is not None and match[2] not in _DTYPES):
+    match, dtypes = _INPUT.fullmatch(text), input_dtypes()
+    if match is None or (match[2] is not None and match[2] not in dtypes):
         raise OpcostError(
             f"{text!r} is not an input: give its shape, and a dtype if it is not the model's, such "
-            f"as 1x3x224x224 or 8x128:int64<30522. Dtypes: {', '.join(_DTYPES)}. For "
+            f"as 1x3x224x224 or 8x128:int64<30522. Dtypes: {', '.join(dtypes)}. For "
             "keyword arguments, dicts and other values, write a model config as in "
             "docs/how_to/add_a_model.md"
         )
@@ -151,7 +149,8 @@ def parse_input(text: str) -> InputSpec:
         raise OpcostError(
             f"{text!r} is not an input: sizes and the upper limit of integers must be 1 or more"
         )
-    return InputSpec(shape, match[2], int(match[3]) if match[3] else None)
+    high = {"high": int(match[3])} if match[3] else {}
+    return read_tensor({"shape": shape, "dtype": match[2], **high}, "input", text)
 
 
 def parse_argument(text: str) -> tuple[str, Any]:
@@ -174,7 +173,7 @@ def run_command(definition: ModelDefinition, name: str) -> str:
         words += [] if definition.batch_size == 1 else [f"--batch={definition.batch_size}"]
     else:
         words += [f"--input={_sizes(spec)}" for spec in definition.inputs]
-    if definition.dtype != ModelDefinition("", ()).dtype:
+    if definition.dtype is not None:
         words.append(f"--dtype={definition.dtype}")
     if definition.memory_format == "channels_last":
         words.append("--channels-last")
@@ -190,19 +189,6 @@ def _sizes(spec: InputSpec) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _factory(name: str) -> tuple[str, Path]:
-    """`package.module:callable`, and the folder of its file if `name` is FILE.py:callable."""
-    module, _, attribute = name.rpartition(":")
-    file = Path(module)
-    if file.suffix != ".py":
-        return name, Path.cwd()
-    if not file.is_file():
-        raise OpcostError(
-            f"there is no file {file}: check the path, or give package.module:callable"
-        )
-    return f"{file.stem}:{attribute}", file.parent
 
 
 def _check_alone(path: Path, options: Mapping[str, Any]) -> None:

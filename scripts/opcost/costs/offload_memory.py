@@ -83,7 +83,12 @@ def offload_memory(model: ModelTuples, budget_bytes: int) -> OffloadMemory:
             "extracted it: extract it again"
         )
     used = tuple(group for group in model.weights if group.uses)
-    found = OffloadMemory(budget_bytes, input_bytes(definition), model.activation_peak_bytes, used)
+    found = OffloadMemory(
+        budget_bytes,
+        input_bytes(definition.stating(model.dtypes)),
+        model.activation_peak_bytes,
+        used,
+    )
     if budget_bytes < found.least_bytes and not found.fits:
         others = in_bytes(found.input_bytes + found.activation_peak_bytes)
         weights = ""

@@ -62,6 +62,7 @@ def _executed(device: Device, definition: ModelDefinition, search_path: Path) ->
     check_inputs_fit(definition, device)
     with construction.conditions(definition.training is not None), user_code():
         module = construction.build(definition, search_path).to(device.torch_device)
+        definition = definition.stating(construction.parameter_dtypes(module))
         further = construction.example_further_inputs(definition).to(device.torch_device)
         run = runnable(module, definition, further, search_path)
         own = construction.example_inputs(definition).to(device.torch_device)

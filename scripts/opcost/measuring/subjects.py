@@ -199,18 +199,19 @@ class ModelSubject(Subject):
         from opcost.models.layers import narrowed
         from opcost.tuples.replay import tensors_in_tree
 
-        device = station.device
-        check_inputs_fit(self.definition, device)
-        supervision = Supervision(self.definition.name, device.torch_device)
-        module = construction.build(self.definition, self.search_path).to(device.torch_device)
+        device, definition = station.device, self.definition
+        check_inputs_fit(definition, device)
+        supervision = Supervision(definition.name, device.torch_device)
+        module = construction.build(definition, self.search_path).to(device.torch_device)
         supervision.settle()
-        further = construction.example_further_inputs(self.definition).to(device.torch_device)
-        run = runnable(module, self.definition, further, self.search_path)
-        own = construction.example_inputs(self.definition)
-        if self.definition.layer is not None:
+        definition = definition.stating(construction.parameter_dtypes(module))
+        further = construction.example_further_inputs(definition).to(device.torch_device)
+        run = runnable(module, definition, further, self.search_path)
+        own = construction.example_inputs(definition)
+        if definition.layer is not None:
             own = own.to(device.torch_device)
         construction.run_compiled_parts_eagerly()  # code and loss are imported
-        run, inputs = narrowed(run, own, self.definition)
+        run, inputs = narrowed(run, own, definition)
         cache_state = station.conditions.measurement.cache_state
         workload = model_workload(run, inputs, device, cache_state)
         executed = supervision.before_timing(workload.output)

@@ -1,6 +1,5 @@
 """Operators and models as workloads, iterated in a cache state."""
 
-import copy
 import itertools
 import math
 import operator
@@ -17,7 +16,7 @@ from opcost.errors import OpcostError
 from opcost.measuring.operand_values import VALUES_REMEDY
 from opcost.measuring.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
 from opcost.models.inputs import Arguments
-from opcost.models.iteration import Runnable, held_tensors, prepare
+from opcost.models.iteration import Runnable, copied, held_tensors, prepare
 from opcost.models.phases import FORWARD
 from opcost.models.training import TrainingStep
 from opcost.models.user_code import message
@@ -214,7 +213,7 @@ def _copies(run: Runnable, device: Device, footprint_bytes: int) -> list[Runnabl
         return [run]
     room = int(device.free_memory_bytes() * MEMORY_SHARE) // held_bytes
     count = min(math.ceil(footprint_bytes / held_bytes), _MAX_COPIES, room + 1)
-    return [run, *(copy.deepcopy(run) for _ in range(count - 1))]
+    return [run, *(copied(run) for _ in range(count - 1))]
 
 
 def _held_bytes(run: Runnable) -> int:

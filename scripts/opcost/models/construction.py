@@ -5,7 +5,7 @@ import inspect
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from torch.nn.parameter import is_lazy
 from opcost.errors import OpcostError, closest
 from opcost.memory import gib
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.models.factory import import_callable
-from opcost.models.inputs import NO_ARGUMENTS, Arguments, arranged
+from opcost.models.factory import import_callable, own_arguments
+from opcost.models.inputs import NO_ARGUMENTS, UNSCALED, Arguments, arranged
 from opcost.models.libraries import constructor, library_of
 from opcost.models.user_code import reason, user_code
 
@@ -34,24 +34,35 @@ _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Module:
     """The module in eval or training mode, in the definition's dtype and memory format, on the CPU.
 
+    Without a dtype, parameters and buffers stay as they are.
+
     `search_path` is searched first for a factory's module. Nothing is downloaded: weights
     are random, the same for the same definition. Raises OpcostError when the model cannot be built.
     """
     construct, arguments = _constructor(definition, search_path)
     architecture = _weights_left_out() if definition.zoo else nullcontext()
     try:
-        with architecture, torch.random.fork_rng(devices=[]), user_code():
+        with (
+            architecture,
+            torch.random.fork_rng(devices=[]),
+            own_arguments(definition.factory or ""),
+            user_code(),
+        ):
             torch.default_generator.manual_seed(definition.seed)
             module = construct(**arguments)
     except Exception as error:
+        remedy = ". Give others as NAME=VALUE with --argument, or as `arguments` of a model config"
         raise OpcostError(
             f"model {definition.name}: {definition.model or definition.factory} cannot be built "
             f"with arguments {dict(definition.arguments or {})}: {reason(error)}"
+            f"{'' if _takes(construct, arguments) else remedy}"
         ) from error
+    if inspect.iscoroutine(module):
+        module.close()
     if not isinstance(module, nn.Module):
         raise OpcostError(
             f"model {definition.name}: {definition.factory} returned a {type(module).__name__}; "
-            "it must return an nn.Module"
+            "it must return an nn.Module, and nothing beside it"
         )
     try:
         with user_code():
@@ -64,27 +75,61 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
         ) from error
 
 
+def _takes(construct: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
+    """Whether a callable has parameters for these arguments, and needs no others."""
+    try:
+        inspect.signature(construct).bind(**arguments)
+    except TypeError:
+        return False
+    except ValueError:  # it does not say
+        pass
+    return True
+
+
 def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
     if isinstance(module, torch.jit.ScriptModule):
         raise OpcostError("TorchScript is not supported: return the module that was scripted")
-    if any(is_lazy(tensor) for tensor in [*module.parameters(), *module.buffers()]):
+    held = [*module.named_parameters(), *module.named_buffers()]
+    if without := [name for name, tensor in held if tensor.is_meta]:
         raise OpcostError(
-            "it has lazy parameters: use modules with sizes, such as nn.Linear instead of "
-            "nn.LazyLinear, or run it once in the factory"
+            f"its {without[0]} is on the meta device, without values: build it on the processor"
         )
+    dtype: torch.dtype | None = getattr(torch, definition.dtype) if definition.dtype else None
+    check_tensors(module, dtype)
     if definition.training is None:
         module = module.eval().requires_grad_(False)
     else:
         module = module.train()
         _check_hooks(module)
-    dtype: torch.dtype = getattr(torch, definition.dtype)
-    _check_tensors(module, dtype)
-    if any(isinstance(parameter, FakeTensor) for parameter in module.parameters()):
-        return _fake_in(dtype, module)
-    module = module._apply(functools.partial(_converted, dtype))
+    if dtype is not None:
+        convert = functools.partial(_converted, dtype)
+        if any(isinstance(parameter, FakeTensor) for parameter in module.parameters()):
+            return _fake_in(convert, module)
+        module = module._apply(convert)
+    if definition.training is not None and "float16" in parameter_dtypes(module):
+        raise OpcostError(UNSCALED)
     if definition.memory_format == "channels_last":
         module = module.to(memory_format=torch.channels_last)
     return module
+
+
+def check_tensors(module: nn.Module, dtype: torch.dtype | None = None) -> None:
+    """Raise OpcostError for parameters and buffers that opcost cannot describe or convert."""
+    if any(is_lazy(tensor) for tensor in [*module.parameters(), *module.buffers()]):
+        raise OpcostError(
+            "it has lazy parameters: use modules with sizes, such as nn.Linear instead of "
+            "nn.LazyLinear, or run it once in the factory"
+        )
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            kind = "quantised" if tensor.is_quantized else f"of layout {tensor.layout}"
+            raise OpcostError(
+                f"its {name} is {kind}, which is not supported: opcost describes strided tensors "
+                "of plain types"
+            )
+        if tensor.is_complex() and dtype is not None and dtype not in _COMPLEX:
+            allowed = " or ".join(str(each).removeprefix("torch.") for each in _COMPLEX)
+            raise OpcostError(f"its {name} is complex, and dtype is {dtype}: use {allowed}")
 
 
 def _check_hooks(module: nn.Module) -> None:
@@ -96,20 +141,6 @@ def _check_hooks(module: nn.Module) -> None:
             )
 
 
-def _check_tensors(module: nn.Module, dtype: torch.dtype) -> None:
-    """Raise OpcostError for parameters and buffers that opcost cannot describe or convert."""
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if tensor.layout != torch.strided or tensor.is_quantized:
-            kind = "quantised" if tensor.is_quantized else f"of layout {tensor.layout}"
-            raise OpcostError(
-                f"its {name} is {kind}, which is not supported: opcost describes strided tensors "
-                "of plain types"
-            )
-        if tensor.is_complex() and dtype not in _COMPLEX:
-            allowed = " or ".join(str(each).removeprefix("torch.") for each in _COMPLEX)
-            raise OpcostError(f"its {name} is complex, and dtype is {dtype}: use {allowed}")
-
-
 def _converted(dtype: torch.dtype, tensor: torch.Tensor) -> torch.Tensor:
     """A parameter or buffer in a model's dtype; integers stay what they are."""
     if tensor.is_complex():
@@ -117,12 +148,12 @@ def _converted(dtype: torch.dtype, tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
-def _fake_in(dtype: torch.dtype, module: nn.Module) -> nn.Module:
-    """A module of fake tensors, which cannot be swapped, with others of a dtype in their places."""
+def _fake_in(convert: Callable[[torch.Tensor], torch.Tensor], module: nn.Module) -> nn.Module:
+    """A module of fake tensors, which cannot be swapped, with converted ones in their places."""
 
     @functools.cache  # a tensor that modules share remains one
     def converted(tensor: torch.Tensor) -> torch.Tensor:
-        found = _converted(dtype, tensor.detach())
+        found = convert(tensor.detach())
         return found.requires_grad_(tensor.requires_grad)
 
     for part in module.modules():
@@ -131,6 +162,19 @@ def _fake_in(dtype: torch.dtype, module: nn.Module) -> nn.Module:
                 if tensor is not None:
                     tensors[name] = converted(tensor)  # type: ignore[assignment]
     return module
+
+
+def parameter_dtypes(module: nn.Module) -> tuple[str, ...]:
+    """The dtypes of a module's parameters that are no integers, in their order; of its buffers if
+    it has none.
+    """
+    return dtypes_of(module.parameters()) or dtypes_of(module.buffers())
+
+
+def dtypes_of(tensors: Iterable[torch.Tensor]) -> tuple[str, ...]:
+    """The dtypes of the tensors that are no integers, in their order."""
+    kinds = [each.dtype for each in tensors if each.is_floating_point() or each.is_complex()]
+    return tuple(str(kind).removeprefix("torch.") for kind in dict.fromkeys(kinds))
 
 
 def example_inputs(definition: ModelDefinition) -> Arguments:
@@ -171,6 +215,8 @@ def _drawn(seed: int) -> _Make:
 
     def draw(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
         low, high = spec.limits
+        if dtype.is_complex:
+            return torch.randn(spec.shape, dtype=dtype, generator=generator)
         if not dtype.is_floating_point:
             limits = int(low), int(high)
             return torch.randint(*limits, spec.shape, generator=generator).to(dtype)
@@ -217,7 +263,7 @@ def _input_bytes(definition: ModelDefinition, spec: InputSpec) -> int:
 
 
 def _dtype(definition: ModelDefinition, spec: InputSpec) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, spec.dtype or definition.dtype)
+    dtype: torch.dtype = getattr(torch, spec.dtype or definition.dtype or "float32")
     return dtype
 
 
@@ -310,7 +356,13 @@ def _replaced_here(holder: Any, name: str, replacement: Callable[..., Any]) -> A
 def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple[Any, dict]:
     arguments = dict(definition.arguments or {})
     if definition.factory is not None:
-        return import_callable(definition, definition.factory, "factory", search_path), arguments
+        found = import_callable(definition, definition.factory, "factory", search_path)
+        if isinstance(found, nn.Module):
+            raise OpcostError(
+                f"model {definition.name}: {definition.factory} is an instance of "
+                f"{type(found).__name__}: name a function that returns the module, or its class"
+            )
+        return found, arguments
     name = str(definition.model)
     if library_of(name) is not None:
         try:

@@ -1,9 +1,12 @@
 """Model definitions: plain data from which `construction` builds modules."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
+
+_USUAL, _CONVERTED = "float32", "converted"
+_REAL = {"complex64": "float32", "complex128": "float64"}
 
 
 @dataclass(frozen=True)
@@ -78,16 +81,18 @@ class ModelDefinition:
     """Everything that determines which operators a model executes.
 
     `inputs` are tensors: positional arguments, or one list if `inputs_in_list`, or where the
-    `arrangement` (inputs.py) has them. `seed` is that of weights and inputs,
-    because sizes may depend on values. `zoo` marks a model selected by `torchvision`: it has
-    the architecture of its published weights, and a failed extraction is recorded instead of
-    raised. `source_digest` is a digest of the code of a factory and a loss beside their config,
-    without comments and formatting. `training` is None for inference. `autocast` is the dtype of
-    torch.autocast, None without it. `cached_tokens` is None unless an iteration is a step of
-    generating text: the tokens before those of the inputs, whose keys and values are in a cache.
-    `layer` is the path of a module that is run alone, on the arguments that it gets in the model
-    (layers.py); None for the model itself. `operator` is one that stands in the place of a model,
-    whose `dtype` and `memory_format` are those of tensors for which its call states none.
+    `arrangement` (inputs.py) has them. `seed` is that of weights and inputs, because sizes may
+    depend on values. `dtype` is what parameters, buffers and inputs are converted to; without one,
+    they stay as they are built, and inputs that state none follow (`stating`). `zoo` marks a model
+    selected by `torchvision`: it has the architecture of its published weights, and a failed
+    extraction is recorded instead of raised. `source_digest` is a digest of the code of a factory
+    and a loss beside their config, without comments and formatting. `training` is None for
+    inference. `autocast` is the dtype of torch.autocast, None without it. `cached_tokens` is None
+    unless an iteration is a step of generating text: the tokens before those of the inputs, whose
+    keys and values are in a cache. `layer` is the path of a module that is run alone, on the
+    arguments that it gets in the model (layers.py); None for the model itself. `operator` is one
+    that stands in the place of a model, whose `dtype` and `memory_format` are those of tensors for
+    which its call states none.
     """
 
     name: str
@@ -96,7 +101,7 @@ class ModelDefinition:
     factory: str | None = None
     arguments: Mapping[str, Any] | None = None
     inputs_in_list: bool = False
-    dtype: str = "float32"
+    dtype: str | None = None
     memory_format: str = "contiguous"
     mode: str = "inference"
     seed: int = 0
@@ -134,17 +139,36 @@ class ModelDefinition:
         """What an iteration needs beside `inputs`: targets, or the tokens that are cached."""
         return self.cached_inputs if self.training is None else self.training.targets
 
-    @property
-    def precision(self) -> str:
-        """The dtype, with that of autocast."""
-        return f"{self.dtype}, autocast {self.autocast}" if self.autocast else self.dtype
+    def __post_init__(self) -> None:
+        """Libraries build their models in float32, in which `dtype: float32` converts nothing."""
+        if self.dtype == _USUAL and self.factory is None:
+            object.__setattr__(self, "dtype", None)
+
+    def stating(self, dtypes: Sequence[str]) -> Self:
+        """The definition with the dtype of each input and target.
+
+        For those that state none, it is `dtype`, or follows from its parameters' `dtypes`.
+        """
+        dtype = self.dtype or usual_dtype(dtypes)
+
+        def stated(specs: Iterable[InputSpec]) -> tuple[InputSpec, ...]:
+            return tuple(replace(spec, dtype=spec.dtype or dtype) for spec in specs)
+
+        training = self.training
+        if training is not None:
+            training = replace(training, targets=stated(training.targets))
+        return replace(self, inputs=stated(self.inputs), training=training)
 
     def to_json(self) -> str:
         """The definition as one line of JSON; equal definitions have equal JSON.
 
-        Keys of later versions are left out where they say nothing.
+        Keys of later versions are left out where they say nothing. No dtype is float32, as earlier
+        versions wrote it; if a factory's model is converted to that, a key says so.
         """
         document = asdict(self)
+        if self.dtype == _USUAL:
+            document[_CONVERTED] = True
+        document["dtype"] = self.dtype or _USUAL
         tensors = [*document["inputs"], *(document["training"] or {}).get("targets", ())]
         for part, key in [
             (document, "arrangement"),
@@ -163,11 +187,21 @@ class ModelDefinition:
     def from_json(cls, text: str) -> Self:
         """The definition that `to_json` wrote."""
         document = json.loads(text)
+        if document["dtype"] == _USUAL and not document.pop(_CONVERTED, False):
+            document["dtype"] = None
         if "training" in document:
             document["training"] = Training.from_document(document["training"])
         if "operator" in document:
             document["operator"] = SingleOperator.from_document(document["operator"])
         return cls(**{**document, "inputs": _specs(document["inputs"])})
+
+
+def usual_dtype(dtypes: Iterable[str]) -> str:
+    """The dtype of inputs that state none: that of the first parameter, where it is a type to
+    compute in.
+    """
+    usable = (_REAL.get(each, each) for each in dtypes if not each.startswith("float8"))
+    return next(usable, _USUAL)
 
 
 def named_part(name: str, what: str, value: object) -> str:

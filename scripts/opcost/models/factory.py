@@ -1,11 +1,14 @@
 """Import the factory and the loss of a model definition."""
 
-import importlib
+import importlib.util
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
@@ -25,16 +28,20 @@ def import_callable(
     folder = search_path
     if source is not None and names_file(named):
         module_name, folder = _importable(source)
-    with unchanged_source(definition, search_path):
-        module = _imported(definition, f"{key} {named!r}", module_name, folder)
+    # A file that is no part of a package needs no name, which another module may have.
+    alone = source if "." not in module_name or module_name == getattr(source, "stem", "") else None
+    with unchanged_source(definition, search_path), own_arguments(named):
+        module = _imported(definition, f"{key} {named!r}", module_name, folder, alone)
     file = getattr(module, "__file__", None)
     taken = file or "part of Python itself"
-    if source is not None and (file is None or os.path.realpath(file) != os.path.realpath(source)):
+    if source is not None and not _is_of(module, source):
         raise OpcostError(
             f"model {definition.name}: another module is named {module_name!r} ({taken}) and is "
             f"imported instead of {source}: rename this file, also in `{key}`"
         )
-    found = getattr(module, attribute, None)
+    found: Any = module
+    for name in attribute.split("."):
+        found = getattr(found, name, None)
     if not callable(found):
         callables = [name for name, value in vars(module).items() if callable(value)]
         raise OpcostError(
@@ -42,6 +49,18 @@ def import_callable(
             f"callable {attribute!r}. {closest(attribute, callables)}"
         )
     return found
+
+
+@contextmanager
+def own_arguments(named: str) -> Iterator[None]:
+    """Run code that a key names as if it were a script without arguments: it may parse them."""
+    with mock.patch.object(sys, "argv", [named.rpartition(":")[0]]):
+        yield
+
+
+def _is_of(module: ModuleType, source: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and os.path.realpath(file) == os.path.realpath(source)
 
 
 def _importable(source: Path) -> tuple[str, Path]:
@@ -54,7 +73,11 @@ def _importable(source: Path) -> tuple[str, Path]:
 
 
 def _imported(
-    definition: ModelDefinition, purpose: str, module_name: str, search_path: Path | None
+    definition: ModelDefinition,
+    purpose: str,
+    module_name: str,
+    search_path: Path | None,
+    alone: Path | None,
 ) -> ModuleType:
     if search_path is not None and str(search_path.resolve()) not in sys.path:
         sys.path.insert(0, str(search_path.resolve()))
@@ -62,12 +85,32 @@ def _imported(
         sys.path.append(os.getcwd())  # last: its files have the names of others by accident
     try:
         with user_code():
-            return importlib.import_module(module_name)
+            return importlib.import_module(module_name) if alone is None else _loaded(alone)
     except Exception as error:
         where = str(search_path) if search_path else "the folder of the model config"
-        remedy = f". Put its file into {where}, name it as FILE.py:callable, or install it"
+        by_file = "" if alone else ", name it as FILE.py:callable,"
+        remedy = f". Put its file into {where}{by_file} or install it"
         raise OpcostError(
             f"model {definition.name}: cannot import {module_name!r} for "
             f"{purpose}: {reason(error)}"
             f"{remedy if isinstance(error, ImportError) else ''}"
         ) from error
+
+
+def _loaded(source: Path) -> ModuleType:
+    """The module of a file, under the file's name unless that is another module's."""
+    known = sys.modules.get(source.stem)
+    taken = source.stem in sys.stdlib_module_names or (known and not _is_of(known, source))
+    name = str(source) if taken else source.stem
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, source)
+    assert spec is not None
+    assert spec.loader is not None  # of a file that ends in .py
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module

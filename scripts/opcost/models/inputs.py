@@ -8,13 +8,22 @@ number, a boolean, a string or null.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from opcost.configuration import invalid
+from opcost.configuration import invalid, read_schema
 from opcost.models.definition import InputSpec, Training
 from opcost.values import shown
 
+UNSCALED = "training in float16 needs its gradients scaled, which opcost does not do: use bfloat16"
+
 _TUPLE = "tuple"
 _RANGE = ("dtype", "low", "high")
-_LIMITS = {"int64": (-(2**63), 2**63 - 1), "int32": (-(2**31), 2**31 - 1), "bool": (0, 2)}
+_LIMITS = {
+    "int64": (-(2**63), 2**63 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int16": (-(2**15), 2**15),
+    "int8": (-(2**7), 2**7),
+    "uint8": (0, 2**8),
+    "bool": (0, 2),
+}
 _FLOATS = {"float16": (-(2.0**15), 2.0**15)}
 _OTHER_FLOATS = (-1e30, 1e30)
 
@@ -48,7 +57,7 @@ def read_arguments(
     if isinstance(document, list) and all(map(_is_tensor, document)):
         places = (f"{key}.{number}" for number in range(len(document)))
         pairs = zip(document, places, strict=True)
-        return tuple(_tensor(each, place, source) for each, place in pairs), None
+        return tuple(read_tensor(each, place, source) for each, place in pairs), None
     if _is_tensor(document):
         raise invalid(
             source,
@@ -59,7 +68,7 @@ def read_arguments(
 
     def read(value: Any, place: str) -> Any:
         if _is_tensor(value):
-            tensors.append(_tensor(value, place, source))
+            tensors.append(read_tensor(value, place, source))
             return {"tensor": len(tensors) - 1}
         if isinstance(value, list):
             return {"list": [read(each, f"{place}.{n}") for n, each in enumerate(value)]}
@@ -91,13 +100,9 @@ def read_training(document: dict[str, Any], source: str) -> Training | None:
     None if its mode is inference. Raises OpcostError.
     """
     keys = ("loss", "targets", "optimizer")
-    precisions = (document["dtype"], document.get("autocast"))
+    precisions = (document.get("dtype"), document.get("autocast"))
     if document["mode"] == "training" and "float16" in precisions:
-        raise invalid(
-            source,
-            "training in float16 needs its gradients scaled, which "
-            "opcost does not do: use bfloat16",
-        )
+        raise invalid(source, UNSCALED)
     given = {key: value for key in keys if (value := document.pop(key, None)) is not None}
     if document["mode"] != "training":
         if given:
@@ -175,8 +180,17 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, Mapping) and "shape" in value
 
 
-def _tensor(value: Mapping[str, Any], place: str, source: str) -> InputSpec:
+def input_dtypes() -> list[str]:
+    """The dtypes that an input may have."""
+    found: list[str] = read_schema("model")["$defs"]["tensor"]["properties"]["dtype"]["enum"]
+    return found
+
+
+def read_tensor(value: Mapping[str, Any], place: str, source: str) -> InputSpec:
+    """The tensor of a mapping that fits the schema. Raises OpcostError for a wrong range."""
     spec = InputSpec(tuple(value["shape"]), *(value.get(key) for key in ("dtype", "high", "low")))
+    if (spec.dtype or "").startswith("complex") and (spec.low, spec.high) != (None, None):
+        raise invalid(source, f"{place}: complex numbers have no range: leave out low and high")
     least, most = spec.limits
     if spec.dtype in _LIMITS and not all(isinstance(each, int) for each in (least, most)):
         raise invalid(

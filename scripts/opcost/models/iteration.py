@@ -1,10 +1,14 @@
 """What an iteration of a model runs: its module, a step of its training, or one of generation."""
 
+import copy
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from opcost.errors import OpcostError
 from opcost.models.decoding import GenerationStep
@@ -12,6 +16,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.precision import autocast
 from opcost.models.training import TrainingStep, training_step
+from opcost.models.user_code import message, user_code
 
 
 class MixedInference:
@@ -24,6 +29,51 @@ class MixedInference:
         """Run forward under autocast."""
         with autocast(self.module, self._dtype):
             return self.module(*args, **kwargs)
+
+
+class _Copying(TorchFunctionMode):
+    """Converts the tensors that cannot be copied: those that autograd made, or without values."""
+
+    def __init__(self, convert: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self._convert = convert
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is torch.Tensor.__deepcopy__ and (args[0].is_meta or not args[0].is_leaf):
+            return self._convert(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+def copied(
+    run: "Runnable",
+    convert: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor.detach().clone(),
+    memo: Mapping[int, Any] = MappingProxyType({}),
+) -> Any:
+    """A copy of a module or of what runs it; tensors that PyTorch does not copy are `convert`ed.
+
+    `memo` has copies of objects by their ids. Raises OpcostError that names the attribute that
+    cannot be copied.
+    """
+    with _Copying(convert), user_code():
+        try:
+            return copy.deepcopy(run, {**memo})
+        except Exception as error:
+            for path, part in module_of(run).named_modules():
+                for key, value in vars(part).items():
+                    try:
+                        copy.deepcopy(value, {**memo})
+                    except Exception as own:
+                        if key == "_modules":
+                            continue  # one of these is to be named
+                        where = f"{path}.{key}" if path else key
+                        raise OpcostError(
+                            f"its attribute {where}, a {type(value).__name__}, cannot be copied, "
+                            f"and opcost runs copies of a model: {message(own)}. Make it where "
+                            "forward needs it, or give its class a __deepcopy__"
+                        ) from error
+            raise
 
 
 Runnable = nn.Module | MixedInference | TrainingStep | GenerationStep

@@ -19,7 +19,7 @@ def autocast(module: nn.Module, dtype: str | None) -> AbstractContextManager[Non
 def active_autocast(module: nn.Module) -> str | None:
     """The dtype of a torch.autocast around the caller that affects a module's forward."""
     device = _device_type(module)
-    if not torch.is_autocast_enabled(device):
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
         return None
     return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
 

@@ -44,6 +44,34 @@ def find_source(factory: str | None, directory: Path | None) -> Path | None:
     return source if source.is_file() else None
 
 
+def factory_from(argument: str, directory: Path) -> str:
+    """FILE.py:NAME or package.module:NAME, as a config in `directory` names it.
+
+    Raises OpcostError for a file that there is not, and for a NAME that none can have.
+    """
+    module, _, attribute = argument.rpartition(":")
+    if not all(part.isidentifier() for part in attribute.split(".")):
+        raise OpcostError(
+            f"{argument}: {attribute!r} is no name in Python: name the function or class that "
+            "makes the model, as FILE.py:NAME or package.module:NAME"
+        )
+    by_file = module.endswith(".py")
+    file = Path(module if by_file else f"{module.replace('.', '/')}.py")
+    # A module beside others without __init__.py is found by its full name alone.
+    if file.is_file() and (by_file or "." not in module or file.with_name("__init__.py").is_file()):
+        return f"{module_from(file, directory)}:{attribute}"
+    if by_file:
+        raise OpcostError(f"there is no file {file}: check the path")
+    return argument
+
+
+def module_from(file: Path, directory: Path) -> str:
+    """The module of a factory: its name for a file of the directory, else a path from there."""
+    path = os.path.relpath(os.path.realpath(file), os.path.realpath(directory))
+    beside = os.path.dirname(path) == "" and file.stem.isidentifier()
+    return file.stem if beside else path
+
+
 def names_file(factory: str) -> bool:
     """Whether a factory is `path/to/file.py:callable`, not `package.module:callable`."""
     return factory.rpartition(":")[0].endswith(".py")

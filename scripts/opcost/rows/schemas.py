@@ -321,7 +321,7 @@ COMPARISON = _schema(
             "which may have left them in a cache; null for training, and if unknown",
         ),
         ("inputs", pa.string(), "shapes of the inputs, and their dtypes if not the model's"),
-        ("dtype", pa.string(), "dtype of parameters and inputs, and of autocast if any"),
+        ("dtype", pa.string(), "dtypes of the parameters, in their order, and of autocast if any"),
         (
             "batch_size",
             pa.int64(),

@@ -22,13 +22,11 @@ def provide(variants: Iterable[Variant], directory: Path) -> tuple[list[str], li
     """The names of configs in `directory` that define these models, and those that are new.
 
     A config of any name is reused if it defines the same model; no existing file is changed. Raises
-    OpcostError for a name that no config can have.
+    OpcostError for a name or content that no config can have, before any is written.
     """
     existing = _definitions(directory)
     names, written = [], []
-    for variant in variants:
-        check_name(variant.name)
-        wanted = _unnamed(define_models("", variant.config, directory, f"model {variant.name}"))
+    for variant, wanted in [(each, _checked(each, directory)) for each in variants]:
         same = sorted(name for name, each in existing.items() if each == wanted)
         if same:
             names.append(variant.name if variant.name in same else same[0])
@@ -39,6 +37,11 @@ def provide(variants: Iterable[Variant], directory: Path) -> tuple[list[str], li
         names.append(name)
         written.append(name)
     return list(dict.fromkeys(names)), written
+
+
+def _checked(variant: Variant, directory: Path) -> list[ModelDefinition]:
+    check_name(variant.name)
+    return _unnamed(define_models("", variant.config, directory, f"model {variant.name}"))
 
 
 def _definitions(directory: Path) -> dict[str, list[ModelDefinition]]:

@@ -19,6 +19,9 @@ from torch import nn
 from opcost.configuration import check_name
 from opcost.errors import OpcostError
 from opcost.files import content_of, replacing
+from opcost.models.construction import dtypes_of, parameter_dtypes
+from opcost.models.definition import usual_dtype
+from opcost.models.inputs import input_dtypes
 from opcost.tuples.extraction import extract_module_tuples
 from opcost.tuples.model_tuples import ModelTuples, calls_hash
 from opcost.tuples.replay import tensors_in_tree
@@ -46,9 +49,12 @@ def save_model(
     check_name(name)
     _check_ours(root / directory / f"{name}.yaml")
     tuples = extract_module_tuples(module, inputs, name, kwargs)
-    _refuse_shared(tensors_in_tree((inputs, kwargs)))
     autocast = tuples.definition and tuples.definition.autocast
-    described = _described("inputs", _arguments(module, inputs, kwargs))
+    tensors = tensors_in_tree((inputs, kwargs))
+    _refuse_shared(tensors)
+    dtypes = {*dtypes_of([*module.parameters(), *module.buffers(), *tensors])}
+    usual = usual_dtype(parameter_dtypes(module))
+    described = _described("inputs", _arguments(module, inputs, kwargs), usual)
     code = _code_hash(module)
     try:
         pickled = io.BytesIO()
@@ -64,7 +70,8 @@ def save_model(
             "file": str(directory / f"{name}.pt"),
             "version": f"{calls_hash(tuples.launched())}_{code}",
         },
-        "dtype": _dtype(module, tensors_in_tree((inputs, kwargs))),
+        # It converts nothing: earlier versions wrote it.
+        **({"dtype": usual} if dtypes == {usual} and usual != "float32" else {}),
         **({"autocast": autocast} if autocast else {}),
         "inputs": described,
     }
@@ -100,16 +107,14 @@ def _code_hash(module: nn.Module) -> str:
                 f"class {kind.__name__} is defined in this notebook or script, where another "
                 "process cannot find it: put it into a file and import it"
             )
-        digest.update(content_of(Path(inspect.getfile(kind))))
+        try:
+            digest.update(content_of(Path(inspect.getfile(kind))))
+        except (TypeError, OSError) as error:
+            raise OpcostError(
+                f"class {kind.__name__} is defined in no file, where another process could find "
+                "it: put it into a file and import it"
+            ) from error
     return digest.hexdigest()[:16]
-
-
-def _dtype(module: nn.Module, inputs: Sequence[torch.Tensor]) -> str:
-    found = {each.dtype for each in [*module.parameters(), *inputs] if each.is_floating_point()}
-    if len(found) > 1:
-        names = ", ".join(sorted(map(str, found)))
-        raise OpcostError(f"the module and its inputs have several dtypes ({names}): use one")
-    return str(next(iter(found), torch.float32)).removeprefix("torch.")
 
 
 def _check_ours(path: Path) -> None:
@@ -148,18 +153,18 @@ def _refuse_shared(tensors: Sequence[torch.Tensor]) -> None:
         )
 
 
-def _described(name: str, value: Any) -> Any:
-    """A value as a config writes it."""
+def _described(name: str, value: Any, usual: str) -> Any:
+    """A value as a config writes it, which need not say that a tensor is of the usual dtype."""
     if isinstance(value, torch.Tensor):
-        return _tensor(name, value)
+        return _tensor(name, value, usual)
     if type(value) in (bool, int, float, str, NoneType):
         return value
     if isinstance(value, list):
-        return [_described(f"{name}[{number}]", each) for number, each in enumerate(value)]
+        return [_described(f"{name}[{number}]", each, usual) for number, each in enumerate(value)]
     if isinstance(value, tuple):
-        return {"tuple": _described(name, list(value))}
+        return {"tuple": _described(name, list(value), usual)}
     if isinstance(value, Mapping) and all(map(_is_plain, value)):
-        return {key: _described(f"{name}[{key!r}]", each) for key, each in value.items()}
+        return {key: _described(f"{name}[{key!r}]", each, usual) for key, each in value.items()}
     raise OpcostError(
         f"{name} is a {type(value).__name__}: opcost.run measures modules that take tensors, "
         "Python's numbers and strings, None, and lists, tuples and dicts of these, whose keys "
@@ -173,19 +178,19 @@ def _is_plain(key: Any) -> bool:
     return isinstance(key, str) and key not in _KEYS
 
 
-def _tensor(name: str, tensor: torch.Tensor) -> dict[str, Any]:
+def _tensor(name: str, tensor: torch.Tensor, usual: str) -> dict[str, Any]:
     if tensor.is_meta or not tensor.numel():
         kind = "on the meta device" if tensor.is_meta else f"empty ({list(tensor.shape)})"
         raise OpcostError(f"{name} is {kind}: give a tensor with values")
-    if tensor.is_floating_point():
-        return {"shape": list(tensor.shape)}
-    if tensor.dtype not in (torch.bool, torch.int32, torch.int64):
-        raise OpcostError(f"{name} has dtype {tensor.dtype}: give float, int64, int32 or bool")
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in (allowed := input_dtypes()):
+        raise OpcostError(f"{name} has dtype {dtype}: give {', '.join(allowed)}")
+    found: dict[str, Any] = {"shape": list(tensor.shape)}
+    if dtype != usual:
+        found["dtype"] = dtype
+    if tensor.is_floating_point() or tensor.is_complex():
+        return found
     least, most = int(tensor.min()), int(tensor.max())
-    found: dict[str, Any] = {
-        "shape": list(tensor.shape),
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-    }
     # A mask of ones, or of zeros, must not become one of both.
     if least == most or least < 0:
         found["low"] = least

@@ -1,6 +1,5 @@
 """Models as a run names them, as model configs: one for each batch size and dtype."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec
 from opcost.models.inputs import with_batch
-from opcost.models.source import check_names_factory, find_source
+from opcost.models.source import check_names_factory, factory_from, find_source, module_from
 from opcost.plain_yaml import read_yaml
 
 _GENERIC = "build"
@@ -28,7 +27,7 @@ class Options:
 
     batches: tuple[int, ...] = ()
     inputs: tuple[InputSpec, ...] = ()
-    dtypes: tuple[str, ...] = ("float32",)
+    dtypes: tuple[str | None, ...] = (None,)
     channels_last: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
@@ -148,17 +147,10 @@ def _of_factory(argument: str, options: Options, directory: Path) -> list[Varian
             "1x3x224x224, or with --batch and without the batch dimension: --batch 1,8 --input "
             "3x224x224. Integers have a type and a limit: --input '1x128:int64<30522'"
         )
+    factory = factory_from(argument, directory)
     module, _, attribute = argument.rpartition(":")
-    by_file = module.endswith(".py")
-    file = Path(module if by_file else f"{module.replace('.', '/')}.py")
-    # A module beside others without __init__.py is found by its full name alone.
-    if file.is_file() and (by_file or "." not in module or file.with_name("__init__.py").is_file()):
-        factory = f"{_from(directory, file)}:{attribute}"
-    elif by_file:
-        raise OpcostError(f"there is no file {file}: check the path")
-    else:
-        factory = argument
-    label = attribute if attribute != _GENERIC else file.stem.rpartition(".")[2]
+    stem = Path(module).stem if module.endswith(".py") else module.rpartition(".")[2]
+    label = attribute if attribute != _GENERIC else stem
     found = []
     for batch in options.batches or (None,):
         inputs = [_batched(spec, batch) if batch else spec for spec in options.inputs]
@@ -166,13 +158,6 @@ def _of_factory(argument: str, options: Options, directory: Path) -> list[Varian
         words = [label, f"b{batch}"] if batch else [label, *sizes]
         found += _each_dtype(words, {"factory": factory}, inputs, options, sizes if batch else [])
     return found
-
-
-def _from(directory: Path, file: Path) -> str:
-    """A factory's module: its name for a file of the folder, else a path from there."""
-    path = os.path.relpath(os.path.realpath(file), os.path.realpath(directory))
-    beside = os.path.dirname(path) == "" and file.stem.isidentifier()
-    return file.stem if beside else path
 
 
 def _each_dtype(
@@ -190,16 +175,17 @@ def _each_dtype(
         words.append("channels_last")
     found = []
     for dtype in options.dtypes:
-        plain = dtype == "float32"
-        every = words if plain else [*words, dtype]
-        document = {**config, **given, **({} if plain else {"dtype": dtype})}
+        # In float32 are the models of torchvision anyway.
+        stated = [dtype] if dtype and (dtype != "float32" or "factory" in config) else []
+        every = [*words, *stated]
+        document = {**config, **given, **({"dtype": dtype} if stated else {})}
         document["inputs"] = list(map(_document, inputs))
         found.append(Variant(_name(every), document, _name([*every, *more]) if more else None))
     return found
 
 
 def _name(words: Sequence[str]) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "_".join(words))
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "_".join(words)).lstrip(".")
 
 
 def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
@@ -243,7 +229,9 @@ def _from_there(value: Any, beside: Path, directory: Path) -> Any:
     if not isinstance(value, str) or ":" not in value:
         return value
     source = find_source(value, beside)
-    return value if source is None else f"{_from(directory, source)}:{value.rpartition(':')[2]}"
+    return (
+        value if source is None else f"{module_from(source, directory)}:{value.rpartition(':')[2]}"
+    )
 
 
 def _batched(spec: InputSpec, batch: int) -> InputSpec:

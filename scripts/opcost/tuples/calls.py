@@ -4,12 +4,11 @@ The model runs on fake tensors, which have shapes but no values: nothing is comp
 weights nor inputs need memory. If sizes depend on values, it runs on real tensors.
 """
 
-import copy
 import logging
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,24 +24,26 @@ from opcost.errors import OpcostError
 from opcost.memory import free_bytes, gib
 from opcost.models.construction import (
     build,
+    check_tensors,
     conditions,
     empty_further_inputs,
     empty_inputs,
     example_further_inputs,
     example_inputs,
     input_bytes,
+    parameter_dtypes,
     without_initialisation,
 )
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
-from opcost.models.iteration import Runnable, held_tensors, module_of, prepare, runnable
+from opcost.models.iteration import Runnable, copied, held_tensors, module_of, prepare, runnable
 from opcost.models.layers import LACK_VALUES, narrowed
 from opcost.models.libraries import library_of
 from opcost.models.masks import masks_as_executed
 from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
 from opcost.models.process_state import ProcessState
 from opcost.models.training import TrainingStep
-from opcost.models.user_code import check_threads, located, message, user_code
+from opcost.models.user_code import check_threads, located, message, reason, user_code
 from opcost.text import shortened
 from opcost.tuples.index_limits import IndexLimits
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -72,6 +73,9 @@ _REMEDY_OF = {
 """Pattern in the error of a module -> what to do."""
 _HIGHER_ORDER = re.compile(r"HigherOrderOperator (\w+)")
 _OF_FAKE_TENSORS = re.compile("FakeTensor|shape_env")
+_OF_ONE_DTYPE = {"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"}
+"""Operators that take tensors of one dtype, which fake tensors do not check."""
+
 _MAX_MESSAGE = 300
 _OF_ARGUMENTS = (TypeError, AttributeError, LookupError, ValueError)
 """Errors of a module that was given tensors instead of something else; sizes are RuntimeErrors."""
@@ -90,6 +94,7 @@ class ModelCalls:
 
     `activation_peak_bytes` is the most that lives at once of what an iteration makes. `weights` are
     those of the model by the calls that use them; None for a training step, which changes them.
+    `dtypes` are those of the parameters.
 
     `value_dependent` are the tuples whose sizes, or those of their results, depend on values: they
     do not occur with another seed of weights and inputs. `calls_vary` if a second run of the user's
@@ -103,6 +108,7 @@ class ModelCalls:
     calls_vary: bool = False
     compiled: bool = False
     weights: tuple[WeightGroup, ...] | None = None
+    dtypes: tuple[str, ...] = ()
 
 
 def model_calls(definition: ModelDefinition, search_path: Path | None = None) -> ModelCalls:
@@ -123,6 +129,7 @@ def _model_calls(
         module = _built(definition, search_path, fake_mode)
         check_threads(threads, definition.name)
         state.restore(definition.name)
+        definition = definition.stating(parameter_dtypes(module))
         needed = input_bytes(definition) + sum(
             tensor.nbytes for tensor in [*module.parameters(), *module.buffers()]
         )
@@ -162,13 +169,23 @@ def live_module_calls(
     """
     _check_arguments(module, inputs, kwargs)
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-    held = [*module.parameters(), *module.buffers()]
-    # With fake tensors as memo, deepcopy copies no real tensors.
-    fake = {id(tensor): fake_mode.from_tensor(tensor.data) for tensor in held}
-    copied = copy.deepcopy(module, fake).eval()
-    arguments, named = tree_map_only(torch.Tensor, fake_mode.from_tensor, (list(inputs), kwargs))
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_meta:
+            return fake_mode.from_tensor(tensor.data)
+        with fake_mode:
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+
+    try:
+        check_tensors(module)
+        # With fake tensors as memo, no real ones are copied.
+        held = [*module.parameters(), *module.buffers()]
+        run = copied(module, fake, {id(tensor): fake(tensor) for tensor in held}).eval()
+    except Exception as error:
+        raise OpcostError(f"model {name}: {reason(error)}") from error
+    arguments, named = tree_map_only(torch.Tensor, fake, (list(inputs), kwargs))
     with fake_mode:
-        return recorded_calls(copied, arguments, named, name)
+        return recorded_calls(run, arguments, named, name)
 
 
 def _fake_tensors_mislead(definition: ModelDefinition) -> bool:
@@ -317,13 +334,28 @@ def recorded_calls(
             f"model {name}: its forward executes operators in other threads ({elsewhere[0]}), "
             "which opcost cannot record: execute them in the thread that calls forward"
         )
+    _check_dtypes(recorder.calls, name)
     return ModelCalls(
         tuple(recorder.calls),
         parameters,
         recorder.peak_bytes,
         compiled=recorder.compiled,
         weights=None if weights is None else weights.groups(),
+        dtypes=parameter_dtypes(module),
     )
+
+
+def _check_dtypes(calls: Iterable[Call], name: str) -> None:
+    """Raise OpcostError for a product of several dtypes, which PyTorch refuses."""
+    for call in calls:
+        operator = call.operator_tuple
+        dtypes = {spec.dtype for _, spec in operator.tensors}
+        if operator.name in _OF_ONE_DTYPE and len(dtypes) > 1:
+            raise OpcostError(
+                f"model {name} cannot run: {_in(call.place)}: {operator.name} takes tensors of "
+                f"one dtype, and gets {', '.join(sorted(dtypes))}. Convert them in forward, or "
+                "give the inputs another dtype"
+            )
 
 
 @contextmanager
@@ -360,9 +392,7 @@ def _why_not(
     from_config: bool,
 ) -> OpcostError:
     shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs)
-    path, module_class, phase = where
-    place = f"in {path!r} ({module_class})" if path else f"in {module_class}"
-    place += "" if phase == FORWARD else f", {phase}"
+    phase, place = where.phase, _in(where)
     if type(error).__name__ in LACK_VALUES:
         return SizesDependOnValues(
             f"model {name}: {place} the operator {error} has an output that depends on values, "
@@ -384,6 +414,12 @@ def _why_not(
         f"model {name} cannot run on inputs {f'of shape {shapes}' if shapes else 'without tensors'}"
         f": {place}: {first_line}. {remedy}"
     )
+
+
+def _in(place: Place) -> str:
+    path, module_class, phase = place
+    found = f"in {path!r} ({module_class})" if path else f"in {module_class}"
+    return found if phase == FORWARD else f"{found}, {phase}"
 
 
 def _said(error: Exception) -> str:

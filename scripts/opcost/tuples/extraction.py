@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from torch import nn
 
 from opcost.errors import OpcostError
 from opcost.memory import gib
-from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.construction import dtypes_of, parameter_dtypes
+from opcost.models.definition import InputSpec, ModelDefinition, usual_dtype
 from opcost.models.precision import active_autocast
 from opcost.tuples import work
 from opcost.tuples.calls import ModelCalls, live_module_calls, model_calls
@@ -64,6 +65,7 @@ def extract_model_tuples(
         activation_peak_bytes=executed.activation_peak_bytes,
         weights=executed.weights,
         module_parameters=executed.parameters,
+        dtypes=executed.dtypes,
     )
 
 
@@ -115,13 +117,13 @@ def extract_module_tuples(
         activation_peak_bytes=executed.activation_peak_bytes,
         weights=executed.weights,
         module_parameters=executed.parameters,
+        dtypes=executed.dtypes,
     )
 
 
 def _as_given(module: nn.Module, inputs: Sequence[torch.Tensor], name: str) -> ModelDefinition:
     """What is known of a live module without its code: it labels the results."""
-    kinds = _float_types(module.parameters()) or _float_types(inputs) or {"float32"}
-    dtype = ", ".join(sorted(kinds))
+    dtype = usual_dtype(parameter_dtypes(module) or dtypes_of(inputs))
     specs = ((tuple(each.shape), str(each.dtype).removeprefix("torch.")) for each in inputs)
     return ModelDefinition(
         name,
@@ -129,10 +131,6 @@ def _as_given(module: nn.Module, inputs: Sequence[torch.Tensor], name: str) -> M
         dtype=dtype,
         autocast=active_autocast(module),
     )
-
-
-def _float_types(tensors: Iterable[torch.Tensor]) -> set[str]:
-    return {str(each.dtype).removeprefix("torch.") for each in tensors if each.is_floating_point()}
 
 
 def distinct_tuples(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from opcost.errors import OpcostError
 from opcost.files import content_of, replacing
-from opcost.models.definition import ModelDefinition
+from opcost.models.definition import InputSpec, ModelDefinition, usual_dtype
 from opcost.models.phases import FORWARD, PHASES
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_version
@@ -49,6 +49,7 @@ _RULES = {
     "not_recorded": optional(TEXT),
     "phases": optional(list_of(one_of(*PHASES))),
     "activation_peak_bytes": optional(_COUNT),
+    "dtypes": list_of(STRING),
     "weights": optional(list_of(list_like(list_of(list_like(STRING, _COUNT)), _COUNT))),
     "module_parameters": optional(list_of(list_like(STRING, _COUNT))),
 }
@@ -61,7 +62,7 @@ _ABSENT = dict.fromkeys(
         "weights",
         "module_parameters",
     ]
-)
+) | {"dtypes": []}
 """Keys of later versions, with their values in files without them."""
 
 
@@ -90,6 +91,8 @@ class ModelTuples:
     `module_parameters` is the number of parameters of each module, with all that it contains; None
     in files of an older opcost.
 
+    `dtypes` are those of the parameters, or else of the buffers, in their order.
+
     Calls that were recorded on a device have its `device_name`. `not_recorded` is the reason why
     that failed; the calls are then those extracted.
     """
@@ -107,6 +110,22 @@ class ModelTuples:
     activation_peak_bytes: int | None = None
     weights: tuple[WeightGroup, ...] | None = None
     module_parameters: Mapping[str, int] | None = None
+    dtypes: tuple[str, ...] = ()
+
+    @property
+    def precision(self) -> str:
+        """The dtypes of the parameters, with that of autocast."""
+        given = self.definition or ModelDefinition("", ())
+        dtypes = ", ".join(self.dtypes) or given.dtype or "float32"
+        return f"{dtypes}, autocast {given.autocast}" if given.autocast else dtypes
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs; each with its dtype, unless all parameters are of that of inputs."""
+        if self.definition is None:
+            return ()
+        alike = self.dtypes in ((), (usual_dtype(self.dtypes),))
+        return (self.definition if alike else self.definition.stating(self.dtypes)).inputs
 
     @property
     def is_operator(self) -> bool:
@@ -221,6 +240,7 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "device_name": tuples.device_name,
         "not_recorded": tuples.not_recorded,
         "activation_peak_bytes": tuples.activation_peak_bytes,
+        "dtypes": list(tuples.dtypes),
         "weights": None if tuples.weights is None else [_group(each) for each in tuples.weights],
         "module_parameters": tuples.module_parameters and [*tuples.module_parameters.items()],
     }
@@ -257,6 +277,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
             document["activation_peak_bytes"],
             None if document["weights"] is None else _groups(document["weights"]),
             document["module_parameters"] and dict(document["module_parameters"]),
+            tuple(document["dtypes"]),
         )
     except OpcostError:
         raise

@@ -31,6 +31,13 @@ ELEMENT_BYTES = {
     "float64": 8,
     "complex64": 8,
     "complex128": 16,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
 }
 
 TOLD = ("Scalar", "float", "correction", "device")

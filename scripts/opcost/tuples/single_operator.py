@@ -45,7 +45,7 @@ def operator_calls(definition: ModelDefinition, operator: SingleOperator) -> Mod
 def _asked(definition: ModelDefinition, operator: SingleOperator) -> OperatorTuple:
     """The tuple of the call. Raises OpcostError for a setting that no tensor leaves open."""
     layout = definition.memory_format if definition.memory_format != "contiguous" else None
-    settings, usual = Unstated(definition.dtype, layout, operator.zeros), Unstated()
+    settings, usual = Unstated(definition.dtype or "float32", layout, operator.zeros), Unstated()
     asked = parse(operator.call, settings)
     for key, value in settings._asdict().items():
         without = settings._replace(**{key: getattr(usual, key)})
