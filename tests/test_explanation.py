@@ -535,6 +535,31 @@ def test_the_command_that_measures_a_model_names_all_of_it(name, given, command)
     assert run_command(definition, name) == command
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "shape", "command"),
+    [
+        ("nets.py:net", {"inputs": [parse_input("8")]}, (4, 8), "nets.py:net --input=4x8"),
+        (
+            "resnet18",
+            {"inputs": [parse_input("3x56x56")]},
+            (4, 3, 56, 56),
+            "resnet18 --input=4x3x56x56",
+        ),
+        ("resnet18", {}, (4, 3, 224, 224), "resnet18 --batch=4"),
+        ("small", {}, (4, 3, 64, 64), "small --batch=4"),
+    ],
+)
+def test_a_batch_size_is_that_of_opcost_run(name, given, shape, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config/models").mkdir(parents=True)
+    config = "model: resnet18\ninputs: [{shape: [2, 3, 64, 64]}]\n"
+    (tmp_path / "config/models/small.yaml").write_text(config)
+    (tmp_path / "nets.py").touch()
+    definition, _ = find_model(name, **given, batch_size=4)
+    assert definition.inputs == (InputSpec(shape),)
+    assert run_command(definition, name) == f"opcost run {command}"
+
+
 def test_a_config_of_the_folder_is_found_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "config/models/two_tower.yaml"
@@ -544,7 +569,7 @@ def test_a_config_of_the_folder_is_found_by_its_name(tmp_path, monkeypatch):
     assert (definition.batch_size, folder) == (2, Path("config/models"))
     assert run_command(definition, "two_tower") == "opcost run two_tower"
     with pytest.raises(OpcostError, match="defines inputs, dtype and arguments"):
-        find_model("two_tower", batch_size=4)
+        find_model("two_tower", dtype="float64")
     with pytest.raises(OpcostError, match="Did you mean 'two_tower'"):
         find_model("two_towers")
 
@@ -561,7 +586,7 @@ def test_the_number_of_listed_operators_is_positive():
         (["nowhere/nets.py:net", "--input", "4"], "there is no file nowhere/nets.py: check"),
         (["resnet81"], "is not a torchvision model, a model config"),
         (["resnet81"], "Did you mean"),
-        (["resnet18", "--input", "1x3x56x56", "--batch", "8"], "give complete inputs instead"),
+        (["resnet18", "--input", "1x3x56x56", "--batch", "8"], "takes inputs of 3 dimensions and"),
         ([CNN, "--dtype", "bfloat16"], "defines inputs, dtype and arguments"),
         ([CNN, "--channels-last"], "defines inputs, dtype and arguments"),
         (["nets:net"], "the inputs of nets:net are unknown: give each with --input"),

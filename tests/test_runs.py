@@ -11,8 +11,8 @@ from opcost.costs.model_argument import find_model, parse_input
 from opcost.errors import OpcostError
 from opcost.models.configs import load_model
 from opcost.models.construction import build
+from opcost.models.variants import Options, Variant, variants
 from opcost.runs.configs import provide
-from opcost.runs.models import Options, Variant, variants
 from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies
 from opcost.runs.targets import AUTO, chosen_targets
 from opcost.study import load_study

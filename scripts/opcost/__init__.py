@@ -27,7 +27,7 @@ def explain(
     *,
     database: Any = None,
     target: str | None = None,
-    batch_size: int = 1,
+    batch_size: int | None = None,
     dtype: str | None = None,
 ) -> "ModelCost":
     """What a model costs, from the measured operators in a database. Measures nothing.
@@ -43,9 +43,9 @@ def explain(
 
     `inputs` are the positional arguments of a module's forward: a tensor, or a tuple or list of
     arguments; `kwargs` its keyword arguments. For a name, they are sizes such as "8x3x224x224" or
-    "1x128:int64<30522", and `kwargs` the arguments of the constructor or factory; `batch_size` is
-    that of torchvision's official inputs, and `dtype` what parameters and inputs are converted to;
-    by default, they stay as they are built.
+    "1x128:int64<30522", and `kwargs` the arguments of the constructor or factory. `batch_size` is
+    that of official inputs or of a config, or is put in front of the sizes. `dtype` is what
+    parameters and inputs are converted to; by default, they stay as they are built.
 
     `database` is a path or several, by default results/database.parquet in the current folder and
     the databases that come with opcost. The answer is for the `target` of that name, or of

@@ -30,9 +30,7 @@ _PATH = click.Path(path_type=Path)
     "--batch-size",
     "batch_size",
     type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Batch size of torchvision's official inputs.",
+    help="Batch size of official inputs or of a config; with --input, put in front of the sizes.",
 )
 @click.option(
     "--argument",
@@ -93,7 +91,7 @@ _PATH = click.Path(path_type=Path)
 def command(
     model: str,
     inputs: tuple[str, ...],
-    batch_size: int,
+    batch_size: int | None,
     arguments: tuple[str, ...],
     dtype: str | None,
     channels_last: bool,

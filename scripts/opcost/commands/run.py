@@ -12,7 +12,7 @@ from opcost.terminal import show
 
 if TYPE_CHECKING:
     from opcost.models.definition import ModelDefinition
-    from opcost.runs.models import Variant
+    from opcost.models.variants import Variant
     from opcost.runs.study_file import Studies
     from opcost.runs.workflow import Only
 
@@ -157,7 +157,7 @@ def prepared(
 ) -> Iterator["Only"]:
     """Write the configs and the study that the arguments stand for, as `provided` does."""
     from opcost.costs.model_argument import parse_argument, parse_input
-    from opcost.runs.models import Options, variants
+    from opcost.models.variants import Options, variants
     from opcost.runs.study_file import add_to_runs, read_studies
 
     studies = read_studies()

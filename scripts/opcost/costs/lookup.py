@@ -20,11 +20,12 @@ def look_up(
     kwargs: Mapping[str, Any],
     database: Any,
     target: str | None,
-    batch_size: int,
+    batch_size: int | None,
     dtype: str | None,
 ) -> ModelCost:
     """As `opcost.explain` describes."""
-    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+    given = batch_size is not None
+    if given and (type(batch_size) is not int or batch_size < 1):
         raise OpcostError(f"batch_size is {batch_size!r}; allowed: an integer from 1")
     databases = _paths(database)
     if not databases:
@@ -51,7 +52,7 @@ def look_up(
 
 
 def _tuples(
-    model: Any, inputs: Any, kwargs: Mapping[str, Any], batch_size: int, dtype: str | None
+    model: Any, inputs: Any, kwargs: Mapping[str, Any], batch_size: int | None, dtype: str | None
 ) -> ModelTuples:
     if isinstance(model, ModelTuples):
         return model
@@ -64,7 +65,7 @@ def _tuples(
             f"model is a {type(model).__name__}; allowed: an instance of nn.Module, a name or path "
             "(str), or ModelTuples"
         )
-    if (batch_size, dtype) != (1, None):
+    if (batch_size, dtype) != (None, None):
         raise OpcostError(
             "a module and its tensors have a batch size and a dtype: give neither beside them"
         )
@@ -75,7 +76,11 @@ def _tuples(
 
 
 def _of_name(
-    name: str, sizes: Sequence[str], kwargs: Mapping[str, Any], batch_size: int, dtype: str | None
+    name: str,
+    sizes: Sequence[str],
+    kwargs: Mapping[str, Any],
+    batch_size: int | None,
+    dtype: str | None,
 ) -> ModelTuples:
     """Extracted in this process, which has loaded torch and may not fork."""
     from opcost.tuples.extraction import extract_model_tuples

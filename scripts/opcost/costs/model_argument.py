@@ -11,10 +11,11 @@ from typing import Any
 from opcost.configuration import check_name, read_schema
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
-from opcost.models.configs import Defined, load_model, load_models
+from opcost.models.configs import Defined, define_models, load_model, load_models
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import input_dtypes, read_tensor
-from opcost.models.source import check_names_factory, factory_from, source_digest
+from opcost.models.source import check_names_factory
+from opcost.models.variants import Options, variants
 
 CONFIGS = Path("config/models")
 """Where a model config is found by its name."""
@@ -22,7 +23,7 @@ CONFIGS = Path("config/models")
 _STEP = "["
 _DEFAULTS: Mapping[str, Any] = {
     "inputs": [],
-    "batch_size": 1,
+    "batch_size": None,
     "arguments": {},
     "dtype": None,
     "memory_format": "contiguous",
@@ -33,16 +34,17 @@ _INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?"
 def find_model(
     name: str,
     inputs: Sequence[InputSpec] = (),
-    batch_size: int = 1,
+    batch_size: int | None = None,
     arguments: Mapping[str, Any] | None = None,
     dtype: str | None = None,
     memory_format: str = "contiguous",
 ) -> tuple[ModelDefinition, Path | None]:
     """The definition of a model, and the folder to search first for its code.
 
-    `name` is a torchvision model (by default with its official inputs at `batch_size`), a model
-    config without other arguments (its path, or its name in config/models), or
-    `package.module:factory` or `FILE.py:factory` with inputs. Raises OpcostError for anything else.
+    `name` is a torchvision model (by default with its official inputs), a model config without
+    other arguments (its path, or its name in config/models), or `package.module:factory` or
+    `FILE.py:factory` with inputs. With a `batch_size`, inputs are without the batch dimension, and
+    a config has another one. Raises OpcostError for anything else.
     """
     allowed = read_schema("model")["properties"]["dtype"]["enum"]
     if dtype is not None and dtype not in allowed:
@@ -52,7 +54,12 @@ def find_model(
         "dtype": dtype,
         "memory_format": memory_format,
     }
-    if (config := config_path(name)) is not None:
+    batches = () if batch_size is None else (batch_size,)
+    channels_last = memory_format == "channels_last"
+    options = Options(batches, tuple(inputs), (dtype,), channels_last, given["arguments"])
+    if (config := config_path(name)) is not None and batches and _STEP not in name:
+        return _of_variant(str(config), options, config.parent)
+    if config is not None:
         _check_alone(config, given | {"inputs": [*inputs], "batch_size": batch_size})
         _, bracket, step = name.partition(_STEP)
         found = load_model(f"{config.stem}{bracket}{step}", config.parent)
@@ -65,22 +72,8 @@ def find_model(
                 f"--tuple {shlex.quote(str(record.operator_tuple))}"
             )
         return found, config.parent
-    if batch_size != 1 and (inputs or ":" in name):
-        raise OpcostError(
-            f"batch size {batch_size} is for torchvision's official inputs: give complete inputs "
-            "instead, such as 8x3x224x224"
-        )
     if ":" in name:
-        if not inputs:
-            raise OpcostError(
-                f"the inputs of {name} are unknown: give each with --input, such as "
-                "--input 1x3x224x224 or --input '8x128:int64<30522' (tokens below 30522)"
-            )
-        here = Path.cwd()
-        label = name.rpartition(":")[2]
-        factory = factory_from(name, here)
-        given |= {"factory": factory, "source_digest": source_digest(factory, here)}
-        return ModelDefinition(label, tuple(inputs), **given), here
+        return _of_variant(name, options, Path.cwd(), name.rpartition(":")[2])
     check_names_factory(name)
     if zoo.family(name) is None:
         models = [model for family in zoo.official_inputs().values() for model in family]
@@ -90,11 +83,25 @@ def find_model(
             f"{CONFIGS}) or a factory (FILE.py:callable or package.module:callable). "
             f"{closest(name, known)}".strip()
         )
+    if inputs and batches:
+        return _of_variant(name, options, Path.cwd(), name)
     if inputs:
         return ModelDefinition(name, tuple(inputs), model=name, **given), None
-    [official] = zoo.select(list(zoo.official_inputs()), [name], batch_size).values()
+    [official] = zoo.select(list(zoo.official_inputs()), [name], batch_size or 1).values()
     # Weights fix arguments such as num_classes: with arguments or inputs, use no weights.
     return replace(official, zoo=not arguments, **given), None
+
+
+def _of_variant(
+    name: str, options: Options, directory: Path, label: str | None = None
+) -> tuple[ModelDefinition, Path]:
+    """What `opcost run` measures under these options, with a label or the name of its config."""
+    [variant] = variants(name, options, directory)
+    label = label or variant.name
+    models = define_models(label, variant.config, directory, name).models
+    if label not in models:
+        raise OpcostError(f"{name} stands for several models: name one, without a batch size")
+    return models[label], directory
 
 
 def find_steps(name: str, **options: Any) -> tuple[Defined, Path | None]:
@@ -167,8 +174,10 @@ def parse_argument(text: str) -> tuple[str, Any]:
 def run_command(definition: ModelDefinition, name: str) -> str:
     """The command that measures this model, which `find_model` found by that name."""
     words = ["opcost", "run", name]
-    if config_path(name) is not None:
-        return shlex.join(["opcost", "run", name.partition(_STEP)[0]])
+    if (config := config_path(name)) is not None:
+        own = definition.name.partition(_STEP)[0] == config.stem
+        batch = [] if own else [f"--batch={definition.batch_size}"]
+        return shlex.join([*words[:2], name.partition(_STEP)[0], *batch])
     if definition.zoo:
         words += [] if definition.batch_size == 1 else [f"--batch={definition.batch_size}"]
     else:
@@ -195,5 +204,5 @@ def _check_alone(path: Path, options: Mapping[str, Any]) -> None:
     """Raise OpcostError for options of a model beside its config."""
     if any(options.get(name, default) != default for name, default in _DEFAULTS.items()):
         raise OpcostError(
-            f"{path} defines inputs, dtype and arguments: give no others (opcost run takes --batch)"
+            f"{path} defines inputs, dtype and arguments: give none of them, only --batch"
         )

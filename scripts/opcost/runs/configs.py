@@ -13,7 +13,7 @@ from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.models.configs import Defined, define_models, load_models
 from opcost.models.definition import ModelDefinition
-from opcost.runs.models import Variant
+from opcost.models.variants import Variant
 
 _HEAD = "# Written by opcost run; yours to change.\n"
 

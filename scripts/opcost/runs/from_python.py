@@ -43,13 +43,13 @@ def run_from_python(
             )
         refuse_autocast(os.fspath(model))
         _run([os.fspath(model), *(f"--input={size}" for size in sizes_of(inputs)), *flags], root)
-        return look_up(model, inputs, {}, root / DATABASE, None, 1, None)
+        return look_up(model, inputs, {}, root / DATABASE, None, None, None)
     label = name or re.sub(r"\W+", "_", type(model).__name__.lower())
     arguments = [inputs] if isinstance(inputs, Tensor) else inputs
     tuples = save_model(model, arguments, kwargs, label, root, _MODELS)
     _run([str(_MODELS / f"{label}.yaml"), *flags], root)
     defined = replace(tuples, definition=load_model(label, root / _MODELS))
-    return look_up(defined, (), {}, root / DATABASE, None, 1, None)
+    return look_up(defined, (), {}, root / DATABASE, None, None, None)
 
 
 def _run(arguments: Sequence[str], root: Path) -> None:

@@ -11,11 +11,11 @@ from opcost.costs.in_place import IN_PLACE, between_calls
 from opcost.costs.in_place_table import BETWEEN, WHOLE
 from opcost.costs.terms import Row
 from opcost.errors import OpcostError
+from opcost.models.variants import Variant
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import COMPARISON, extraction
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME, Quantity
-from opcost.runs.models import Variant
 from opcost.runs.study_file import read_studies
 from opcost.statistics import Estimate
 from opcost.study import Study

@@ -10,8 +10,8 @@ from opcost.errors import OpcostError, closest
 from opcost.measuring.operand_values import draws
 from opcost.models.axes import KEYS, places
 from opcost.models.configs import define_models
+from opcost.models.variants import Variant
 from opcost.plain_yaml import parse_yaml
-from opcost.runs.models import Variant
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.parsing import arguments_of, known_arguments, with_argument
 
