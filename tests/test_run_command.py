@@ -287,6 +287,7 @@ def test_a_config_of_the_user_is_not_overwritten(tmp_path):
     [
         (nn.Linear(8, 4), [{"input": torch.ones(2, 8)}], "must be Tensor, not dict"),
         (nn.ReLU(), [torch.ones(0, 8, dtype=torch.int64)], r"inputs\[0\] is empty"),
+        (nn.Linear(8, 4, device="meta"), [torch.ones(2, 8)], "its weight is on the meta device"),
         (nn.Linear(8, 4).half(), [torch.ones(2, 8)], "dtype"),
         (nn.Sequential(nn.Linear(8, 4).double(), nn.Linear(4, 4)), [torch.ones(2, 8)], "dtype"),
     ],

@@ -89,11 +89,7 @@ def _takes(construct: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
 def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
     if isinstance(module, torch.jit.ScriptModule):
         raise OpcostError("TorchScript is not supported: return the module that was scripted")
-    held = [*module.named_parameters(), *module.named_buffers()]
-    if without := [name for name, tensor in held if tensor.is_meta]:
-        raise OpcostError(
-            f"its {without[0]} is on the meta device, without values: build it on the processor"
-        )
+    check_has_values(module)
     dtype: torch.dtype | None = getattr(torch, definition.dtype) if definition.dtype else None
     check_tensors(module, dtype)
     if definition.training is None:
@@ -111,6 +107,15 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
     if definition.memory_format == "channels_last":
         module = module.to(memory_format=torch.channels_last)
     return module
+
+
+def check_has_values(module: nn.Module) -> None:
+    """Raise OpcostError for a module of the meta device, which can be explained, but not run."""
+    held = [*module.named_parameters(), *module.named_buffers()]
+    if without := [name for name, tensor in held if tensor.is_meta]:
+        raise OpcostError(
+            f"its {without[0]} is on the meta device, without values: build it on the processor"
+        )
 
 
 def check_tensors(module: nn.Module, dtype: torch.dtype | None = None) -> None:
