@@ -80,6 +80,16 @@ def test_flops_that_are_unknown_are_no_smaller_sum(cnn, unknown, expected):
     assert expected in " ".join(text.split())
 
 
+def test_a_product_of_complex_numbers_is_eight_flops():
+    class Product(nn.Module):
+        def forward(self, x):
+            return torch.complex(x, x) @ torch.complex(x, x)
+
+    text = as_text(extract_module_tuples(Product(), [torch.ones(5, 5)], "product"), [], 5, None)
+    assert f"; {8 * 5**3 / 1000:g} kFLOPs, " in text
+    assert "1 multiply-add = 2 FLOPs, of complex numbers 8." in text
+
+
 @pytest.mark.parametrize(("zoo", "known"), [(True, True), (True, False), (False, False)])
 def test_a_model_that_the_study_knows_by_another_name_is_compared_with_its_whole(
     tmp_path, zoo, known

@@ -28,6 +28,7 @@ from opcost.tuples.tuple_record import TupleRecord
 
 _RECORDED = 5
 _FLOPS = "1 multiply-add = 2 FLOPs."
+_COMPLEX_FLOPS = "1 multiply-add = 2 FLOPs, of complex numbers 8."
 _TARGETS = 3
 _DIFFERENCES = 2
 _NOT_COMPARED = "This database has no measurement of the whole model"
@@ -93,7 +94,9 @@ def _model_lines(model: ModelTuples) -> str:
         f"{counted(len(model.calls) - calls, 'call')} of views; {_work(kernels)}, "
         f"{scaled(model.parameters or 0, '', 4).strip()} parameters{_memory(model)}"
     )
-    return "\n".join(wrapped([text, _FLOPS]))
+    tensors = (spec for record, _ in kernels for _, spec in record.operator_tuple.tensors)
+    is_complex = any(spec.dtype.startswith("complex") for spec in tensors)
+    return "\n".join(wrapped([text, _COMPLEX_FLOPS if is_complex else _FLOPS]))
 
 
 def _work(kernels: Sequence[tuple[TupleRecord, int]]) -> str:
