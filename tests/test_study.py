@@ -214,7 +214,7 @@ def test_the_conditions_of_a_configuration_are_the_same_text_as_ever(load):
         '"max_repeats": 2, "max_time_s": 3, "min_batches": 10, "min_time_s": 0.1, '
         '"model_time_s": 1.0, "power_lead_in_max_s": 5.0, "power_max_s": 12.0, '
         '"power_min_s": 1.5, "power_relative_ci": 0.01, "repeat_pause_s": 5.0, "seed": 0, '
-        '"time_relative_ci": 0.01, "timeout_s": 300, "warm_up_s": 0.1}, "protocol_version": 6, '
+        '"time_relative_ci": 0.01, "timeout_s": 300, "warm_up_s": 0.1}, "protocol_version": 7, '
         '"target": {"device": "cpu", "tf32": false, "threads": 1}}'
     )
 

@@ -77,7 +77,7 @@ _CPU = Kind(
     recorded=_of_processor,
     settable="opcost.devices.processor_settings:Processor",
     wait=_wait_for_processor,
-    protocol_version=6,
+    protocol_version=7,
 )
 _CUDA = Kind(
     "cuda",

@@ -19,7 +19,7 @@ from opcost.values import (
     whole_number,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Schema version of the files with such records: the models' tuples, and the manifest."""
 
 RESULTS = "(results)"
