@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from opcost.configuration import check_name, read_schema
-from opcost.errors import OpcostError, closest
+from opcost.errors import OpcostError
 from opcost.models import zoo
 from opcost.models.configs import Defined, define_models, load_model, load_models
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import input_dtypes, read_tensor
-from opcost.models.source import check_names_factory
 from opcost.models.variants import Options, variants
 
 CONFIGS = Path("config/models")
@@ -72,21 +71,9 @@ def find_model(
                 f"--tuple {shlex.quote(str(record.operator_tuple))}"
             )
         return found, config.parent
-    if ":" in name:
-        return _of_variant(name, options, Path.cwd(), name.rpartition(":")[2])
-    check_names_factory(name)
-    if zoo.family(name) is None:
-        models = [model for family in zoo.official_inputs().values() for model in family]
-        known = [*models, *(path.stem for path in CONFIGS.glob("*.yaml"))]
-        raise OpcostError(
-            f"{name!r} is not a torchvision model, a model config (NAME.yaml, or its name in "
-            f"{CONFIGS}) or a factory (FILE.py:callable or package.module:callable). "
-            f"{closest(name, known)}".strip()
-        )
-    if inputs and batches:
-        return _of_variant(name, options, Path.cwd(), name)
-    if inputs:
-        return ModelDefinition(name, tuple(inputs), model=name, **given), None
+    if inputs or zoo.family(name) is None:
+        directory = Path.cwd() if ":" in name else CONFIGS
+        return _of_variant(name, options, directory, name.rpartition(":")[2])
     [official] = zoo.select(list(zoo.official_inputs()), [name], batch_size or 1).values()
     # Weights fix arguments such as num_classes: with arguments or inputs, use no weights.
     return replace(official, zoo=not arguments, **given), None
@@ -96,11 +83,11 @@ def _of_variant(
     name: str, options: Options, directory: Path, label: str | None = None
 ) -> tuple[ModelDefinition, Path]:
     """What `opcost run` measures under these options, with a label or the name of its config."""
-    [variant] = variants(name, options, directory)
-    label = label or variant.name
-    models = define_models(label, variant.config, directory, name).models
-    if label not in models:
-        raise OpcostError(f"{name} stands for several models: name one, without a batch size")
+    found = variants(name, options, directory)
+    label = label or found[0].name
+    models = define_models(label, found[0].config, directory, name).models
+    if len(found) > 1 or label not in models:
+        raise OpcostError(f"{name} stands for several models: name one")
     return models[label], directory
 
 
