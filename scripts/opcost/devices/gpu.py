@@ -11,7 +11,6 @@ from opcost.devices.device import BatchTime, Device, NotCapturable, nothing
 from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch, elapsed_and_missed_s
 from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
 from opcost.devices.kinds import KINDS
-from opcost.devices.thread_library import thread_library
 from opcost.errors import OpcostError
 from opcost.text import counted
 
@@ -29,19 +28,6 @@ _SHORTEST_HOLD_S, _LONGEST_HOLD_S = 1e-4, 0.5
 _HIGHEST_HZ = 3.5e9
 _MOST_CYCLES = 2**31 - 1
 _NONE = "No CUDA GPUs are available"
-
-_RECORDED = (
-    "CUBLASLT_WORKSPACE_SIZE",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_FORCE_PTX_JIT",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "TORCH_BLAS_PREFER_CUBLASLT",
-    "TORCH_CUDNN_SDPA_DEPRIORITIZED",
-    "TORCH_CUDNN_V8_API_DISABLED",
-)
-"""Environment variables that change which kernels run, or how."""
 
 
 class CudaDevice(Device):
@@ -115,7 +101,6 @@ class CudaDevice(Device):
     def software(self) -> dict[str, str | None]:
         """The driver, and the CUDA and cuDNN that PyTorch uses."""
         return {
-            "thread_library": thread_library(_RECORDED),
             "driver_version": driver_version(),
             "cuda_version": torch.version.cuda,
             "cudnn_version": str(torch.backends.cudnn.version()),

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -15,30 +15,16 @@ from opcost.errors import OpcostError
 from opcost.memory import allowed_cores
 
 _RUNTIME = re.compile(r"/lib(gomp|iomp5|omp)[-.][^/]*$")
-_LIMITS = (
-    "DNNL_MAX_CPU_ISA",
-    "MKL_CBWR",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "ONEDNN_MAX_CPU_ISA",
-)
-"""Environment variables that limit the instructions used, below PyTorch's reported capability."""
-
 _ELEMENTS_OF_A_THREAD = 2**17
 """Several times as many as PyTorch gives a thread at least."""
 
 
-def thread_library(variables: Sequence[str] = ()) -> str:
-    """OpenMP runtimes, MKL and vector instructions, such as `libgomp, MKL 2024.2, AVX512`.
-
-    Environment variables that limit them are added, and `variables`, if they are set.
-    """
+def thread_library() -> str:
+    """OpenMP runtimes, MKL and vector instructions, such as `libgomp, MKL 2024.2, AVX512`."""
     info = torch.__config__.parallel_info()
     mkl = re.search(r"Math Kernel Library Version ([\d.]+)", info)
     parts = [*_runtimes(), *([f"MKL {mkl[1]}"] if mkl else [])]
-    limits = [
-        f"{name}={os.environ[name]}" for name in (*_LIMITS, *variables) if os.environ.get(name)
-    ]
-    return ", ".join([*parts, torch.backends.cpu.get_cpu_capability(), *limits])
+    return ", ".join([*parts, torch.backends.cpu.get_cpu_capability()])
 
 
 def refuse_threads_without_cores(threads: int, reserved: Collection[int] | None) -> None:
