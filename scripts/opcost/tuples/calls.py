@@ -6,9 +6,8 @@ weights nor inputs need memory. If sizes depend on values, it runs on real tenso
 
 import logging
 import re
-import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -117,34 +116,28 @@ def model_calls(definition: ModelDefinition, search_path: Path | None = None) ->
     Raises OpcostError when the model cannot be built or cannot run on its inputs.
     """
     with threads_noticed() as threads:
-        return _model_calls(definition, search_path, threads)
-
-
-def _model_calls(
-    definition: ModelDefinition, search_path: Path | None, threads: Set[threading.Thread]
-) -> ModelCalls:
-    state = ProcessState()
-    try:
-        fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-        module = _built(definition, search_path, fake_mode)
-        check_threads(threads, definition.name)
-        state.restore(definition.name)
-        definition = definition.stating(parameter_dtypes(module))
-        needed = input_bytes(definition) + sum(
-            tensor.nbytes for tensor in [*module.parameters(), *module.buffers()]
-        )
+        state = ProcessState()
         try:
-            if _fake_tensors_mislead(definition):
-                raise SizesDependOnValues(f"model {definition.name}")
-            found = _fake_calls(module, definition, search_path, fake_mode)
-        except SizesDependOnValues:
+            fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+            module = _built(definition, search_path, fake_mode)
+            check_threads(threads, definition.name)
+            state.restore(definition.name)
+            definition = definition.stating(parameter_dtypes(module))
+            needed = input_bytes(definition) + sum(
+                tensor.nbytes for tensor in [*module.parameters(), *module.buffers()]
+            )
+            try:
+                if _fake_tensors_mislead(definition):
+                    raise SizesDependOnValues(f"model {definition.name}")
+                found = _fake_calls(module, definition, search_path, fake_mode)
+            except SizesDependOnValues:
+                state.reset()
+                found = _real_calls(definition, search_path, needed)
+            state.restore(definition.name)
+            check_threads(threads, definition.name)
+            return found
+        finally:
             state.reset()
-            found = _real_calls(definition, search_path, needed)
-        state.restore(definition.name)
-        check_threads(threads, definition.name)
-        return found
-    finally:
-        state.reset()
 
 
 def module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:

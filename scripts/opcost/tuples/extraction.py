@@ -1,8 +1,8 @@
 """Extract the distinct operator tuples of a model, with FLOPs and bytes, and its calls of them."""
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from opcost.memory import gib
 from opcost.models.construction import dtypes_of, parameter_dtypes
 from opcost.models.definition import InputSpec, ModelDefinition, usual_dtype
 from opcost.models.precision import active_autocast
+from opcost.terminal import tell
 from opcost.tuples import work
 from opcost.tuples.calls import ModelCalls, live_module_calls, model_calls
 from opcost.tuples.model_tuples import ModelCall, ModelTuples
@@ -51,38 +52,35 @@ def extract_model_tuples(
             raise
         executed = ModelCalls((), {})
         refusal = str(error).removeprefix(f"model {definition.name}: ")
-    _tell(executed, definition.name)
+    return replace(_model_tuples(executed, definition, started), refusal=refusal)
+
+
+def _model_tuples(executed: ModelCalls, definition: ModelDefinition, started: float) -> ModelTuples:
+    name = definition.name
+    if executed.calls_vary:
+        tell(
+            f"opcost: model {name} executes different calls from run to run: the operators are "
+            "those of one run"
+        )
+    if executed.compiled:
+        tell(
+            f"opcost: model {name} has parts that torch.compile compiles: they run eagerly (to "
+            "measure the whole model compiled, add compiled to launch_modes)"
+        )
     tuples, calls = distinct_tuples(executed)
     return ModelTuples(
-        definition.name,
+        name,
         tuple(tuples),
         tuple(calls),
-        executed.parameters[""] if refusal is None else None,
+        executed.parameters.get(""),
         str(torch.__version__),
         definition,
         time.perf_counter() - started,
-        refusal,
         activation_peak_bytes=executed.activation_peak_bytes,
         weights=executed.weights,
         module_parameters=executed.parameters,
         dtypes=executed.dtypes,
     )
-
-
-def _tell(executed: ModelCalls, name: str) -> None:
-    """Print where the operators are not those of every run."""
-    if executed.calls_vary:
-        print(
-            f"opcost: model {name} executes different calls from run to run: the operators are "
-            "those of one run",
-            file=sys.stderr,
-        )
-    if executed.compiled:
-        print(
-            f"opcost: model {name} has parts that torch.compile compiles: they run eagerly (to "
-            "measure the whole model compiled, add compiled to launch_modes)",
-            file=sys.stderr,
-        )
 
 
 def _executed(definition: ModelDefinition, search_path: Path | None) -> ModelCalls:
@@ -104,21 +102,8 @@ def extract_module_tuples(
     """
     started = time.perf_counter()
     executed = live_module_calls(module, inputs, name, kwargs or {})
-    _tell(executed, name)
-    tuples, calls = distinct_tuples(executed)
-    return ModelTuples(
-        name,
-        tuple(tuples),
-        tuple(calls),
-        executed.parameters[""],
-        str(torch.__version__),
-        _as_given(module, tensors_in_tree((inputs, kwargs)), name),
-        extraction_s=time.perf_counter() - started,
-        activation_peak_bytes=executed.activation_peak_bytes,
-        weights=executed.weights,
-        module_parameters=executed.parameters,
-        dtypes=executed.dtypes,
-    )
+    definition = _as_given(module, tensors_in_tree((inputs, kwargs)), name)
+    return _model_tuples(executed, definition, started)
 
 
 def _as_given(module: nn.Module, inputs: Sequence[torch.Tensor], name: str) -> ModelDefinition:
