@@ -29,7 +29,6 @@ from opcost.tuples.tuple_record import TupleRecord
 _RECORDED = 5
 _FLOPS = "1 multiply-add = 2 FLOPs."
 _COMPLEX_FLOPS = "1 multiply-add = 2 FLOPs, of complex numbers 8."
-_TARGETS = 3
 _DIFFERENCES = 2
 _NOT_COMPARED = "This database has no measurement of the whole model"
 _SHARES = "Where the time goes, and modules: of the sum over operators, not of the whole model."
@@ -116,59 +115,46 @@ def _memory(model: ModelTuples) -> str:
 
 def _targets(explanations: Sequence[Explanation]) -> list[str]:
     rows = [explanation.compared for explanation in explanations]
-    told_apart = _conditions(explanations)
     cells = [
         {
             "target": explanation.target,
             "device": explanation.device_name or "-",
-            **({"conditions": conditions} if any(told_apart) else {}),
+            "conditions": _conditions(explanation, explanations),
             "of": _cost_of(row),
             **costs,
             "tuples": f"{row['measured_tuples']}/{row['tuples']}",
             "protocol": str(explanation.protocol_version or "-"),
             "database": source,
         }
-        for explanation, source, row, costs, conditions in zip(
-            explanations,
-            sources_of(explanations),
-            rows,
-            cost_cells(rows),
-            told_apart,
-            strict=True,
+        for explanation, source, row, costs in zip(
+            explanations, sources_of(explanations), rows, cost_cells(rows), strict=True
         )
     ]
     several = len({cell["protocol"] for cell in cells} - {"-"}) > 1
-    titles = [title for title in cells[0] if several or title != "protocol"]
+    shown = {"protocol": several, "conditions": any(cell["conditions"] for cell in cells)}
+    titles = [title for title in cells[0] if shown.get(title, True)]
+    values = [[cell[title] for title in titles] for cell in cells]
     notes = {
         _MEASUREMENT_ALONE: any(cell["of"] == _SUM_ALONE for cell in cells),
         _SEVERAL_PROTOCOLS: several,
     }
     return [
-        *table(
-            titles,
-            [[cell[title] for title in titles] for cell in cells],
-            left=4 if any(told_apart) else 3,
-        ),
+        *table(titles, values, left=titles.index("of") + 1),
         *wrapped(note for note, applies in notes.items() if applies),
     ]
 
 
-def _conditions(explanations: Sequence[Explanation]) -> list[str]:
-    """What tells targets of one name in one merged database apart; "" for others."""
-    found = []
-    for each in explanations:
-        alike = [
-            other
-            for other in explanations
-            if (other.database, other.target) == (each.database, each.target)
-        ]
-        firsts = [row for other in alike for row in other.estimate.rows[:1]]
-        differ = [column.name for column in disagreements(firsts, COLUMNS)]
-        row = next(iter(each.estimate.rows), {})
-        parts = [f"{name} {row[name]}" for name in differ if name in row][:_DIFFERENCES]
-        text = ", ".join([f"{each.conditions_id}", *parts])
-        found.append(text if len(alike) > 1 else "")
-    return found
+def _conditions(explanation: Explanation, explanations: Sequence[Explanation]) -> str:
+    """How a target differs from others of its name in a merged database; "" without any."""
+    place = (explanation.database, explanation.target)
+    alike = [each for each in explanations if (each.database, each.target) == place]
+    if len(alike) == 1:
+        return ""
+    firsts = [row for each in alike for row in each.estimate.rows[:1]]
+    differ = [column.name for column in disagreements(firsts, COLUMNS)]
+    row = next(iter(explanation.estimate.rows), {})
+    parts = [f"{name} {row[name]}" for name in differ if name in row]
+    return ", ".join([f"{explanation.conditions_id}", *parts[:_DIFFERENCES]])
 
 
 def _cost_of(compared: Row) -> str:
