@@ -193,7 +193,7 @@ def _index_limit(argument: _Argument) -> int | None:
 
 
 def _size(shape: Sequence[int], axis: int) -> int:
-    """That along an axis; 1 for a scalar."""
+    """The size along an axis; 1 for a scalar."""
     return shape[axis] if shape else 1
 
 
@@ -213,38 +213,24 @@ def _normal(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch
     return torch.randn(count, dtype=drawn, device=generator.device, generator=generator).to(dtype)
 
 
-def _positive(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal(count, dtype, generator).abs() + 0.5
+def _changed(change: Callable[[torch.Tensor], torch.Tensor]) -> Draw:
+    return lambda count, dtype, generator: change(_normal(count, dtype, generator))
 
 
-def _rectified(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal(count, dtype, generator).relu()
-
-
-def _magnitude(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal(count, dtype, generator).abs()
-
-
-def _unit_interval(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    uniform = torch.rand(count, device=generator.device, generator=generator)
-    return (uniform * 2 - 1).to(dtype)
+_positive = _changed(lambda drawn: drawn.abs() + 0.5)
+_rectified = _changed(torch.relu)
+_magnitude = _changed(torch.abs)
+_far_from_zero = _changed(lambda drawn: drawn + 20 * drawn.sgn())
+_signs = _changed(torch.sgn)
+_ones = _changed(torch.ones_like)
 
 
 def _probability(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     return torch.rand(count, device=generator.device, generator=generator).to(dtype)
 
 
-def _far_from_zero(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    drawn = _normal(count, dtype, generator)
-    return drawn + 20 * drawn.sgn()
-
-
-def _ones(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return torch.ones(count, dtype=dtype, device=generator.device)
-
-
-def _signs(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return _normal(count, dtype, generator).sgn()
+def _unit_interval(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    return (_probability(count, torch.float32, generator) * 2 - 1).to(dtype)
 
 
 def _integers(limit: int) -> Draw:
