@@ -4,9 +4,8 @@ Rows are duplicates if they agree in tuple and conditions (`rows.comparability`)
 states what it knows of a target, such as the call overhead, in each row of the target: its state.
 Of several states under the same conditions, a merge keeps that of the newest measurement, so that
 all rows of a target state the same, and the rows that belong to it. Of other duplicates, it keeps
-the newer row. Rows
-of a sealed file come first, as one without a seal may have been altered. The measured value plays
-no role.
+the newer row. Rows of a sealed file come first, as one without a seal may have been altered. The
+measured value plays no role.
 
 A processor has no serial number. The sentinel's baseline (`quiet_sentinel_time_s`) distinguishes
 studies on processors, so rows of two such studies are never duplicates. Failures without a recorded
@@ -28,12 +27,7 @@ STATE = [column.name for column in (*OVERHEAD, *SCATTERS, *METHOD)]
 """The columns that are the same in all rows of a target."""
 
 COMPARED = (
-    "tuple_id",
-    "status",
-    "measured_at",
-    "ended_at",
-    "schema_version",
-    "target",
+    *("tuple_id", "status", "measured_at", "ended_at", "schema_version", "target"),
     *COLUMNS,
 )
 """The columns that decide which rows are duplicates and which of them is preferred."""

@@ -17,14 +17,8 @@ from opcost.rows.flags import FLAGS
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, short_name
 
 FILTERED = (
-    "tuple_id",
-    "operator",
-    "canonical_json",
-    "description",
-    "target",
-    "status",
-    "flags",
-    "database",
+    *("tuple_id", "operator", "canonical_json", "description"),
+    *("target", "status", "flags", "database"),
 )
 """The columns that a filter needs."""
 

@@ -53,16 +53,11 @@ _RULES = {
     "weights": optional(list_of(list_like(list_of(list_like(STRING, _COUNT)), _COUNT))),
     "module_parameters": optional(list_of(list_like(STRING, _COUNT))),
 }
-_ABSENT = dict.fromkeys(
-    [
-        "device_name",
-        "not_recorded",
-        "phases",
-        "activation_peak_bytes",
-        "weights",
-        "module_parameters",
-    ]
-) | {"dtypes": []}
+_ABSENT = {
+    **dict.fromkeys(("device_name", "not_recorded", "phases")),
+    **dict.fromkeys(("activation_peak_bytes", "weights", "module_parameters")),
+    "dtypes": [],
+}
 """Keys of later versions, with their values in files without them."""
 
 
