@@ -459,7 +459,6 @@ needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="n
     [
         ({"OMP_PLACES": "{0}", "OMP_PROC_BIND": "true"}, r"2 ran in this process, on cores \[0\]"),
         ({"OMP_THREAD_LIMIT": "1"}, "1 ran in this process"),
-        ({"GOMP_CPU_AFFINITY": "0"}, r"2 ran in this process, on cores \[0\]"),
     ],
 )
 def test_threads_that_variables_of_openmp_keep_from_running_are_refused(

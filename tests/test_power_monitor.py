@@ -203,10 +203,10 @@ def test_repeated_runs_have_an_interval_over_the_runs():
     assert "opcost: run 1 of 3 failed (exit code 1)" in stopped.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_the_command(number):
-    """Of the last two, those that no terminal sends to the command as well."""
-    script = "trap 'echo ended; exit 3' TERM INT QUIT; echo ready; while true; do sleep 0.05; done"
+    """SIGINT: one that no terminal sends to the command as well."""
+    script = "trap 'echo ended; exit 3' TERM INT; echo ready; while true; do sleep 0.05; done"
     command = [sys.executable, "-m", "opcost", "measure", "--", "sh", "-c", script]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True

@@ -312,12 +312,9 @@ def test_each_step_makes_the_same_calls_whatever_the_learning_rate(optimizer):
     )
 
 
-@pytest.mark.parametrize(
-    "model",
-    ["resnet18", "mobilenet_v3_small", "squeezenet1_1", "vit_b_32", "shufflenet_v2_x0_5", "swin_t"],
-)
+@pytest.mark.parametrize("model", ["mobilenet_v3_small", "swin_t"])
 def test_flops_are_those_of_a_second_count(model):
-    definition = trained(model, 224 if model == "vit_b_32" else 64)
+    definition = trained(model, 64)
     found = extract_model_tuples(definition)
     counted = sum(count * (record.flops or 0) for record, count in found.kernels())
     run = runnable(build(definition), definition, example_further_inputs(definition))

@@ -269,18 +269,12 @@ def test_a_second_configfile_that_names_targets_measures_no_others(checkout):
     assert set(devices) == {"results/other/device.json"}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{rounds: 1, rounds: 7}", "more.yaml has the key 'rounds' twice, in line 1"),
-        ('{"rounds": 010}', "more.yaml, line 1: YAML reads 010 as 8"),
-    ],
-)
-def test_a_further_configfile_is_read_as_it_is_written_or_refused(checkout, text, message):
-    (checkout.root / "more.yaml").write_text(text)
+def test_a_further_configfile_is_read_as_it_is_written_or_refused(checkout):
+    (checkout.root / "more.yaml").write_text("{rounds: 1, rounds: 7}")
     completed = checkout.run("more.yaml", "--dry-run")
     assert completed.returncode != 0
-    assert message in completed.stdout + completed.stderr
+    said = completed.stdout + completed.stderr
+    assert "more.yaml has the key 'rounds' twice, in line 1" in said
 
 
 def test_a_path_that_snakemake_takes_for_a_pattern_is_refused(tmp_path):
