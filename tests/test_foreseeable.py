@@ -72,12 +72,7 @@ def answer_to(error, capsys):
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),
     ],
     ids=[
-        "full disk",
-        "full output",
-        "no permission",
-        "no process left",
-        "no locks",
-        "memory",
+        *("full disk", "full output", "no permission", "no process left", "no locks", "memory"),
         "broken pipe",
     ],
 )

@@ -1,11 +1,15 @@
-"""FLOPs of training steps are those that a second count finds (tests/products.py)."""
+"""FLOPs of training steps are those of a second count (tests/products.py); their tuples run."""
 
 import pytest
 import torch
 import transformers
-from torchvision import models
+from opcost.measuring.workload import operator_workload
+from opcost.models.construction import build, example_further_inputs, example_inputs
+from opcost.models.definition import InputSpec, ModelDefinition, Training
+from opcost.models.iteration import runnable
+from opcost.tuples.extraction import extract_model_tuples
 
-from tests.products import both_counts
+from tests.products import Products, both_counts
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +21,6 @@ TORCHVISION = [
     *("swin_t", "swin_v2_t", "vgg11_bn", "vit_b_32"),
 ]
 
-SIZES_OF_T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 COMMON = {
     **{"hidden_size": 32, "intermediate_size": 64},
     **{"num_hidden_layers": 2, "num_attention_heads": 4},
@@ -29,16 +32,31 @@ TRANSFORMERS = {
     "ElectraForPreTraining": COMMON | {"embedding_size": 16},
     "GPT2LMHeadModel": {"n_embd": 32, "n_layer": 2, "n_head": 4},
     "OPTForCausalLM": COMMON | {"word_embed_proj_dim": 32, "ffn_dim": 64},
-    "T5ForConditionalGeneration": SIZES_OF_T5,
+    "T5ForConditionalGeneration": {
+        **{"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    },
 }
 
 
 @pytest.mark.parametrize("name", TORCHVISION)
-def test_a_step_of_torchvision_has_the_flops_of_the_second_count(name):
+def test_a_step_of_torchvision_has_the_flops_of_the_second_count_and_its_tuples_run(name, cpu):
     size = SIZES.get(name, 64)
-    more = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    counted, expected = both_counts(models.get_model(name, **more), [torch.randn(2, 3, size, size)])
-    assert counted == expected
+    labels = (InputSpec((2,), "int64", 1000),)
+    definition = ModelDefinition(
+        name,
+        (InputSpec((2, 3, size, size)),),
+        model=name,
+        arguments={"init_weights": False} if name in ("googlenet", "inception_v3") else None,
+        mode="training",
+        training=Training("cross_entropy", {}, labels, optimizer="AdamW"),
+    )
+    kernels = extract_model_tuples(definition).kernels()
+    run = runnable(build(definition), definition, example_further_inputs(definition))
+    with torch.enable_grad(), Products() as products:
+        run(*example_inputs(definition).args)
+    assert sum(count * (record.flops or 0) for record, count in kernels) == products.flops
+    for record, _ in kernels:
+        operator_workload(record, cpu, "warm", 0).run(1)
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)

@@ -68,7 +68,10 @@ def module_lines(branches: Sequence[Branch], model: str) -> list[str]:
         [
             _name(branch, model),
             str(branch.calls),
-            *("-" if each is None else scaled(each, "").strip() for each in _work(branch)),
+            *(
+                "-" if each is None else scaled(each, "").strip()
+                for each in (branch.flops, branch.parameters)
+            ),
             *([] if root.is_unmeasured else _measured_part(branch, known)),
         ]
         for branch in branches
@@ -78,10 +81,6 @@ def module_lines(branches: Sequence[Branch], model: str) -> list[str]:
         return table(header, rows)
     header += ["time", "share" if known else "of measured", "energy"]
     return _with_energy(header, rows, any(branch.energy_j for branch in branches))
-
-
-def _work(branch: Branch) -> tuple[int | None, int | None]:
-    return branch.flops, branch.parameters
 
 
 def _measured_part(branch: Branch, known: bool) -> list[str]:

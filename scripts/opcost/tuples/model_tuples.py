@@ -53,7 +53,7 @@ _RULES = {
     "weights": optional(list_of(list_like(list_of(list_like(STRING, _COUNT)), _COUNT))),
     "module_parameters": optional(list_of(list_like(STRING, _COUNT))),
 }
-_ABSENT = {
+_ABSENT: dict[str, Any] = {
     **dict.fromkeys(("device_name", "not_recorded", "phases")),
     **dict.fromkeys(("activation_peak_bytes", "weights", "module_parameters")),
     "dtypes": [],
