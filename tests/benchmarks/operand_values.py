@@ -13,11 +13,11 @@ PyTorch's tests need the package expecttest.
 
 import re
 import sys
-import time
 import warnings
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from timeit import repeat
 from types import ModuleType
 
 import torch
@@ -61,51 +61,34 @@ class Seen(TorchDispatchMode):
         return result
 
 
-def seconds(call):
-    """The least of a few times."""
-    best, ends = float("inf"), time.perf_counter() + 0.006
-    while time.perf_counter() < ends:
-        start = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
 def judged(record, original):
     try:
         workload = operator_workload(record, CpuDevice(), "warm", 0)
-    except OpcostError as error:
-        remedy = "docs/how_to" in str(error)
-        return f"{'refused' if remedy else 'WRONG'} {error}"
     except Exception as error:
-        return f"WRONG {record.operator_tuple} {type(error).__name__}: {error}"
-    pairs = [(seconds(lambda: workload.run(1)), seconds(original)) for _ in range(3)]
-    drawn, usual = map(min, zip(*pairs, strict=True))
+        refused = isinstance(error, OpcostError) and "docs/how_to" in str(error)
+        what = "refused" if refused else "WRONG"
+        return f"{what} {record.operator_tuple} {type(error).__name__}: {error}"
+    calls = partial(workload.run, 1), original
+    drawn, usual = (min(repeat(call, number=1, repeat=50)) for call in calls)
     misleads = usual > LEAST_S and not 1 / FACTOR < drawn / usual < FACTOR
     ratio = f"{drawn / usual:.2f} of {usual * 1e6:.1f} us"
     return f"{'WRONG' if misleads else 'ok'} {ratio} {record.operator_tuple}"
 
 
-def calls_of(operator, dtype):
-    """The calls of its samples in inference, and with a backward pass."""
-    for gradients in (False, True):
-        found = operator.sample_inputs("cpu", dtype, requires_grad=gradients)
-        for sample in islice(found, SAMPLES):
-            with torch.inference_mode(not gradients), Seen() as seen:
-                result = operator(sample.input, *sample.args, **sample.kwargs)
-                if gradients:
-                    parts = [each for each in tensors_in_tree(result) if each.requires_grad]
-                    torch.autograd.backward(parts, [torch.ones_like(each) for each in parts])
-            yield from seen.calls.items()
-
-
 def survey(operator):
+    """Judge the calls of its samples in inference, and with a backward pass."""
     dtype = torch.float32 if operator.supports_dtype(torch.float32, "cpu") else torch.int64
-    seen = {}
-    with suppress(Exception):  # a sample may be none at these sizes, or have no gradient
-        for asked, call in calls_of(operator, dtype):
-            seen.setdefault(asked, call)
-    for record, original in seen.values():
+    seen = Seen()
+    for gradients in (False, True):
+        with suppress(Exception):  # a sample may be none at these sizes, or have no gradient
+            found = operator.sample_inputs("cpu", dtype, requires_grad=gradients)
+            for sample in islice(found, SAMPLES):
+                with torch.inference_mode(not gradients), seen:
+                    result = operator(sample.input, *sample.args, **sample.kwargs)
+                    if gradients:
+                        parts = [each for each in tensors_in_tree(result) if each.requires_grad]
+                        torch.autograd.backward(parts, [torch.ones_like(each) for each in parts])
+    for record, original in seen.calls.values():
         with torch.inference_mode():
             print(judged(record, original), flush=True)
 

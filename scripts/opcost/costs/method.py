@@ -1,8 +1,8 @@
 """The method's own error: how far a sum over operators lies from the whole model, beyond what the
 uncertainty of their measurements explains.
 
-The models of a target that were measured as a whole tell it, as a random effect about zero, those
-in training of training and the others of inference:
+It is estimated from the models of a target that were measured end to end, training apart from
+inference, as a random effect about zero:
 
     ln(sum / whole) ~ normal(0, sd^2 + standard error^2)
 
@@ -68,12 +68,12 @@ class MethodError:
 
 
 def labelled(model: str, trained: bool) -> str:
-    """The name of a model among those that tell the method's error, which says how it is run."""
+    """The name of a model in `method_models`, marked if it is trained."""
     return model + _IN_TRAINING * trained
 
 
 def method_error(differences: Sequence[Difference], trained: bool = False) -> MethodError | None:
-    """What these models of one mode tell of the method's error.
+    """The method's error, estimated from models of one mode.
 
     Of fewer than `LEAST_MODELS`, None in inference; in training, which errs more, about the usual.
     """
@@ -95,7 +95,7 @@ def method_error(differences: Sequence[Difference], trained: bool = False) -> Me
 def method_in(
     row: Mapping[str, Any], quantity: Quantity, model: str, trained: bool = False
 ) -> MethodError | None:
-    """The method's error on the target of a row, as other models of this one's mode tell it."""
+    """The method's error on the target of a row, from the other models of this one's mode."""
     columns = (row[name] or () for name in ("method_models", *_columns(quantity)))
     found = [
         Difference(value, error)

@@ -18,7 +18,7 @@ from opcost.costs.requests import Request
 from opcost.costs.terms import Row, Term
 from opcost.models.generation import Generation
 from opcost.rows.quantities import ENERGY, TIME, Quantity
-from opcost.text import counted, scaled, seconds, table, wrapped
+from opcost.text import counted, scaled, seconds, table, with_meaning_of_noise, wrapped
 from opcost.tuples.model_tuples import ModelTuples
 
 
@@ -124,8 +124,7 @@ def request_as_text(
 
     `name` is what its config was found by.
     """
-    rows = [each.request.columns() for each in found]
-    flops = rows[0]["flops"] if rows else None
+    flops = found[0].request.columns()["flops"] if found else None
     found, without = [each for each in found if each.has_data], no_data(found)
     rows = [each.request.columns() for each in found]
     work = "unknown FLOPs" if flops is None else scaled(flops, "FLOPs", 4)
@@ -156,7 +155,7 @@ def request_as_text(
     if without or any(each.missing for each in found):
         remedy = f"    {shlex.join(['opcost', 'run', name])}"
         parts.append(f"To measure what is missing, and only that:\n\n{remedy}")
-    return "\n\n".join(parts)
+    return with_meaning_of_noise("\n\n".join(parts))
 
 
 def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) -> str:

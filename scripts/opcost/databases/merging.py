@@ -1,8 +1,8 @@
 """Merge databases of several machines or days. Merging selects rows and never combines them.
 
-All rows of a target say of it what its newest state says, and of duplicate rows that of this state
-is kept, or else the preferred one (`duplicates`); a row in several databases becomes one row. The
-result depends neither on the order of the databases nor on earlier merges.
+All rows of a target get its newest state. Of duplicate rows, a merge keeps the one of this state,
+or else the preferred one (`duplicates`); a row in several databases becomes one row. The result
+depends neither on the order of the databases nor on earlier merges.
 """
 
 from collections import Counter, defaultdict
@@ -183,7 +183,7 @@ def _preferred(
     newest: Mapping[str | None, bytes],
     paths: Sequence[Path],
 ) -> list[_Best]:
-    """A row for each tuple: that of the newest state of its target, or the newest of older ones.
+    """A row for each tuple: of the newest state of its target, or else the newest of older ones.
 
     Raises OpcostError if another state, or another row, is as new.
     """

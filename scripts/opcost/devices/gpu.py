@@ -116,8 +116,8 @@ class CudaDevice(Device):
         return int(self._properties.L2_cache_size)
 
     def most_flops_per_s(self, dtype: str) -> float:
-        """Those of the multiprocessors of all generations up to Blackwell, in tensor cores for what
-        they take, at a clock that none has.
+        """The rate of the fastest multiprocessors up to Blackwell, at a clock that none has; of
+        tensor cores for the dtypes that they take.
         """
         tf32 = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
         single = 4096 if tf32 else 256

@@ -81,14 +81,14 @@ class Difference:
 
     @property
     def undecided(self) -> list[str]:
-        """Why it cannot be told of a target whether something changed, and what to do."""
+        """Why it is unknown whether a target changed, and what to do."""
         return [
             f"Cannot tell: {reason} (target {target.pairing.before_target})."
             for target in self.targets
-            for reason in self._untold(target)
+            for reason in self._unknown(target)
         ]
 
-    def _untold(self, target: TargetDifference) -> Iterator[str]:
+    def _unknown(self, target: TargetDifference) -> Iterator[str]:
         if not target.pairing.pairs:
             yield "no operator tuple with a result in both; measure the same models for both"
         for each in target.quantities:

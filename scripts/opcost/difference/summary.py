@@ -148,9 +148,9 @@ def _status(row: Row) -> str:
 
 
 def _verdict(difference: Difference) -> str:
-    untold = difference.undecided
-    if untold and not difference.changed:
-        return "\n".join(untold)
+    undecided = difference.undecided
+    if undecided and not difference.changed:
+        return "\n".join(undecided)
     found, failed = len(difference.found), len(difference.failures)
     parts = [f"{each.quantity} of all operators" for each in difference.common_found]
     parts += [f"{found} single operators"] if found else []
@@ -166,8 +166,8 @@ def _verdict(difference: Difference) -> str:
         if detectable is not None:
             name = str(quantity.quantity)
             limits[name] = min(detectable, limits.get(name, detectable))
-    if untold or found or not limits:
-        return "\n".join([verdict, *untold])
+    if undecided or found or not limits:
+        return "\n".join([verdict, *undecided])
     unseen = ", ".join(f"{_percent(least)} in {name}" for name, least in limits.items())
     return f"{verdict}\nA change of one operator below about {unseen} would hardly be found."
 

@@ -197,9 +197,7 @@ class ModelDefinition:
 
 
 def usual_dtype(dtypes: Iterable[str]) -> str:
-    """The dtype of inputs that state none: that of the first parameter, where it is a type to
-    compute in.
-    """
+    """The dtype of inputs that state none: the first of parameters that is computed in."""
     usable = (_REAL.get(each, each) for each in dtypes if not each.startswith("float8"))
     return next(usable, _USUAL)
 

@@ -74,8 +74,8 @@ class ModelCall(NamedTuple):
 class ModelTuples:
     """The distinct tuples of one model, and its calls in order.
 
-    `refusal` is the reason why a model
-    of the zoo could not be extracted; it then has no tuples, calls and number of parameters.
+    `refusal` is the reason why a model of the zoo could not be extracted; it then has no tuples,
+    calls and number of parameters.
 
     `activation_peak_bytes` is the most that lives at once of what an iteration makes: activations,
     gradients and temporaries, without weights, optimizer state, inputs and kernels' workspaces.
@@ -116,7 +116,7 @@ class ModelTuples:
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
-        """The inputs; each with its dtype, unless all parameters are of that of inputs."""
+        """The inputs, with their dtypes unless all parameters have the same one."""
         if self.definition is None:
             return ()
         alike = self.dtypes in ((), (usual_dtype(self.dtypes),))

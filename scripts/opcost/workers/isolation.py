@@ -33,7 +33,7 @@ _NOTE_TIMEOUT_S = 1.0
 _ORPHANS_GRACE_S = 1.0
 _MEMORY_POLL_S = 0.05
 _SILENT_S = 60.0
-"""After this time, and twice as long each time, it is said that the child still runs."""
+"""After this time, and then at doubling intervals, a message states that the child still runs."""
 
 _HINTS: dict[int, str] = {
     signal.SIGKILL: f"the system may have run out of memory; {MORE_MEMORY}",
