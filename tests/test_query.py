@@ -101,7 +101,7 @@ def test_rows_fit_if_all_that_is_asked_fits(path, wanted, names):
         ({"wanted": Filter(targets=["h20"])}, "no target 'h20'. Did you mean 'h200'"),
         ({"wanted": Filter(statuses=["bad"])}, "no status 'bad'. Allowed: crashed, error, ok, "),
         ({"wanted": Filter(flags=["disturbd"])}, "no flag 'disturbd'. Did you mean 'disturbed'"),
-        ({"wanted": Filter(flags=["xyz"])}, "no flag 'xyz'. Allowed: assumed_sensor, "),
+        ({"wanted": Filter(flags=["xyz"])}, "no flag 'xyz'. Allowed: above_roof, "),
         ({"wanted": Filter(dtypes=["float"])}, "no dtype 'float'. Did you mean 'float"),
         ({"wanted": Filter(shapes=["1,64"])}, "'1,64' is not a shape"),
         ({"columns": ["flop"]}, "no column 'flop'. Did you mean 'flops'"),
