@@ -73,7 +73,8 @@ def find_model(
         return found, config.parent
     if inputs or zoo.family(name) is None:
         directory = Path.cwd() if ":" in name else CONFIGS
-        return _of_variant(name, options, directory, name.rpartition(":")[2])
+        label = name.rpartition(":")[2] if ":" in name or zoo.family(name) else None
+        return _of_variant(name, options, directory, label)
     [official] = zoo.select(list(zoo.official_inputs()), [name], batch_size or 1).values()
     # Weights fix arguments such as num_classes: with arguments or inputs, use no weights.
     return replace(official, zoo=not arguments, **given), None
