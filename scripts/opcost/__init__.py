@@ -68,7 +68,9 @@ def explain(
     """
     from opcost.costs.lookup import look_up
 
-    return look_up(model, inputs, kwargs or {}, database, target, batch_size, dtype)
+    return look_up(
+        model, inputs, {} if kwargs is None else kwargs, database, target, batch_size, dtype
+    )
 
 
 def run(
@@ -105,4 +107,4 @@ def run(
     from opcost.runs.from_python import run_from_python
 
     options = {"device": device, "threads": threads, "max_device_time": max_device_time}
-    return run_from_python(model, inputs, kwargs or {}, name, folder, options)
+    return run_from_python(model, inputs, {} if kwargs is None else kwargs, name, folder, options)

@@ -1,4 +1,8 @@
-"""What this process inherited that changes how fast it runs, read without importing torch."""
+"""What this process inherited that changes how fast it runs, read without importing torch.
+
+A closed list: other variables of the same libraries hold paths, logging and secrets, which differ
+between a terminal, a scheduler and a container without any effect on time.
+"""
 
 import os
 import re
@@ -11,30 +15,36 @@ _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _LONGEST = 2000
 
 _RELEVANT = re.compile(
-    r"(\w*MALLOC|GLIBC|ONEDNN|DNNL|MKL|MKLDNN|KMP|OMP|GOMP|OPENBLAS|BLIS|ATEN|C10|TORCH|TORCHINDUCTOR"
-    r"|PYTORCH|TRITON|CUDA|CUBLAS|CUBLASLT|CUDNN|NVIDIA|HIP|HSA|ROCBLAS|MIOPEN)_\w+"
-    r"|PYTHON(MALLOC|MALLOCSTATS|DEVMODE|TRACEMALLOC|OPTIMIZE|_JIT|PERFSUPPORT)"
+    "|".join(
+        (
+            r"GLIBC_TUNABLES|MALLOC_(ARENA_(MAX|TEST)|CHECK_|CONF|MMAP_(MAX|THRESHOLD)_|PERTURB_"
+            r"|TOP_PAD_|TRIM_THRESHOLD_)|JE_MALLOC_CONF",
+            r"TCMALLOC_(MAX_\w+|RELEASE_RATE|AGGRESSIVE_DECOMMIT|SAMPLE_PARAMETER)"
+            r"|MIMALLOC_(ALLOW_\w+|ARENA_\w+|EAGER_\w+|PURGE_\w+|RESERVE_\w+)",
+            r"OMP_(DYNAMIC|MAX_ACTIVE_LEVELS|NESTED|PLACES|PROC_BIND|SCHEDULE|STACKSIZE|WAIT_POLICY)"
+            r"|GOMP_(CPU_AFFINITY|SPINCOUNT)",
+            r"KMP_(AFFINITY|BLOCKTIME|HW_SUBSET|LIBRARY|SCHEDULE|TPAUSE|USE_YIELD)",
+            r"(ONEDNN|DNNL)_(CPU_ISA_HINTS|DEFAULT_FPMATH_MODE|MAX_CPU_ISA|PRIMITIVE_CACHE_CAPACITY)",
+            r"MKL_(CBWR|DEBUG_CPU_TYPE|DYNAMIC|ENABLE_INSTRUCTIONS)|OPENBLAS_(CORETYPE|L2_SIZE)",
+            r"ATEN_CPU_CAPABILITY|DISABLE_ADDMM_CUDA_LT|LRU_CACHE_CAPACITY|TORCHDYNAMO_DISABLE",
+            r"TORCH_(ALLOW_TF32_CUBLAS_OVERRIDE|BLAS_PREFER_\w+|COMPILE_DISABLE|CUDNN_\w+"
+            r"|LINALG_PREFER_\w+|ROCM_\w+)|TORCHINDUCTOR_(FREEZING|MAX_AUTOTUNE\w*)",
+            r"PYTORCH_((CUDA_|HIP_)?ALLOC_CONF|NO_(CUDA|HIP)_MEMORY_CACHING|TUNABLEOP_ENABLED)",
+            r"CUBLAS(LT)?_WORKSPACE_(CONFIG|SIZE)|NVIDIA_TF32_OVERRIDE"
+            r"|CUDA_(DEVICE_MAX_CONNECTIONS|FORCE_PTX_JIT|LAUNCH_BLOCKING|MODULE_LOADING"
+            r"|MPS_ACTIVE_THREAD_PERCENTAGE)",
+            r"HSA_(ENABLE_SDMA|OVERRIDE_GFX_VERSION|XNACK)|MIOPEN_FIND_(ENFORCE|MODE)",
+            r"PYTHON(DEVMODE|MALLOC|OPTIMIZE|TRACEMALLOC|_JIT)",
+        )
+    )
 )
-_IRRELEVANT = re.compile(
-    r"\w*(_HOME|PATH|_DIR|DIRECTORY|_ROOT|_VERSION|_LIST|_BUILD_\w+|_NAME|_LOGS)"
-    r"|\w+_VISIBLE_DEVICES|NVIDIA_(REQUIRE_\w+|DRIVER_CAPABILITIES)"
-    r"|(OMP|GOTO|OPENBLAS|MKL)_NUM_THREADS|_RJEM_MALLOC_CONF"
-)
-"""Where files are and what an image holds; devices, and numbers of threads, which the target sets,
-and Snakemake in each job; what polars sets on import."""
 
 
 def _described() -> str:
-    found = {
-        name: value
-        for name, value in os.environ.items()
-        if value and _RELEVANT.fullmatch(name) and not _IRRELEVANT.fullmatch(name)
-    }
+    environment = os.environ.items()
+    found = {name: value.lower() for name, value in environment if _RELEVANT.fullmatch(name)}
     preloaded = f"{os.environ.get('LD_PRELOAD', '')} {first_line(_PRELOADED)}"
     found["LD_PRELOAD"] = " ".join(Path(each).name for each in re.split(r"[\s:]+", preloaded))
-    found["nice"] = str(os.getpriority(os.PRIO_PROCESS, 0) or "")
-    if hasattr(os, "sched_getscheduler"):
-        found["scheduling_policy"] = str(os.sched_getscheduler(0) or "")
     mode = re.search(r"\[(\w+)\]", first_line(_HUGE_PAGES))
     found["transparent_hugepage"] = mode[1] if mode else ""
     texts = [f"{name}={value.strip()}" for name, value in sorted(found.items()) if value.strip()]
@@ -43,5 +53,5 @@ def _described() -> str:
 
 
 PROCESS_ENVIRONMENT = _described()
-"""Variables, preloaded libraries and priority, as `NAME=value`, sorted. Found on import, because
-the code of a model may set variables, which allocators and libraries have read by then."""
+"""Variables and preloaded libraries, as `NAME=value`, sorted. Found on import, because the code of
+a model may set variables, which allocators and libraries have read by then."""

@@ -142,7 +142,7 @@ CONDITIONS = in_role(
             "process_environment",
             pa.string(),
             "environment variables of allocators, PyTorch and its libraries, preloaded libraries, "
-            "priority of the process and mode of huge pages, where set; `none` if nothing is",
+            "mode of huge pages, where set; `none` if nothing is",
         ),
     ],
 )

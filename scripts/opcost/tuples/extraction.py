@@ -101,7 +101,7 @@ def extract_module_tuples(
     output sizes depend on values.
     """
     started = time.perf_counter()
-    executed = live_module_calls(module, inputs, name, kwargs or {})
+    executed = live_module_calls(module, inputs, name, {} if kwargs is None else kwargs)
     definition = _as_given(module, tensors_in_tree((inputs, kwargs)), name)
     return _model_tuples(executed, definition, started)
 

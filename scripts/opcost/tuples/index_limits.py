@@ -5,6 +5,7 @@ through operators that keep values, and sums with numbers; of others nothing is 
 is said.
 """
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -59,7 +60,10 @@ class IndexLimits(TorchDispatchMode):
             self._check_target(args[1], classes)
         result = func(*args, **(kwargs or {}))
         if func._schema.is_mutable:
-            self._forget(args)
+            written = (
+                each.alias_info and each.alias_info.is_write for each in func._schema.arguments
+            )
+            self._forget(itertools.compress(args, written))
         elif isinstance(result, torch.Tensor) and not result.dtype.is_floating_point:
             self._follow(name, args, result)
         return result
@@ -84,7 +88,7 @@ class IndexLimits(TorchDispatchMode):
         if is_position:
             self._positions.add(id(tensor))
 
-    def _forget(self, changed: tuple[Any, ...]) -> None:
+    def _forget(self, changed: Iterable[Any]) -> None:
         """Values that were changed in place have other limits, and so have their views."""
         memories = {each.untyped_storage()._cdata for each in changed if id(each) in self._limits}
         for each in self._alive:
