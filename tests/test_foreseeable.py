@@ -125,6 +125,19 @@ def write(path, then):
         then()
 
 
+def test_a_device_or_a_pipe_is_not_replaced_by_a_file_nor_is_a_link(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "named")
+    for output in (pipe, Path("/dev/null")):
+        with pytest.raises(OpcostError, match="is a pipe or a device"), replacing(output):
+            pass
+    with replacing(link) as temporary:
+        temporary.write_text("found")
+    assert link.is_symlink() and (tmp_path / "named").read_text() == "found"
+    assert pipe.is_fifo() and not Path("/dev/null").is_file()
+
+
 @pytest.mark.parametrize("name", [".", "folder/..", "new/..", "/"])
 def test_a_folder_is_not_replaced_by_a_file(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)

@@ -34,6 +34,32 @@ def test_indices_that_may_exceed_the_table_are_found_behind_views_and_copies(cha
         look_up(change)
 
 
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda ids, table: functional.embedding(ids, table, max_norm=1.0),
+        lambda ids, table: table.gather(0, ids.view(-1, 1)),
+        lambda ids, table: table.index_select(0, ids),
+        lambda ids, table: table.take_along_dim(ids.view(-1, 1), 0),
+        lambda ids, table: table[ids],
+        lambda ids, table: table.scatter_add(0, ids.view(-1, 1), table),
+        lambda ids, table: functional.one_hot(ids, 10),
+        lambda ids, table: functional.cross_entropy(torch.zeros(4, 10), ids),
+    ],
+)
+def test_so_are_those_of_whatever_looks_something_up(look_up):
+    given = torch.zeros(4, dtype=torch.int64)
+    refused = pytest.raises(OpcostError, match="indices from 0 to 49 do not fit 10")
+    with torch.inference_mode(), IndexLimits([(given, IDS)]), refused:
+        look_up(given, TABLE.clone())
+
+
+def test_indices_counted_from_the_end_fit():
+    given = torch.zeros(4, dtype=torch.int64)
+    with torch.inference_mode(), IndexLimits([(given, InputSpec((4,), "int64", 10, -10))]):
+        TABLE[given]
+
+
 def test_so_are_those_of_bags():
     with pytest.raises(OpcostError, match="do not fit 10 rows"):
         look_up(lambda ids: functional.embedding_bag(ids, TABLE, torch.tensor([0, 2])).long())

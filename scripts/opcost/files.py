@@ -26,8 +26,9 @@ _MAX_LEVELS = 50
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`, and rename it to `path` when the block succeeds.
 
-    A file at its final path is therefore complete, even after a kill or a power failure. Raises
-    OSError with the name `path` if it cannot be written.
+    A file at its final path is therefore complete, even after a kill or a power failure. A link
+    stays, and the file that it names is replaced. Raises OSError with the name `path` if it cannot
+    be written, and OpcostError for a pipe or a device, which a file must not replace.
     """
     with _unwinding(), _replacing(path) as temporary:
         yield temporary
@@ -38,6 +39,9 @@ def _replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():  # the parts `..` and the root have no place for a temporary file
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise OpcostError(f"{path} is a pipe or a device, not a file: name another output")
+    path = path.resolve()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary

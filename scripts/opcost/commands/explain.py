@@ -140,7 +140,8 @@ def command(
 
     paths = databases or default_databases()
     if parquet is not None:
-        check_output(parquet, [*paths, *filter(None, [config_path(model)])])
+        code = Path(model.rpartition(":")[0])
+        check_output(parquet, [*paths, code, *filter(None, [config_path(model)])])
     options: dict[str, Any] = {
         "inputs": [parse_input(text) for text in inputs],
         "batch_size": batch_size,

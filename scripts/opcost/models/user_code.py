@@ -37,7 +37,10 @@ def user_code() -> Iterator[None]:
         with mock.patch.object(os, "_exit", _exit_of(process)):
             yield
     except SystemExit as stop:
-        raise Ended(f"it called sys.exit({'' if stop.code is None else repr(stop.code)})") from stop
+        # As argparse does without an argument that it needs.
+        why = ": it gets no arguments; read them where the file runs as a script"
+        code = "" if stop.code is None else repr(stop.code)
+        raise Ended(f"it called sys.exit({code}){why if stop.code == 2 else ''}") from stop
     except _Exited as stop:
         raise Ended(str(stop)) from stop
     except KeyboardInterrupt as interrupt:

@@ -62,6 +62,10 @@ _REMEDIES = {
     OPTIMIZER: "Check `optimizer` and its arguments",
 }
 _REMEDY_OF = {
+    r"offsets\[0\] has to be 0": "Random inputs are no offsets: compute them in forward, such as "
+    "torch.arange(0, ids.numel(), ids.shape[1])",
+    "backward through the graph a second time": "A gradient in forward frees its graph: give "
+    "autograd.grad create_graph=True",
     "init_process_group": "Collectives are not supported: build the model for a single process",
     "calls functions": "Use an if, a loop or scaled_dot_product_attention in its place",
     r"\.numpy\(\)": "NumPy computes without operators of PyTorch: compute on tensors instead",

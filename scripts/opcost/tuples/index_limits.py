@@ -6,11 +6,12 @@ is said.
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
 
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec
@@ -26,8 +27,13 @@ _KEEP_VALUES = {
 _TAKE_SOME = {"slice", "select", "narrow"}
 """Limits of inputs hold for a part of them; of positions, a part may be all that is in use."""
 
-_EMBEDDINGS = {"embedding", *BAGS}
-_LOSSES = {"nll_loss_forward", "nll_loss2d_forward"}
+_EMBEDDINGS = {"embedding", "embedding_renorm", *BAGS}
+_LOSSES = {"cross_entropy_loss", "nll_loss_forward", "nll_loss2d_forward", "nll_loss_nd"}
+_ALONG_A_DIMENSION = {
+    *("gather", "scatter", "scatter_add", "scatter_reduce"),
+    *("index_select", "index_add", "index_copy", "index_fill", "index_reduce"),
+}
+_BY_LISTS = {"index", "index_put", "_index_put_impl"}
 
 
 class IndexLimits(TorchDispatchMode):
@@ -38,9 +44,9 @@ class IndexLimits(TorchDispatchMode):
 
     def __init__(self, known: Iterable[tuple[torch.Tensor, InputSpec]]) -> None:
         super().__init__()
-        self._limits: dict[int, _Limits] = {}
-        self._positions: set[int] = set()
-        self._alive: list[torch.Tensor] = []  # or another tensor would get the same id
+        # Weak: a tensor that is held would take memory, and views are made of one that is shared.
+        self._limits: MutableMapping[torch.Tensor, _Limits] = WeakIdKeyDictionary()
+        self._positions: MutableMapping[torch.Tensor, bool] = WeakIdKeyDictionary()
         for tensor, spec in known:
             if not tensor.dtype.is_floating_point:
                 self._note(tensor, spec.limits, is_position=False)
@@ -52,12 +58,11 @@ class IndexLimits(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        name = func._schema.name.removeprefix("aten::")
-        if name in _EMBEDDINGS:
-            self._check(args[1], args[0].shape[0], "rows of an embedding")
-        elif name in _LOSSES:
-            classes = args[0].shape[1 if args[0].dim() > 1 else 0]
-            self._check_target(args[1], classes)
+        name = func._schema.name.removeprefix("aten::").removesuffix("_")
+        if name in _LOSSES:
+            self._check_target(args[1], args[0].shape[1 if args[0].dim() > 1 else 0])
+        else:
+            self._check_all(name, args)
         result = func(*args, **(kwargs or {}))
         if func._schema.is_mutable:
             written = (
@@ -74,32 +79,48 @@ class IndexLimits(TorchDispatchMode):
         if name == "arange":
             first, last = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
             self._note(result, (first, last), is_position=True)
-        elif args and id(args[0]) in self._limits:
-            low, high = self._limits[id(args[0])]
-            is_position = id(args[0]) in self._positions
+        elif args and args[0] in self._limits:
+            low, high = self._limits[args[0]]
+            is_position = args[0] in self._positions
             if name in _KEEP_VALUES or (name in _TAKE_SOME and not is_position):
                 self._note(result, (low, high), is_position)
             elif name == "add" and len(numbers) == 1:
                 self._note(result, (low + numbers[0], high + numbers[0]), is_position)
 
     def _note(self, tensor: torch.Tensor, limits: _Limits, is_position: bool) -> None:
-        self._alive.append(tensor)
-        self._limits[id(tensor)] = limits
+        self._limits[tensor] = limits
         if is_position:
-            self._positions.add(id(tensor))
+            self._positions[tensor] = True
 
     def _forget(self, changed: Iterable[Any]) -> None:
         """Values that were changed in place have other limits, and so have their views."""
-        memories = {each.untyped_storage()._cdata for each in changed if id(each) in self._limits}
-        for each in self._alive:
+        memories = {each.untyped_storage()._cdata for each in changed if each in self._limits}
+        for each in list(self._limits):
             if each.untyped_storage()._cdata in memories:
-                self._limits.pop(id(each), None)
+                del self._limits[each]
 
-    def _check(self, indices: torch.Tensor, size: int, table: str) -> None:
-        low, high = self._limits.get(id(indices), (0, size))
-        if low >= 0 and high <= size:
+    def _check_all(self, name: str, args: tuple[Any, ...]) -> None:
+        """Check the indices of a call that looks something up."""
+        if name in _EMBEDDINGS:
+            self._check(args[1], args[0].shape[0], "rows of an embedding")
+        elif name in _ALONG_A_DIMENSION and args[0].shape:
+            self._check(args[2], args[0].shape[args[1]], f"places of {name}")
+        elif name == "take_along_dim" and args[2:] and args[2] is not None:
+            self._check(args[1], args[0].shape[args[2]], f"places of {name}")
+        elif name == "one_hot" and args[1:] and args[1] > 0:
+            self._check(args[0], args[1], "classes of one_hot")
+        elif name in _BY_LISTS and all(
+            each is None or each.dtype != torch.bool for each in args[1]
+        ):
+            for size, indices in zip(args[0].shape, args[1], strict=False):
+                if indices is not None:
+                    self._check(indices, size, "places of a dimension", least=-size)
+
+    def _check(self, indices: torch.Tensor, size: int, table: str, least: int = 0) -> None:
+        low, high = self._limits.get(indices, (0, size))
+        if low >= least and high <= size:
             return
-        if id(indices) in self._positions:
+        if indices in self._positions:
             raise OpcostError(
                 f"it counts {high:.0f} positions, of which the model has {size}: use fewer tokens, "
                 "or a model for more"

@@ -56,6 +56,11 @@ def resolve(operator: str) -> torch._ops.OpOverload:
     Raises UnsupportedOperator for one that does not exist, or that may not be called.
     """
     namespace, _, rest = operator.partition(".")
+    if namespace == "prims":
+        raise OpaqueOperator(
+            f"{operator}: forward-mode derivatives (jvp, jacfwd, hessian) run decompositions that "
+            "differ between devices: use jacrev or autograd.grad"
+        )
     if namespace not in ALLOWED_NAMESPACES:
         allowed = " and ".join(ALLOWED_NAMESPACES)
         raise UnsupportedOperator(f"{operator}: only operators of {allowed} can be replayed")
