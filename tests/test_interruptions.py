@@ -167,4 +167,4 @@ def test_a_request_to_terminate_ends_the_jobs_as_well_for_which_snakemake_would_
         os.kill(os.getpid(), signal.SIGTERM)
         process.wait(30)
     assert signals == [signal.SIGTERM]
-    assert _code(failed=True, signals=signals) == 128 + signal.SIGTERM
+    assert _code(1, signals) == 128 + signal.SIGTERM

@@ -265,6 +265,9 @@ def test_a_target_knows_what_calls_cost_on_it(files):
     assert all(0 < sample.view_call_s < 1e-3 for sample in samples)
 
 
+VALUE = r"(.*s ± .*%|.*s \[.*s, .*s\]|too noisy to say)"
+
+
 def test_what_calls_cost_is_measured_again_on_the_same_device_only(files, tmp_path, capfd):
     again = tmp_path / "again.json"
     settings = files.conditions.target
@@ -274,7 +277,7 @@ def test_what_calls_cost_is_measured_again_on_the_same_device_only(files, tmp_pa
     assert set(samples).isdisjoint(read_samples(files.device_file))
     said = capfd.readouterr().out
     # Another test may hold the device meanwhile, and is waited for.
-    assert re.search(r"^\[overhead\] local .*s ± .*%  call overhead\n\Z", said, re.MULTILINE)
+    assert re.search(rf"^\[overhead\] local {VALUE}  call overhead\n\Z", said, re.MULTILINE)
     another_device(files)
     again.unlink()
     with pytest.raises(SystemExit):

@@ -102,5 +102,7 @@ def test_a_number_is_shown_with_half_of_its_interval():
 def test_a_wide_and_lopsided_interval_is_shown_with_its_limits():
     columns = TIME.columns(Estimate(2e-3, 1.8e-3, 3e-3))
     assert TIME.shown(columns) == "2.0 ms [1.8 ms, 3.0 ms]"
-    factor = TIME.columns(Estimate(38e-3, 19.4e-3, 72.5e-3))
-    assert TIME.shown(factor) == "38 ms [19 ms, 72 ms]"
+    very_wide = TIME.columns(Estimate(38e-3, 24.4e-3, 60.5e-3))
+    assert TIME.shown(very_wide) == "38 ms [24 ms, 60 ms]"
+    too_wide = TIME.columns(Estimate(38e-3, 19.4e-3, 72.5e-3))
+    assert TIME.shown(too_wide) == "too noisy to say"

@@ -100,10 +100,11 @@ def with_invalid_note():
     }
 
 
-INVALID, BEGAN_S = set(), 0.0
+INVALID, BEGAN_S, LOCK_BEFORE = set(), 0.0, ""
 if workflow.is_main_process:
     checked(check_results)
     fingerprint.clamp_future_times(RESULTS)
+    LOCK_BEFORE = identity(LOCK)  # changes as runs begin and end
     adopt_former_names()
     BEGAN_S = time.time()  # after files of a later time are taken for those of now
     INVALID = with_invalid_note()

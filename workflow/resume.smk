@@ -7,7 +7,6 @@ from opcost.fingerprint import identity
 from opcost.run_lock import LOCK, RunLock
 
 RUN_LOCK = RunLock()
-LOCK_BEFORE = identity(LOCK)  # changes as runs begin and end
 atexit.register(RUN_LOCK.close)
 
 

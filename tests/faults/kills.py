@@ -105,7 +105,7 @@ def killed(study: Study, generation: int) -> Found:
     if generation == 2:
         return held("SIGKILL" in outcome.text, f"exit {outcome.code}: a row says SIGKILL")
     # A job whose server dies before it was asked for anything asks another one.
-    text = outcome.code == 0 or "killed by signal 9" in outcome.text
+    text = outcome.code == 0 or "killed by SIGKILL" in outcome.text
     named = held(text, f"exit {outcome.code}, does not name the signal", POOR)
     return all_of(resumed(study, contents(study)), named)
 

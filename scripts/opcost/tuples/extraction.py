@@ -78,7 +78,7 @@ def _model_tuples(executed: ModelCalls, definition: ModelDefinition, started: fl
         time.perf_counter() - started,
         activation_peak_bytes=executed.activation_peak_bytes,
         weights=executed.weights,
-        module_parameters=executed.parameters,
+        module_parameters=executed.parameters or None,
         dtypes=executed.dtypes,
     )
 

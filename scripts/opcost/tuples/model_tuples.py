@@ -84,7 +84,7 @@ class ModelTuples:
     files of an older opcost.
 
     `module_parameters` is the number of parameters of each module, with all that it contains; None
-    in files of an older opcost.
+    for a refused model, and in files of an older opcost.
 
     `dtypes` are those of the parameters, or else of the buffers, in their order.
 
