@@ -69,7 +69,6 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     ):
         records.write_with_csv(Path(output), schema, table)
     comparison, shares = tables.comparison, tables.shares
-    page = summarise(comparison, shares, refusals(models), tables.modules, tables.in_place)
     generations = map(Generation.from_document, params.generations)
     requests = requests_in(list(generations), comparison)
     records.write_with_csv(
@@ -84,7 +83,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         published_lines(study.published, comparison),
         left_out(study),
     ]
-    parts = [page, *("\n".join(lines) for lines in further)]
-    summary = "\n\n".join(part for part in parts if part)
+    refused = refusals(models)
+    summary = summarise(comparison, shares, refused, tables.modules, tables.in_place, further)
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(printable_lines(summary) + "\n", encoding="utf-8")

@@ -341,6 +341,23 @@ def test_what_is_missing_is_stated(compare):
     assert (conv["time_s"], conv["measured_tuples"], conv["tuples"]) == (None, 0, 1)
 
 
+def test_operators_that_alone_take_longer_than_the_whole_are_said_to_be_disturbed(compare):
+    comparison, shares = compare(operators={"conv2d": FAILED})
+    assert "more than the measured model" not in summary([comparison], shares)
+    short = {"reference_time_s": 1e-3, "reference_time_ci_high_s": 1.1e-3}
+    assert (
+        "more than the measured model, 1.00 ms: the operators or the model were disturbed"
+        in summary([comparison | short], shares)
+    )
+
+
+@pytest.mark.parametrize("told", ["2.0 ms", "too noisy to say"])
+def test_what_is_too_noisy_in_a_sweep_is_explained_once(compare, told):
+    comparison, shares = compare()
+    text = summary([comparison], shares, further=[[told], [], [told]])
+    assert text.count("Run again on a quiet machine") == (told == "too noisy to say")
+
+
 def test_a_failed_whole_model_leaves_the_estimate(compare):
     comparison, _ = compare(reference=FAILED)
     assert comparison["estimate_time_s"] == pytest.approx(4e-3)

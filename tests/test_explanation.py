@@ -29,7 +29,7 @@ from opcost.study import Conditions, default_measurement
 from opcost.target import Target
 from opcost.tuples.extraction import extract_model_tuples, extract_module_tuples
 from opcost.tuples.manifest import collect
-from opcost.tuples.model_tuples import calls_hash, write_model_tuples
+from opcost.tuples.model_tuples import calls_hash, read_model_tuples, write_model_tuples
 from torch import nn
 
 from tests.checkout import STUDY
@@ -478,6 +478,23 @@ def test_without_a_measurement_all_modules_have_calls_flops_and_parameters(cnn, 
     [target] = json.loads(run(CNN, "--database", other, "--json").output)["targets"]
     by_path = {row["module_path"]: row["parameters"] for row in target["modules"]}
     assert by_path == {"0": 84, "1": 0, "3": 0, "4": 1544}, "also where they are measured"
+
+
+def test_the_parameters_of_a_module_itself_are_those_that_no_submodule_has(tmp_path):
+    class Scaled(Tied):
+        def __init__(self, scales):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(7)) if scales else 1.0
+
+        def forward(self, tokens):
+            return super().forward(tokens).sum() * (self.scale + 1.0)
+
+    for scales, own in ((True, "7"), (False, "0")):
+        model = extract_module_tuples(Scaled(scales), [torch.zeros(2, 5, dtype=torch.long)], "m")
+        path = tmp_path / "m.pkl"
+        write_model_tuples(path, model)
+        [itself] = re.findall(r"^ +itself .*$", as_text(read_model_tuples(path), [], 9, None), re.M)
+        assert itself.split()[-1] == own
 
 
 def test_programs_get_everything(cnn, tmp_path):

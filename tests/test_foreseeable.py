@@ -134,8 +134,10 @@ def test_a_device_or_a_pipe_is_not_replaced_by_a_file_nor_is_a_link(tmp_path):
             pass
     with replacing(link) as temporary:
         temporary.write_text("found")
-    assert link.is_symlink() and (tmp_path / "named").read_text() == "found"
-    assert pipe.is_fifo() and not Path("/dev/null").is_file()
+    assert link.is_symlink()
+    assert (tmp_path / "named").read_text() == "found"
+    assert pipe.is_fifo()
+    assert not Path("/dev/null").is_file()
 
 
 @pytest.mark.parametrize("name", [".", "folder/..", "new/..", "/"])

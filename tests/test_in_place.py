@@ -550,6 +550,17 @@ def test_times_of_other_calls_are_not_taken_for_those_of_the_model(model):
     assert "made other calls than were recorded or extracted" in found.reason
 
 
+def test_what_is_too_noisy_in_place_is_no_sentence(model):
+    found = estimate(model, whole(model, 1.5e-3, 0.2))
+    compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
+    in_place_s = compared["in_place_time_s"]
+    noisy = {"in_place_time_ci_low_s": 0.1 * in_place_s, "in_place_time_ci_high_s": 9 * in_place_s}
+    rows = found.in_place.rows()
+    assert in_place_text.note(compared | noisy, rows) is None
+    each_noisy = [row | {IN_PLACE.low: 0.0, IN_PLACE.high: 1.0} for row in rows]
+    assert "against alone;" in in_place_text.note(compared, each_noisy)
+
+
 def test_the_text_names_both_parts_of_the_difference(model):
     found = estimate(model, whole(model, 1.5e-3, 0.2))
     compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}

@@ -122,7 +122,8 @@ def test_what_other_studies_measured_is_learned_from_and_not_paid_for(settings):
 
 
 @pytest.mark.parametrize(
-    ("wholes", "each_s"), [((), 1 + 0.5), ((3, 5), 4), ((None,), 1 + 0.5), ((None, 6), 6)]
+    ("wholes", "each_s"),
+    [((), 1 + 0.5 + 0.1), ((3, 5), 4), ((None,), 1 + 0.5 + 0.1), ((None, 6), 6)],
 )
 def test_a_whole_model_takes_what_others_took(settings, wholes, each_s):
     settings = replace(settings, model_time_s=0.1, max_time_s=0.5)
@@ -136,10 +137,19 @@ def test_a_whole_model_takes_what_others_took(settings, wholes, each_s):
 def test_whole_models_are_paid_from_the_budget(settings):
     rows = [row(MIDDLE, 1e-3)]
     # One model and two tuples.
-    budget = 1 + settings.of_whole_model().max_time_s + 2 + 0.01
+    budget = 1 + settings.of_whole_model().max_time_s + settings.model_time_s + 2 + 0.01
     assert len(plan([MODEL], ALL, rows, settings, budget, 1).chosen) == 2
     assert len(plan([MODEL], ALL, rows, settings, budget - 1, 1).chosen) == 1
     assert len(plan([MODEL], ALL, rows, settings, budget, 2).chosen) == 0
+
+
+def test_a_first_budget_holds_what_a_busy_machine_took(conditions):
+    records = [record(size) for size in range(1, 18)]
+    usual = replace(
+        conditions.measurement, warm_up_s=0.1, min_time_s=0.1, max_time_s=0.5, model_time_s=1.0
+    )
+    planned = plan([], by_id(*records), [], usual, 20, 1, "cpu")
+    assert len(planned.chosen) * 1.63 + 6.1 < 1.1 * 20, "seconds of a tuple and of a whole model"
 
 
 def test_measured_times_are_taken_as_they_are():

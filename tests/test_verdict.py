@@ -14,6 +14,8 @@ def compared(error=None, total_s=0.9, whole_s=1.0, **more):
         **HOST_TIME.of("reference").columns(None),
         "time_reason": None,
         "largest_share_difference": None,
+        "reference_flags": [],
+        "flag_counts": {},
         **more,
     }
 
@@ -68,6 +70,18 @@ def compared(error=None, total_s=0.9, whole_s=1.0, **more):
             "(sum 900 ms, whole 1.00 s).",
         ),
         (
+            compared((-0.47, -0.49, -0.45), reference_flags=["disturbed"]),
+            UNKNOWN,
+            "Not verified: the measured model was disturbed by other programs (sum 900 ms, whole "
+            "1.00 s): opcost retry --flag disturbed on a quiet machine decides.",
+        ),
+        (
+            compared((0.4, 0.3, 0.5), flag_counts={"disturbed": 1}),
+            UNKNOWN,
+            "Not verified: operators of the sum were disturbed by other programs (sum 900 ms, "
+            "whole 1.00 s): opcost retry --flag disturbed on a quiet machine decides.",
+        ),
+        (
             compared((0.1, 0.05, 0.15), host_bound_share=0.8, reference_host_time_s=1.0),
             UNKNOWN,
             "The model waits for its host 80% of the time, so the whole says little about "
@@ -93,6 +107,8 @@ def compared(error=None, total_s=0.9, whole_s=1.0, **more):
         "more than noise",
         "too noisy",
         "of no use",
+        "disturbed whole",
+        "disturbed sum",
         "host",
         "no interval",
         "no sum",

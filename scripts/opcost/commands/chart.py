@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from opcost.terminal import show
+
 _PATH = click.Path(path_type=Path, dir_okay=False)
 _RECORDING = click.Path(path_type=Path)
 
@@ -25,4 +27,4 @@ def command(recording: Path, output: Path | None) -> None:
     page = output or recording.with_suffix(".html")
     check_output(page, [recording])
     write_chart(recording, page)
-    click.echo(page)
+    show(str(page))

@@ -182,7 +182,7 @@ def _why_none(monitor: "Monitor", chosen: bool) -> str:
 
 
 def _print_so_far(window: "Window") -> None:
-    click.echo(window.line(), err=True)
+    tell(window.line())
 
 
 def _began_s(pid: int | None) -> float | None:

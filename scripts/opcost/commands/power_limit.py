@@ -5,6 +5,7 @@ import json
 import click
 
 from opcost.commands.parameters import Number
+from opcost.terminal import show
 
 
 @click.command()
@@ -42,19 +43,19 @@ def command(watts: float | None, reset: bool, gpu: str, as_json: bool) -> None:
     if reset or watts is not None:
         before_w = reset_power_limit(gpu) if watts is None else set_power_limit(watts, gpu)
         now = "its default" if watts is None else f"{watts:g} W"
-        click.echo(f"{name_of(gpu)}: the power limit is {now}; before, it was {before_w:g} W.")
-        click.echo(f"To set that again: opcost power-limit {before_w:g} --gpu {gpu}")
+        show(f"{name_of(gpu)}: the power limit is {now}; before, it was {before_w:g} W.")
+        show(f"To set that again: opcost power-limit {before_w:g} --gpu {gpu}")
         return
     known = power_limits()
     if as_json:
         shown = {n: {"reason": x} if isinstance(x, str) else asdict(x) for n, x in known.items()}
-        click.echo(json.dumps(shown, indent=2))
+        show(json.dumps(shown, indent=2))
         return
     for name, found in known.items():
         if isinstance(found, str):
-            click.echo(f"{name}: {found}")
+            show(f"{name}: {found}")
             continue
-        click.echo(
+        show(
             f"{name}: {found.present_w:g} W (default {found.default_w:g} W, allowed "
             f"{found.least_w:g} to {found.most_w:g} W)"
         )

@@ -5,6 +5,7 @@ import signal
 import click
 
 from opcost.commands.parameters import Duration
+from opcost.terminal import show
 
 
 @click.command()
@@ -41,21 +42,21 @@ def command(devices: tuple[str, ...], every: float) -> None:
 
     with Monitor(devices or None, user=NOBODY) as monitor:
         for line in without_energy(monitor.missing):
-            click.echo(line, err=True)
+            show(line, err=True)
         if not monitor.devices:
             others = "" if devices else "".join(f"; {why}" for why in unseen_kinds())
             raise OpcostError(f"there is no power sensor to watch{others}")
         before_s = monitor.mark()
         so_far = SoFar(monitor, before_s)
 
-        def show(_window: object) -> None:
+        def show_power(_window: object) -> None:
             nonlocal before_s
             now_s = monitor.mark()
             latest = monitor.energy(before_s, now_s)
-            click.echo(as_tick(latest, so_far.energy(now_s)))
+            show(as_tick(latest, so_far.energy(now_s)))
             before_s = now_s
 
-        window, code = watch(None, None, monitor, show, every)
-        click.echo("\n".join(["", *as_text(window.name, window.time_s, window.devices)]))
+        window, code = watch(None, None, monitor, show_power, every)
+        show("\n".join(["", *as_text(window.name, window.time_s, window.devices)]))
     if code != KILLED + signal.SIGINT:  # the way it is meant to end
         raise SystemExit(code)

@@ -16,8 +16,8 @@ from opcost.text import percent
 from opcost.tuples.operator_tuple import short_name
 
 WAITING = "wait for the host"
-NOT_MEASURED = "not measured"
-NOT_TOLD_APART = f"{NOT_MEASURED}, and {CALL_OVERHEAD}"
+NOT_MEASURED = "not measured, or unexplained"
+NOT_TOLD_APART = f"not measured, unexplained, or {CALL_OVERHEAD}"
 """The rest where call overhead is unknown, too; on a GPU, that is its wait for the host."""
 
 RESTS = (NOT_MEASURED, NOT_TOLD_APART)

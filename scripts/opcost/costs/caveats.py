@@ -236,8 +236,13 @@ def _partial(rows: Sequence[Row], most: int) -> list[str]:
 
 
 def _with_coverage(row: Row) -> str:
-    of_flops = row["coverage_flops"]
-    return row["model"] + (f" ({percent(of_flops)} of its FLOPs)" if of_flops else "")
+    of_flops, reference = row["coverage_flops"], TIME.of("reference")
+    notes = [f"{percent(of_flops)} of its FLOPs"] if of_flops else []
+    whole = reference.read(row) if row.get(reference.value) else None
+    if whole and row["partial_time_s"] > (whole.high or whole.value):
+        more = f"more than the measured model, {TIME.show(whole.value, 3)}"
+        notes.append(f"{more}: the operators or the model were disturbed")
+    return row["model"] + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _differing_calls(rows: Sequence[Row], most: int) -> list[str]:

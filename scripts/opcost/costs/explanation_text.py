@@ -12,7 +12,7 @@ from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells
 from opcost.costs.model_argument import run_command
-from opcost.costs.module_tree import module_tree
+from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.phase_table import phase_lines, phase_notes
 from opcost.costs.terms import Row, terms_of
 from opcost.costs.verdict import meanings, trust_cells
@@ -207,8 +207,8 @@ def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int |
 def _modules(explanation: Explanation, top: int, depth: int | None) -> list[str]:
     """The tree of modules; nothing for a model without operators."""
     model, modules = explanation.estimate.model, explanation.modules(depth)
-    most, parameters = None if depth else top, model.module_parameters
-    tree = module_tree(explanation.compared, modules, most, parameters=parameters)
+    most, parameters = None if depth else top, (model.module_parameters, model.own_parameters)
+    tree = module_tree(explanation.compared, modules, most, NOTABLE, *parameters)
     return ["\n".join(module_lines(tree, model.model))] if tree else []
 
 

@@ -10,6 +10,7 @@ from opcost.rows.quantities import TIME
 from opcost.text import (
     counted,
     difference,
+    is_too_noisy,
     shortened,
     significant,
     table,
@@ -99,16 +100,15 @@ def lines(cells: Sequence[Mapping[str, str]], left: int = 1) -> list[str]:
 
 
 def note(compared: Row, rows: Sequence[Row]) -> str | None:
-    """What a model's operators take in place, in a sentence; None if that is unknown."""
+    """What a model's operators take in place, in a sentence; None if unknown or too noisy."""
     in_place, alone_s = IN_PLACE.read(compared), compared["operators_time_s"]
-    if in_place is None or alone_s is None:
+    if in_place is None or alone_s is None or is_too_noisy(in_place):
         return None
-    named = ", ".join(
-        f"{row['operator']} {row[RATIO.value] - 1:+.0%}" for row in of_operators(rows)[:_NAMED]
-    )
+    known = [row for row in of_operators(rows) if not is_too_noisy(RATIO.read(row))]
+    named = ", ".join(f"{row['operator']} {row[RATIO.value] - 1:+.0%}" for row in known[:_NAMED])
     text = (
         f"Inside the running model, the operators take {with_interval(in_place, TIME.show)}, "
-        f"{in_place.value / alone_s - 1:+.1%} against alone ({named})"
+        f"{in_place.value / alone_s - 1:+.1%} against alone{f' ({named})' if named else ''}"
     )
     between = between_calls(compared)
     if between is None or compared["overhead_time_s"] is None:

@@ -10,7 +10,7 @@ from opcost.costs.shares import BEYOND_COLUMNS
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 
-_NOTABLE = 0.005
+NOTABLE = 0.005
 _TOO_MANY = 2
 
 Path = tuple[str, ...]
@@ -58,6 +58,7 @@ class _Node:
     energy_j: float = 0.0
     flops: int | None = 0
     parameters: int | None = None
+    own_parameters: int | None = None
     tuples: int = 0
     measured_tuples: int = 0
     module_class: str | None = None
@@ -84,21 +85,23 @@ def module_tree(
     compared: Row,
     modules: Sequence[Row],
     most: int | None,
-    smallest: float = _NOTABLE,
+    smallest: float = NOTABLE,
     parameters: Mapping[str, int] | None = None,
+    own_parameters: Mapping[str, int] | None = None,
 ) -> list[Branch]:
     """The tree from the model down, siblings by time.
 
     The costliest module is opened, again and again, until `most` are listed that are not open (all,
     if None). Siblings with a smaller share than `smallest` are one branch, with what their parent
     calls itself. Where nothing is measured, all are opened, in the order of the rows. `parameters`
-    are those of each module by its path.
+    are those of each module by its path, `own_parameters` those that are no submodule's.
     """
     if not modules:
         return []
     nodes = _nodes(compared, modules)
     for path, node in nodes.items():
         node.parameters = (parameters or {}).get(".".join(path))
+        node.own_parameters = (own_parameters or {}).get(".".join(path))
     total_s = total_cost(compared, nodes[()].time_s, TIME)
     least_s = smallest * total_s
     opened = _opened(nodes, most if total_s else None, least_s)
@@ -156,9 +159,12 @@ def _branches(
         node.time_s - math.fsum(nodes[each].time_s for each in shown),
         node.energy_j - math.fsum(nodes[each].energy_j for each in shown),
         None if node.flops is None else node.flops - sum(nodes[each].flops or 0 for each in shown),
-        _rest(node.parameters, [nodes[each].parameters for each in shown]),
-        node.tuples - sum(nodes[each].tuples for each in shown),
-        node.measured_tuples - sum(nodes[each].measured_tuples for each in shown),
+        None
+        if node.own_parameters is None
+        else node.own_parameters
+        + sum(nodes[e].parameters or 0 for e in children if e not in shown),
+        tuples=node.tuples - sum(nodes[each].tuples for each in shown),
+        measured_tuples=node.measured_tuples - sum(nodes[each].measured_tuples for each in shown),
     )
     if rest.calls or len(shown) < len(children):
         branch = _branch(path, len(path) + 1, rest, total_s)
@@ -166,12 +172,6 @@ def _branches(
         own = node.calls > sum(nodes[each].calls for each in children)
         found.append(replace(branch, others=others, is_rest=True, calls_operators=own))
     return found
-
-
-def _rest(total: int | None, parts: Sequence[int | None]) -> int | None:
-    """None also where parts share parameters, and so have more than all."""
-    left = None if total is None else total - sum(part or 0 for part in parts)
-    return left if left is not None and left >= 0 else None
 
 
 def _branch(path: Path, depth: int, node: _Node, total_s: float) -> Branch:

@@ -12,7 +12,7 @@ from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
 from opcost.costs.explanation import Explanation, explain
 from opcost.costs.explanation_text import no_data, sources_of
-from opcost.costs.module_tree import module_tree
+from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.request_text import request_cells, request_notes
 from opcost.costs.requests import Request
 from opcost.costs.terms import Row, Term
@@ -164,8 +164,9 @@ def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) 
     total = len({term.record.operator_tuple.tuple_id for term in every})
     if any(explanation.estimate.rows for explanation in each.steps.values()):
         lines += ["", *indented(operator_lines(each.parts(TIME), each.parts(ENERGY), top))]
-        parameters = each.first.estimate.model.module_parameters
-        tree = module_tree(row, each.modules(depth), None if depth else top, parameters=parameters)
+        model, most = each.first.estimate.model, None if depth else top
+        parameters = model.module_parameters, model.own_parameters
+        tree = module_tree(row, each.modules(depth), most, NOTABLE, *parameters)
         lines += ["", *indented(module_lines(tree, each.request.generation.name))]
     total_time = TIME.of("estimate").read(row)
     said = (

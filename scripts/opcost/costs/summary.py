@@ -1,6 +1,6 @@
 """The comparison as text: what models cost, where it goes, and how far that can be trusted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from opcost.costs.breakdown import breakdown, shares_text
 from opcost.costs.caveats import caveats
@@ -22,6 +22,7 @@ def summarise(
     refused: Mapping[str, str] | None = None,
     modules: Sequence[Row] = (),
     in_context: Sequence[Row] = (),
+    further: Iterable[Sequence[str]] = (),
 ) -> str:
     """The cost of all models on all targets; then, for each target, where it goes and how far that
     can be trusted; then the refused models and the reasons.
@@ -38,6 +39,7 @@ def summarise(
             lines += ["", *_costs(here, targets)]
         parts.append("\n".join([*lines, *_details(here, shared, called, timed)]))
     parts += ["\n".join(not_extracted(refused))] if refused else []
+    parts += ["\n".join(lines) for lines in further if lines]
     return with_meaning_of_noise("\n\n".join(parts))
 
 

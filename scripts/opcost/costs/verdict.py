@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opcost.costs.terms import Row
+from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
 from opcost.text import TOO_NOISY, difference, digits, is_too_noisy, margin, plus_minus
 
@@ -20,6 +21,8 @@ _MEANINGS = {
     _REAL: "*: the interval excludes zero, so the difference is more than noise.",
     _POINTS: "Shares off: the largest difference, in percentage points, between the share of an "
     "operator, or of call overhead, in the sum and its share in the running model.",
+    DISTURBED: "disturbed: other programs slowed the measured model, or operators of the sum: "
+    "opcost retry --flag disturbed on a quiet machine decides.",
     _HOST: "host: the device waits for its host most of the time. The host's pace is that of the "
     "whole model, so this comparison says little about the operators.",
 }
@@ -52,10 +55,12 @@ def trusted_to(compared: Row, quantity: Quantity = TIME) -> float | None:
 
 def excludes_zero(compared: Row, quantity: Quantity = TIME) -> bool:
     """Whether the 95 % interval of the difference between sum and whole does not contain zero; not
-    if it is too noisy to say.
+    if it is too noisy to say, or what is compared was disturbed.
     """
     error = quantity.error.read(compared)
     if error is None or error.low is None or error.high is None or is_too_noisy(error.plus(1.0)):
+        return False
+    if _disturbed(compared):
         return False
     return not error.low <= 0 <= error.high
 
@@ -76,6 +81,8 @@ def verdict(compared: Row, quantity: Quantity = TIME) -> str:
         return "-"
     if is_of_the_host(compared, quantity):
         return _HOST
+    if bound >= _GOOD and _disturbed(compared):
+        return DISTURBED
     if excludes_zero(compared, quantity):
         return f"{plus_minus(bound)}{_REAL}"
     return TOO_NOISY if bound > _BAD else plus_minus(bound)
@@ -95,6 +102,10 @@ def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
         share = f"{compared['host_bound_share']:.0%} of the time"
         text = f"The model waits for its host {share}, so the whole says little about operators"
         return Judgement(UNKNOWN, f"{text} ({both}).")
+    if bound >= _GOOD and (disturbed := _disturbed(compared)):
+        text = f"{disturbed} disturbed by other programs ({both})"
+        decides = "opcost retry --flag disturbed on a quiet machine decides"
+        return Judgement(UNKNOWN, f"Not verified: {text}: {decides}.")
     kind, more = TRUSTED if bound < _GOOD else DOUBTFUL, ""
     if excludes_zero(compared, quantity) and bound > _NEGLIGIBLE:
         side = "low" if error.value < 0 else "high"
@@ -111,6 +122,13 @@ def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
         more += f" Shares differ by up to {points} from those in the running model."
         kind = kind if compared["largest_share_difference"] < _GOOD else DOUBTFUL
     return Judgement(kind, f"The breakdown can be trusted to {plus_minus(bound)} ({both}).{more}")
+
+
+def _disturbed(compared: Row) -> str:
+    """What of the comparison was disturbed, with its verb; nothing if it was not."""
+    if DISTURBED in (compared["reference_flags"] or ()):
+        return "the measured model was"
+    return "operators of the sum were" if DISTURBED in dict(compared["flag_counts"]) else ""
 
 
 def _half(width: float | None) -> str:

@@ -24,7 +24,7 @@ _GUESSED_RATES = (5e-6, 1e-11, 1e-10)
 
 _MIN_S = 1e-7
 _MIN_ROWS = 8
-_JOB_S = 0.6
+_JOB_S = 1.0
 _GPU_START_S = 1.0
 _SETTLING_S = 1.5
 """What a power sensor needs to settle, three times in a trial."""
@@ -174,18 +174,21 @@ def _work(record: TupleRecord) -> np.ndarray:
 
 def _guessed_job_s(settings: MeasurementSettings, device: str) -> float:
     """Seconds for which a job holds the device. A GPU gets a narrow interval at once, has a start
-    of its own, and a power meter; a processor is assumed to have none.
+    of its own, and a power meter; a processor is assumed to have none, and to be noisy, as a budget
+    must hold there, too.
     """
     kind = kind_of(device)
     if kind is None or kind.host_sets_pace:
-        return _JOB_S + settings.warm_up_s + (settings.min_time_s + settings.max_time_s) / 2
+        return _JOB_S + settings.warm_up_s + settings.max_time_s
     power_s = settings.power_min_s + 2 * settings.idle_s + _SETTLING_S
     return _GPU_START_S + settings.warm_up_s + settings.min_time_s + power_s
 
 
 def _guessed_timing_s(settings: MeasurementSettings, device: str) -> float:
-    """Seconds for which a whole model is timed: on a processor, most for as long as they may be."""
+    """Seconds for which a whole model is timed: on a processor, most for as long as they may be,
+    and then in context.
+    """
     kind = kind_of(device)
     if kind is None or kind.host_sets_pace:
-        return settings.of_whole_model().max_time_s
+        return settings.of_whole_model().max_time_s + settings.model_time_s
     return settings.model_time_s

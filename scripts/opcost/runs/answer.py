@@ -63,14 +63,13 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
     for row in comparison:
         row[RUNS] = _runs_s(*_pair(row))
     extracted = read_extractions(paths)
-    text = summarise(comparison, shares, refusals(extracted), modules, in_context)
     requests = request_lines(requests_in(study.generations, comparison), shares)
     further = [sweep_lines(sweeps), *_at_points(study, extracted), requests, left_out(study)]
-    parts = [text, *("\n".join(lines) for lines in further)]
+    text = summarise(comparison, shares, refusals(extracted), modules, in_context, further)
     compared = (row for row in comparison if row[TIME.error.value] is not None)
     alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
     known = {_pair(row) for row in (*compared, *alone)}
-    return "\n\n".join(part for part in parts if part), known == asked
+    return text, known == asked
 
 
 def _runs_s(target: str, model: str) -> list[float]:

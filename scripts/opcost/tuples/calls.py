@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ class ModelCalls:
     """A model's calls, the parameters of its modules, and the memory of what it makes.
 
     `parameters` is their number in each module with all that it contains, by path ("" is the
-    model's), where those that are shared count once.
+    model's), where those that are shared count once; `own_parameters` is without what it contains.
 
     `activation_peak_bytes` is the most that lives at once of what an iteration makes. `weights` are
     those of the model by the calls that use them; None for a training step, which changes them.
@@ -112,6 +112,7 @@ class ModelCalls:
     compiled: bool = False
     weights: tuple[WeightGroup, ...] | None = None
     dtypes: tuple[str, ...] = ()
+    own_parameters: Mapping[str, int] = field(default_factory=dict)
 
 
 def model_calls(definition: ModelDefinition, search_path: Path | None = None) -> ModelCalls:
@@ -296,10 +297,13 @@ def recorded_calls(
     it needs some.
     """
     module, trained = module_of(run), isinstance(run, TrainingStep)
-    parameters = {
-        path: sum(parameter.numel() for parameter in each.parameters())
-        for path, each in module.named_modules()
-    }
+    parameters, own_parameters = (
+        {
+            path: sum(parameter.numel() for parameter in each.parameters(recurse))
+            for path, each in module.named_modules()
+        }
+        for recurse in (True, False)
+    )
     with (
         places(module, lambda: getattr(run, "phase", FORWARD)) as where,
         operators_of_threads() as elsewhere,
@@ -339,6 +343,7 @@ def recorded_calls(
         compiled=recorder.compiled,
         weights=None if weights is None else weights.groups(),
         dtypes=parameter_dtypes(module),
+        own_parameters=own_parameters,
     )
 
 

@@ -52,10 +52,11 @@ _RULES = {
     "dtypes": list_of(STRING),
     "weights": optional(list_of(list_like(list_of(list_like(STRING, _COUNT)), _COUNT))),
     "module_parameters": optional(list_of(list_like(STRING, _COUNT))),
+    "own_parameters": optional(list_of(list_like(STRING, _COUNT))),
 }
 _ABSENT: dict[str, Any] = {
     **dict.fromkeys(("device_name", "not_recorded", "phases")),
-    **dict.fromkeys(("activation_peak_bytes", "weights", "module_parameters")),
+    **dict.fromkeys(("activation_peak_bytes", "weights", "module_parameters", "own_parameters")),
     "dtypes": [],
 }
 """Keys of later versions, with their values in files without them."""
@@ -83,8 +84,8 @@ class ModelTuples:
     `weights` are those of the model by the calls that use them; None for a training step, and in
     files of an older opcost.
 
-    `module_parameters` is the number of parameters of each module, with all that it contains; None
-    for a refused model, and in files of an older opcost.
+    `module_parameters` is the number of parameters of each module, with all that it contains,
+    `own_parameters` without; None for a refused model, and in files of an older opcost.
 
     `dtypes` are those of the parameters, or else of the buffers, in their order.
 
@@ -106,6 +107,7 @@ class ModelTuples:
     weights: tuple[WeightGroup, ...] | None = None
     module_parameters: Mapping[str, int] | None = None
     dtypes: tuple[str, ...] = ()
+    own_parameters: Mapping[str, int] | None = None
 
     @property
     def precision(self) -> str:
@@ -238,6 +240,7 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "dtypes": list(tuples.dtypes),
         "weights": None if tuples.weights is None else [_group(each) for each in tuples.weights],
         "module_parameters": tuples.module_parameters and [*tuples.module_parameters.items()],
+        "own_parameters": tuples.own_parameters and [*tuples.own_parameters.items()],
     }
     with replacing(path) as temporary:
         temporary.write_bytes(pickle.dumps(document, protocol=4))
@@ -273,6 +276,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
             None if document["weights"] is None else _groups(document["weights"]),
             document["module_parameters"] and dict(document["module_parameters"]),
             tuple(document["dtypes"]),
+            document["own_parameters"] and dict(document["own_parameters"]),
         )
     except OpcostError:
         raise
