@@ -80,7 +80,7 @@ def _model_tuples(executed: ModelCalls, definition: ModelDefinition, started: fl
         weights=executed.weights,
         module_parameters=executed.parameters or None,
         dtypes=executed.dtypes,
-        own_parameters=executed.own_parameters,
+        own_parameters=executed.own_parameters or None,
     )
 
 
