@@ -136,8 +136,8 @@ class ModelCost:
         no tuple is measured.
         """
         energy = bool(self._chosen.parts(ENERGY))
-        modules, parameters = self._chosen.modules(), self.model.module_parameters
-        tree = module_tree(self._chosen.compared, modules, None, 0.0, parameters)
+        parameters = self.model.module_parameters, self.model.own_parameters
+        tree = module_tree(self._chosen.compared, self._chosen.modules(), None, 0.0, *parameters)
         return _frame(
             [
                 *("module", "depth", "calls", "flops", "parameters"),
