@@ -10,7 +10,9 @@ SCRIPTS = REPOSITORY / "scripts"
 sys.path[:0] = [str(SCRIPTS), str(REPOSITORY / "workflow")]
 
 if sys.flags.optimize > 1:
-    raise WorkflowError("PYTHONOPTIMIZE=2 is set, and charts need docstrings: set it to 1, or unset it")
+    raise WorkflowError(
+        "PYTHONOPTIMIZE=2 is set, and charts need docstrings: set it to 1, or unset it"
+    )
 if {*"{}"} & {*str(REPOSITORY)}:
     raise WorkflowError(
         f"Snakemake takes braces in a path for a wildcard: move {REPOSITORY} to a folder without "
