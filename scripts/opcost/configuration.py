@@ -3,9 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +94,38 @@ def targets_named_last(
     return {**config, "targets": {name: merged[name] for name in merged if name in named[-1]}}
 
 
-def all_models(*sources: Mapping[str, Any]) -> Any:
-    """The models that any of the sources names; those of the first if they are not lists."""
-    named = [source.get("models") or [] for source in sources]
-    if not all(isinstance(models, list) for models in named):
-        return named[0]
-    return list(dict.fromkeys(map(str, chain.from_iterable(named))))
+def on_command_line(value: Any) -> str:
+    """What stands behind `--config KEY=` for a value, so that `from_command_line` reads it."""
+    return "" if value is None else json.dumps(_nested(value, _as_text), ensure_ascii=False)
+
+
+def from_command_line(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `--config`, in whose mappings Snakemake makes a text of each value: those that
+    are JSON are read as such.
+    """
+    return {key: _nested(value, _from_text) for key, value in config.items()}
+
+
+def _nested(value: Any, change: Callable[[str], Any], inside: bool = False) -> Any:
+    """A copy, in which texts within mappings are changed; others are names."""
+    if isinstance(value, Mapping):
+        return {key: _nested(each, change, True) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_nested(each, change, inside) for each in value]
+    return change(value) if inside and isinstance(value, str) else value
+
+
+def _from_text(text: str) -> Any:
+    try:
+        found = json.loads(text, parse_constant=str)
+    except ValueError:
+        return text
+    return text if isinstance(found, dict | list) else found
+
+
+def _as_text(text: str) -> str:
+    """A text that would be read as another value gets quotes."""
+    return text if _from_text(text) == text else json.dumps(text, ensure_ascii=False)
 
 
 @cache
@@ -181,10 +206,7 @@ def _pitfall(value: Any, wanted: Any) -> str:
     written = _as_written(value, wanted)
     if written is None:
         return ""
-    return (
-        f": it is a string; in YAML write {written}. Snakemake reads nested values of --config as "
-        "strings: use --configfile"
-    )
+    return f": it is a string; in YAML write {written}"
 
 
 def _as_written(text: str, wanted: Any) -> str | None:

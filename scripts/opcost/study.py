@@ -17,7 +17,7 @@ from opcost.devices.kinds import kind_of, protocol_version
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.axes import Sweep, expand, label, places, value_of
-from opcost.models.configs import load_models
+from opcost.models.configs import models_of
 from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
 from opcost.models.published import Published, read_published
@@ -344,9 +344,12 @@ def _models(document: Mapping[str, Any]) -> _Models:
     generations: list[Generation] = []
     sweeps: list[Sweep] = []
     configs: dict[str, tuple[str, ...]] = {}
-    for name in document["models"]:
+    for entry in document["models"]:
+        name = entry if isinstance(entry, str) else entry["name"]
+        if name in configs:
+            raise OpcostError(f"models: {name} is there twice: give one of the two another name")
         with nullcontext() if asked is None or name in asked else suppress(OpcostError):
-            defined = load_models(name, directory)
+            name, defined = models_of(entry, directory)
             models |= defined.models
             configs[name] = tuple(defined.models)
             generations += defined.generations
@@ -355,7 +358,7 @@ def _models(document: Mapping[str, Any]) -> _Models:
     if not models and not chosen:
         raise OpcostError(
             "neither `models` nor `torchvision` names a model to study: list configs of "
-            f"{directory} under `models`, or give `torchvision`, such as {{names: [resnet18]}}"
+            f"{directory} under `models`, or models of torchvision, such as [resnet18]"
         )
     twice = sorted(models.keys() & chosen.keys())
     if twice:

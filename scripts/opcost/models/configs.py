@@ -1,6 +1,7 @@
 """Model configs: their files, and the models that they define, or the operators in their place.
 
-Imports no torch: Snakemake reads the study each time it starts.
+A study names a file, a model of torchvision, or has the config itself. Imports no torch: Snakemake
+reads the study each time it starts.
 """
 
 from collections.abc import Mapping
@@ -8,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.configuration import checked, invalid, read_schema
+from opcost.configuration import check_name, checked, invalid, read_schema
 from opcost.errors import OpcostError, closest
+from opcost.models import zoo
 from opcost.models.axes import KEYS, Point, expand, places
 from opcost.models.definition import ModelDefinition, SingleOperator, named_part
 from opcost.models.generation import Generation, check_step, read_generation
@@ -31,16 +33,34 @@ class Defined(NamedTuple):
     points: Mapping[str, Point] = {}
 
 
+def models_of(entry: str | Mapping[str, Any], directory: Path) -> tuple[str, Defined]:
+    """The name of an entry of a study's `models`, and the models that it defines.
+
+    Raises OpcostError.
+    """
+    if isinstance(entry, str):
+        return entry, load_models(entry, directory)
+    name = entry["name"]
+    check_name(name)
+    config = {key: value for key, value in entry.items() if key != "name"}
+    return name, define_models(name, config, directory, f"models: {name}")
+
+
 def load_models(name: str, directory: Path) -> Defined:
-    """Read and validate `directory`/`name`.yaml. Raises OpcostError."""
+    """Read and validate `directory`/`name`.yaml; without that file, a model of torchvision at its
+    official input. Raises OpcostError.
+    """
     path = directory / f"{name}.yaml"
-    if not path.is_file():
-        existing = [file.stem for file in directory.glob("*.yaml")]
-        raise OpcostError(
-            f"there is no model config {path}: write it, or set `models` and `model_directory` to "
-            f"others. {closest(name, existing)}".rstrip()
-        )
-    return define_models(name, read_yaml(path), directory, str(path))
+    if path.is_file():
+        return define_models(name, read_yaml(path), directory, str(path))
+    if zoo.family(name) is not None:
+        return define_models(name, zoo.official_config(name), directory, f"models: {name}")
+    existing = [file.stem for file in directory.glob("*.yaml")]
+    raise OpcostError(
+        f"there is no model config {path}, nor a torchvision model {name}: write the file, or set "
+        "`models` and `model_directory` to others. "
+        f"{closest(name, [*existing, *zoo.names()])}".rstrip()
+    )
 
 
 def load_model(name: str, directory: Path) -> ModelDefinition:

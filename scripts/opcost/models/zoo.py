@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -28,6 +29,24 @@ def official_inputs() -> dict[str, dict[str, Shapes]]:
 def family(model: str | None) -> str | None:
     """The family of a torchvision model, or None if there is no such model."""
     return next((name for name, models in official_inputs().items() if model in models), None)
+
+
+def names() -> list[str]:
+    """All models of torchvision."""
+    return [name for models in official_inputs().values() for name in models]
+
+
+def official_config(model: str) -> dict[str, Any]:
+    """The config of a torchvision model at its official inputs, of one sample."""
+    group = str(family(model))
+    shapes = official_inputs()[group][model]
+    if group == "detection":  # a list of images, not one tensor
+        return {
+            "model": model,
+            "inputs_in_list": True,
+            "inputs": [{"shape": shape} for shape in shapes],
+        }
+    return {"model": model, "inputs": [{"shape": [1, *shape]} for shape in shapes]}
 
 
 def select(
