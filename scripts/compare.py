@@ -25,7 +25,6 @@ from opcost.models.generation import Generation
 from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 from opcost.rows.executed import in_round
-from opcost.runs.left_out import left_out
 from opcost.study import load_study
 from opcost.terminal import printable_lines
 from opcost.tuples.manifest import read_manifest, to_benchmark
@@ -81,7 +80,6 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         request_lines(requests, shares),
         launch_lines(tables.launches),
         published_lines(study.published, comparison),
-        left_out(study),
     ]
     refused = refusals(models)
     summary = summarise(comparison, shares, refused, tables.modules, tables.in_place, further)

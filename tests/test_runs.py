@@ -1,6 +1,5 @@
-"""What a run's arguments stand for: model configs, targets, and the study of all runs."""
+"""What a run's arguments stand for: models, targets, and the keys of a study."""
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +8,13 @@ import pytest
 import yaml
 from opcost.costs.model_argument import find_model, parse_input
 from opcost.errors import OpcostError
-from opcost.models.configs import load_model
 from opcost.models.construction import build
 from opcost.models.variants import Options, Variant, variants
-from opcost.runs.configs import provide
-from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies
+from opcost.runs.request import default_request, request
 from opcost.runs.targets import AUTO, chosen_targets
-from opcost.study import load_study
 
 MODELS = Path("config/models")
 ONE = {"device": "cpu"}
-CPU = {"cpu": ONE}
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +26,15 @@ def folder(tmp_path, monkeypatch):
 
 def options(inputs=(), **others):
     return Options(inputs=tuple(map(parse_input, inputs)), **others)
+
+
+def requested(*asked, known=()):
+    return request(asked, None, (), {}, known)
+
+
+def models_of(argument, given, known=()):
+    """The models that are measured, by name."""
+    return requested(*variants(argument, given, MODELS), known=known).study.models
 
 
 def shapes(found):
@@ -123,24 +127,52 @@ def test_what_is_no_model_is_explained(model, given, message):
         variants(model, given, MODELS)
 
 
-def test_a_config_that_says_the_same_is_reused_and_none_is_changed():
-    small = {"model": "resnet34", "inputs": [{"shape": [1, 3, 56, 56]}]}
-    other = {"model": "resnet18", "inputs": [{"shape": [1, 3, 56, 56]}]}
+IMAGE = {"inputs": [{"shape": [1, 3, 56, 56]}]}
+
+
+def test_a_model_is_named_where_a_file_or_torchvision_says_the_same_and_else_written_out():
+    small, other = {"model": "resnet34", **IMAGE}, {"model": "resnet18", **IMAGE}
     (MODELS / "small.yaml").write_text(yaml.safe_dump(small))
     (MODELS / "taken.yaml").write_text(yaml.safe_dump(other))
     (MODELS / "broken.yaml").write_text("[")
-    wanted = [Variant("resnet34_b1", small), Variant("taken", {**other, "dtype": "bfloat16"})]
-    assert provide(wanted, MODELS) == (["small", "taken_2"], ["taken_2"])
-    assert provide(wanted, MODELS) == (["small", "taken_2"], [])
-    assert load_model("taken", MODELS).dtype is None
+    before = {path: path.read_text() for path in MODELS.iterdir()}
+    bfloat16 = {**other, "dtype": "bfloat16"}
+    asked = [Variant("resnet34_b1", small), Variant("taken", bfloat16), *official("resnet50")]
+    found = requested(*asked)
+    assert found.settings["models"] == ["small", {"name": "taken_2", **bfloat16}, "resnet50"]
+    assert [*found.study.models] == ["small", "taken_2", "resnet50"]
+    assert {path: path.read_text() for path in MODELS.iterdir()} == before
 
 
-def test_nothing_is_written_if_one_of_the_models_can_have_no_config():
-    good = Variant("good", {"model": "resnet18", "inputs": [{"shape": [1, 3, 56, 56]}]})
+def official(*models):
+    return [each for model in models for each in variants(model, options(), MODELS)]
+
+
+@pytest.mark.parametrize("model", ["resnet18", "ssd300_vgg16", "raft_small", "r3d_18"])
+def test_a_model_of_torchvision_is_the_one_of_its_name_in_a_study(model):
+    found = requested(*official(model))
+    assert found.settings["models"] == [model]
+    [variant] = official(model)
+    (MODELS / f"{model}.yaml").write_text(yaml.safe_dump({"model": "alexnet", **IMAGE}))
+    assert requested(*official(model)).settings["models"] == [
+        {"name": variant.name, **variant.config}
+    ]
+
+
+def test_a_study_that_chooses_from_torchvision_does_not_for_other_models():
+    study = {"torchvision": {"names": ["alexnet"]}, "targets": {"local": ONE}}
+    Path("config/config.yaml").write_text(yaml.safe_dump(study))
+    found = requested(*official("resnet18"))
+    assert found.settings == {"models": ["resnet18"], "torchvision": None}
+    assert [*found.study.models] == ["resnet18"]
+    assert [*default_request({}).study.models] == ["alexnet"]
+
+
+def test_a_model_that_no_study_can_have_is_refused():
+    good = Variant("good", {"model": "resnet18", **IMAGE})
     for wrong in (Variant("wrong", {**good.config, "dtype": "int4"}), Variant("", good.config)):
         with pytest.raises(OpcostError):
-            provide([good, wrong], MODELS)
-    assert not list(MODELS.iterdir())
+            requested(good, wrong)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +204,8 @@ def test_a_factory_is_found_by_all_commands_whatever_the_name_of_its_file(file, 
         f"def build(): return nn.Linear(10, {size})\nclass Makers: build = staticmethod(build)\n"
     )
     explained, folder = find_model(argument, [parse_input("1x10")])
-    [name], _ = provide(variants(argument, options(["1x10"]), MODELS), MODELS)
-    for module in (build(explained, folder), build(load_model(name, MODELS), MODELS)):
+    [measured] = models_of(argument, options(["1x10"])).values()
+    for module in (build(explained, folder), build(measured, MODELS)):
         assert module.out_features == 9
 
 
@@ -223,11 +255,34 @@ def test_what_is_no_factory_is_explained(name, message):
         build(*find_model(f"odd_factories.py:{name}", [parse_input("1x10")]))
 
 
-def test_a_factory_with_other_inputs_has_their_sizes_in_its_name():
+def test_another_model_than_those_measured_has_another_name():
     Path("nets.py").touch()
-    given = [options([size], batches=(2,)) for size in ("8", "16", "8")]
-    names = [provide(variants("nets.py:tagger", each, MODELS), MODELS)[0] for each in given]
-    assert names == [["tagger_b2"], ["tagger_b2_16"], ["tagger_b2"]]
+    known, names = [], []
+    for size in ("8", "16", "16:float64", "8"):
+        found = models_of("nets.py:tagger", options([size], batches=(2,)), known)
+        names += found
+        known += found.values()
+    assert names == ["tagger_b2", "tagger_b2_16", "tagger_b2_16_2", "tagger_b2"]
+
+
+def test_a_model_whose_code_has_changed_keeps_its_name():
+    Path("nets.py").write_text("def tagger(): ...\n")
+    known = [*models_of("nets.py:tagger", options(["1x8"])).values()]
+    Path("nets.py").write_text("def tagger(): return 1\n")
+    found = models_of("nets.py:tagger", options(["1x8"]), known)
+    assert [*found] == ["tagger_1x8"]
+    assert found["tagger_1x8"] != known[0]
+
+
+def test_a_config_that_was_edited_keeps_the_name_of_its_file():
+    Path("mine").mkdir()
+    known = []
+    for dtype in ("float32", "bfloat16"):
+        config = {"model": "resnet18", **IMAGE, "dtype": dtype}
+        Path("mine/net.yaml").write_text(yaml.safe_dump(config))
+        for given in (options(), options(batches=(2,))):
+            known += models_of("mine/net.yaml", given, known).values()
+    assert [each.name for each in known] == ["net", "net_b2"] * 2
 
 
 @pytest.mark.parametrize("place", ["nets.py", "elsewhere/nets.py", "config/models/nets.py"])
@@ -239,11 +294,9 @@ def test_a_factory_in_any_file_is_found_and_its_code_is_part_of_the_definition(p
     given, digests = options(["1x8"]), []
     for size in (2, 3):
         file.write_text(text.format(size))
-        [variant] = variants(f"{file}:tagger", given, MODELS)
-        [name], _ = provide([variant], MODELS)
-        definition = load_model(name, MODELS)
+        [definition] = models_of(f"{file}:tagger", given).values()
         digests.append(definition.source_digest)
-    assert name == "tagger_1x8"
+    assert definition.name == "tagger_1x8"
     assert None not in digests
     assert digests[0] != digests[1]
     assert build(definition, MODELS).out_features == 3
@@ -255,77 +308,44 @@ def test_a_config_of_another_folder_finds_its_factory():
     config = {"factory": "nets:tagger", "inputs": [{"shape": [1, 8]}]}
     Path("mine/small.yaml").write_text(yaml.safe_dump(config))
     [variant] = variants("mine/small.yaml", options(), MODELS)
-    assert variant == Variant("small", {**config, "factory": "../../mine/nets.py:tagger"})
+    assert variant.name == "small"
+    assert variant.config == {**config, "factory": "../../mine/nets.py:tagger"}
 
 
 @pytest.mark.parametrize(
-    ("study", "known", "device", "threads", "expected"),
+    ("study", "device", "threads", "expected"),
     [
-        (AUTO, {}, None, (), {"local": {"device": "auto"}}),
-        (AUTO, {}, None, (2,), {"local_2_threads": {"device": "auto", "threads": 2}}),
-        (AUTO, {}, "cpu", (), {"cpu": ONE}),
+        (AUTO, None, (), {"local": {"device": "auto"}}),
+        (AUTO, None, (2,), {"local_2_threads": {"device": "auto", "threads": 2}}),
+        (AUTO, "cpu", (), {"cpu": ONE}),
         (
             AUTO,
-            {},
             "cpu",
             (1, 2),
             {"cpu": {**ONE, "threads": 1}, "cpu_2_threads": {**ONE, "threads": 2}},
         ),
-        (AUTO, {}, "cuda:1", (), {"cuda_1": {"device": "cuda:1"}}),
-        ({"mine": {**ONE, "threads": 1}}, {}, "cpu", (), {"mine": {**ONE, "threads": 1}}),
-        (AUTO, {"cpu": {**ONE, "tf32": True}}, "cpu", (), {"cpu_2": ONE}),
+        (AUTO, "cuda:1", (), {"cuda_1": {"device": "cuda:1"}}),
+        ({"mine": {**ONE, "threads": 1}}, "cpu", (), {"mine": {**ONE, "threads": 1}}),
+        ({"cpu": {**ONE, "tf32": True}}, "cpu", (), {"cpu_2": ONE}),
     ],
 )
-def test_targets_are_those_of_the_study_or_have_telling_names(
-    study, known, device, threads, expected
-):
-    assert chosen_targets(study, known, device, threads) == expected
+def test_targets_are_those_of_the_study_or_have_telling_names(study, device, threads, expected):
+    assert chosen_targets(study, device, threads) == expected
 
 
-def written():
-    return yaml.safe_load(RUN_STUDY.read_text())
+def test_only_targets_that_the_study_has_not_are_stated():
+    axes = {"local": {**ONE, "axes": {"threads": [1, 2]}}}
+    for study, device, stated in (
+        ({}, None, AUTO),
+        ({"targets": axes}, None, None),
+        ({"targets": axes}, "cpu", {"local[threads=1]": {**ONE, "threads": 1}}),
+        ({"targets": {"mine": ONE, "other": {**ONE, "threads": 2}}}, "cpu", {"mine": ONE}),
+    ):
+        Path("config/config.yaml").write_text(yaml.safe_dump(study))
+        found = request(official("resnet18"), device, (), {})
+        assert found.settings.get("targets") == stated
 
 
 def test_without_a_study_a_model_has_to_be_named():
     with pytest.raises(OpcostError, match="name a MODEL, such as resnet18: this folder has no"):
-        read_studies().written_by_user()
-
-
-def test_runs_add_to_each_other_and_leave_out_what_has_vanished():
-    config = {"factory": "../../nets.py:tagger", "inputs": [{"shape": [1, 8]}]}
-    for name in ("one", "two"):
-        (MODELS / f"{name}.yaml").write_text(yaml.safe_dump(config))
-    Path("nets.py").touch()
-    studies = read_studies()  # of two runs that begin at once
-    assert add_to_runs(studies, ["one"], AUTO) == {}
-    assert add_to_runs(studies, ["two"], CPU) == {}
-    assert add_to_runs(read_studies(), ["one"], AUTO) == {}
-    assert written() == {"models": ["one", "two"], "targets": {**AUTO, **CPU}}
-    (MODELS / "two.yaml").unlink()
-    [[name, reason]] = add_to_runs(read_studies(), ["one"], AUTO).items()
-    assert (name, written()["models"]) == ("two", ["one"])
-    assert "there is no model config config/models/two.yaml" in reason
-    Path("nets.py").unlink()
-    [reason] = add_to_runs(read_studies(), [], AUTO).values()
-    assert "there is no file" in reason
-
-
-def test_a_change_of_the_study_changes_its_target_in_the_runs_as_well():
-    add_to_runs(read_studies(), [], AUTO)
-    Path("config/config.yaml").write_text(json.dumps({"targets": {"local": {"device": "cpu"}}}))
-    add_to_runs(read_studies(), [], CPU)
-    assert written()["targets"] == {"local": {"device": "cpu"}, **CPU}
-
-
-def test_a_restricted_study_needs_only_the_models_that_it_names():
-    config = {"model": "resnet18", "inputs": [{"shape": [1, 3, 56, 56]}]}
-    (MODELS / "one.yaml").write_text(yaml.safe_dump(config))
-    study = {"models": ["one", "gone"], "targets": CPU, "only": {"cpu": ["one"]}}
-    assert set(load_study(study).models) == {"one"}
-    for only, message in (
-        ({"cpu": ["gone"]}, "there is no model config"),
-        ({"gpu": []}, "only.gpu: 'gpu' is not among `targets`"),
-        ({"cpu": ["two"]}, "only.cpu: 'two' is not among `models`"),
-    ):
-        with pytest.raises(OpcostError, match=message):
-            load_study({**study, "only": only})
+        default_request({})

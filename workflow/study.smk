@@ -4,30 +4,27 @@
 from dataclasses import asdict
 
 from snakemake.common.configfile import load_configfile
+from snakemake.utils import update_config
 
-from opcost.configuration import all_models, targets_named_last
+from opcost.configuration import from_command_line, targets_named_last
 from opcost.plain_yaml import read_yaml
 from opcost.runs.requested import requested
 from opcost.study import load_study
 
 DEFAULT_STUDY = Path("config/config.yaml")
-if DEFAULT_STUDY.exists():
-    checked(read_yaml, DEFAULT_STUDY)  # before Snakemake follows all of its aliases
 for path in workflow.config_settings.configfiles:
     checked(read_yaml, path)  # of a key that stands twice, Snakemake takes the last
+if DEFAULT_STUDY.exists():
+    checked(read_yaml, DEFAULT_STUDY)  # before Snakemake follows all of its aliases
 
-
-configfile: DEFAULT_STUDY
+    configfile: DEFAULT_STUDY
 
 
 # Snakemake merges these over the default study; the last that names targets says which there are.
-NAMED = [
-    *map(load_configfile, workflow.config_settings.configfiles),
-    workflow.config_settings.config,
-]
+GIVEN = from_command_line(workflow.config_settings.config)
+update_config(config, GIVEN)
+NAMED = [*map(load_configfile, workflow.config_settings.configfiles), GIVEN]
 config.update(targets_named_last(config, NAMED))
-if config.get("only") is not None and DEFAULT_STUDY.exists():
-    config.update(models=all_models(config, load_configfile(DEFAULT_STUDY)))
 
 REQUESTED = checked(requested, checked(load_study, config))
 STUDY = REQUESTED.study

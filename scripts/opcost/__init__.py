@@ -90,7 +90,7 @@ def run(
     everything in its results/, and measures only what is not there yet.
 
     `model` is an `nn.Module` that takes `inputs` by position and `kwargs` by name; or a name, as
-    for `explain`. A module is saved in config/models/ of the folder, as `name` (by default, its
+    for `explain`. A module is saved in results/modules/ of the folder, as `name` (by default, its
     class), and loaded by the processes that measure it. Its classes must therefore be defined in a
     file that can be imported, not in a notebook; its weights and the values of its inputs do not
     matter. As for `explain`, a module is measured in inference, and under an active torch.autocast;

@@ -2,6 +2,7 @@
 
     results/.opcost.lock                      held by the run that writes here (run_lock)
     results/*                                 tables of a study (constants below)
+    results/modules/NAME-DIGEST/              a live module that opcost.run has saved
     results/tuples/MODEL.pkl                  a model's operator tuples and calls
     results/.made/RULE.json                   what a rule made its tables from
     results/TARGET/device.json                the target's device; call overhead in round 1
@@ -42,10 +43,13 @@ SUMMARY = RESULTS / "summary.txt"
 FIGURE = RESULTS / "cost.svg"
 REPORT = RESULTS / "report.html"
 
+SAVED_MODULES = RESULTS / "modules"
+"""Live modules that `opcost.run` has saved, each in a folder of its own."""
+
 _TUPLES = "tuples"
 CALLS = "calls"
 """The folder of a target's recordings."""
-RESERVED = (_TUPLES,)
+RESERVED = (_TUPLES, SAVED_MODULES.name)
 """Names that a target must not have, because other folders of the results have them."""
 
 OPERATORS, MODELS = KINDS = ("operators", "models")

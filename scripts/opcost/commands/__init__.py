@@ -31,7 +31,6 @@ _COMMANDS = {
     "export": "Write a database as CSV, SQLite or DuckDB.",
     "merge": "Merge databases of several machines or days.",
     "import": "Convert published measurements to a database.",
-    "set-aside": "Keep a target's measurements under another name, to measure it again.",
     "completion": "Print a script for shell completion.",
 }
 INTERRUPTED = 130

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from opcost.commands.run import budget, measure, provided, verbosity, where_to_measure
+from opcost.commands.run import budget, measure, verbosity, where_to_measure
 
 
 @click.command()
@@ -37,9 +37,9 @@ def command(
     """Measure an operator without a model around it, and print what it costs.
 
     DESCRIPTION is a call as opcost query prints it, such as "conv2d(1x64x56x56, 64x64x3x3)". An
-    axis sweeps it over sizes, arguments, dtypes, or the share of zeros in its operands (zeros). It
-    gets a config in config/models. What is measured already, in a model or alone, is not measured
-    again; what cannot be called is refused before anything is measured.
+    axis sweeps it over sizes, arguments, dtypes, or the share of zeros in its operands (zeros).
+    What is measured already, in a model or alone, is not measured again; what cannot be called is
+    refused before anything is measured.
 
     \b
     opcost operator "conv2d(1x64x56x56, 64x64x3x3, padding=[1,1])" --axis padding=[0,1,2]
@@ -47,9 +47,7 @@ def command(
     opcost operator "linear(64x1024, 1024x1024)" --axis zeros=[0,0.5,0.9]
     """
     from opcost.runs.operators import operator_variant
-    from opcost.runs.study_file import read_studies
+    from opcost.runs.request import request
 
     settings = {**budget(max_device_time), **({} if rounds is None else {"rounds": rounds})}
-    variant = operator_variant(description, axes)
-    with provided([variant], read_studies(), device, threads) as only:
-        measure(only, settings, verbose)
+    measure(request([operator_variant(description, axes)], device, threads, settings), verbose)

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from opcost.commands.run import budget, prepared, verbosity, what_to_measure
+from opcost.commands.run import budget, requested, verbosity, what_to_measure
 
 
 @click.command()
@@ -13,8 +13,7 @@ from opcost.commands.run import budget, prepared, verbosity, what_to_measure
 def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     """Say what `opcost run` would measure, in how much time and memory; measure nothing.
 
-    The arguments are those of opcost run, and so are the configs that it writes. It extracts the
-    models.
+    The arguments are those of opcost run. It extracts the models.
 
     \b
     opcost plan resnet50 --batch 1,8,32
@@ -22,6 +21,6 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     """
     from opcost.runs.workflow import run_workflow
 
-    with prepared(**named) as only:
-        if code := run_workflow(only, budget(max_device_time), "plan", verbose).code:
-            raise SystemExit(code)
+    asked = requested(budget(max_device_time), **named)
+    if code := run_workflow(asked.settings, "plan", verbose).code:
+        raise SystemExit(code)

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opcost.commands.run import budget, measure, prepared, verbosity, what_to_measure
+from opcost.commands.run import budget, measure, requested, verbosity, what_to_measure
 
 if TYPE_CHECKING:
-    from opcost.runs.workflow import Only
+    from opcost.runs.request import Request
 
 
 class _Kind(click.Choice[str]):
@@ -61,21 +61,17 @@ def command(
     opcost profile bert.yaml --by call --top 50
     opcost profile resnet18 --layers
     """
-    from opcost.runs.configs import provide
     from opcost.runs.layers import layer_answer, layer_configs, layers_to_come
     from opcost.runs.profile import profile
-    from opcost.runs.study_file import read_studies
+    from opcost.runs.request import request
 
-    def first_answer(only: "Only | None") -> tuple[str, bool]:
-        to_come = layers_to_come(only or {}) if layers else None
-        return profile(only, by, top) if to_come is None else (to_come, True)
+    def first_answer(asked: "Request") -> tuple[str, bool]:
+        to_come = layers_to_come(asked) if layers else None
+        return profile(asked, by, top) if to_come is None else (to_come, True)
 
     settings = {**budget(max_device_time), "rounds": 1}
-    with prepared(**named) as only:
-        measure(only, settings, verbose, first_answer)
-    if not layers:
-        return
-    names, _ = provide(layer_configs(only), read_studies().directory)
-    where = {key: named[key] for key in ("device", "threads")}
-    with prepared(names, (), (), None, False, (), **where) as only:
-        measure(only, settings, verbose, layer_answer)
+    asked = requested(settings, **named)
+    measure(asked, verbose, first_answer)
+    if layers:
+        with_layers = request(layer_configs(asked), named["device"], named["threads"], settings)
+        measure(with_layers, verbose, layer_answer)

@@ -1,7 +1,6 @@
 """`opcost run`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,10 +10,7 @@ from opcost.commands.parameters import Duration, Model, Numbers
 from opcost.terminal import show
 
 if TYPE_CHECKING:
-    from opcost.models.definition import ModelDefinition
-    from opcost.models.variants import Variant
-    from opcost.runs.study_file import Studies
-    from opcost.runs.workflow import Only
+    from opcost.runs.request import Request
 
 _OPTIONS = (
     click.argument("models", type=Model(), nargs=-1),
@@ -85,12 +81,13 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
 
     A MODEL is a torchvision model or a pattern of them, a model config (its path, or its name in
     config/models), or FILE.py:factory or package.module:factory with its inputs. Each batch size
-    and dtype is a model of its own, with a config in config/models. Training steps, autocast and
-    requests to language models need a model config. What is measured already is not measured again:
-    the same command resumes a run that was stopped.
+    and dtype is a model of its own. Training steps, autocast and requests to language models need a
+    model config. What is measured already is not measured again: the same command resumes a run
+    that was stopped.
 
-    Models and targets add to config/run.yaml: tables and report show those of all runs. Without a
-    MODEL, those of the study in config/config.yaml are measured.
+    It shows the command of Snakemake that it stands for, and executes it. Tables and report show
+    all that is measured in this folder. Without a MODEL, the study in config/config.yaml is
+    measured.
 
     \b
     opcost run resnet50 --batch 1,8,32
@@ -98,54 +95,50 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     opcost run "resnet*" --max-device-time 10min
     opcost run my_nets.py:tagger --batch 1,8 --input "128:int64<30522" --argument width=64
     """
-    with prepared(**named) as only:
-        measure(only, budget(max_device_time), verbose)
+    measure(requested(budget(max_device_time), **named), verbose)
 
 
-def _answer(only: "Only | None") -> tuple[str, bool]:
-    """The costs of the models, and whether they are complete; without `only`, the summary of the
-    study.
-    """
+def _answer(request: "Request") -> tuple[str, bool]:
+    """The costs of the models, and whether they are complete; of the user's study, its summary."""
     from opcost.files import content_of
     from opcost.results_folder import SUMMARY
     from opcost.runs.answer import answer
 
-    if only is None:
+    if "models" not in request.settings:
         return content_of(SUMMARY).decode().rstrip(), True
-    return answer(only)
+    return answer(request)
 
 
 def measure(
-    only: "Only | None",
-    settings: Mapping[str, Any] | None = None,
+    request: "Request",
     verbose: bool = False,
-    answer: Callable[["Only | None"], tuple[str, bool]] = _answer,
+    answer: Callable[["Request"], tuple[str, bool]] = _answer,
 ) -> None:
     """Run the workflow and print the answer, which also says whether it is complete."""
     from opcost.results_folder import REPORT
     from opcost.runs.answer import ended_by_budget
     from opcost.runs.workflow import run_workflow
 
-    ended = run_workflow(only, settings, verbose=verbose)
+    ended = run_workflow(request.settings, verbose=verbose)
     if ended.code:
         raise SystemExit(ended.code)
-    text, complete = answer(only)
+    text, complete = answer(request)
     if complete and not ended.jobs:
         show("Nothing to measure: all of it is measured already.", err=True)
     show(f"\n{text}\n\nMore on one page: {REPORT}")
-    for line in ended_by_budget(only, settings or {}):
+    for line in ended_by_budget(request.study):
         show(line)
     if not complete:
         raise SystemExit(INCOMPLETE)
 
 
-def budget(max_device_time: float | None) -> dict[str, float]:
+def budget(max_device_time: float | None) -> dict[str, Any]:
     """The key of the configuration that it is."""
     return {} if max_device_time is None else {"max_device_time_s": max_device_time}
 
 
-@contextmanager
-def prepared(
+def requested(
+    settings: Mapping[str, Any],
     models: Sequence[str],
     batch: tuple[int, ...],
     inputs: Sequence[str],
@@ -154,20 +147,16 @@ def prepared(
     arguments: Sequence[str],
     device: str | None,
     threads: tuple[int, ...],
-) -> Iterator["Only"]:
-    """Write the configs and the study that the arguments stand for, as `provided` does."""
+) -> "Request":
+    """What the arguments stand for, with further settings."""
     from opcost.costs.model_argument import parse_argument, parse_input
     from opcost.models.variants import Options, variants
-    from opcost.runs.study_file import add_to_runs, read_studies
+    from opcost.runs.request import default_request, model_directory, request
 
-    studies = read_studies()
     if not models:
         if any([batch, inputs, dtype, channels_last, arguments, device, threads]):
             raise click.UsageError("options of models and targets need a MODEL")
-        if studies.runs:
-            add_to_runs(studies, (), {})  # targets that are new in the study
-        yield studies.written_by_user()
-        return
+        return default_request(settings)
     options = Options(
         batch,
         tuple(map(parse_input, inputs)),
@@ -175,82 +164,6 @@ def prepared(
         channels_last,
         dict(map(parse_argument, arguments)),
     )
-    asked = [each for model in models for each in variants(model, options, studies.directory)]
-    with provided(asked, studies, device, threads) as only:
-        yield only
-
-
-@contextmanager
-def provided(
-    asked: Sequence["Variant"],
-    studies: "Studies",
-    device: str | None,
-    threads: tuple[int, ...],
-) -> Iterator["Only"]:
-    """Write these configs and the study of their models; the models for each target.
-
-    In the end, configs written here of which no model was built are deleted, and new targets whose
-    device was not identified are left out of the study.
-    """
-    from opcost.configuration import checked
-    from opcost.results_folder import device_file, extraction, target_folder
-    from opcost.runs.configs import provide
-    from opcost.runs.study_file import RUN_STUDY, add_to_runs, read_studies, withdraw
-    from opcost.runs.targets import chosen_targets
-    from opcost.runs.unsupported import refuse_copies_on_processor
-
-    directory = studies.directory
-    targets = chosen_targets(studies.targets, studies.known_targets, device, threads)
-    checked({"targets": targets}, "config", "the command line")
-    names, written = provide(asked, directory)
-    vanished = add_to_runs(studies, names, targets)
-    for name, reason in vanished.items():
-        show(f"left out of {RUN_STUDY}: {name}: {reason}", err=True)
-    only = dict.fromkeys(targets, names)
-    paths = {name: str(directory / f"{name}.yaml") for name in written}
-    steps_of: dict[str, list[str]] = {}
-    try:
-        # Wrong settings are an error here, before Snakemake starts.
-        found = read_studies().study(only)
-        for target, asked_names in only.items():
-            steps = [found.models[step] for name in asked_names for step in found.models_of(name)]
-            refuse_copies_on_processor(steps, target, found.conditions[target].target.device)
-        steps_of |= {name: found.models_of(name) for name in written}
-        _say(
-            "wrote",
-            (
-                f"{paths[name]} ({_content([found.models[step] for step in steps])})"
-                for name, steps in steps_of.items()
-            ),
-        )
-        yield only
-    finally:
-        unbuilt = [
-            name
-            for name in written
-            if not any(extraction(step).exists() for step in steps_of.get(name, [name]))
-        ]
-        absent = [
-            name
-            for name in targets.keys() - {*studies.targets, *studies.known_targets}
-            if not device_file(target_folder(name)).exists()
-        ]
-        withdraw(directory, unbuilt, absent)
-        _say("deleted, as its model was not built:", (paths[name] for name in unbuilt))
-
-
-def _content(models: Sequence["ModelDefinition"]) -> str:
-    """What a config says of its models: the inputs, or the operators in their place."""
-    from opcost.text import counted
-
-    operator = models[0].operator
-    if operator is None:
-        return ", ".join(map(str, models[0].inputs))
-    return operator.call if len(models) == 1 else counted(len(models), "operator")
-
-
-def _say(what: str, paths: Iterable[str]) -> None:
-    from opcost.text import wrapped
-
-    if text := ", ".join(paths):
-        show("\n".join(wrapped([f"{what} {text}"])), err=True)
+    directory = model_directory()
+    asked = [each for model in models for each in variants(model, options, directory)]
+    return request(asked, device, threads, settings)

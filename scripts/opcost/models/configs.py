@@ -1,7 +1,6 @@
 """Model configs: their files, and the models that they define, or the operators in their place.
 
-A study names a file, a model of torchvision, or has the config itself. Imports no torch: Snakemake
-reads the study each time it starts.
+Imports no torch: Snakemake reads the study each time it starts.
 """
 
 from collections.abc import Mapping
@@ -19,6 +18,11 @@ from opcost.models.inputs import read_arguments, read_training
 from opcost.models.source import source_digest
 from opcost.plain_yaml import read_yaml
 
+Entry = str | Mapping[str, Any]
+"""Of `models` in a study: the name of a file in the folder of configs or, if there is none, of a
+model of torchvision, which then has its official input; or a config with a name.
+"""
+
 
 class Defined(NamedTuple):
     """The models of a config by name: one of the config's name, or one of each point of its axes;
@@ -33,34 +37,37 @@ class Defined(NamedTuple):
     points: Mapping[str, Point] = {}
 
 
-def models_of(entry: str | Mapping[str, Any], directory: Path) -> tuple[str, Defined]:
-    """The name of an entry of a study's `models`, and the models that it defines.
+class Written(NamedTuple):
+    """A config as it is written, the name of its models, and where it stands, for errors."""
 
-    Raises OpcostError.
-    """
-    if isinstance(entry, str):
-        return entry, load_models(entry, directory)
-    name = entry["name"]
-    check_name(name)
-    config = {key: value for key, value in entry.items() if key != "name"}
-    return name, define_models(name, config, directory, f"models: {name}")
+    name: str
+    config: Any
+    source: str
 
 
-def load_models(name: str, directory: Path) -> Defined:
-    """Read and validate `directory`/`name`.yaml; without that file, a model of torchvision at its
-    official input. Raises OpcostError.
-    """
-    path = directory / f"{name}.yaml"
+def read_config(entry: Entry, directory: Path) -> Written:
+    """The config of an entry of `models`. Raises OpcostError."""
+    if not isinstance(entry, str):
+        config = {key: value for key, value in entry.items() if key != "name"}
+        check_name(entry["name"])
+        return Written(entry["name"], config, f"models: {entry['name']}")
+    path = directory / f"{entry}.yaml"
     if path.is_file():
-        return define_models(name, read_yaml(path), directory, str(path))
-    if zoo.family(name) is not None:
-        return define_models(name, zoo.official_config(name), directory, f"models: {name}")
+        return Written(entry, read_yaml(path), str(path))
+    if zoo.family(entry) is not None:
+        return Written(entry, zoo.official_config(entry), f"models: {entry}")
     existing = [file.stem for file in directory.glob("*.yaml")]
     raise OpcostError(
-        f"there is no model config {path}, nor a torchvision model {name}: write the file, or set "
+        f"there is no model config {path}, nor a torchvision model {entry}: write the file, or set "
         "`models` and `model_directory` to others. "
-        f"{closest(name, [*existing, *zoo.names()])}".rstrip()
+        f"{closest(entry, [*existing, *zoo.names()])}".rstrip()
     )
+
+
+def load_models(entry: Entry, directory: Path) -> Defined:
+    """Read and validate an entry of `models`, or a config of a folder. Raises OpcostError."""
+    written = read_config(entry, directory)
+    return define_models(written.name, written.config, directory, written.source)
 
 
 def load_model(name: str, directory: Path) -> ModelDefinition:

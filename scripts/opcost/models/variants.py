@@ -33,11 +33,15 @@ class Options:
 
 
 class Variant(NamedTuple):
-    """A model config: the name that it should have, its content, and a name if that is taken."""
+    """A model config: the name that it should have, its content, and a name if that is taken.
+
+    One that the user has named replaces an earlier model of that name.
+    """
 
     name: str
     config: dict[str, Any]
     longer: str | None = None
+    is_named: bool = False
 
 
 def variants(argument: str, options: Options, directory: Path) -> list[Variant]:
@@ -200,12 +204,14 @@ def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
     if path.parent.resolve() != directory.resolve():
         config = {key: _from_there(value, path.parent, directory) for key, value in config.items()}
     if not options.batches:
-        return [Variant(path.stem, config)]
+        return [Variant(path.stem, config, is_named=True)]
     try:
         if config.get("inputs_in_list"):
             raise ValueError("a list of images has no batch dimension")
         return [
-            Variant(f"{path.stem}_b{batch}", {**config, **_with_batch(config, batch)})
+            Variant(
+                f"{path.stem}_b{batch}", {**config, **_with_batch(config, batch)}, is_named=True
+            )
             for batch in options.batches
         ]
     except ValueError as error:

@@ -1,7 +1,6 @@
 """What a run prints when it ends: the costs of its models on its targets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from opcost.costs import operators_at_points
@@ -28,12 +27,10 @@ from opcost.results_folder import (
 )
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
-from opcost.runs.left_out import left_out
-from opcost.runs.requested import requested
-from opcost.runs.study_file import read_studies
+from opcost.runs.request import Request
 from opcost.study import Study
 from opcost.text import duration, wrapped
-from opcost.tuples.model_tuples import ModelTuples, named, read_extractions, refusals
+from opcost.tuples.model_tuples import ModelTuples, read_extractions, refusals
 from opcost.tuples.recordings import calls_on
 
 _GO_ON = (
@@ -42,14 +39,12 @@ _GO_ON = (
 )
 
 
-def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
+def answer(request: Request) -> tuple[str, bool]:
     """The summary of these models on these targets, and whether each has a sum and a whole; an
     operator without a model has its own cost.
     """
-    study = read_studies().study(only)
-    asked = {(target, model) for target, models in (study.only or {}).items() for model in models}
-    models = sorted({model for _, model in asked})
-    paths = [path for model in models if (path := extraction(model)).exists()]
+    study, asked = request.study, request.asked
+    paths = [path for model in sorted(study.models) if (path := extraction(model)).exists()]
     comparison, shares, modules, in_context, sweeps = (
         [row for row in records.read(path, schema).to_pylist() if _pair(row) in asked]
         for path, schema in (
@@ -64,7 +59,7 @@ def answer(only: Mapping[str, Sequence[str]]) -> tuple[str, bool]:
         row[RUNS] = _runs_s(*_pair(row))
     extracted = read_extractions(paths)
     requests = request_lines(requests_in(study.generations, comparison), shares)
-    further = [sweep_lines(sweeps), *_at_points(study, extracted), requests, left_out(study)]
+    further = [sweep_lines(sweeps), *_at_points(study, extracted), requests]
     text = summarise(comparison, shares, refusals(extracted), modules, in_context, further)
     compared = (row for row in comparison if row[TIME.error.value] is not None)
     alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
@@ -84,10 +79,7 @@ def _at_points(study: Study, extracted: Sequence[ModelTuples]) -> list[list[str]
     """The tables of operators at the points of targets, of each sweep of targets."""
     if not study.target_sweeps or not DATABASE.exists():
         return []
-    on_targets = {
-        target: calls_on(target_folder(target), named(extracted, models))
-        for target, models in (study.only or {}).items()
-    }
+    on_targets = {target: calls_on(target_folder(target), extracted) for target in study.conditions}
     tuple_ids = sorted({each for model in extracted for each in model.by_id})
     conditions = {target: each.to_json() for target, each in study.conditions.items()}
     database = records.read(DATABASE, schemas.DATABASE, OPERATOR_COLUMNS)
@@ -95,20 +87,16 @@ def _at_points(study: Study, extracted: Sequence[ModelTuples]) -> list[list[str]
     return operators_at_points.tables(study.target_sweeps, on_targets, rows)
 
 
-def ended_by_budget(
-    only: Mapping[str, Sequence[str]] | None, settings: Mapping[str, Any]
-) -> list[str]:
+def ended_by_budget(study: Study) -> list[str]:
     """Says of each target that a budget of device time ended the run, what is missing, and what to
-    do; empty if all was measured. `settings` are keys of the configuration that the run changed.
+    do; empty if all was measured.
     """
-    study = replace(read_studies().study(only), **settings)
     if study.max_device_time_s is None:
         return []
-    asked = requested(study)
     missing_on = {
         target: missing
-        for target in asked.measured
-        if (missing := beyond_budget(asked.to_measure(target), target, RESULTS))
+        for target in study.conditions
+        if (missing := beyond_budget(study, target, RESULTS))
     }
     budget = duration(study.max_device_time_s)
     notes = [

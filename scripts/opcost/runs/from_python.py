@@ -18,7 +18,6 @@ from opcost.models.configs import load_model
 from opcost.results_folder import DATABASE
 from opcost.runs.live_module import save_model
 
-_MODELS = Path("config/models")
 _LAST_LINES = 20
 
 
@@ -46,9 +45,9 @@ def run_from_python(
         return look_up(model, inputs, {}, root / DATABASE, None, None, None)
     label = name or re.sub(r"\W+", "_", type(model).__name__.lower())
     arguments = [inputs] if isinstance(inputs, Tensor) else inputs
-    tuples = save_model(model, arguments, kwargs, label, root, _MODELS)
-    _run([str(_MODELS / f"{label}.yaml"), *flags], root)
-    defined = replace(tuples, definition=load_model(label, root / _MODELS))
+    tuples, config = save_model(model, arguments, kwargs, label, root)
+    _run([str(config), *flags], root)
+    defined = replace(tuples, definition=load_model(label, root / config.parent))
     return look_up(defined, (), {}, root / DATABASE, None, None, None)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from opcost.costs.caveats import INTERVAL, caveats
@@ -12,11 +12,10 @@ from opcost.costs.in_place_table import BETWEEN, WHOLE
 from opcost.costs.terms import Row
 from opcost.errors import OpcostError
 from opcost.models.variants import Variant
-from opcost.plain_yaml import read_yaml
 from opcost.results_folder import COMPARISON, extraction
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME, Quantity
-from opcost.runs.study_file import read_studies
+from opcost.runs.request import Request
 from opcost.statistics import Estimate
 from opcost.study import Study
 from opcost.text import (
@@ -61,15 +60,14 @@ class _Line(NamedTuple):
     inside_s: float | None
 
 
-def layer_configs(only: Mapping[str, Sequence[str]]) -> list[Variant]:
+def layer_configs(request: Request) -> list[Variant]:
     """A config for each model, which lists one of each kind of its layers.
 
     Raises OpcostError for a model that has none.
     """
-    directory = read_studies().directory
     found = []
-    for name in dict.fromkeys(model for models in only.values() for model in models):
-        kinds = _kinds(_extracted(name))
+    for name, config in request.configs().items():
+        kinds = _kinds(_extracted(name)) if name in request.study.models else []
         if not kinds:
             raise OpcostError(
                 f"{name} has no layer that can be run alone: that takes a model of inference with "
@@ -78,18 +76,18 @@ def layer_configs(only: Mapping[str, Sequence[str]]) -> list[Variant]:
         if len(kinds) > _MOST:
             raise OpcostError(
                 f"{name} has {len(kinds)} kinds of layers, more than {_MOST}: list those of "
-                f"interest under `layers` in {directory / name}.yaml"
+                "interest under `layers` in a model config"
             )
-        config = read_yaml(directory / f"{name}.yaml")
         if "layers" in config:
-            found.append(Variant(name, config))
+            found.append(Variant(name, config, is_named=True))
             continue
         paths = [each.paths[0] for each in kinds]
-        found.append(Variant(f"{name}{_SUFFIX}", {**config, "layers": paths}))
+        layered = {**config, "layers": paths}
+        found.append(Variant(f"{name}{_SUFFIX}", layered, is_named=True))
     return found
 
 
-def layers_to_come(only: Mapping[str, Sequence[str]]) -> str | None:
+def layers_to_come(request: Request) -> str | None:
     """What is measured next to run these models' layers alone; None unless each model is measured.
 
     Raises OpcostError for a model that has no such layer.
@@ -99,29 +97,29 @@ def layers_to_come(only: Mapping[str, Sequence[str]]) -> str | None:
         for row in records.read(COMPARISON, schemas.COMPARISON).to_pylist()
         if _is_measured(row)
     }
-    if not {(target, model) for target, models in only.items() for model in models} <= measured:
+    if not request.asked <= measured:
         return None
     notes = [
         f"{each.name}: next, {counted(len(each.config['layers']), 'kind')} of layers are run "
         "alone, each on what it gets inside the model. These are further measurements: each "
         "layer is measured like a whole model, and the whole model is measured again, under this "
         "name."
-        for each in layer_configs(only)
+        for each in layer_configs(request)
     ]
     return "\n".join(wrapped(notes))
 
 
-def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
+def layer_answer(request: Request) -> tuple[str, bool]:
     """Tables of the layers of these configs on each target, the costliest first; and whether all of
     them were measured.
     """
-    study = read_studies().study(only)
+    study = request.study
     comparison = records.read(COMPARISON, schemas.COMPARISON).to_pylist()
     lines, notes, complete = [], [_MEANING], True
-    for target, names in (only or {}).items():
+    for target in study.conditions:
         found: list[Row] = []
         compared = {row["model"]: row for row in comparison if row["target"] == target}
-        for name in names:
+        for name in study.configs:
             own = explain_in_study(_extracted(name), target).estimate.in_place.modules()
             cells = _cells(study, _extracted(name), compared, own)
             rows = [row for each in study.models_of(name) if (row := compared.get(each))]
@@ -137,7 +135,11 @@ def layer_answer(only: Mapping[str, Sequence[str]] | None) -> tuple[str, bool]:
                     _extracted(name), listed, own, compared.get(name, {}).get(_WHOLE_S)
                 )
         notes += caveats(found, quantities=())
-    notes += _without_energy(comparison, only or {})
+    notes += _without_energy(
+        row
+        for row in comparison
+        if row["target"] in study.conditions and row["model"] in study.configs
+    )
     return "\n".join([*lines, *wrapped(notes)]), complete
 
 
@@ -169,13 +171,9 @@ def _in_place_s(modules: Sequence[Row]) -> float | None:
     return math.fsum(row[IN_PLACE.value] for row in modules) if modules else None
 
 
-def _without_energy(comparison: Sequence[Row], only: Mapping[str, Sequence[str]]) -> list[str]:
+def _without_energy(rows: Iterable[Row]) -> list[str]:
     """Why models have no energy."""
-    reasons = {
-        row["energy_reason"]
-        for row in comparison
-        if row["model"] in only.get(row["target"], ()) and row[_WHOLE_J] is None
-    }
+    reasons = {row["energy_reason"] for row in rows if row[_WHOLE_J] is None}
     return [f"No energy: {reason}." for reason in sorted(filter(None, reasons))]
 
 

@@ -1,4 +1,4 @@
-"""A live module as a model of a run: saved beside a model config, whose factory loads it.
+"""A live module as a model of a run: saved in results/modules beside a config that loads it.
 
 Its classes are saved by name, as pickle does: the file that defines them has to be importable.
 """
@@ -6,6 +6,7 @@ Its classes are saved by name, as pickle does: the file that defines them has to
 import hashlib
 import inspect
 import io
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,32 +23,25 @@ from opcost.files import content_of, replacing
 from opcost.models.construction import check_has_values, dtypes_of, parameter_dtypes
 from opcost.models.definition import usual_dtype
 from opcost.models.inputs import input_dtypes
+from opcost.results_folder import SAVED_MODULES
 from opcost.tuples.extraction import extract_module_tuples
 from opcost.tuples.model_tuples import ModelTuples, calls_hash
 from opcost.tuples.replay import tensors_in_tree
 
 _FACTORY = f"{__name__}:load_module"
 _KEYS = {"shape", "dtype", "low", "high", "tuple"}
-_HEAD = "# Written by opcost.run, which saved the module; it writes both files anew.\n"
 
 
 def save_model(
-    module: nn.Module,
-    inputs: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    name: str,
-    root: Path,
-    directory: Path,
-) -> ModelTuples:
-    """Write `name`.pt and `name`.yaml, the config of the module with arguments of these sizes.
+    module: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any], name: str, root: Path
+) -> tuple[ModelTuples, Path]:
+    """Write the module, and a config of it with arguments of these sizes, for a run in `root`.
 
-    They are in `directory`, relative to the folder `root` of the run. The config has the autocast
-    that is active, and changes with the calls of the module and with the code of its classes, not
-    with its weights. Returns its tuples. Raises OpcostError for a module that another process
-    cannot load or run, and for a name that a config of the user has.
+    The config has the autocast that is active, and changes with the calls of the module and with
+    the code of its classes, not with its weights. Returns the module's tuples, and the path of the
+    config from `root`. Raises OpcostError for a module that another process cannot load or run.
     """
     check_name(name)
-    _check_ours(root / directory / f"{name}.yaml")
     tuples = extract_module_tuples(module, inputs, name, kwargs)
     autocast = tuples.definition and tuples.definition.autocast
     tensors = tensors_in_tree((inputs, kwargs))
@@ -62,28 +56,27 @@ def save_model(
         torch.save(module, pickled)
     except Exception as error:
         raise OpcostError(f"the module cannot be saved: {error}. Give a factory instead") from error
-    (root / directory).mkdir(parents=True, exist_ok=True)
-    with replacing(root / directory / f"{name}.pt") as temporary:
-        torch.save({"sys_path": sys.path, "module": pickled.getvalue()}, temporary)
     config = {
         "factory": _FACTORY,
-        "arguments": {
-            "file": str(directory / f"{name}.pt"),
-            "version": f"{calls_hash(tuples.launched())}_{code}",
-        },
-        # It converts nothing: earlier versions wrote it.
         **({"dtype": usual} if dtypes == {usual} and usual != "float32" else {}),
         **({"autocast": autocast} if autocast else {}),
         "inputs": described,
     }
-    text = yaml.safe_dump(config, sort_keys=False, default_flow_style=None)
-    with replacing(root / directory / f"{name}.yaml") as temporary:
-        temporary.write_text(_HEAD + text, encoding="utf-8")
-    return tuples
+    meaning = json.dumps([config, calls_hash(tuples.launched()), code])
+    digest = hashlib.sha256(meaning.encode()).hexdigest()[:8]
+    directory = SAVED_MODULES / f"{name}-{digest}"
+    (root / directory).mkdir(parents=True, exist_ok=True)
+    with replacing(root / directory / "module.pt") as temporary:
+        torch.save({"sys_path": sys.path, "module": pickled.getvalue()}, temporary)
+    config["arguments"] = {"file": str(directory / "module.pt")}
+    path = directory / f"{name}.yaml"
+    with replacing(root / path) as temporary:
+        temporary.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return tuples, path
 
 
-def load_module(file: str, version: str) -> nn.Module:
-    """The factory of saved modules. `version` tells definitions apart, and is not used."""
+def load_module(file: str) -> nn.Module:
+    """The factory of saved modules."""
     saved = torch.load(file, weights_only=True)
     before = list(sys.path)
     sys.path += [path for path in saved["sys_path"] if path not in before]  # to find its classes
@@ -116,13 +109,6 @@ def _code_hash(module: nn.Module) -> str:
                 "it: put it into a file and import it"
             ) from error
     return digest.hexdigest()[:16]
-
-
-def _check_ours(path: Path) -> None:
-    if path.exists() and not content_of(path).startswith(_HEAD.encode()):
-        raise OpcostError(
-            f"{path} was not written by opcost.run, and is not overwritten: give another `name`"
-        )
 
 
 def _arguments(module: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

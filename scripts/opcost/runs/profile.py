@@ -1,7 +1,6 @@
 """What `opcost profile` prints: where the time of running models goes."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 
 from opcost.costs import in_place_table, in_place_text
 from opcost.costs.caveats import caveats
@@ -11,8 +10,7 @@ from opcost.costs.verdict import judgement
 from opcost.results_folder import COMPARISON, extraction
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
-from opcost.runs.left_out import left_out
-from opcost.runs.study_file import read_studies
+from opcost.runs.request import Request
 from opcost.text import with_meaning_of_noise, wrapped
 from opcost.tuples.model_table import not_extracted
 from opcost.tuples.model_tuples import read_extractions, read_model_tuples, refusals
@@ -20,21 +18,20 @@ from opcost.tuples.model_tuples import read_extractions, read_model_tuples, refu
 _UNKNOWN = "the whole model is not measured"
 
 
-def profile(only: Mapping[str, Sequence[str]] | None, by: str, top: int) -> tuple[str, bool]:
+def profile(request: Request, by: str, top: int) -> tuple[str, bool]:
     """Tables of these models on these targets, with the notes of a summary, and whether each has a
     sum and a time in place.
     """
-    study = read_studies().study(only)
+    models = [*request.study.models]
     compared = by_target(records.read(COMPARISON, schemas.COMPARISON).to_pylist())
     parts, complete = [], True
-    for target, models in (study.only or {}).items():
+    for target in request.study.conditions:
         rows = [row for model in models if (row := compared[target].get(model)) is not None]
         complete &= len(rows) == len(models) and all(map(_is_complete, rows))
         parts += [_profile_of(target, models, rows, by, top)]
-    asked = sorted(set(chain.from_iterable((study.only or {}).values())))
-    paths = [path for model in asked if (path := extraction(model)).exists()]
+    paths = [path for model in sorted(models) if (path := extraction(model)).exists()]
     refused = not_extracted(refusals(read_extractions(paths)))
-    parts += ["\n".join(lines) for lines in (refused, left_out(study)) if lines]
+    parts += ["\n".join(refused)] if refused else []
     return with_meaning_of_noise("\n\n".join(parts)), complete
 
 

@@ -62,10 +62,9 @@ def requested(study: Study, results: Path = RESULTS) -> Requested:
     on_targets = {target: both.models_on(target) for target in study.conditions}
     names = {name for models in on_targets.values() for name in models}
     if not names:
-        from opcost.runs.left_out import left_out  # not each start of Snakemake
-
-        none = "no model of this folder's study is measured: opcost run MODEL measures one"
-        raise OpcostError("\n".join([none, *left_out(study, results)]))
+        raise OpcostError(
+            "no model of this folder's study is measured: opcost run MODEL measures one"
+        )
     shown = replace(
         study,
         models={name: each for name, each in study.models.items() if name in names},

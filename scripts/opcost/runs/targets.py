@@ -13,18 +13,15 @@ AUTO: Mapping[str, Settings] = {"local": {"device": "auto"}}
 
 
 def chosen_targets(
-    study: Mapping[str, Settings],
-    known: Mapping[str, Settings],
-    device: str | None,
-    threads: Sequence[int],
+    study: Mapping[str, Settings], device: str | None, threads: Sequence[int]
 ) -> dict[str, Settings]:
     """The targets of a run, by name.
 
     Those of the `study`, or `device` instead, each with these numbers of threads if any are given.
-    A target among the study's or the `known` ones that has the same settings keeps its name.
+    A target of the study that has the same settings keeps its name.
     """
     bases = study if device is None else {device.replace(":", "_"): {"device": device}}
-    existing = {**known, **study}
+    existing = dict(study)
     found = {}
     for base, settings in bases.items():
         for number in threads or (None,):

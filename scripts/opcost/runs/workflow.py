@@ -1,8 +1,9 @@
 """Start the workflow."""
 
 import importlib.util
-import json
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,14 +15,18 @@ from typing import Any, NamedTuple
 import psutil
 
 import opcost
+from opcost.configuration import on_command_line
 from opcost.errors import OpcostError
 from opcost.results_folder import all_measurements, target_folders
 from opcost.runs.display import Display
-from opcost.runs.study_file import RUN_STUDY, read_studies
+from opcost.terminal import show
 from opcost.workers.isolation import killed_by
 
-Only = Mapping[str, Sequence[str]]
-"""The models to measure, by target."""
+_FOUND = ("Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile")
+"""Where Snakemake looks for a workflow, in this order."""
+
+_LONGEST = 100_000
+"""Linux passes an argument of less than 128 KiB to a process."""
 
 
 class Ended(NamedTuple):
@@ -34,28 +39,27 @@ class Ended(NamedTuple):
 
 
 def run_workflow(
-    only: Only | None,
-    settings: Mapping[str, Any] | None = None,
-    goal: str | None = None,
-    verbose: bool = False,
+    settings: Mapping[str, Any], goal: str | None = None, verbose: bool = False
 ) -> Ended:
-    """Run Snakemake for a goal (default: everything), which prints to standard output.
-
-    `only` restricts it; `settings` are further keys of the configuration; `verbose` shows all that
-    Snakemake says.
+    """Show and run the command of Snakemake with these keys of the configuration, for a goal
+    (default: everything), which prints to standard output. `verbose` shows all that Snakemake says.
     """
     if importlib.util.find_spec("snakemake") is None:
         raise OpcostError("measuring needs Snakemake: pip install snakemake")
-    command = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(_snakefile())]
-    command += ["--cores", "1", *(["--quiet", "host"] if verbose else [])]
     if not os.access(Path.cwd(), os.W_OK):
         raise OpcostError(f"{Path.cwd()} cannot be written to: run in a folder that can")
-    if read_studies().runs:
-        command += ["--configfile", str(RUN_STUDY)]
-    chosen = {**({} if only is None else {"only": only}), **(settings or {})}
-    if chosen:
-        command += ["--config", *(f"{key}={json.dumps(value)}" for key, value in chosen.items())]
-    command += ["--", goal] if goal else []
+    options = [*_where(), "--cores", "1", *(["--quiet", "host"] if verbose else [])]
+    values = {key: on_command_line(value) for key, value in settings.items()}
+    if max(map(len, values.values()), default=0) > _LONGEST:
+        raise OpcostError("these models are too many for one command: name fewer at once")
+    shown = [*map(shlex.quote, [_program(), *options])]
+    shown += ["--config"] if values else []
+    shown += [f"{key}={shlex.quote(value)}" for key, value in values.items()]
+    rest = ["--", goal] if goal else []
+    show(" ".join([*shown, *rest]), err=True)
+    command = [sys.executable, "-P", "-m", "snakemake", *options]
+    command += ["--config", *(f"{key}={value}" for key, value in values.items())] if values else []
+    command += rest
     signals: list[int] = []
     if verbose:
         with _interruptible(subprocess.Popen(command), signals.append) as process:
@@ -124,6 +128,21 @@ def _interruptible(
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _where() -> list[str]:
+    """The option that names the workflow, unless Snakemake finds it in this folder."""
+    found = next((name for name in _FOUND if Path(name).exists()), None)
+    snakefile = _snakefile()
+    is_found = found is not None and Path(found).samefile(snakefile)
+    return [] if is_found else ["--snakefile", str(snakefile)]
+
+
+def _program() -> str:
+    """Snakemake, by its path if a shell would not find it, or another one."""
+    beside = Path(sys.executable).with_name("snakemake")
+    found = shutil.which("snakemake")
+    return "snakemake" if found and Path(found) == beside else str(beside)
 
 
 def _snakefile() -> Path:
