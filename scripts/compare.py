@@ -1,12 +1,13 @@
 """Rule compare: sums over operators against whole models."""
 
 import gc
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcost.arrow import skip_pandas_import
 from opcost.costs import operators_at_points
-from opcost.costs.comparison import check_definitions, compare_study
+from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.launches import launch_lines
 from opcost.costs.published_text import published_lines
@@ -16,46 +17,43 @@ from opcost.costs.single_operators import single_operators
 from opcost.costs.summary import summarise
 from opcost.costs.sweep_text import sweep_lines
 from opcost.costs.sweeps import sweep_rows
+from opcost.databases.aggregation import whole_rows
 from opcost.databases.selection import asked_for
 from opcost.errors import reported
 from opcost.files import replacing
-from opcost.fingerprint import noted
 from opcost.models.axes import Sweep
 from opcost.models.generation import Generation
-from opcost.results_folder import target_of
 from opcost.rows import records, schemas
 from opcost.rows.executed import in_round
+from opcost.studies import Shown
 from opcost.study import load_study
 from opcost.terminal import printable_lines
-from opcost.tuples.manifest import read_manifest, to_benchmark
-from opcost.tuples.model_tuples import named, read_extractions, refusals
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.manifest import collect, to_benchmark
+from opcost.tuples.model_tuples import read_extractions, refusals
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-files, outputs, params = snakemake.input, snakemake.output, snakemake.params
+outputs, params = snakemake.output, snakemake.params
 skip_pandas_import()
 gc.disable()  # what this makes is of use until it ends
-with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
-    models = read_extractions(map(Path, files.tuples))
-    manifest = read_manifest(Path(files.manifest))
-    database = records.read(Path(files.database), schemas.DATABASE, OPERATOR_COLUMNS)
-    operators = asked_for(database, params.conditions, to_benchmark(manifest))
+with reported(snakemake.log[0]):
+    shown = Shown.from_json(params.shown)
+    models = read_extractions(map(Path, shown.extractions.values()))
+    on_targets = shown.calls_on(models)
+    manifest = collect(chain.from_iterable(on_targets.values()), params.operators)
+    database = records.read(Path(snakemake.input.database), schemas.DATABASE, OPERATOR_COLUMNS)
+    operators = asked_for(database, shown.conditions, to_benchmark(manifest))
     wholes = [
-        in_round(row, path) | {"target": target_of(path)}
-        for path in map(Path, [*files.models, *files.models_launched])
-        for row in records.read(path, schemas.MODEL).to_pylist()
+        in_round(row, path) | {"target": target}
+        for target, paths in shown.wholes().items()
+        for path in paths
+        for row in whole_rows(path, f"delete {path} and run again to measure it again")
     ]
-    check_definitions(models, wholes)
-    on_targets = {
-        target: calls_on(folder, named(models, params.models_on[target]))
-        for target, folder in params.folders.items()
-    }
     rows = operators.to_pylist()
     tables = compare_study(on_targets, rows, wholes, manifest, params.precision)
-    axes = [Sweep(**each) for each in params.sweeps]
-    of_targets = [Sweep(**each) for each in params.target_sweeps]
+    axes = [Sweep(**each) for each in shown.sweeps]
+    of_targets = [Sweep(**each) for each in shown.target_sweeps]
     alone = single_operators(on_targets, operators.to_pylist())
     sweeps = sweep_rows(axes, of_targets, [*tables.comparison, *alone], models)
     for output, schema, table in (
@@ -68,7 +66,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
     ):
         records.write_with_csv(Path(output), schema, table)
     comparison, shares = tables.comparison, tables.shares
-    generations = map(Generation.from_document, params.generations)
+    generations = map(Generation.from_document, shown.generations)
     requests = requests_in(list(generations), comparison)
     records.write_with_csv(
         Path(outputs.requests), schemas.REQUESTS, [each.columns() for each in requests]
@@ -80,6 +78,7 @@ with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, output
         request_lines(requests, shares),
         launch_lines(tables.launches),
         published_lines(study.published, comparison),
+        shown.others(),
     ]
     refused = refusals(models)
     summary = summarise(comparison, shares, refused, tables.modules, tables.in_place, further)

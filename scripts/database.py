@@ -9,17 +9,16 @@ from opcost.costs.known_methods import methods_of
 from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
 from opcost.errors import reported
-from opcost.fingerprint import noted
 from opcost.results_folder import RESULTS
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-outputs = snakemake.output
 skip_pandas_import()
 with reported(snakemake.log[0]):
-    measured = find_measured(RESULTS)
-    with noted(outputs.note, snakemake.params.asked, measured.files, outputs):
-        database, asked = Path(outputs.database), set(map(Path, snakemake.input))
-        for text in write_database(measured, database, asked, methods_of):
-            print(f"opcost: left out of {database}: {text}", file=sys.stderr)
+    measured = find_measured(RESULTS, [Path(folder) for folder in snakemake.params.folders])
+    files = snakemake.input
+    asked = map(Path, [*files.operators, *files.models, *files.overheads, *files.devices])
+    database = Path(snakemake.output[0])
+    for text in write_database(measured, database, set(asked), methods_of):
+        print(f"opcost: left out of {database}: {text}", file=sys.stderr)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from opcost.arrow import skip_pandas_import
 from opcost.errors import reported
 from opcost.files import replacing
-from opcost.fingerprint import noted
 from opcost.rows import records, schemas
 from opcost.terminal import announce
 from opcost.tuples.manifest import collect, to_benchmark
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 
 skip_pandas_import()
 gc.disable()  # what this makes is of use until it ends
-files, outputs, params = snakemake.input, snakemake.output, snakemake.params
-with reported(snakemake.log[0]), noted(outputs.note, params.asked, files, outputs):
-    every = read_extractions(map(Path, files.tuples))
+outputs = snakemake.output
+with reported(snakemake.log[0]):
+    every = read_extractions(map(Path, snakemake.input))
     models = [model for model in every if not model.is_operator]
     rows = rows_of(models)
     records.write_with_csv(Path(outputs.table), schemas.EXTRACTION, rows)

@@ -17,21 +17,22 @@ if workflow.remote_exec:
 def batch(names):
     """The group of a measurement, as a function of its wildcards: None on a single machine.
 
-    `names()` are all measurements of the kind; missing ones come first. Recordings are a series of
+    `names()` are those of all files of the kind; missing ones come first. Recordings are a series of
     their own.
     """
 
     @cache
-    def positions(target, series):
+    def positions(folder, series):
         def order(name):
-            return measurement_in(FOLDERS[target], series, name).exists(), name
+            return measurement_in(folder, series, name).exists(), name
 
         return {name: position for position, name in enumerate(sorted(names(), key=order))}
 
     def group(wildcards):
         if workflow.local_exec:
             return None
-        target, series = wildcards.target, wildcards.get("series", CALLS)
+        folder = target_folder(wildcards.target, wildcards.conditions)
+        series = wildcards.get("series", CALLS)
         if workflow.remote_exec:
             settings = workflow.group_settings
             workflow.group_settings = dataclasses.replace(
@@ -41,7 +42,7 @@ def batch(names):
         kind = CALLS if series == CALLS else series_named(series).kind
         size = workflow.group_settings.group_components.get(kind, 1)
         name = wildcards.get("tuple_id") or wildcards.model
-        identity = f"{series}_{target}_{positions(target, series)[name] // size}"
+        identity = f"{series}_{wildcards.target}_{positions(folder, series)[name] // size}"
         workflow.parent_groupids[identity] = series
         return identity
 

@@ -1,10 +1,9 @@
-# What each job finds when it starts: its environment variables, and /dev/fd.
+# What each job finds when it starts.
 
 import os
+import shlex
 import subprocess
 import sys
-
-from snakemake.settings.types import DeploymentMethod
 
 from opcost.terminal import has_descriptor_files
 
@@ -15,24 +14,17 @@ if sys.platform == "linux" and not has_descriptor_files():
         "(mount -t proc proc /proc), and run again"
     )
 
-# Shell commands find these in their environment: as part of a command's text or parameters, a
-# moved repository or another Python would count as changed and measure everything again.
-# Jobs run on the Python that runs Snakemake, or on that of the rule's conda environment.
-CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-os.environ.update(
-    PYTHONPATH=os.pathsep.join(filter(None, [str(SCRIPTS), os.environ.get("PYTHONPATH")])),
-    OPCOST_PYTHON="python" if CONDA else sys.executable,
-    OPCOST_SCRIPTS=str(SCRIPTS),
-    OPCOST_MODELS=str(STUDY.model_directory),
-    OPCOST_EXTRACTION=STUDY.extraction.to_json(),
-    OPCOST_RUN=str(os.getpid()),
-    OPCOST_WORKERS=STUDY.workers if sys.platform == "linux" else "plain",
-)
+PACKAGE = Path(opcost.__file__).resolve().parent
+if CONDA:  # whose environment has what opcost needs, but not opcost
+    os.environ["PYTHONPATH"] = str(PACKAGE.parent)
 
 
 def workflow_commit():
-    """The commit of the workflow's code, with + if files of it have changed; empty without git."""
-    git = ["git", "-C", str(REPOSITORY)]
+    """The commit of the package's code, with + if files of it have changed; empty without git."""
+    repository = PACKAGE.parents[1]
+    if not (repository / ".git").exists():
+        return ""
+    git = ["git", "-C", str(repository)]
     code = ["--", "Snakefile", "workflow", "scripts", "envs"]
     try:
         commit, changed = (
@@ -49,6 +41,17 @@ def workflow_commit():
     return f"{commit}+" if changed else commit
 
 
-# Not as a parameter: a commit is no reason to measure again.
-if workflow.is_main_process:
-    os.environ.update(OPCOST_COMMIT=workflow_commit() if (REPOSITORY / ".git").exists() else "")
+COMMIT = workflow_commit()
+
+# What differs between runs stands here, and not in the text of rules: a moved Python is no reason to
+# measure again.
+JOB = shlex.join(
+    [
+        "python" if CONDA else sys.executable,
+        *("-P", "-m", "opcost.jobs"),
+        *(["--warm", str(os.getpid())] if STUDY.workers == "warm" and sys.platform == "linux" else []),
+        *(["--commit", COMMIT] if COMMIT else []),
+    ]
+)
+# Tables are made again by another version of the code.
+CODE = f"{opcost.__version__} {COMMIT}"

@@ -8,9 +8,15 @@ from opcost.devices import cores
 from opcost.devices.kinds import kind_of
 from opcost.devices.persistence import keep_driver_loaded
 
-MEASURED_ON = [STUDY.conditions[target].target for target in MEASURED]
-DEVICES = {each.device for each in MEASURED_ON}
-GPUS = sorted(name for name in DEVICES if (kind := kind_of(name)) and not kind.is_processor)
+THREADS = {
+    ADDRESSES.device(target): max(
+        each.target.threads
+        for other, each in STUDY.conditions.items()
+        if ADDRESSES.device(other) == ADDRESSES.device(target)
+    )
+    for target in STUDY.conditions
+}
+GPUS = sorted(name for name in THREADS if (kind := kind_of(name)) and not kind.is_processor)
 
 CORES = workflow.resource_settings.cores or 1
 
@@ -19,10 +25,7 @@ if workflow.is_main_process and workflow.resource_settings.nodes is None:
     workflow.global_resources["processor"] = CORES
     for gpu in GPUS:
         workflow.global_resources[gpu.replace(":", "_")] = 1
-    threads = {}
-    for each in MEASURED_ON:
-        threads[each.device] = max(each.threads, threads.get(each.device, 1))
-    cores.reserve(threads)
+    cores.reserve(THREADS)
     if GPUS and not workflow.dryrun:
         keep_driver_loaded()
 
@@ -67,5 +70,4 @@ MEASURING = {
 
 def longest_minutes(wildcards):
     """Until a measurement is given up, with its start."""
-    conditions(wildcards)
     return 2 + math.ceil(STUDY.conditions[wildcards.target].measurement.timeout_s / 60)

@@ -3,15 +3,20 @@
 import atexit
 import sys
 
-from opcost.fingerprint import identity
+from opcost.files import version_of
+from opcost.results_folder import check_results
 from opcost.run_lock import LOCK, RunLock
 
+if workflow.is_main_process:
+    checked(check_results)
+
+LOCK_BEFORE = version_of(LOCK)  # changes as runs begin and end
 RUN_LOCK = RunLock()
 atexit.register(RUN_LOCK.close)
 
 
 def hold_folder():
-    lock_now = identity(LOCK)
+    lock_now = version_of(LOCK)
     killed = checked(RUN_LOCK.hold, "snakemake")
     if lock_now != LOCK_BEFORE:
         raise WorkflowError("another run wrote results since this one read them: run again")

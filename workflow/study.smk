@@ -1,15 +1,23 @@
-# Reads and checks the study each time Snakemake starts: what each model is, and how each target is
-# measured. A run may be restricted to some models on some targets (`only`).
+# Reads and checks the study each time Snakemake starts: what each model is, how each target is
+# measured, and where its results are. Another PyTorch, device or setting has another address.
 
+import hashlib
+import sys
 from dataclasses import asdict
 
 from snakemake.common.configfile import load_configfile
+from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import update_config
 
+from opcost.addresses import Addresses
 from opcost.configuration import from_command_line, targets_named_last
+from opcost.devices.installation import installed_torch
 from opcost.plain_yaml import read_yaml
-from opcost.runs.requested import requested
+from opcost.results_folder import RESULTS, all_measurements, target_folder, target_folders
+from opcost.studies import Shown, ran_now
 from opcost.study import load_study
+from opcost.terminal import announce
+from opcost.text import counted
 
 DEFAULT_STUDY = Path("config/config.yaml")
 for path in workflow.config_settings.configfiles:
@@ -26,39 +34,69 @@ update_config(config, GIVEN)
 NAMED = [*map(load_configfile, workflow.config_settings.configfiles), GIVEN]
 config.update(targets_named_last(config, NAMED))
 
-REQUESTED = checked(requested, checked(load_study, config))
-STUDY = REQUESTED.study
-CONDITIONS = {target: each.to_json() for target, each in STUDY.conditions.items()}
-SETTINGS = {target: each.target.to_json() for target, each in STUDY.conditions.items()}
-MODELS_ON = {target: REQUESTED.models_on(target) for target in STUDY.conditions}
+STUDY = checked(load_study, config)
 WHOLES = {*STUDY.wholes}
-GENERATIONS = [asdict(each) for each in STUDY.generations]
-SWEEPS_OF_STUDY = [asdict(each) for each in STUDY.sweeps]
-TARGET_SWEEPS = [asdict(each) for each in STUDY.target_sweeps]
-DEFINITIONS = {model: each.to_json() for model, each in STUDY.models.items()}
+
+# Jobs run on the Python that runs Snakemake, or on that of the rules' conda environment; here, or on
+# the machines of a cluster, of which Snakemake's own knows nothing.
+CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+ENVIRONMENT = Path(str(workflow.current_basedir)).parent / "envs/opcost.yaml"
+ADDRESSED = {
+    "software": (
+        {"environment": hashlib.sha256(ENVIRONMENT.read_bytes()).hexdigest()}
+        if CONDA
+        else installed_torch()
+    ),
+    "machine": workflow.local_exec and not workflow.remote_exec,
+}
+ADDRESSES = Addresses(STUDY, **ADDRESSED)
+FOLDERS = ADDRESSES.folders
+MODEL_AT = {ADDRESSES.definition(model): model for model in STUDY.models}
+EXTRACTED_AT = {ADDRESSES.extraction(model).stem: model for model in STUDY.models}
+SHOWN = checked(Shown.of, ADDRESSES)
 
 
-def definition(wildcards):
-    """A model's definition as JSON: only a change of it extracts and measures the model again."""
-    if wildcards.model not in STUDY.models:
-        raise WorkflowError(f"model {wildcards.model!r} is not among `models` in the configuration")
-    return DEFINITIONS[wildcards.model]
+def model_at(address, models):
+    """The study's model at an address."""
+    if address not in models:
+        raise WorkflowError(
+            f"{address!r} is no model of the study as it is now, whose models are at "
+            f"{', '.join(models)}"
+        )
+    return models[address]
 
 
 def conditions(wildcards):
-    """A target's conditions as JSON: a change of them measures again."""
-    if wildcards.target not in CONDITIONS:
+    """A target's conditions as JSON."""
+    if wildcards.target not in FOLDERS:
         raise WorkflowError(
             f"target {wildcards.target!r} is not among `targets` in the configuration"
         )
-    return CONDITIONS[wildcards.target]
+    if FOLDERS[wildcards.target].name != wildcards.conditions and workflow.is_main_process:
+        raise WorkflowError(
+            f"target {wildcards.target!r} would be measured under {FOLDERS[wildcards.target].name} "
+            f"now, not under {wildcards.conditions}: the settings, PyTorch or the device are others"
+        )
+    return STUDY.conditions[wildcards.target].to_json()
 
 
 def target_device(wildcards):
-    """The device as the target names it."""
-    conditions(wildcards)
-    return STUDY.conditions[wildcards.target].target.device
+    """The device that the target stands for, as far as known."""
+    return ADDRESSES.device(wildcards.target)
 
 
 def target_threads(wildcards):
     return STUDY.conditions[wildcards.target].target.threads
+
+
+def say_what_is_kept():
+    """Of each target that was measured under other conditions, and not yet under these."""
+    for target, folder in FOLDERS.items():
+        others = {
+            other.name: len(all_measurements(other))
+            for other in target_folders()
+            if other.parent == folder.parent and other != folder
+        }
+        kept = [f"{counted(n, 'measurement')} of {name}" for name, n in others.items() if n]
+        if kept and not all_measurements(folder):
+            announce(f"{target}: measuring under {folder.name}; kept: {', '.join(kept)}")

@@ -13,15 +13,15 @@ from snakemake.logging import get_event, logger
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from opcost.fingerprint import identity
+from opcost.files import version_of
 from opcost.planning.progress import Pace
-from opcost.results_folder import REPORT, SUMMARY, all_measurements, target_folders
+from opcost.results_folder import REPORT, SUMMARY
 from opcost.runs.display import MARK
-from opcost.terminal import announce, show_any_text
+from opcost.terminal import show_any_text
 
 show_any_text()
 
-SUMMARY_BEFORE = identity(SUMMARY)
+SUMMARY_BEFORE = version_of(SUMMARY)
 
 # The profiles are not quiet about progress: then Snakemake would not count the jobs.
 HIDDEN = {LogEvent.JOB_STARTED}
@@ -93,8 +93,7 @@ def print_summary():
     """The summary, if this run has made it; what has a display prints its own part."""
     if (
         not HAS_DISPLAY
-        and STUDY.only is None
         and SUMMARY.exists()
-        and identity(SUMMARY) != SUMMARY_BEFORE
+        and version_of(SUMMARY) != SUMMARY_BEFORE
     ):
         announce(f"\n{SUMMARY.read_text(encoding='utf-8')}\nMore on one page: {REPORT}")

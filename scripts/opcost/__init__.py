@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from opcost.costs.model_cost import ModelCost
 
 __version__ = "0.1.0"
+workflow_commit: str | None = None
+"""The commit of the code that a workflow runs, in its jobs."""
+
 __all__ = ["explain", "run"]
 
 

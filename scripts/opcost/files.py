@@ -132,6 +132,15 @@ def first_line(path: Path) -> str:
         return ""
 
 
+def version_of(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written, moved, copied, replaced or deleted."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
 def _sync(path: Path) -> None:
     """Wait until a file's content is on disk, where a rename may arrive first.
 

@@ -1,26 +1,31 @@
-"""Every path below the folder of results: rules, scripts and the package take them from here.
+"""Every path below the folder of results: rules, jobs and the package take them from here.
 
-    results/.opcost.lock                      held by the run that writes here (run_lock)
-    results/*                                 tables of a study (constants below)
-    results/modules/NAME-DIGEST/              a live module that opcost.run has saved
-    results/tuples/MODEL.pkl                  a model's operator tuples and calls
-    results/.made/RULE.json                   what a rule made its tables from
-    results/TARGET/device.json                the target's device; call overhead in round 1
-    results/TARGET/sensor.json                its power sensor
-    results/TARGET/calls/MODEL.pkl            a model's tuples and calls, recorded on the device
-    results/TARGET/operators/TUPLE_ID.parquet an operator in round 1: one execution, one row
-    results/TARGET/operators_2/...            round 2, and so on
-    results/TARGET/models/MODEL.parquet       a whole model in round 1
-    results/TARGET/models_2/...               round 2, and so on
-    results/TARGET/models_MODE/MODEL.parquet  a whole model in another launch mode
-    results/TARGET/overhead_2.json            call overhead in round 2, and so on
-    results/TARGET/rounds/2.json              what is measured in round 2, and so on
+    results/.opcost.lock                 held by the run that writes here (run_lock)
+    results/*                            tables of what is measured (constants below)
+    results/modules/NAME-DIGEST/         modules of Python code that was measured (opcost.run)
+    results/tuples/MODEL-DIGEST.pkl      a model's operator tuples and calls (addresses)
+    results/studies/STUDY/study.json     what a study asked for (studies)
+    results/studies/STUDY/operator_tuples.json
+                                         its unique operator tuples
+    results/TARGET/CONDITIONS/           a target under some conditions (addresses)
+      settings.json                      its settings, as the study has them
+      device.json                        its device; call overhead in round 1
+      sensor.json                        its power sensor
+      calls/MODEL-DIGEST.pkl             a model's tuples and calls, recorded on the device
+      operators/TUPLE_ID.parquet         an operator in round 1: one execution, one row
+      operators_2/...                    round 2, and so on
+      models/MODEL-DIGEST.parquet        a whole model in round 1
+      models_2/...                       round 2, and so on
+      models_MODE/MODEL-DIGEST.parquet   a whole model in another launch mode
+      overhead_2.json                    call overhead in round 2, and so on
+      rounds/STUDY-2.json                what a study measures in round 2, and so on
 
 Names may be patterns of Snakemake: `extraction("{model}")`.
 """
 
 import os
 import re
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +34,6 @@ from opcost.launch_modes import EAGER, FURTHER_MODES
 
 RESULTS = Path("results")
 
-MANIFEST = RESULTS / "operator_tuples.json"
 MODEL_TABLE = RESULTS / "models.parquet"
 DATABASE = RESULTS / "database.parquet"
 COMPARISON = RESULTS / "comparison.parquet"
@@ -47,9 +51,10 @@ SAVED_MODULES = RESULTS / "modules"
 """Live modules that `opcost.run` has saved, each in a folder of its own."""
 
 _TUPLES = "tuples"
+STUDIES = RESULTS / "studies"
 CALLS = "calls"
 """The folder of a target's recordings."""
-RESERVED = (_TUPLES, SAVED_MODULES.name)
+RESERVED = (_TUPLES, STUDIES.name, SAVED_MODULES.name)
 """Names that a target must not have, because other folders of the results have them."""
 
 OPERATORS, MODELS = KINDS = ("operators", "models")
@@ -80,14 +85,6 @@ _SERIES = {
 }
 """Kind -> pattern of the names of its folders."""
 
-_FORMER_NAMES = {
-    "again": Series(OPERATORS, 2).folder,
-    "models_again": Series(MODELS, 2).folder,
-    "overhead_again.json": "overhead_2.json",
-}
-"""What opcost named round 2 while there were two."""
-
-
 def series_named(name: str) -> Series | None:
     """The series of a folder of measurements; None for another folder."""
     for kind, pattern in _SERIES.items():
@@ -100,29 +97,32 @@ def series_named(name: str) -> Series | None:
 
 
 def check_results(results: Path = RESULTS) -> None:
-    """Raise OpcostError if there is something of the folder's name that is none."""
+    """Raise OpcostError if there is something of the folder's name that is none, or if it has the
+    layout of an earlier opcost.
+    """
     if os.path.lexists(results) and not results.is_dir():
         raise OpcostError(
             f"{results} is no folder, and opcost writes into one of that name: move it away"
         )
+    former = next(results.glob("*/device.json"), None)
+    if former is not None:
+        raise OpcostError(
+            f"{former.parent} is of an earlier opcost, whose results have another layout. To move "
+            f"all of {results} to the present one, and measure nothing again: "
+            "python -m opcost.move_results"
+        )
 
 
-def adopt_former_names(results: Path = RESULTS) -> None:
-    """Rename what an earlier opcost measured a second time: it is round 2."""
-    for former, name in _FORMER_NAMES.items():
-        for path in results.glob(f"*/{former}"):
-            if not path.with_name(name).exists():
-                path.rename(path.with_name(name))
-
-
-def target_folder(target: str, results: Path = RESULTS) -> Path:
-    """The folder of a target's measurements, as the other functions expect it."""
-    return results / target
+def target_folder(target: str, conditions: str, results: Path = RESULTS) -> Path:
+    """The folder of a target's measurements under conditions of a name (`addresses`), as the other
+    functions expect it.
+    """
+    return results / target / conditions
 
 
 def target_folders(results: Path = RESULTS) -> list[Path]:
     """The folders of all targets with measurements, of this study or another."""
-    return [folder for folder in sorted(results.glob("*/")) if _is_target(folder)]
+    return [folder for folder in sorted(results.glob("*/*/")) if _is_target(folder)]
 
 
 def _is_target(folder: Path) -> bool:
@@ -139,6 +139,11 @@ def _series_in(folder: Path) -> list[Series]:
 def device_file(folder: Path) -> Path:
     """The file of the target's device."""
     return folder / "device.json"
+
+
+def settings_file(folder: Path) -> Path:
+    """The file of the target's settings."""
+    return folder / "settings.json"
 
 
 def sensor_file(folder: Path) -> Path:
@@ -158,14 +163,9 @@ def overhead_files(folder: Path) -> list[Path]:
     return [path for number in (1, *rounds) if (path := overhead_file(folder, number)).is_file()]
 
 
-def round_plan(folder: Path, number: int | str) -> Path:
-    """The file that says what is measured in a round from 2 on."""
-    return folder / "rounds" / f"{number}.json"
-
-
-def environment_note(folder: Path) -> Path:
-    """The file in which a job notes that the target's environment has changed."""
-    return folder / "environment_changed.txt"
+def round_plan(folder: Path, study: str, number: int | str) -> Path:
+    """The file that says what a study measures in a round from 2 on."""
+    return folder / "rounds" / f"{study}-{number}.json"
 
 
 def all_series(kind: str) -> str:
@@ -181,7 +181,8 @@ def measurement_in(folder: Path, series: str, name: str) -> Path:
 def measurement(
     folder: Path, kind: str, name: str, number: int = 1, launch_mode: str = EAGER
 ) -> Path:
-    """The file of one measurement; `name` is a tuple id or a model, `number` that of the round."""
+    """The file of one measurement; `name` is a tuple id or the address of a model, `number`
+    that of the round."""
     return measurement_in(folder, Series(kind, number, launch_mode).folder, name)
 
 
@@ -213,14 +214,14 @@ def all_measurements(folder: Path) -> list[Path]:
     return [path for series in _series_in(folder) for path in measurements(folder, *series)]
 
 
-def target_of(path: Path) -> str:
-    """The target of a measurement's file."""
-    return path.parent.parent.name
+def folder_of(path: Path) -> Path:
+    """The folder of the target of a measurement's file."""
+    return path.parent.parent
 
 
-def key_of(path: Path) -> tuple[str, str]:
-    """The target of a measurement's file, and its tuple id or model."""
-    return target_of(path), path.stem
+def model_of(path: Path) -> str:
+    """The model of a file whose name is the address of one."""
+    return path.stem.rpartition("-")[0]
 
 
 def series_of(path: Path) -> Series:
@@ -230,26 +231,23 @@ def series_of(path: Path) -> Series:
     return found
 
 
-def extraction(model: str, results: Path = RESULTS) -> Path:
+def extraction(address: str, results: Path = RESULTS) -> Path:
     """The file of a model's operator tuples and calls."""
-    return results / _TUPLES / f"{model}.pkl"
+    return results / _TUPLES / f"{address}.pkl"
 
 
-def extractions(results: Path = RESULTS) -> list[Path]:
-    """All extracted models, of this study or another."""
-    return sorted((results / _TUPLES).glob("[!.]*.pkl"))
+def extractions_of(model: str, results: Path = RESULTS) -> list[Path]:
+    """The files of a model's tuples and calls, of each of its definitions."""
+    return sorted(
+        path for path in (results / _TUPLES).glob(f"{escape(model)}-*.pkl") if model_of(path) == model
+    )
 
 
-def recording(folder: Path, model: str) -> Path:
+def recording(folder: Path, address: str) -> Path:
     """The file of a model's operator tuples and calls, recorded on the target's device."""
-    return folder / CALLS / f"{model}.pkl"
+    return folder / CALLS / f"{address}.pkl"
 
 
 def recordings(folder: Path) -> list[Path]:
     """All models whose calls were recorded on a target's device."""
     return sorted((folder / CALLS).glob("[!.]*.pkl"))
-
-
-def note(rule: str) -> Path:
-    """The note of a rule's tables (`fingerprint`)."""
-    return RESULTS / ".made" / f"{rule}.json"

@@ -6,22 +6,20 @@ Imports no torch: Snakemake reads the study each time it starts.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from opcost.configuration import checked, read_schema
 from opcost.devices.kinds import kind_of, protocol_version
-from opcost.errors import OpcostError, closest
+from opcost.errors import OpcostError
 from opcost.models import zoo
 from opcost.models.axes import Sweep, expand, label, places, value_of
 from opcost.models.configs import load_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
 from opcost.models.published import Published, read_published
-from opcost.results_folder import RESERVED, target_folder
+from opcost.results_folder import RESERVED, RESULTS
 from opcost.target import POINT, SETTINGS, Target, point_of, stated
 
 
@@ -145,10 +143,8 @@ class Study:
     rounds: int
     precision: Precision
     launch_modes: tuple[str, ...]
-    environment_changes: str
     conditions: Mapping[str, Conditions]
     cluster_requests: Mapping[str, ClusterRequest]
-    only: Mapping[str, tuple[str, ...]] | None = None
     published: tuple[Published, ...] = ()
 
     @property
@@ -178,11 +174,6 @@ def load_study(config: Mapping[str, Any]) -> Study:
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
     models, generations, sweeps, configs = _models(document)
     _check_axes(sweeps, target_sweeps)
-    only = document["only"] and {
-        target: tuple(each for name in names for each in configs.get(name, (name,)))
-        for target, names in document["only"].items()
-    }
-    _check_only(only, models, targets)
     return Study(
         models=models,
         generations=generations,
@@ -197,13 +188,11 @@ def load_study(config: Mapping[str, Any]) -> Study:
         rounds=document["rounds"],
         precision=Precision(**document["precision"]),
         launch_modes=tuple(document["launch_modes"]),
-        environment_changes=document["environment_changes"],
         conditions={
             name: Conditions(Target(**target), measurement, protocol_version(target["device"]))
             for name, target in targets.items()
         },
         cluster_requests=requests,
-        only=only,
         published=read_published(Path(document["published"])) if document["published"] else (),
     )
 
@@ -285,7 +274,7 @@ def _check_limits(measurement: Mapping[str, float], least: str, most: str) -> No
 def _check_names(targets: Iterable[str]) -> None:
     for name in sorted(set(targets) & set(RESERVED)):
         raise OpcostError(
-            f"targets.{name}: {target_folder(name)} holds what opcost extracts from models: give "
+            f"targets.{name}: {RESULTS / name} holds what opcost keeps of models and studies: give "
             "the target another name"
         )
 
@@ -311,20 +300,6 @@ def _check_operating_points(targets: Mapping[str, Mapping[str, Any]]) -> None:
             )
 
 
-def _check_only(
-    only: Mapping[str, tuple[str, ...]] | None, models: Iterable[str], targets: Iterable[str]
-) -> None:
-    for target, names in (only or {}).items():
-        for name, known, key in [
-            (target, targets, "targets"),
-            *((n, models, "models") for n in names),
-        ]:
-            if name not in known:
-                raise OpcostError(
-                    f"only.{target}: {name!r} is not among `{key}`. {closest(name, known)}".rstrip()
-                )
-
-
 class _Models(NamedTuple):
     models: dict[str, ModelDefinition]
     generations: tuple[Generation, ...]
@@ -335,11 +310,8 @@ class _Models(NamedTuple):
 def _models(document: Mapping[str, Any]) -> _Models:
     """The models that `models` lists, then those that `torchvision` selects, with the seed; the
     generations and the sweeps among the former; and the models that each config stands for.
-
-    Under `only`, a model that it does not name and that cannot be read is left out.
     """
-    directory, only = Path(document["model_directory"]), document["only"]
-    asked = None if only is None else set(chain.from_iterable(only.values()))
+    directory = Path(document["model_directory"])
     models: dict[str, ModelDefinition] = {}
     generations: list[Generation] = []
     sweeps: list[Sweep] = []
@@ -348,18 +320,12 @@ def _models(document: Mapping[str, Any]) -> _Models:
         name = entry if isinstance(entry, str) else entry["name"]
         if name in configs:
             raise OpcostError(f"models: {name} is there twice: give one of the two another name")
-        with nullcontext() if asked is None or name in asked else suppress(OpcostError):
-            defined = load_models(entry, directory)
-            models |= defined.models
-            configs[name] = tuple(defined.models)
-            generations += defined.generations
-            sweeps += [Sweep(name, defined.points)] if defined.points else []
+        defined = load_models(entry, directory)
+        models |= defined.models
+        configs[name] = tuple(defined.models)
+        generations += defined.generations
+        sweeps += [Sweep(name, defined.points)] if defined.points else []
     chosen = zoo.select(**document["torchvision"]) if document["torchvision"] else {}
-    if not models and not chosen:
-        raise OpcostError(
-            "neither `models` nor `torchvision` names a model to study: list configs of "
-            f"{directory} under `models`, or models of torchvision, such as [resnet18]"
-        )
     twice = sorted(models.keys() & chosen.keys())
     if twice:
         raise OpcostError(

@@ -1,31 +1,44 @@
 # Measurements: one job for each unique operator tuple and for each model, on each target.
 #
-#   in:  results/operator_tuples.json
-#        results/tuples/{model}.pkl or results/{target}/calls/{model}.pkl
-#                                                        the calls that a model is expected to make
-#        results/{target}/sensor.json                    what its power sensor is like
-#   out: results/{target}/device.json                    the device that the target stands for
-#        results/{target}/rounds/{round}.json            what a round after the first measures
-#        results/{target}/{series}/{tuple_id}.parquet    one execution: one row
-#        results/{target}/{series}/{model}.parquet       one execution: one row
-#        results/{target}/overhead_{round}.json          what calls cost, as device.json has it
+#   in:  results/studies/{study}/operator_tuples.json
+#        results/tuples/{model}.pkl or results/{target}/{conditions}/calls/{model}.pkl
+#                                                 the calls that a model is expected to make
+#        results/{target}/{conditions}/sensor.json
+#                                                 what its power sensor is like
+#   out, in results/{target}/{conditions}/:
+#        settings.json                            how the target is measured
+#        device.json                              the device that the target stands for
+#        rounds/{study}-{round}.json              what a study measures in a round after the first
+#        {series}/{tuple_id}.parquet              one execution: one row
+#        {series}/{model}.parquet                 one execution: one row
+#        overhead_{round}.json                    what calls cost, as device.json has it
 #
 # A series is a kind of measurement in one round (operators, operators_2, models, models_2, ...), or
 # whole models in a launch mode (models_graph, models_compiled). A round is planned when the one
 # before it has been measured: it measures again what makes the answers most precise for its time.
-#
-# The manifest, the device and the sensor are `ancient`: another model, or the same device identified
-# again, is no reason to measure again. What is one (settings, protocol version, a model's
-# definition) is compared with each row (outdated.smk).
 
 
-# A checkpoint because it tells what `auto` is, and so whether calls are recorded there.
-checkpoint identify_target:
+# Durations are no part of the address of conditions.
+rule settings:
     output:
-        # `update`: where it is refused, the device that was measured on stays known.
-        update(device_file(EACH_TARGET)),
+        settings_file(EACH),
     log:
-        "logs/{target}/identify_target.log",
+        "logs/{target}/{conditions}/settings.log",
+    params:
+        conditions=conditions,
+    message:
+        "Target {wildcards.target} is measured under {wildcards.conditions}"
+    shell:
+        "printf '%s\\n' {params.conditions:q} > {output:q} 2> {log:q}"
+
+
+rule identify_target:
+    input:
+        settings=ancient(settings_file(EACH)),
+    output:
+        device_file(EACH),
+    log:
+        "logs/{target}/{conditions}/identify_target.log",
     # Before anything is measured: it refuses what a target cannot be.
     priority: 1000
     conda:
@@ -33,24 +46,21 @@ checkpoint identify_target:
     threads: target_threads
     resources:
         **MEASURING,
-    params:
-        conditions=conditions,
     message:
         "Identifying the device of target {wildcards.target}"
     shell:
-        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/identify_target.py'
-        " --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        "{JOB} identify {output:q} 2> >(tee {log:q} >&2)"
 
 
 rule benchmark_operator:
     input:
-        manifest=ancient(MANIFEST),
-        device=ancient(device_file(EACH_TARGET)),
-        sensor=ancient(sensor_file(EACH_TARGET)),
+        settings=ancient(settings_file(EACH)),
+        device=ancient(device_file(EACH)),
+        sensor=ancient(sensor_file(EACH)),
     output:
-        measurement_in(EACH_TARGET, all_series(OPERATORS), "{tuple_id}"),
+        measurement_in(EACH, all_series(OPERATORS), "{tuple_id}"),
     log:
-        "logs/{target}/{series}/{tuple_id}.log",
+        "logs/{target}/{conditions}/{series}/{tuple_id}.log",
     priority: operator_priority
     group:
         batch(benchmarked)
@@ -61,69 +71,64 @@ rule benchmark_operator:
         **MEASURING,
         runtime=longest_minutes,
     params:
-        conditions=conditions,
-        subject=lambda wildcards: wildcards.tuple_id,
-        tuples=MANIFEST,
+        # No input: another study, which has another manifest, is no reason to measure a tuple again.
+        tuples=lambda wildcards, input: str(MANIFEST),
+        models=lambda wildcards, input: str(STUDY.model_directory),
     shell:
-        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/benchmark.py --series {wildcards.series}'
-        " --subject {params.subject:q} --tuples {params.tuples:q}"
-        ' --search-path "$OPCOST_MODELS" --target {wildcards.target} --device {input.device:q}'
-        " --sensor {input.sensor:q} --conditions {params.conditions:q} --output {output:q}"
+        "{JOB} measure {output:q} --tuples {params.tuples:q} --search-path {params.models:q}"
         " 2> >(tee {log:q} >&2)"
 
 
 use rule benchmark_operator as benchmark_model with:
     output:
-        measurement_in(EACH_TARGET, all_series(MODELS), "{model}"),
+        measurement_in(EACH, all_series(MODELS), "{model}"),
     log:
-        "logs/{target}/{series}/{model}.log",
+        "logs/{target}/{conditions}/{series}/{model}.log",
     priority: model_priority
     group:
-        batch(lambda: STUDY.models)
+        batch(lambda: MODEL_AT)
     params:
-        conditions=conditions,
-        subject=definition,
-        # The manifest was made from it. As a new input, it would measure old rows again.
-        tuples=expected_calls,
+        # The manifest was made from it. Another PyTorch of the same calls is another folder.
+        tuples=lambda wildcards, input: expected_calls(wildcards),
+        models=lambda wildcards, input: str(STUDY.model_directory),
 
 
 rule measure_overhead:
     input:
-        device=ancient(device_file(EACH_TARGET)),
+        settings=ancient(settings_file(EACH)),
+        device=ancient(device_file(EACH)),
         # Only then may all others begin, of which this is the last.
-        sensor=ancient(sensor_file(EACH_TARGET)),
+        sensor=ancient(sensor_file(EACH)),
     output:
-        overhead_file(EACH_TARGET, "{round}"),
+        overhead_file(EACH, "{round}"),
     log:
-        "logs/{target}/measure_overhead_{round}.log",
+        "logs/{target}/{conditions}/measure_overhead_{round}.log",
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
     resources:
         **MEASURING,
-    params:
-        conditions=conditions,
     shell:
-        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/measure_overhead.py --target {wildcards.target}'
-        " --device {input.device:q} --conditions {params.conditions:q} --output {output:q}"
-        " 2> >(tee {log:q} >&2)"
+        "{JOB} overhead {output:q} 2> >(tee {log:q} >&2)"
 
 
 checkpoint plan_round:
     input:
         measured_before,
     output:
-        plan=round_plan(EACH_TARGET, "{round}"),
-        note=note("{target}_round_{round}"),
+        round_plan(EACH, ADDRESSES.name, "{round}"),
     log:
-        "logs/{target}/plan_round_{round}.log",
+        "logs/{target}/{conditions}/plan_round_{round}.log",
     conda:
         "../../envs/opcost.yaml"
     resources:
         processor=1,
     params:
-        asked=ASKED["rounds"],
-        began_s=BEGAN_S,
+        addressed=ADDRESSED,
+        budget=STUDY.max_device_time_s,
+        precision=[STUDY.precision.models, STUDY.precision.rows],
+        began_s=lambda wildcards, input: BEGAN_S,
+        anew=anew_if_cut,
     message:
         "Planning round {wildcards.round} of target {wildcards.target}"
     script:

@@ -10,6 +10,9 @@
 #        results/requests.parquet     what requests to language models cost (+ .csv)
 #        results/sweeps.parquet       what models cost over axes (+ .csv)
 #        results/summary.txt          the comparison as text
+#
+# Tables show what exists: the study, and what other studies have measured (opcost.studies). They are
+# made again for new files, and for what a parameter says.
 
 
 rule database:
@@ -17,18 +20,17 @@ rule database:
         operators=operator_measurements,
         # Beside them, their sums are compared: that is how far a sum can be trusted.
         models=model_measurements,
+        overheads=overheads,
+        devices=devices,
         tuples=extracted,
         recorded=recorded,
-        devices=devices,
-        overheads=overheads,
+        before=MEASURED_BEFORE,
     output:
-        # `update`: rows of files that have not changed since come from the earlier database.
-        database=report(
-            update(DATABASE),
+        report(
+            DATABASE,
             caption="../report/database.rst",
             category="Operators",
         ),
-        note=note("database"),
     log:
         "logs/database.log",
     conda:
@@ -36,7 +38,8 @@ rule database:
     resources:
         processor=1,
     params:
-        asked=ASKED["database"],
+        folders=list(SHOWN.folders.values()),
+        code=CODE,
     message:
         "Merging all operator measurements"
     script:
@@ -45,9 +48,9 @@ rule database:
 
 rule compare:
     input:
-        manifest=MANIFEST,
         database=DATABASE,
         tuples=extracted,
+        beside=BESIDE,
         recorded=recorded,
         models=model_measurements,
         models_launched=models_launched,
@@ -83,20 +86,16 @@ rule compare:
             SWEEPS.with_suffix(".csv"), caption="../report/sweeps.rst", category="Comparison"
         ),
         summary=report(SUMMARY, caption="../report/summary.rst", category="Comparison"),
-        note=note("compare"),
     log:
         "logs/compare.log",
     conda:
         "../../envs/opcost.yaml"
     params:
-        asked=ASKED["compare"],
-        conditions=CONDITIONS,
-        folders=FOLDERS,
-        models_on=MODELS_ON,
+        shown=SHOWN.to_json(),
+        operators=STUDY.operators,
         precision=STUDY.precision.models,
-        generations=GENERATIONS,
-        sweeps=SWEEPS_OF_STUDY,
-        target_sweeps=TARGET_SWEEPS,
+        published=str(STUDY.published),
+        code=CODE,
     message:
         "Comparing sums over operators with whole models"
     script:

@@ -1,17 +1,23 @@
 # What the models execute.
 #
 #   in:  the definition of each model (config/models/{model}.yaml, or torchvision's; study.smk)
-#        results/{target}/device.json
+#        results/{target}/{conditions}/device.json
 #   out: results/tuples/{model}.pkl     a model's operator tuples and calls, or why there are none
-#        results/{target}/calls/{model}.pkl
+#        results/{target}/{conditions}/calls/{model}.pkl
 #                                       the same, as a target's device makes them
 #        results/models.parquet         what each model is made of (+ .csv, .txt)
-#        results/operator_tuples.json   the unique tuples over all models
+#        results/studies/{study}/       what the study asks for, and the unique tuples of its models
+#
+# Here and in all rules that measure, {model} ends with a digest of what it is. Their inputs are
+# `ancient`, and they have no parameters but those that follow from their inputs: where the file exists,
+# it is of what its path says.
 #
 # `snakemake --cores 2 models` extracts all models and tabulates them, and measures nothing.
 
 
 rule extract:
+    input:
+        ancient(model_sources),
     output:
         extraction("{model}"),
     log:
@@ -21,25 +27,30 @@ rule extract:
     resources:
         processor=1,
     params:
-        definition=definition,
+        definition=lambda wildcards, input: STUDY.models[
+            model_at(wildcards.model, EXTRACTED_AT)
+        ].to_json(),
+        settings=lambda wildcards, input: STUDY.extraction.to_json(),
+        models=lambda wildcards, input: str(STUDY.model_directory),
     message:
         "Extracting the operators of {wildcards.model}"
     shell:
-        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/extract.py --definition {params.definition:q}'
-        ' --search-path "$OPCOST_MODELS" --output {output:q} 2> >(tee {log:q} >&2)'
+        "{JOB} extract {output:q} --definition {params.definition:q} --settings {params.settings:q}"
+        " --search-path {params.models:q} 2> >(tee {log:q} >&2)"
 
 
 # On a device of another kind than the processor, which extracts.
 rule record_calls:
     input:
-        tuples=extraction("{model}"),
-        device=ancient(device_file(EACH_TARGET)),
+        tuples=ancient(extraction("{model}")),
+        settings=ancient(settings_file(EACH)),
+        device=ancient(device_file(EACH)),
     output:
-        recording(EACH_TARGET, "{model}"),
+        recording(EACH, "{model}"),
     log:
-        "logs/{target}/calls/{model}.log",
+        "logs/{target}/{conditions}/calls/{model}.log",
     group:
-        batch(lambda: STUDY.models)
+        batch(lambda: EXTRACTED_AT)
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads
@@ -47,22 +58,19 @@ rule record_calls:
         **MEASURING,
         runtime=longest_minutes,
     params:
-        conditions=conditions,
-        definition=definition,
+        models=lambda wildcards, input: str(STUDY.model_directory),
     message:
         "Recording the calls of {wildcards.model} on target {wildcards.target}"
     shell:
-        '"$OPCOST_PYTHON" "$OPCOST_SCRIPTS"/record_calls.py --target {wildcards.target}'
-        " --definition {params.definition:q} --tuples {input.tuples:q}"
-        ' --search-path "$OPCOST_MODELS" --device {input.device:q}'
-        " --conditions {params.conditions:q} --output {output:q} 2> >(tee {log:q} >&2)"
+        "{JOB} record {output:q} --tuples {input.tuples:q} --search-path {params.models:q}"
+        " 2> >(tee {log:q} >&2)"
 
 
 rule models:
     input:
         tuples=extracted,
+        beside=BESIDE,
     output:
-        note=note("models"),
         table=MODEL_TABLE,
         csv=report(
             MODEL_TABLE.with_suffix(".csv"), caption="../report/models.rst", category="Models"
@@ -77,7 +85,7 @@ rule models:
     resources:
         processor=1,
     params:
-        asked=ASKED["models"],
+        code=CODE,
     message:
         "Tabulating what the models are made of"
     script:
@@ -89,19 +97,16 @@ checkpoint collect:
     input:
         tuples=extracted,
         recorded=recorded,
-        devices=devices,
+        devices=ancient(devices),
     output:
+        study=ADDRESSES.file,
         manifest=MANIFEST,
-        note=note("collect"),
     log:
         "logs/collect.log",
     conda:
         "../../envs/opcost.yaml"
     params:
-        operators=STUDY.operators,
-        folders=FOLDERS,
-        models_on=MODELS_ON,
-        asked=ASKED["collect"],
+        addressed=ADDRESSED,
     message:
         "Collecting the unique operator tuples"
     script:

@@ -11,6 +11,8 @@ rule plan:
         "logs/plan.log",
     conda:
         "../../envs/opcost.yaml"
+    params:
+        addressed=ADDRESSED,
     message:
         "Planning"
     script:

@@ -10,7 +10,9 @@
 
 rule report:
     input:
-        manifest=MANIFEST,
+        tuples=extracted,
+        beside=BESIDE,
+        recorded=recorded,
         database=DATABASE,
         comparison=COMPARISON,
         shares=SHARES,
@@ -23,7 +25,6 @@ rule report:
     output:
         page=report(REPORT, caption="../report/report.rst", category="Report"),
         figure=report(FIGURE, caption="../report/cost.rst", category="Report"),
-        note=note("report"),
     log:
         "logs/report.log",
     conda:
@@ -31,8 +32,9 @@ rule report:
     resources:
         processor=1,
     params:
-        asked=ASKED["report"],
-        conditions=CONDITIONS,
+        shown=SHOWN.to_json(),
+        operators=STUDY.operators,
+        code=CODE,
     message:
         "Writing the report"
     script:

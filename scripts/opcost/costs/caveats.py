@@ -44,8 +44,7 @@ _MUCH_SCATTER = 0.1
 _MUCH_AGAIN = 0.1
 _MUCH = (
     "That is much: something slowed the machine for a part of the study, as other tenants do when "
-    "they use its memory. Set its rows aside (opcost set-aside TARGET) and run again when it is "
-    "idle."
+    "they use its memory. Move its folder in results away, and run again when it is idle."
 )
 _AGAIN = " (opcost retry --flag disturbed measures them again)"
 _NEARLY = 1.02

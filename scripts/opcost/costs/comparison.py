@@ -75,22 +75,6 @@ def compare_study(
     return tables
 
 
-def check_definitions(models: Sequence[ModelTuples], model_rows: Sequence[Row]) -> None:
-    """Raise OpcostError for a model that was measured with another definition than extracted with.
-
-    Jobs on a cluster read the study themselves, so a file may change between them.
-    """
-    extracted = {
-        model.model: model.definition.to_json() for model in models if model.definition is not None
-    }
-    for row in model_rows:
-        if row["definition_json"] not in (None, extracted.get(row["model"])):
-            raise OpcostError(
-                f"model {row['model']} was measured with another definition than it was extracted "
-                "with: its config or the file of its factory changed during the run. Run again"
-            )
-
-
 def compare(estimate: ModelEstimate) -> dict[str, Any]:
     """The comparison row of one model on one target.
 

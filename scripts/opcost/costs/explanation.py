@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opcost.addresses import definition_address
 from opcost.costs.breakdown import Part, breakdown
 from opcost.costs.comparison import CONDITIONS, compare
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
@@ -19,13 +20,14 @@ from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
-from opcost.results_folder import DATABASE, MODELS, executions_of, measurements, target_folder
+from opcost.results_folder import DATABASE, MODELS, executions_of, measurements
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
 from opcost.rows.executed import in_round
 from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
+from opcost.studies import folder_named
 from opcost.tuples.model_tuples import ModelTuples, calls_hash, check_extracted
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.recordings import extracted_as
 
 OF_WHOLE = tuple(
     dict.fromkeys(
@@ -242,7 +244,7 @@ def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     if wanted is None:
         return model
     own_calls = calls_hash(model.launched())
-    paths = measurements(target_folder(target, results), MODELS)
+    paths = measurements(folder_named(target, results), MODELS)
     table = records.read_all(paths, schemas.MODEL, ["definition_json", "calls_hash"])
     alike: dict[bool, ModelDefinition] = {}
     for row in table.to_pylist() if paths else ():
@@ -266,19 +268,18 @@ def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     """The model with its calls on a target of the study, if they were recorded."""
     if model.definition is None:
         return model
-    [there] = calls_on(target_folder(target, results), [model])
-    return there
+    return extracted_as(model.definition, model.torch_version, folder_named(target, results)) or model
 
 
 def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
     """The measurements of the whole model in the results folder of a study's database, if any."""
-    folder = target_folder(target, results)
-    wanted = model.definition and model.definition.to_json()
+    if model.definition is None:
+        return []
+    name = definition_address(model.definition)
     return [
         in_round(row, path)
-        for path in executions_of(folder, MODELS, model.model)
+        for path in executions_of(folder_named(target, results), MODELS, name)
         for row in records.read(path, schemas.MODEL, OF_WHOLE).to_pylist()
-        if row["definition_json"] == wanted
     ]
 
 

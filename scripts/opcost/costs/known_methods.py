@@ -10,15 +10,16 @@ from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.method import Difference, labelled, method_columns
 from opcost.costs.model_speeds import speeds_of_models
 from opcost.costs.terms import Row, terms_of
+from opcost.databases.aggregation import whole_rows
 from opcost.databases.measured import Damages, Measured
-from opcost.results_folder import extraction, key_of
+from opcost.models.definition import ModelDefinition
+from opcost.results_folder import folder_of, model_of
 from opcost.rows import comparability, records, schemas
 from opcost.rows.executed import in_round
 from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
-from opcost.tuples.model_tuples import read_extractions
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.recordings import extracted_as
 
 _Differences = dict[Quantity, Difference | None]
 
@@ -37,12 +38,12 @@ def methods_of(measured: Measured, damages: Damages, database: Path) -> dict[str
         read = [*OPERATOR_COLUMNS, "execution_round", "execution_core_speed_per_s"]
         for row in records.read(database, schemas.DATABASE, read).to_pylist():
             rows[row["target"]][row["tuple_id"]] = row
-    speeds = speeds_of_models(measured.models, rows)
+    speeds = speeds_of_models(measured, rows)
     for target, columns in speeds.items():
         rows[target] = {each: {**row, **columns} for each, row in rows[target].items()}
     found: dict[str, dict[str, _Differences]] = defaultdict(dict)
     for paths in measured.models:
-        target, model = key_of(paths[0])
+        target, model = measured.target_in(folder_of(paths[0])), model_of(paths[0])
         with damages.tolerated(paths[0]):
             trained, differences = _differences(paths, rows[target], damages)
             if any(differences.values()):
@@ -62,25 +63,20 @@ def _differences(
     """Whether a model is trained, and how far its sum, as if it had never been measured as a whole,
     lies from that.
     """
-    folder, name = paths[0].parent.parent, paths[0].stem
-    extracted = extraction(name, folder.parent)
-    if not extracted.is_file():
-        return False, {}
+    folder = folder_of(paths[0])
     read = {
         path: in_round(row, path)
         for path in paths
-        for row in records.read(path, schemas.MODEL, remedy=damages.remedy(path)).to_pylist()
+        for row in whole_rows(path, damages.remedy(path))
     }
     wholes = list(damages.once(read).values())
-    [model] = calls_on(folder, read_extractions([extracted]))
-    if model.definition is not None and model.definition.layer is not None:
+    if not wholes:
         return False, {}
-    defined = model.definition and model.definition.to_json()
-    wholes = [
-        row
-        for row in wholes
-        if row["definition_json"] == defined and not _OTHER_CALLS & {*(row["flags"] or ())}
-    ]
+    definition = ModelDefinition.from_json(wholes[0]["definition_json"])
+    model = extracted_as(definition, wholes[0]["torch_version"], folder)
+    if model is None or (model.definition is not None and model.definition.layer is not None):
+        return False, {}
+    wholes = [row for row in wholes if not _OTHER_CALLS & {*(row["flags"] or ())}]
     terms = terms_of(model, rows, set())
     estimate, measured = ModelEstimate(model, terms), ModelEstimate(model, terms, wholes)
     if comparability.conflict([*estimate.rows, *wholes]) is not None:

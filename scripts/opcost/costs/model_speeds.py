@@ -8,14 +8,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from opcost.costs.terms import Row
+from opcost.databases.measured import Measured
 from opcost.errors import OpcostError
 from opcost.executions import MIN_SUBJECTS
-from opcost.results_folder import key_of
+from opcost.results_folder import folder_of
 from opcost.rows import records, schemas
 from opcost.rows.executed import (
     ROUND,
@@ -32,18 +32,18 @@ _COLUMNS = ("status", "flags", "core_speed_per_s", "started_at")
 
 
 def speeds_of_models(
-    models: Sequence[Sequence[Path]], rows: Mapping[str, Mapping[str, Row]]
+    measured: Measured, rows: Mapping[str, Mapping[str, Row]]
 ) -> dict[str, dict[str, Any]]:
     """Target -> the columns of the speeds of its rounds, and of those beside its whole models."""
     found: dict[str, list[Sequence[Row]]] = defaultdict(list)
-    for paths in models:
+    for paths in measured.models:
         executions = []
         for path in paths:
             with suppress(OpcostError):  # a damaged file is told where its model is compared
                 table = records.read(path, schemas.MODEL, _COLUMNS)
                 rows_of_round = (in_round(row, path) for row in table.to_pylist())
                 executions += [row for row in rows_of_round if row["status"] == "ok"]
-        found[key_of(paths[0])[0]].append(undisturbed(distinct(executions)))
+        found[measured.target_in(folder_of(paths[0]))].append(undisturbed(distinct(executions)))
     return {
         target: _speed_columns(list(rows[target].values()), of_models)
         for target, of_models in found.items()

@@ -3,24 +3,34 @@
 The database holds every measurement, of this study and others; `selection` selects a study's rows.
 """
 
-import itertools
+import json
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from opcost.databases.earlier import EarlierRows, identity_of, stating
+from opcost.addresses import definition_address
 from opcost.databases.measured import Damages, Measured
 from opcost.databases.rounds import JOINED, Scatters, joined
 from opcost.databases.target_columns import columns_of_targets, with_methods, with_results
+from opcost.devices.changes import changes_between
+from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
-from opcost.results_folder import key_of, series_of, target_of
+from opcost.files import read_json
+from opcost.models.definition import ModelDefinition
+from opcost.results_folder import device_file, folder_of, series_of, settings_file
 from opcost.rows import records, schemas
+from opcost.rows.comparability import meaning
+from opcost.study import Conditions
 
 Methods = Callable[[Measured, Damages, Path], Mapping[str, Mapping[str, Any]]]
 """Target -> its columns of the method's own error, from a database without them."""
+
+_BATCH = 500
 
 
 def write_database(
@@ -31,23 +41,19 @@ def write_database(
 ) -> list[str]:
     """Write the rows of all measured operators into one file, in the order of targets and tuples.
 
-    Each row joins the executions of a tuple (`rounds`). Memory is bounded. If `output` exists, rows
-    of unchanged files are copied from it. A row's target is the name of its files' folder, which
-    may have been renamed. Each row gets the columns of its target (`target_columns`); those of the
-    method's own error are null without `methods`.
+    Each row joins the executions of a tuple (`rounds`). Memory is bounded. Each row gets the columns
+    of its target (`target_columns`); those of the method's own error are null without `methods`.
 
-    Raises OpcostError with a remedy for a damaged file, or one that holds another tuple than its
-    path names, among `asked` (default: all files). Other such files are skipped, and the returned
-    messages name them; their rows in `output`, if any, are kept.
+    Raises OpcostError with a remedy for a damaged file, or one that holds another tuple or other
+    conditions than its path names, among `asked` (default: all files). Other such files are skipped,
+    and the returned messages name them.
     """
-    earlier = EarlierRows(output, measured.operators)
-    damages = Damages(asked, earlier.numbers)
+    damages = Damages(asked)
     scatters = Scatters()
-    files: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         # The scatter of a target is known once all rows have been read.
         joined_rows = Path(folder) / "joined.parquet"
-        rows = _noted(_rows(measured.operators, earlier, damages, files), scatters)
+        rows = _noted(_rows(measured, damages), scatters)
         records.write_batches(joined_rows, JOINED, rows)
         overheads = columns_of_targets(measured, damages, scatters)
         # The method's own error follows from the combined rows of a target.
@@ -59,34 +65,26 @@ def write_database(
         damages.left_out()  # before the database is replaced
         stored = records.stream(combined_rows, schemas.DATABASE)
         batches = (with_methods(batch, known) for batch in stored)
-        records.write_batches(output, schemas.DATABASE, batches, lambda: stating(files))
+        records.write_batches(output, schemas.DATABASE, batches)
     return damages.left_out()
 
 
-def _rows(
-    subjects: Sequence[Sequence[Path]], earlier: EarlierRows, damages: Damages, files: list[str]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of these subjects; appends the identities of their files to `files`."""
-    for is_same, group in itertools.groupby(subjects, lambda each: key_of(each[0]) in earlier.same):
-        if is_same:
-            kept = list(group)
-            yield from earlier.take([key_of(paths[0]) for paths in kept], JOINED)
-            files.extend(map(identity_of, kept))
-            continue
-        for paths in group:
-            identities = identity_of(paths)  # before reading, so that concurrent writes are noticed
-            readable = {}
-            for path in paths:
-                with damages.tolerated(path):
-                    readable[path] = _checked(path, damages.remedy(path))
-            found = damages.once(readable)
-            if found:
-                row = joined(list(found.values()), [series_of(path).round for path in found])
-                yield pa.RecordBatch.from_pylist([row], schema=JOINED)
-                files.append(identities if len(found) == len(paths) else "")
-            elif key_of(paths[0]) in earlier.numbers:
-                yield from earlier.take([key_of(paths[0])], JOINED)
-                files.append("")
+def _rows(measured: Measured, damages: Damages) -> Iterator[pa.RecordBatch]:
+    held: list[dict[str, Any]] = []
+    for paths in measured.operators:
+        target = measured.target_in(folder_of(paths[0]))
+        readable = {}
+        for path in paths:
+            with damages.tolerated(path):
+                readable[path] = {**_checked(path, damages.remedy(path)), "target": target}
+        found = damages.once(readable)
+        if found:
+            held.append(joined(list(found.values()), [series_of(path).round for path in found]))
+        if len(held) == _BATCH:
+            yield pa.RecordBatch.from_pylist(held, schema=JOINED)
+            held = []
+    if held:
+        yield pa.RecordBatch.from_pylist(held, schema=JOINED)
 
 
 def _noted(rows: Iterator[pa.RecordBatch], scatters: Scatters) -> Iterator[pa.RecordBatch]:
@@ -96,7 +94,7 @@ def _noted(rows: Iterator[pa.RecordBatch], scatters: Scatters) -> Iterator[pa.Re
 
 
 def _checked(path: Path, remedy: str) -> dict[str, Any]:
-    """The row of a file, after checking that it is of the tuple that its path names."""
+    """The row of a file, after checking that it is of what its path names."""
     rows = records.read(path, schemas.OPERATOR, remedy=remedy).to_pylist()
     if len(rows) != 1:
         count = f"{len(rows)} rows" if rows else "no row"
@@ -108,4 +106,47 @@ def _checked(path: Path, remedy: str) -> dict[str, Any]:
         )
     if row["tuple_id"] != path.stem:
         raise OpcostError(f"{path} holds the row of another tuple, {row['tuple_id']}: {remedy}")
-    return {**row, "target": target_of(path)}
+    _check_conditions(path, row, remedy)
+    return row
+
+
+def whole_rows(path: Path, remedy: str) -> list[dict[str, Any]]:
+    """The rows of a whole model's file, after checking that they are of what its path names."""
+    rows = records.read(path, schemas.MODEL, remedy=remedy).to_pylist()
+    for row in rows:
+        stated = row["definition_json"]
+        if stated and definition_address(ModelDefinition.from_json(stated)) != path.stem:
+            raise OpcostError(f"{path} holds the row of another model, {row['model']}: {remedy}")
+        _check_conditions(path, row, remedy)
+    return rows
+
+
+def _check_conditions(path: Path, row: Mapping[str, Any], remedy: str) -> None:
+    """Raise OpcostError unless a row is of the settings and the environment of its folder."""
+    settings, environment, any_of_kind = _conditions(folder_of(path))
+    differing = [
+        "other settings" if settings not in (None, meaning(row["conditions_json"])) else None,
+        *map(str, changes_between(environment, row, any_of_kind)),
+    ]
+    if found := "; ".join(filter(None, differing)):
+        raise OpcostError(
+            f"{path} was measured under other conditions than {folder_of(path)} ({found}): move it "
+            f"to the folder of its conditions, or {remedy}"
+        )
+
+
+@cache
+def _conditions(folder: Path) -> tuple[str | None, Mapping[str, Any], bool]:
+    """The meaning of a folder's settings, and its environment, as far as known."""
+    path, environment = settings_file(folder), dict[str, Any]()
+    if device_file(folder).is_file():
+        environment = asdict(read_device(device_file(folder)))
+    if not path.is_file():
+        return None, environment, environment.get("lock_key") is None
+    remedy = f"delete {path} and run again"
+    document = read_json(path, remedy)
+    try:
+        conditions = Conditions.from_json(json.dumps(document))
+    except (TypeError, KeyError, ValueError) as error:
+        raise OpcostError(f"{path} is damaged ({error}): {remedy}") from None
+    return meaning(conditions.to_json()), environment, conditions.target.any_of_kind

@@ -1,6 +1,6 @@
 """The files of all measurements in a results folder, of any study and target."""
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -13,12 +13,9 @@ from opcost.results_folder import (
     OPERATORS,
     device_file,
     executions,
-    extraction,
-    key_of,
+    folder_of,
     overhead_files,
-    recording,
     target_folders,
-    target_of,
 )
 from opcost.rows.executed import is_copy
 from opcost.text import some
@@ -28,53 +25,60 @@ _NAMED = 10
 
 @dataclass(frozen=True)
 class Measured:
-    """The files that a database is made from, by target.
+    """The files that a database is made from.
 
     `operators` are the executions of each tuple, in the order of rounds, `models` likewise those of
-    each whole model; `overheads` the files with call overhead, `extracted` those with the calls of
-    models.
+    each whole model; `overheads` the files with call overhead. `shown` are the folders that have the
+    names of their targets: others have that of their conditions, too.
     """
 
     operators: list[list[Path]] = field(default_factory=list)
     models: list[list[Path]] = field(default_factory=list)
     overheads: list[Path] = field(default_factory=list)
-    extracted: list[Path] = field(default_factory=list)
+    shown: Collection[Path] = ()
 
     @property
     def files(self) -> list[Path]:
         """All files."""
         measured = chain.from_iterable([*self.operators, *self.models])
-        return [*measured, *self.overheads, *self.extracted]
+        return [*measured, *self.overheads]
+
+    def target_in(self, folder: Path) -> str:
+        """The name of the target of a folder."""
+        target = folder.parent.name
+        return target if folder in self.shown else f"{target}/{folder.name}"
 
 
-def find_measured(results: Path) -> Measured:
-    """All measurements in a results folder."""
-    found = Measured()
-    for folder in target_folders(results):
+def find_measured(results: Path, shown: Collection[Path] | None = None) -> Measured:
+    """All measurements in a results folder. `shown` are by default the folders whose device was
+    identified last of all of a target.
+    """
+    folders = target_folders(results)
+    found = Measured(shown=_newest(folders) if shown is None else shown)
+    for folder in sorted(folders, key=lambda each: found.target_in(each)):
         found.operators.extend(executions(folder, OPERATORS).values())
-        models = executions(folder, MODELS)
-        found.models.extend(models.values())
-        found.extracted.extend(
-            path
-            for name in models
-            for path in (extraction(name, results), recording(folder, name))
-            if path.is_file()
-        )
+        found.models.extend(executions(folder, MODELS).values())
         if device_file(folder).is_file():
             found.overheads.extend(overhead_files(folder))
     return found
+
+
+def _newest(folders: Iterable[Path]) -> list[Path]:
+    def identified(folder: Path) -> float:
+        return device_file(folder).stat().st_mtime if device_file(folder).is_file() else 0.0
+
+    return list({each.parent: each for each in sorted(folders, key=identified)}.values())
 
 
 @dataclass
 class Damages:
     """Files that cannot be read: an error if the study asks for them, else left out and named.
 
-    `asked` are the files that it asks for; None stands for all. `kept` are the keys whose row in
-    the earlier database is kept. `copies` are files that hold what a file of another round does.
+    `asked` are the files that it asks for; None stands for all. `copies` are files that hold what a
+    file of another round does.
     """
 
     asked: Collection[Path] | None = None
-    kept: Container[tuple[str, str]] = ()
     found: dict[Path, str] = field(default_factory=dict)
     copies: list[Path] = field(default_factory=list)
 
@@ -98,8 +102,8 @@ class Damages:
         """What to do about the damaged file of a measurement."""
         if self._is_asked(path):
             return f"delete {path} and run again to measure it again"
-        kept = "its earlier row is kept; " if key_of(path) in self.kept else ""
-        return f"{kept}to measure it again, run a study with target {target_of(path)!r}"
+        target = folder_of(path).parent.name
+        return f"delete it, or run a study with target {target!r} to measure it again"
 
     def left_out(self) -> list[str]:
         """What is wrong with each file that the study does not ask for, and which files are copies.

@@ -16,8 +16,7 @@ import pyarrow as pa
 from opcost.databases.duplicates import COMPARED, STATE, digests, preference
 from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
 from opcost.errors import OpcostError
-from opcost.files import check_output
-from opcost.fingerprint import identity
+from opcost.files import check_output, version_of
 from opcost.rows import comparability, records, schemas
 
 
@@ -118,7 +117,7 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
     raw values. Raises OpcostError for a file that is not a database, was written by a newer opcost,
     is the output, or is replaced meanwhile, and for databases that contradict each other.
     """
-    before = [identity(path) for path in paths]
+    before = [version_of(path) for path in paths]
     sources = [sources_of(path) for path in paths]
     check_output(output, paths)
     done = Merge()
@@ -128,7 +127,7 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
     def kept() -> Iterator[pa.RecordBatch]:
         yield from _kept(paths, sources, best, stated, done)
         for path, known in zip(paths, before, strict=True):
-            if identity(path) != known:
+            if version_of(path) != known:
                 raise OpcostError(f"{path} was replaced while it was read: merge again")
 
     records.write_batches(output, schema, kept())
@@ -200,8 +199,8 @@ def _preferred(
             raise OpcostError(
                 f"{names} hold different states of a target (conditions_id {group}, tuple "
                 f"{tuple_id}), of which none is a later one of the other, so that neither can "
-                "be chosen. Merge only one of them, or keep the target of one under another name "
-                "(opcost set-aside), and make its database again"
+                "be chosen. Merge only one of them, or give the target of one another name (its folder "
+                "in results), and make its database again"
             )
         rank = (state == newest[group], *row.rank)
         if (group, tuple_id) not in rows or rank > rows[group, tuple_id][0]:

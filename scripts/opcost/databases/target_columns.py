@@ -33,7 +33,7 @@ def columns_of_targets(
     for path in measured.overheads:
         with damages.tolerated(path):
             found = read_samples(path)
-            known = samples[path.parent.name]
+            known = samples[measured.target_in(path.parent)]
             if found and found[0] in known:  # no two processes agree to the last digit
                 damages.copies.append(path)
             else:

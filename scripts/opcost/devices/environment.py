@@ -27,7 +27,7 @@ def describe_environment(device: Device) -> dict[str, Any]:
         "torchvision_version": _version("torchvision"),
         "python_version": platform.python_version(),
         "opcost_version": opcost.__version__,
-        "workflow_commit": os.environ.get("OPCOST_COMMIT") or None,
+        "workflow_commit": opcost.workflow_commit or None,
         "os": platform.platform(),
         "cores": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "load_average": os.getloadavg()[0],

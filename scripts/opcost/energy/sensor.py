@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 """Of the sensor file; incremented when a key changes its name, unit or meaning."""
 
+IDENTITY = ("device_name", "device_uuid_hash", "machine_id_hash", "driver_version")
+"""The keys of the device whose sensor it is."""
+
 _PERIOD_S = optional(number(0, 100, above=True))
 _DELAY_S = optional(number(0, 100))
 _RULES = {"readings": OBJECTS, "counter": OBJECT, "idle_power_w": number(0, 100_000)}
@@ -128,19 +131,15 @@ def write_killing_meter(path: Path, device: DeviceFile, death: str) -> None:
 
 
 def take_over(device: DeviceFile, output: Path) -> str | None:
-    """Write the sensor file of another target of the same GPU, such as one at another operating
-    point, if there is one. Returns the name of that target.
+    """Write the sensor file of another target of the same device, or of the same target under other
+    conditions, if there is one. Returns the name of that target.
 
-    Driver and PyTorch are the same; `characterised_on_target` in the file says where it is from.
+    The driver is the same; `characterised_on_target` in the file says where it is from.
     """
-    known = {
-        "device_uuid_hash": device.device_uuid_hash,
-        "driver_version": device.driver_version,
-        "torch_version": device.torch_version,
-    }
-    if None in known.values():
-        return None  # a processor, or any device of a kind
-    for folder in target_folders(output.parent.parent):
+    known = {name: getattr(device, name) for name in IDENTITY}
+    if device.device_uuid_hash is None and device.machine_id_hash is None:
+        return None  # any device of a kind
+    for folder in target_folders(output.parents[2]):
         path = sensor_file(folder)
         if path == output or not path.is_file():
             continue
@@ -149,7 +148,7 @@ def take_over(device: DeviceFile, output: Path) -> str | None:
         except OpcostError:
             continue  # its own target will be told
         if found["meter"] is not None and found.items() >= known.items():
-            name = found.get("characterised_on_target", folder.name)
+            name = found.get("characterised_on_target", folder.parent.name)
             write_json(output, {**found, "characterised_on_target": name})
             return str(name)
     return None

@@ -21,10 +21,9 @@ from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.subjects import Subject
 from opcost.measuring.target_files import TargetFiles
 from opcost.measuring.target_identity import expected_device
-from opcost.models.definition import ModelDefinition
 from opcost.target import OperatingPoint, Target
 from opcost.terminal import announce
-from opcost.tuples.model_tuples import read_tuples_of, write_model_tuples
+from opcost.tuples.model_tuples import read_extractions, write_model_tuples
 from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
@@ -67,13 +66,14 @@ def subject_job(subject: Subject, files: TargetFiles, number: int, output: Path)
     _run(subject.name, measure, record_death, files.device_file, timeout_s, checkpoint, point)
 
 
-def sensor_job(device: str, target: str, device_file: Path, output: Path) -> None:
+def sensor_job(files: TargetFiles, output: Path) -> None:
     """Characterise the power sensor of a target's device, and write its file.
 
-    If it has been characterised for another target of the study, that is taken over.
+    If it has been characterised for another target or under other conditions, that is taken over.
     """
+    device, target, device_file = files.conditions.target.device, files.target, files.device_file
     if other := take_over(read_device(device_file), output):
-        announce(f"[sensor] {target}: as characterised on target {other}, of the same device")
+        announce(f"[sensor] {target}: as characterised for {other}, of the same device")
         return
     settings = Target(device, threads=1, tf32=False)
 
@@ -91,15 +91,11 @@ def sensor_job(device: str, target: str, device_file: Path, output: Path) -> Non
     _run(f"sensor of target {target}", measure, record_death, device_file, _SENSOR_TIMEOUT_S)
 
 
-def recording_job(
-    definition: ModelDefinition,
-    extraction: Path,
-    search_path: Path,
-    files: TargetFiles,
-    output: Path,
-) -> None:
+def recording_job(extraction: Path, search_path: Path, files: TargetFiles, output: Path) -> None:
     """Record the calls that a model makes on a target's device, and write them."""
-    extracted, output = read_tuples_of(definition, extraction), output.absolute()
+    [extracted] = read_extractions([extraction])
+    definition, output = extracted.definition, output.absolute()
+    assert definition is not None  # read_extractions refuses others
 
     def record(_: HeldSeconds) -> None:
         from opcost.measuring.recording import record_on

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from opcost.addresses import definition_address
+from opcost.errors import OpcostError
 from opcost.launch_modes import EAGER
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import MODELS, OPERATORS
@@ -22,7 +24,7 @@ from opcost.rows.flags import (
 )
 from opcost.study import MeasurementSettings
 from opcost.tuples.manifest import read_record
-from opcost.tuples.model_tuples import ModelTuples, calls_hash, read_tuples_of
+from opcost.tuples.model_tuples import ModelTuples, calls_hash, read_extractions
 from opcost.tuples.tuple_record import TupleRecord
 
 if TYPE_CHECKING:
@@ -63,10 +65,9 @@ class Subject(ABC):
 
     @classmethod
     @abstractmethod
-    def named(cls, text: str, tuples: Path, search_path: Path) -> Self:
-        """The subject that a rule names, by its tuple id in the manifest `tuples`, or by its
-        definition as JSON, with its extraction or recording `tuples` and its code below
-        `search_path`.
+    def named(cls, name: str, tuples: Path, search_path: Path) -> Self:
+        """The subject of the file of a name: a tuple in the manifest `tuples`, or a model with its
+        extraction or recording `tuples` and its code below `search_path`.
 
         Raises OpcostError.
         """
@@ -100,9 +101,9 @@ class OperatorSubject(Subject):
         self.description = str(record.operator_tuple)
 
     @classmethod
-    def named(cls, text: str, tuples: Path, search_path: Path) -> Self:
+    def named(cls, name: str, tuples: Path, search_path: Path) -> Self:
         """The tuple with an id."""
-        return cls(read_record(tuples, text))
+        return cls(read_record(tuples, name))
 
     @property
     def schema(self) -> "pa.Schema":
@@ -167,10 +168,13 @@ class ModelSubject(Subject):
         return f"{self.definition.name}{mode}"
 
     @classmethod
-    def named(cls, text: str, tuples: Path, search_path: Path) -> Self:
-        """The model with a definition. Raises OpcostError if `tuples` are of another."""
-        definition = ModelDefinition.from_json(text)
-        return cls(definition, search_path, read_tuples_of(definition, tuples))
+    def named(cls, name: str, tuples: Path, search_path: Path) -> Self:
+        """The model of an address. Raises OpcostError if `tuples` are of another."""
+        [found] = read_extractions([tuples])
+        definition = found.definition
+        if definition is None or definition_address(definition) != name:
+            raise OpcostError(f"{tuples} is not of {name}: delete it, and run again")
+        return cls(definition, search_path, found)
 
     @property
     def schema(self) -> "pa.Schema":

@@ -1,10 +1,12 @@
 """A target as a job knows it before opening the device."""
 
-from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from opcost.errors import OpcostError
+from opcost.files import content_of
+from opcost.results_folder import device_file, sensor_file, settings_file
 from opcost.study import Conditions
 
 
@@ -17,16 +19,14 @@ class TargetFiles:
     device_file: Path
     sensor_file: Path | None = None
 
-    @staticmethod
-    def add_arguments(parser: ArgumentParser) -> None:
-        """Add the options of each measurement script."""
-        parser.add_argument("--target", required=True)
-        parser.add_argument("--device", type=Path, required=True)
-        parser.add_argument("--sensor", type=Path)
-        parser.add_argument("--conditions", type=Conditions.from_json, required=True)
-        parser.add_argument("--output", type=Path, required=True)
-
     @classmethod
-    def from_arguments(cls, arguments: Namespace) -> Self:
-        """The target that the parsed options name."""
-        return cls(arguments.target, arguments.conditions, arguments.device, arguments.sensor)
+    def of(cls, folder: Path) -> Self:
+        """The target of a folder of results. Raises OpcostError for damaged settings."""
+        path = settings_file(folder)
+        try:
+            conditions = Conditions.from_json(content_of(path).decode())
+        except (ValueError, KeyError, TypeError) as error:
+            raise OpcostError(
+                f"{path} is damaged ({type(error).__name__}: {error}): delete it, and run again"
+            ) from None
+        return cls(folder.parent.name, conditions, device_file(folder), sensor_file(folder))

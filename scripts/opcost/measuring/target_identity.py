@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from opcost.devices.changes import refuse_changes
 from opcost.devices.cores import reserved_for
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
 from opcost.devices.kinds import kind_of
 from opcost.devices.lock import exclusive
 from opcost.devices.operating_point import applied
-from opcost.environments.noticed import refuse_and_note_changes
 from opcost.errors import OpcostError
 from opcost.target import POINT, Target, point_of
 from opcost.terminal import announce
@@ -32,15 +32,14 @@ _UNTIL_THE_END = ExitStack()
 def identify_target(target: Target, output: Path) -> None:
     """Write the file of a target's device, with the baseline and the call overhead.
 
-    Raises OpcostError if there is no such device, if existing rows are of another device, and if
-    the target's operating point cannot be set on it.
+    Raises OpcostError if there is no such device, or the target's operating point cannot be set on
+    it.
     """
     _refuse_more_threads_than_cores(target)
     # Import once, which takes seconds, instead of in each process forked below.
     importlib.import_module("opcost.measuring.overhead")
     found = _identified(target)
     _refuse_point_of_another_kind(target, found)
-    refuse_and_note_changes(output.parent, asdict(found), target.any_of_kind)
     with (
         exclusive(found.own_key, f"the identity of {found.device}") as held,
         applied(held, target.operating_point),
@@ -111,7 +110,7 @@ def expected_device(settings: Target, target: str, device_file: Path) -> tuple[A
         _UNTIL_THE_END.enter_context(
             exclusive(found.own_key, f"target {target}", _ALLOTTED_TIMEOUT_S)
         )
-    refuse_and_note_changes(device_file.parent, asdict(found), settings.any_of_kind)
+    refuse_changes(device_file, asdict(found), settings.any_of_kind)
     return device, device.watch(expected.quiet_s)
 
 

@@ -16,7 +16,7 @@ from opcost.energy.characterization import characterise, idle_power_w
 from opcost.energy.limited_meter import open_limited
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import open_meter, untouched_uuid
-from opcost.energy.sensor import SCHEMA_VERSION, check_document
+from opcost.energy.sensor import IDENTITY, SCHEMA_VERSION, check_document
 from opcost.errors import OpcostError
 from opcost.files import parse_json, write_json
 from opcost.measuring.power_load import WorkloadLoad
@@ -33,7 +33,7 @@ def characterise_target(name: str, open_device: Callable[[], Device], output: Pa
     before_w = _idle_without_context_w(name)
     device = open_device()
     environment = describe_environment(device)
-    described = ("device", "device_name", "device_uuid_hash", "driver_version", "torch_version")
+    described = ("device", *IDENTITY, "torch_version")
     head: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "opcost_version": opcost.__version__,

@@ -44,6 +44,15 @@ def find_source(factory: str | None, directory: Path | None) -> Path | None:
     return source if source.is_file() else None
 
 
+def sources_of(definition: ModelDefinition, config: str, directory: Path) -> list[Path]:
+    """The files that say what a model is: its config, and its factory, as far as they are files of a
+    directory.
+    """
+    file = directory / f"{config}.yaml"
+    source = find_source(definition.factory, directory)
+    return [*([file] if file.is_file() else []), *([source] if source else [])]
+
+
 def factory_from(argument: str, directory: Path) -> str:
     """FILE.py:NAME or package.module:NAME, as a config in `directory` names it.
 

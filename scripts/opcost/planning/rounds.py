@@ -60,7 +60,7 @@ class Round:
     `needed_s` is their expected device time. `half_widths` are those expected of the models, each
     the wider one of sum and whole, without the error of call overhead; if nothing tells it yet, for
     executions that scatter by `assumed_sd`. `is_cut` says that the budget of device time left out
-    measurements.
+    measurements; `anew` when a run planned it once more for that, in seconds since the epoch.
     """
 
     operators: Sequence[str] = ()
@@ -70,6 +70,7 @@ class Round:
     half_widths: Mapping[str, float] = field(default_factory=dict)
     is_cut: bool = False
     assumed_sd: float | None = None
+    anew: float = 0.0
 
     def __bool__(self) -> bool:
         return bool(self.operators or self.models)

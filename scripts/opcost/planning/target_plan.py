@@ -1,36 +1,25 @@
 """The plan of a target, from the files of a study, and its text."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opcost.addresses import Addresses
 from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
-from opcost.environments.advice import summary
-from opcost.environments.present import changes_here
 from opcost.errors import OpcostError
 from opcost.launch_modes import EAGER
-from opcost.planning.measured import Row, as_defined, measured_tuples, measured_wholes
+from opcost.planning.measured import Row, measured_tuples, measured_wholes
 from opcost.planning.plan import Plan, memory_bytes, plan, predicted_times_s
 from opcost.planning.rounds import Round
-from opcost.planning.target_rounds import expect_target_rounds, read_round
-from opcost.results_folder import (
-    MODELS,
-    OPERATORS,
-    device_file,
-    extraction,
-    measurement,
-    round_plan,
-    target_folder,
-)
+from opcost.planning.target_rounds import expect_target_rounds, extracted, read_round
+from opcost.results_folder import device_file, round_plan
 from opcost.study import Study
 from opcost.target import Target
 from opcost.text import counted, duration, plus_minus, wrapped
 from opcost.tuples.manifest import collect
-from opcost.tuples.model_tuples import ModelTuples, read_extractions
+from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.recordings import calls_on
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -40,43 +29,41 @@ if TYPE_CHECKING:  # it imports torch
 _MIB = 2**20
 
 
-def plan_target(study: Study, target: str, results: Path) -> Plan:
+def plan_target(addresses: Addresses, target: str) -> Plan:
     """The plan of one target, from the results folder.
 
     Raises OpcostError for a damaged file.
     """
-    models = _models(study, target, results)
-    device = _device(study.conditions[target].target, target_folder(target, results))
-    return _plan(study, target, results, models, _to_benchmark(study, models), device)
+    models = _models(addresses, target)
+    tuples = _to_benchmark(addresses.study, models)
+    return _plan(addresses, target, models, tuples, _device(addresses, target))
 
 
-def describe_plans(study: Study, results: Path, open_device: Callable[[Target], "Device"]) -> str:
+def describe_plans(addresses: Addresses, open_device: Callable[[Target], "Device"]) -> str:
     """The text of the plan: remaining measurements of each target, with time and memory.
 
     `open_device` raises OpcostError if a target's device is not on this machine.
     """
-    parts = []
+    parts, study = [], addresses.study
     for target, conditions in study.conditions.items():
-        models = _models(study, target, results)
+        models = _models(addresses, target)
         tuples = _to_benchmark(study, models)
-        device = _device(conditions.target, target_folder(target, results), open_device)
-        planned = _plan(study, target, results, models, tuples, device)
-        rows = as_defined(study, measured_wholes(study, target, results))
+        device = _device(addresses, target)
+        planned = _plan(addresses, target, models, tuples, device)
+        rows = measured_wholes(addresses, target)
         wholes = [model for model in models if not model.is_operator]
         measured = {row["model"] for row in _named(rows, {each.model for each in wholes})}
         new_models = [model.model for model in wholes if model.model not in measured]
-        rounds = _later_rounds(study, target, results, models, tuples, planned)
+        rounds = _later_rounds(addresses, target, models, tuples, planned)
         lines = [
             f"Target {target}",
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
             f"{len(planned.chosen)} to measure{_beyond(planned)}",
             f"  models: {len(wholes)}, {len(measured)} measured, {len(new_models)} to measure",
             *_to_record(wholes, device),
-            *_replaced(target, results, planned.chosen, new_models),
             _device_time(planned),
             *_of_later_rounds(study, planned, rounds),
             *_end(planned, rounds),
-            *_environment(target_folder(target, results), conditions.target),
             *_budget(study.max_device_time_s, planned),
             *_memory(tuples, planned, conditions.target, open_device),
         ]
@@ -96,37 +83,32 @@ def planned_line(target: str, planned: Plan) -> str:
     return f"[plan] {target}: about {needed} for {found}{before}{_beyond(planned)}"
 
 
-def beyond_budget(study: Study, target: str, results: Path) -> list[str]:
+def beyond_budget(addresses: Addresses, target: str) -> list[str]:
     """What the study's budget of device time left out on a target; empty if nothing."""
-    planned, folder = plan_target(study, target, results), target_folder(target, results)
+    planned, folder = plan_target(addresses, target), addresses.folders[target]
     missing = len(planned.chosen) + len(planned.beyond)
     left_out = []
     if missing:
         of = counted(len(planned.known) + missing, "operator tuple")
         left_out.append(f"{missing} of {of}, without which models that call them have no sum")
-    plans = [round_plan(folder, number) for number in range(2, study.rounds + 1)]
+    plans = [
+        round_plan(folder, addresses.name, number)
+        for number in range(2, addresses.study.rounds + 1)
+    ]
     if any(read_round(path).is_cut for path in plans if path.exists()):
         left_out.append("further executions, which would narrow the intervals")
     return left_out
 
 
-def _models(study: Study, target: str, results: Path) -> list[ModelTuples]:
+def _models(addresses: Addresses, target: str) -> list[ModelTuples]:
     """The models that could be extracted, with the calls that they make on the target."""
-    paths = (extraction(name, results) for name in study.models)
-    models = [model for model in read_extractions(paths) if model.refusal is None]
-    return calls_on(target_folder(target, results), models)
+    return calls_on(addresses.folders[target], extracted(addresses))
 
 
-def _device(
-    settings: Target, folder: Path, open_device: Callable[[Target], "Device"] | None = None
-) -> str:
+def _device(addresses: Addresses, target: str) -> str:
     """The target's device, or what is known of it: its settings may say `auto`."""
-    if device_file(folder).is_file():
-        return read_device(device_file(folder)).device
-    if kind_of(settings.device) is None and open_device is not None:
-        with suppress(OpcostError):
-            return open_device(settings).kind.name
-    return settings.device
+    path = device_file(addresses.folders[target])
+    return read_device(path).device if path.is_file() else addresses.device(target)
 
 
 def _to_record(models: Sequence[ModelTuples], device: str) -> list[str]:
@@ -147,21 +129,20 @@ def _to_benchmark(study: Study, models: Sequence[ModelTuples]) -> dict[str, Tupl
 
 
 def _plan(
-    study: Study,
+    addresses: Addresses,
     target: str,
-    results: Path,
     models: Sequence[ModelTuples],
     tuples: Mapping[str, TupleRecord],
     device: str,
 ) -> Plan:
+    study = addresses.study
     names = {model.model for model in models if not model.is_operator}
-    series = [(1, EAGER), *((1, mode) for mode in study.launch_modes)]
-    first = [measured_wholes(study, target, results, *each) for each in series]
-    whole = [_named(as_defined(study, rows), names) for rows in first]
+    first = [measured_wholes(addresses, target, 1, mode) for mode in (EAGER, *study.launch_modes)]
+    whole = [_named(rows, names) for rows in first]
     return plan(
         models,
         tuples,
-        measured_tuples(study, target, results),
+        measured_tuples(addresses.folders[target]),
         study.conditions[target].measurement,
         study.max_device_time_s,
         sum(len(names) - len(rows) for rows in whole),
@@ -172,21 +153,6 @@ def _plan(
 
 def _named(rows: Iterable[Row], models: Collection[str]) -> list[Row]:
     return [row for row in rows if row["model"] in models]
-
-
-def _replaced(
-    target: str, results: Path, tuple_ids: Iterable[str], models: Iterable[str]
-) -> list[str]:
-    """What is measured again under other settings, or as another model."""
-    folder = target_folder(target, results)
-    named = [(OPERATORS, name) for name in tuple_ids] + [(MODELS, name) for name in models]
-    number = sum(measurement(folder, kind, name).exists() for kind, name in named)
-    if not number:
-        return []
-    return [
-        f"  {counted(number, 'row')} of other settings, or of another protocol version, would be "
-        f"replaced; to keep them, first run: opcost set-aside {target}"
-    ]
 
 
 def _beyond(planned: Plan) -> str:
@@ -203,19 +169,18 @@ def _device_time(planned: Plan) -> str:
 
 
 def _later_rounds(
-    study: Study,
+    addresses: Addresses,
     target: str,
-    results: Path,
     models: Sequence[ModelTuples],
     tuples: Mapping[str, TupleRecord],
     planned: Plan,
 ) -> list[Round] | None:
     """What further rounds are expected to measure; None if there are none."""
     measured = {name: tuples[name] for name in (*planned.known, *planned.chosen)}
-    if not measured or study.rounds == 1:
+    if not measured or addresses.study.rounds == 1:
         return None
-    times_s = predicted_times_s(measured, measured_tuples(study, target, results))
-    return expect_target_rounds(study, target, results, models, times_s, planned)
+    times_s = predicted_times_s(measured, measured_tuples(addresses.folders[target]))
+    return expect_target_rounds(addresses, target, models, times_s, planned)
 
 
 def _of_later_rounds(study: Study, planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
@@ -278,11 +243,6 @@ def _budget(max_device_time_s: float | None, planned: Plan) -> list[str]:
         f"measured operators are expected to explain {planned.expected_coverage():.0%} of the "
         f"models' time{more}"
     ]
-
-
-def _environment(folder: Path, settings: Target) -> list[str]:
-    changes = changes_here(folder, settings)
-    return [f"  {summary(folder, changes)}"] if changes else []
 
 
 def _memory(

@@ -5,34 +5,33 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from opcost.addresses import Addresses
 from opcost.executions import Executions, Scatter, scatter_of
 from opcost.files import read_json, write_json
-from opcost.planning.measured import Row, as_defined, measured_tuples, measured_wholes
+from opcost.planning.measured import Row, measured_tuples, measured_wholes
 from opcost.planning.plan import Plan
 from opcost.planning.rounds import Known, Round, Subject, expect_rounds, plan_round
-from opcost.results_folder import (
-    MODELS,
-    OPERATORS,
-    all_measurements,
-    extraction,
-    series_of,
-    target_folder,
-)
+from opcost.results_folder import MODELS, OPERATORS, all_measurements, series_of
 from opcost.rows import records, schemas
 from opcost.rows.executed import distinct, executions_of, undisturbed
 from opcost.rows.quantities import TIME
 from opcost.study import Study
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
-from opcost.values import TEXT, check_values, list_of
+from opcost.values import BOOLEAN, TEXT, check_values, list_of, number as number_of, optional
 
 _Rows = Mapping[Subject, Mapping[int, Row]]
 """Subject -> round -> its row there."""
 
-_RULES = {OPERATORS: list_of(TEXT), MODELS: list_of(TEXT)}
+_RULES = {
+    OPERATORS: list_of(TEXT),
+    MODELS: list_of(TEXT),
+    "is_cut": optional(BOOLEAN),
+    "anew": optional(number_of(0)),
+}
 
 
-def plan_target_round(study: Study, target: str, number: int, results: Path, first: Plan) -> Round:
+def plan_target_round(addresses: Addresses, target: str, number: int, first: Plan) -> Round:
     """The plan of a round of one target, after the rounds before it have been measured.
 
     `first` is the present plan of round 1, within the budget that is left. The time that round 1
@@ -40,8 +39,9 @@ def plan_target_round(study: Study, target: str, number: int, results: Path, fir
     than a narrow interval.
     Raises OpcostError for a damaged file.
     """
-    models = calls_on(target_folder(target, results), list(extracted(study, results)))
-    every = _measured(study, target, max(number, study.rounds), results)
+    study = addresses.study
+    models = calls_on(addresses.folders[target], extracted(addresses))
+    every = _measured(addresses, target, max(number, study.rounds))
     measured = _of_study(every, models, first.known)
     known, done = _known(measured, range(1, number)), _done(measured, number)
     left_s = _left_s(study, first)
@@ -49,9 +49,8 @@ def plan_target_round(study: Study, target: str, number: int, results: Path, fir
 
 
 def expect_target_rounds(
-    study: Study,
+    addresses: Addresses,
     target: str,
-    results: Path,
     models: Sequence[ModelTuples],
     times_s: Mapping[str, float],
     first: Plan,
@@ -62,7 +61,8 @@ def expect_target_rounds(
     A tuple without a result is expected to take the `times_s` of its id; `first` is the present
     plan of round 1. Raises OpcostError for a damaged file.
     """
-    every = _measured(study, target, study.rounds, results)
+    study = addresses.study
+    every = _measured(addresses, target, study.rounds)
     measured = _of_study(every, models, list(times_s))
     scatter, later_s = _scatter(every), 0.0
     begun = max((number for rows in measured.values() for number in rows), default=1)
@@ -102,19 +102,22 @@ def _expected(
     return found
 
 
-def with_rest_of_budget(study: Study, target: str, results: Path, began_s: float) -> Study:
-    """The study with what its budget leaves after the measurements of a run that began then, in
+def with_rest_of_budget(addresses: Addresses, target: str, began_s: float) -> Addresses:
+    """The addresses of the study with what its budget leaves after the measurements of a run that began then, in
     seconds since the epoch. What was measured before costs nothing.
     """
-    if study.max_device_time_s is None:
-        return study
+    budget_s = addresses.study.max_device_time_s
+    if budget_s is None:
+        return addresses
     spent_s = 0.0
-    for path in all_measurements(target_folder(target, results)):
+    for path in all_measurements(addresses.folders[target]):
         if path.stat().st_mtime >= began_s:
             schema = schemas.MODEL if series_of(path).kind == MODELS else schemas.OPERATOR
             [row] = records.read(path, schema, ["device_time_s"]).to_pylist()
             spent_s += row["device_time_s"] or 0.0
-    return replace(study, max_device_time_s=study.max_device_time_s - spent_s)
+    return replace(
+        addresses, study=replace(addresses.study, max_device_time_s=budget_s - spent_s)
+    )
 
 
 def _left_s(study: Study, first: Plan) -> float:
@@ -124,15 +127,15 @@ def _left_s(study: Study, first: Plan) -> float:
     return study.max_device_time_s - first.needed_s - first.beyond_s()
 
 
-def _measured(study: Study, target: str, number: int, results: Path) -> _Rows:
+def _measured(addresses: Addresses, target: str, number: int) -> _Rows:
     """The rows of all subjects up to a round, of this study or another, but for models that this
     one defines otherwise.
     """
     found: dict[Subject, dict[int, Row]] = defaultdict(dict)
     for each in range(1, number + 1):
-        for row in measured_tuples(study, target, results, each):
+        for row in measured_tuples(addresses.folders[target], each):
             found[OPERATORS, row["tuple_id"]][each] = row
-        for row in as_defined(study, measured_wholes(study, target, results, each)):
+        for row in measured_wholes(addresses, target, each):
             found[MODELS, row["model"]][each] = row
     return found
 
@@ -163,9 +166,9 @@ def _scatter(measured: _Rows) -> Scatter | None:
     return scatter_of([each for each in executions if each is not None])
 
 
-def extracted(study: Study, results: Path) -> list[ModelTuples]:
+def extracted(addresses: Addresses) -> list[ModelTuples]:
     """The models of the study that could be extracted."""
-    paths = (extraction(name, results) for name in study.models)
+    paths = map(addresses.extraction, addresses.study.models)
     return [model for model in read_extractions(paths) if model.refusal is None]
 
 
@@ -195,6 +198,7 @@ def write_round(path: Path, planned: Round) -> None:
         "needed_s": planned.needed_s,
         "half_widths": dict(planned.half_widths),
         "is_cut": planned.is_cut,
+        "anew": planned.anew,
     }
     write_json(path, document)
 
@@ -204,4 +208,9 @@ def read_round(path: Path) -> Round:
     remedy = f"delete {path}, and run again to plan the round again; what was measured is kept"
     document = read_json(path, remedy)
     check_values({key: document.get(key) for key in _RULES}, _RULES, path, remedy)
-    return Round(document[OPERATORS], document[MODELS], is_cut=bool(document.get("is_cut")))
+    return Round(
+        document[OPERATORS],
+        document[MODELS],
+        is_cut=bool(document.get("is_cut")),
+        anew=document.get("anew") or 0.0,
+    )

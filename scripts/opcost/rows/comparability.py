@@ -56,7 +56,7 @@ _OF_PRECISION = {
 """Settings that do not change what a number means, and the values that stand for any of them: the
 defaults of schema version 9, so that hashes of conditions stay what they were."""
 
-_OF_ONE_DEVICE = ("device_uuid_hash", "machine_id_hash")
+OF_ONE_DEVICE = ("device_uuid_hash", "machine_id_hash")
 _OF_ONE_STUDY = "quiet_sentinel_time_s"
 """Differs between studies on one processor; equal within a study."""
 
@@ -80,13 +80,13 @@ def conflict(rows: Iterable[Row]) -> str | None:
     ok = [row for row in rows if row["status"] == "ok"]
     found = disagreements(ok, MUST_AGREE)
     if ok and all(_any_of_kind(row["conditions_json"]) for row in ok):
-        found = [each for each in found if each.name not in _OF_ONE_DEVICE]
+        found = [each for each in found if each.name not in OF_ONE_DEVICE]
     if not found:
         return None
     target = ok[0]["target"]
     return (
-        f"measured under different conditions: {'; '.join(map(str, found))}. To keep these rows "
-        f"and measure all again: opcost set-aside {target}"
+        f"measured under different conditions: {'; '.join(map(str, found))}. Move those of one of them "
+        f"out of the folder of {target}, and run again"
     )
 
 

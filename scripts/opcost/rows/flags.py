@@ -62,7 +62,7 @@ SENTINEL_QUICKER = _flag(
     "sentinel_quicker",
     "the core is faster than at the start of the study: the baseline was measured under "
     "interference, so interference goes undetected",
-    "set the target's rows aside (opcost set-aside TARGET) and run again on an idle machine",
+    "move the target's folder in results away, and run again on an idle machine",
 )
 DRIFTING = _flag(
     "drifting",

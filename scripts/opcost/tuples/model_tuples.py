@@ -10,7 +10,7 @@ import json
 import pickle
 import pickletools
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -19,6 +19,7 @@ from opcost.errors import OpcostError
 from opcost.files import content_of, replacing
 from opcost.models.definition import InputSpec, ModelDefinition, usual_dtype
 from opcost.models.phases import FORWARD, PHASES
+from opcost.results_folder import model_of
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_version
 from opcost.tuples.weights import Weight, WeightGroup
@@ -91,6 +92,8 @@ class ModelTuples:
 
     Calls that were recorded on a device have its `device_name`. `not_recorded` is the reason why
     that failed; the calls are then those extracted.
+
+    `address` is the name of the file that it was read from, by which its recordings are found.
     """
 
     model: str
@@ -108,6 +111,7 @@ class ModelTuples:
     module_parameters: Mapping[str, int] | None = None
     dtypes: tuple[str, ...] = ()
     own_parameters: Mapping[str, int] | None = None
+    address: str = field(default="", compare=False)
 
     @property
     def precision(self) -> str:
@@ -277,6 +281,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
             document["module_parameters"] and dict(document["module_parameters"]),
             tuple(document["dtypes"]),
             document["own_parameters"] and dict(document["own_parameters"]),
+            path.stem,
         )
     except OpcostError:
         raise
@@ -287,7 +292,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
 
 
 def read_extractions(paths: Iterable[Path]) -> list[ModelTuples]:
-    """The tuples of a study's models, each from the file of its name.
+    """The tuples of a study's models, each from the file of its address.
 
     Raises OpcostError for a damaged or foreign file, or one of another model.
     """
@@ -295,7 +300,7 @@ def read_extractions(paths: Iterable[Path]) -> list[ModelTuples]:
     for path in paths:
         model = read_model_tuples(path)
         remedy = f"delete {path} and run again to extract the model once more"
-        if f"{model.model}.pkl" != path.name:
+        if model.model != model_of(path):
             raise OpcostError(
                 f"{path} holds the tuples of another model, {model.model!r}: {remedy}"
             )
@@ -303,17 +308,6 @@ def read_extractions(paths: Iterable[Path]) -> list[ModelTuples]:
             raise OpcostError(f"{path} does not say what the model is: {remedy}")
         models.append(model)
     return models
-
-
-def read_tuples_of(definition: ModelDefinition, path: Path) -> ModelTuples:
-    """The tuples of one model. Raises OpcostError for a damaged file, or another definition."""
-    [found] = read_extractions([path])
-    if found.definition != definition:
-        raise OpcostError(
-            f"{path} is of another definition of model {definition.name}: its config or the file "
-            "of its factory changed during the run. Run again"
-        )
-    return found
 
 
 def _calls(document: Mapping[str, Any]) -> tuple[ModelCall, ...]:

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from opcost.devices.device_file import read_device
-from opcost.results_folder import device_file, recording
+from opcost.models.definition import ModelDefinition
+from opcost.results_folder import device_file, extractions_of, recording
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
 
 
@@ -17,10 +18,24 @@ def calls_on(folder: Path, models: Iterable[ModelTuples]) -> list[ModelTuples]:
 
 
 def _calls_on(folder: Path, model: ModelTuples) -> ModelTuples:
-    path = recording(folder, model.model)
+    path = recording(folder, model.address)
     if not path.is_file() or not device_file(folder).is_file():
         return model
     [recorded] = read_extractions([path])
-    # The target may have had another device, or the model another definition.
-    present = model.definition, read_device(device_file(folder)).device_name
-    return recorded if (recorded.definition, recorded.device_name) == present else model
+    there = read_device(device_file(folder)).device_name
+    return recorded if recorded.device_name == there else model
+
+
+def extracted_as(
+    definition: ModelDefinition, torch_version: str | None, folder: Path
+) -> ModelTuples | None:
+    """A model with the calls that it makes on the device of a target, as a PyTorch of that version
+    extracted it, or else another one; None if it is not extracted.
+    """
+    found = [
+        each
+        for each in read_extractions(extractions_of(definition.name, folder.parents[1]))
+        if each.definition == definition
+    ]
+    found.sort(key=lambda each: each.torch_version == torch_version)
+    return _calls_on(folder, found[-1]) if found else None

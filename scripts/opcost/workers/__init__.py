@@ -2,7 +2,7 @@
 
 A workflow rule starts a client (client.py), which uses only the standard library. It requests a
 worker from the server (server.py) of its kind, and starts that server if there is none. The worker
-is a new process with its own memory and runs the rule's script as if it had been started directly.
+is a new process with its own memory and does the job as if it had been started directly.
 """
 
 kind = "plain"

@@ -1,4 +1,4 @@
-"""Run a rule's script in this process or in a warm worker, as `OPCOST_WORKERS` says.
+"""Run a job in this process or in a warm worker, as its command line says.
 
 Uses only the standard library, because every job imports it.
 """
@@ -20,7 +20,6 @@ from opcost.workers.folder import connect, own_folder, starting
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
-_SETTING = "OPCOST_WORKERS"
 _WITHOUT_EFFECT = {"_", "PWD", "OLDPWD", "SHLVL", "_RJEM_MALLOC_CONF"}
 """Set by shells for each command, or by polars on import, which Snakemake may do."""
 
@@ -33,18 +32,20 @@ class Lost(Exception):
     """The server ended before it answered."""
 
 
-def run(script: str, main: Callable[[], None]) -> None:
-    """Call `main`, the entry point of `script`, here or in a warm worker if the study requests it.
+def run(main: Callable[[list[str]], None]) -> None:
+    """Call `main` with the words of the command line, here, or after the option `--warm PROCESS` in a
+    warm worker, whose server ends when that process does.
 
     With a warm worker, exits with the worker's status, or with 1 and a message if none is
     available.
     """
-    if os.environ.get(_SETTING) != "warm":
-        main()
+    words = sys.argv[1:]
+    if words[:1] != ["--warm"]:
+        main(words)
         return
     for _ in range(_ATTEMPTS):
         try:
-            sys.exit(_ask(script))
+            sys.exit(_ask(words[1], words[2:]))
         except (Lost, OSError) as lost:
             reason = str(lost)
         except KeyboardInterrupt:
@@ -56,15 +57,15 @@ def run(script: str, main: Callable[[], None]) -> None:
     sys.exit(1)
 
 
-def _ask(script: str) -> int:
-    """The exit status of the script in a worker. Raises Lost."""
+def _ask(life: str, words: list[str]) -> int:
+    """The exit status of the job in a worker. Raises Lost."""
     request = {
-        "argv": [str(Path(script).resolve()), *sys.argv[1:]],
+        "words": words,
         "directory": os.getcwd(),
-        "environment": {key: value for key, value in os.environ.items() if key != _SETTING},
+        "environment": dict(os.environ),
     }
     message = json.dumps(request).encode()
-    with _connect() as connection:
+    with _connect(life) as connection:
         try:
             socket.send_fds(connection, [len(message).to_bytes(4)], [0, 1, 2])
             connection.sendall(message)
@@ -95,26 +96,26 @@ def _await_end_of_server(connection: socket.socket) -> None:
     os.close(end)
 
 
-def _connect() -> socket.socket:
+def _connect(life: str) -> socket.socket:
     """A connection to the server of this kind; starts it if there is none. Raises Lost."""
-    path = own_folder() / f"{_kind()}.socket"
+    path = own_folder() / f"{_kind(life)}.socket"
     connection = socket.socket(socket.AF_UNIX)
     if connect(connection, path):
         return connection
     with starting(path.parent):
         if not connect(connection, path):  # another client may have started it
-            _start_server(path)
+            _start_server(path, life)
             connect(connection, path)
     return connection
 
 
-def _start_server(path: Path) -> None:
+def _start_server(path: Path, life: str) -> None:
     import subprocess  # one job in many starts a server
 
     ready, announce = os.pipe()
     with tempfile.TemporaryFile() as output:
         subprocess.Popen(
-            [sys.executable, "-m", "opcost.workers.server", str(path), str(announce)],
+            [sys.executable, "-m", "opcost.workers.server", str(path), str(announce), life],
             env=os.environ | {"PYTHONPATH": _python_path()},
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -135,10 +136,12 @@ def _python_path() -> str:
     return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_PACKAGE.parent)]))
 
 
-def _kind() -> str:
-    """A digest of the interpreter, its packages, this code and the environment variables."""
+def _kind(life: str) -> str:
+    """A digest of the interpreter, its packages, this code and the environment variables,
+    and of the process that its server ends with.
+    """
     code = [(str(path), path.stat().st_mtime_ns) for path in sorted(_PACKAGE.rglob("*.py"))]
     packages = Path(sysconfig.get_path("purelib"))
     environment = {key: os.environ[key] for key in sorted(os.environ.keys() - _WITHOUT_EFFECT)}
-    kind = [sys.executable, sys.version, packages.stat().st_mtime_ns, code, environment]
+    kind = [sys.executable, sys.version, packages.stat().st_mtime_ns, code, environment, life]
     return hashlib.sha256(json.dumps(kind).encode()).hexdigest()[:16]

@@ -1,8 +1,8 @@
 """The server that forks warm workers: it has imported everything and never touches a device.
 
-Each request is a script to run, with its arguments, environment and standard streams. A worker
-ends with its client, all workers end with their server, and the server ends with its workflow run
-(`OPCOST_RUN`, a process id) or after an idle time.
+Each request is a job to do, with its words, environment and standard streams. A worker ends with its
+client, all workers end with their server, and the server ends with its workflow run, or after an idle
+time.
 """
 
 import contextlib
@@ -10,7 +10,6 @@ import gc
 import importlib
 import json
 import os
-import runpy
 import selectors
 import signal
 import socket
@@ -19,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opcost import workers
+from opcost import jobs, workers
 from opcost.arrow import skip_pandas_import
 from opcost.workers.child import run_child
 from opcost.workers.folder import listen
@@ -120,7 +119,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _work(request: dict[str, Any], streams: list[int]) -> None:
-    """Run the requested script in this process."""
+    """Do the requested job in this process."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -131,8 +130,7 @@ def _work(request: dict[str, Any], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     workers.kind = "warm"
-    sys.argv = request["argv"]
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    jobs.main(request["words"])
 
 
 def import_everything() -> None:
@@ -146,16 +144,17 @@ def import_everything() -> None:
 
 
 def main() -> None:
-    """`python -m opcost.workers.server SOCKET FD`: a byte to FD says that the socket listens."""
-    path, announce = Path(sys.argv[1]), int(sys.argv[2])
+    """`python -m opcost.workers.server SOCKET FD RUN`: a byte to FD says that the socket listens; RUN
+    is the process of the workflow run.
+    """
+    path, announce, run = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     import_everything()
     server = Server(path)
     gc.collect()
     gc.freeze()  # exclude permanent objects from garbage collection, and so from copying in workers
     os.write(announce, b"!")
     os.close(announce)
-    run = os.environ.get("OPCOST_RUN")
-    server.serve(run=int(run) if run else None)
+    server.serve(run=run)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from packaging.version import parse
 from snakemake.common import __version__
 from snakemake.exceptions import WorkflowError
-from snakemake.settings.types import RerunTrigger
 
 OLDEST = "9.21.1"
 """Earlier ones do not notice all changes below a checkpoint."""
@@ -70,18 +69,6 @@ CHANGED = {
         "not reported",
         "a workflow can say how much there is of a resource",
     ),
-    "snakemake.workflow:Workflow.rerun_triggers": Change(
-        "what a measurement depends on is compared with its row (outdated.smk). Snakemake's "
-        "records of parameters may be of other files, and neither a command's text nor the file of "
-        "a conda environment is a reason to lose rows",
-        "not reported",
-        "a rule can say which changes make its outputs again",
-    ),
-    "dag.forcefiles": Change(
-        "files that are not of today's study are made again",
-        "not reported",
-        "a workflow can say that a file is out of date",
-    ),
 }
 
 READ = {
@@ -100,12 +87,10 @@ READ = {
     "remote_exec": "whether this is a job of a cluster",
     "rules": "whether any output is a pipe or a service",
     "snakemake.io:is_flagged": "the same",
-    "dag.needrun_jobs": "on which targets this run measures",
-    "persistence.unlock": "before Snakemake starts itself again",
     "snakemake.logging:get_event": "what happens: the text differs between versions",
 }
 
-_ONCE_STARTED = ("dag.", "scheduler.", "persistence.", "executor_settings", _SLURM)
+_ONCE_STARTED = ("scheduler.", "executor_settings", _SLURM)
 
 
 def check_version() -> None:
@@ -155,17 +140,8 @@ def _exists(workflow: Any, name: str) -> bool:
 def _remedy() -> str:
     return (
         f"opcost works with {OLDEST} to {NEWEST}: pip install snakemake=={NEWEST}. To adopt "
-        "another, see workflow/snakemake_internals.py"
+        "another, see scripts/opcost/snakemake_internals.py"
     )
-
-
-def keep_what_was_measured() -> None:
-    """Snakemake's records make nothing again; its inputs, and outdated.smk, do."""
-    from snakemake.workflow import Workflow
-
-    asked = Workflow.rerun_triggers.fget
-    without = {RerunTrigger.CODE, RerunTrigger.PARAMS, RerunTrigger.SOFTWARE_ENV}
-    Workflow.rerun_triggers = property(lambda workflow: asked(workflow) - without)
 
 
 def disable_rate_limit_timers(workflow: Any) -> None:

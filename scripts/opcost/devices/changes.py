@@ -1,11 +1,17 @@
-"""Differences between the environment in which a target was measured and the present one."""
+"""Differences between the environment in which a target was measured and the present one.
+
+Most of them have an address of their own, where nothing is measured yet. What is known only once a
+device is open, or on the machine of a cluster, is compared here.
+"""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
-from opcost.environments.recorded import device_of, recorded_environment
+from opcost.errors import OpcostError
 
 _LABELS = {
     "device": "device",
@@ -23,7 +29,7 @@ _LABELS = {
     "torch_version": "PyTorch",
 }
 _OF_A_PROCESSOR = {"cpu_count", "thread_library"}
-OF_ONE_DEVICE = {"device_uuid_hash", "machine_id_hash"}
+_OF_ONE_DEVICE = {"device_uuid_hash", "machine_id_hash"}
 """The columns that differ between devices of a kind."""
 _FOLLOW_FROM_THE_DEVICE = {
     "device",
@@ -53,7 +59,7 @@ def changes_between(
     A target for any device of a kind may use another device of the same name. Cores and thread
     library of a GPU's host may differ.
     """
-    ignored = OF_ONE_DEVICE | {"device"} if any_of_kind else set()
+    ignored = _OF_ONE_DEVICE | {"device"} if any_of_kind else set()
     kind = kind_of(before.get("device"))
     if kind is not None and not kind.is_processor:
         ignored |= _OF_A_PROCESSOR
@@ -69,8 +75,24 @@ def changes_between(
     return [Change(name, str(old), str(new)) for name, (old, new) in differing.items()]
 
 
-def changes_of(folder: Path, now: Mapping[str, Any], any_of_kind: bool = False) -> list[Change]:
-    """The changes since the target of a folder was measured. Raises OpcostError."""
-    device = device_of(folder)
-    any_of_kind = any_of_kind or (device is not None and device.lock_key is None)
-    return changes_between(recorded_environment(folder), now, any_of_kind)
+def refuse_changes(device_file: Path, now: Mapping[str, Any], any_of_kind: bool = False) -> None:
+    """Raise OpcostError if the target of a `device.json` was identified in another environment."""
+    if not device_file.exists():
+        return
+    known = read_device(device_file)
+    found = changes_between(asdict(known), now, any_of_kind or known.lock_key is None)
+    if not found:
+        return
+    folder = device_file.parent
+    lines = [
+        f"target {folder.parent.name!r} was identified in another environment. Rows of two "
+        "environments are never mixed, so nothing was measured.",
+        *(f"  {change}" for change in found),
+        "Choose one of these:",
+        f"- Restore that environment, which {folder} holds.",
+        "- Give the target another name in the configuration, to measure here as well.",
+        f"- Move {folder} away, to measure here instead.",
+    ]
+    if {change.name for change in found} <= _OF_ONE_DEVICE:
+        lines.append("- Measure on any such device: any_of_kind: true.")
+    raise OpcostError("\n".join(lines))

@@ -1,0 +1,175 @@
+"""Results are addressed by what they are of: what has another address is measured anew, and what was
+measured before stays beside it.
+
+    conditions   a target's settings, but for durations, and the environment: software, and on this
+                 machine also the device, as far as known without opening it
+    definition   a whole model
+    extraction   its definition, PyTorch, and the form of the file
+    study        all that a study asks for
+
+An address is readable, and ends with 8 hex digits of a hash of what it is of. Imports no torch:
+Snakemake computes the addresses each time it starts.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from opcost.devices.gpu_state import gpu_state
+from opcost.devices.installation import installed_torch, loaded_driver
+from opcost.devices.kinds import kind_of
+from opcost.devices.machine_id import hashed_uuid
+from opcost.energy.meter import MeterUnavailable
+from opcost.energy.meters import untouched_uuid
+from opcost.models.definition import ModelDefinition
+from opcost.results_folder import RESULTS, STUDIES, extraction, recording, target_folder
+from opcost.rows.comparability import OF_ONE_DEVICE, meaning
+from opcost.study import Conditions, Study
+from opcost.target import Target
+from opcost.tuples.tuple_record import SCHEMA_VERSION
+
+DIGEST = "[0-9a-f]{8}"
+"""The pattern of an address's last part."""
+
+Software = Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the files of a study are.
+
+    `software` is that of its jobs: the versions of PyTorch and its CUDA, or what stands for them.
+    `machine` says whether jobs run on this machine: those of a cluster verify the device themselves.
+    """
+
+    study: Study
+    results: Path = RESULTS
+    software: Software = field(default_factory=installed_torch)
+    machine: bool = True
+
+    @cached_property
+    def folders(self) -> dict[str, Path]:
+        """Target -> the folder of its measurements."""
+        return {
+            target: target_folder(target, self._conditions(each), self.results)
+            for target, each in self.study.conditions.items()
+        }
+
+    def device(self, target: str) -> str:
+        """The device that a target stands for, as far as known: `auto` on a cluster."""
+        settings = self.study.conditions[target].target
+        return _resolved(settings, self.software) if self.machine else settings.device
+
+    def is_recorded(self, target: str) -> bool:
+        """Whether calls are recorded on a target's device: not on a processor, where models run as
+        in their extraction.
+        """
+        kind = kind_of(self.device(target))
+        return kind is None or not kind.is_processor
+
+    def definition(self, model: str) -> str:
+        """The name of a whole model's measurements."""
+        return definition_address(self.study.models[model])
+
+    def extraction(self, model: str) -> Path:
+        """The file of a model's tuples and calls."""
+        return extraction(self._extraction(model), self.results)
+
+    def recording(self, target: str, model: str) -> Path:
+        """The file of a model's tuples and calls on a target's device."""
+        return recording(self.folders[target], self._extraction(model))
+
+    def expected_calls(self, target: str, model: str) -> Path:
+        """The file with the calls that a model is expected to make on a target."""
+        return self.recording(target, model) if self.is_recorded(target) else self.extraction(model)
+
+    @cached_property
+    def name(self) -> str:
+        """The name of the study."""
+        study, models = self.study, list(self.study.models)
+        asked = {
+            "models": {model: self._extraction(model) for model in models},
+            "targets": {target: folder.name for target, folder in self.folders.items()},
+            "operators": study.operators,
+            "launch_modes": study.launch_modes,
+            "generations": list(map(asdict, study.generations)),
+            "sweeps": list(map(asdict, (*study.sweeps, *study.target_sweeps))),
+        }
+        more = f"+{len(models) - 1}" if len(models) > 1 else ""
+        return _address(f"{models[0]}{more}" if models else "nothing", asked)
+
+    @property
+    def file(self) -> Path:
+        """What the study asks for."""
+        return self.results / STUDIES.name / self.name / "study.json"
+
+    @property
+    def manifest(self) -> Path:
+        """The study's unique operator tuples."""
+        return self.file.with_name("operator_tuples.json")
+
+    def _extraction(self, model: str) -> str:
+        software = {name: each for name, each in self.software.items() if name != "cuda_version"}
+        return _address(model, [self.study.models[model].to_json(), software, SCHEMA_VERSION])
+
+    def _conditions(self, conditions: Conditions) -> str:
+        settings = conditions.target
+        device = _resolved(settings, self.software) if self.machine else settings.device
+        known = self._environment(device, settings)
+        parts = [
+            device.replace(":", ""),
+            f"{settings.threads}thread{'s' if settings.threads > 1 else ''}",
+            *(f"torch{each}" for each in [self.software.get("torch_version")] if each),
+        ]
+        return _address("-".join(parts), [meaning(conditions.to_json()), known])
+
+    def _environment(self, device: str, settings: Target) -> dict[str, Any]:
+        """The columns that are known of the environment of a device."""
+        kind, known = kind_of(device), dict[str, Any](self.software)
+        if kind is not None and kind.is_processor:
+            known.pop("cuda_version", None)
+        if kind is not None and self.machine:
+            known |= kind.recorded()
+            if not kind.is_processor:
+                known |= _gpu(device, settings)
+        if settings.any_of_kind:
+            known = {name: each for name, each in known.items() if name not in OF_ONE_DEVICE}
+        return known
+
+
+def definition_address(definition: ModelDefinition) -> str:
+    """The name of a whole model's measurements."""
+    return _address(definition.name, definition.to_json())
+
+
+def _address(readable: str, of: Any) -> str:
+    digest = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:8]
+    return f"{re.sub(r'[^][A-Za-z0-9_.,=+-]', '_', readable)}-{digest}"
+
+
+def _resolved(settings: Target, software: Software) -> str:
+    """The device of a target on this machine. `auto` is the first GPU that PyTorch can use."""
+    if settings.device != "auto":
+        return settings.device
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1")
+    usable = software.get("cuda_version") and loaded_driver() and not hidden
+    return "cuda" if usable else "cpu"
+
+
+def _gpu(device: str, settings: Target) -> dict[str, Any]:
+    """The identity of a GPU and its power limit, which a target may set; empty if NVML is silent."""
+    kind, _, number = device.partition(":")
+    try:
+        uuid = untouched_uuid(kind, number)
+    except MeterUnavailable:
+        uuid = None
+    if uuid is None:
+        return {}
+    limit_w = settings.power_limit_w or gpu_state(uuid).get("power_limit_w")
+    return {"device_uuid_hash": hashed_uuid(uuid), "power_limit_w": limit_w}

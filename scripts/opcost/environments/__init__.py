@@ -1,1 +1,0 @@
-"""The environment in which a target was measured, and what to do if it has changed."""

@@ -1,0 +1,115 @@
+"""The jobs of the workflow that run in warm workers: `python -m opcost.jobs [OPTION ...] JOB ...`.
+
+A file of results says by its path what it is of, and the folder that it lies in under which settings
+it is measured, on which device.
+"""
+
+from opcost.workers.client import run
+
+JOBS = ("extract", "record", "identify", "characterize", "overhead", "measure")
+
+
+def main(words: list[str]) -> None:
+    """Do the job that the command line names."""
+    import argparse
+    from pathlib import Path
+
+    import opcost
+    from opcost.errors import reported
+
+    parser = argparse.ArgumentParser(prog="python -m opcost.jobs", description=__doc__)
+    parser.add_argument("--commit", help="of the workflow's code")
+    parser.add_argument("job", choices=JOBS)
+    parser.add_argument("output", type=Path, help="the file of results to make")
+    parser.add_argument("--definition", help="of the model, as JSON")
+    parser.add_argument("--settings", help="of the extraction, as JSON")
+    parser.add_argument("--tuples", type=Path, help="the manifest, or the calls of the model")
+    parser.add_argument("--search-path", type=Path, help="the folder of models")
+    arguments = parser.parse_args(words)
+    opcost.workflow_commit = arguments.commit
+    with reported():
+        {
+            "extract": _extract,
+            "record": _record,
+            "identify": _identify,
+            "characterize": _characterize,
+            "overhead": _overhead,
+            "measure": _measure,
+        }[arguments.job](arguments)
+
+
+def _extract(arguments) -> None:
+    """What one model executes."""
+    from opcost.devices.cores import work_anywhere
+    from opcost.planning.progress import extraction_line
+    from opcost.study import ExtractionSettings, ModelDefinition
+    from opcost.terminal import announce
+    from opcost.tuples.containment import extract_contained
+    from opcost.tuples.model_tuples import ModelTuples, write_model_tuples
+
+    def finish(tuples: ModelTuples) -> None:
+        write_model_tuples(arguments.output, tuples)
+        announce(extraction_line(tuples))
+
+    work_anywhere()
+    definition = ModelDefinition.from_json(arguments.definition)
+    settings = ExtractionSettings.from_json(arguments.settings)
+    extract_contained(definition, arguments.search_path, settings, finish)
+
+
+def _record(arguments) -> None:
+    """The calls that one model makes on a target's device."""
+    from opcost.measuring.job import recording_job
+    from opcost.measuring.target_files import TargetFiles
+    from opcost.results_folder import folder_of
+
+    files = TargetFiles.of(folder_of(arguments.output))
+    recording_job(arguments.tuples, arguments.search_path, files, arguments.output)
+
+
+def _identify(arguments) -> None:
+    """The device that a target stands for on this machine."""
+    from opcost.measuring.target_files import TargetFiles
+    from opcost.measuring.target_identity import identify_target
+    from opcost.terminal import announce
+
+    files = TargetFiles.of(arguments.output.parent)
+    announce(f"[device] {files.target}: measuring what a call costs there")
+    identify_target(files.conditions.target, arguments.output)
+
+
+def _characterize(arguments) -> None:
+    """What the power sensor of a target's device is like."""
+    from opcost.measuring.job import sensor_job
+    from opcost.measuring.target_files import TargetFiles
+
+    sensor_job(TargetFiles.of(arguments.output.parent), arguments.output)
+
+
+def _overhead(arguments) -> None:
+    """What calls cost on a target's host, in a round after the first."""
+    from opcost.measuring.target_files import TargetFiles
+    from opcost.measuring.target_identity import measure_overhead
+
+    files = TargetFiles.of(arguments.output.parent)
+    settings = files.conditions.target
+    measure_overhead(settings, files.target, files.device_file, arguments.output)
+
+
+def _measure(arguments) -> None:
+    """The row of one operator or model on one target."""
+    from opcost.measuring.job import subject_job
+    from opcost.measuring.subjects import SUBJECTS
+    from opcost.measuring.target_files import TargetFiles
+    from opcost.results_folder import folder_of, series_of
+
+    output = arguments.output
+    series = series_of(output)
+    named = SUBJECTS[series.kind].named
+    subject = named(output.stem, arguments.tuples, arguments.search_path)
+    subject.launch_mode = series.launch_mode
+    subject_job(subject, TargetFiles.of(folder_of(output)), series.round, output)
+
+
+if __name__ == "__main__":
+    run(main)
