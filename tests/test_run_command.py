@@ -130,7 +130,7 @@ def measured(checkout):
     paths = [
         path
         for kind in ("operators", "models")
-        for path in checkout.root.glob(f"results/local/{kind}*/*.parquet")
+        for path in checkout.root.glob(f"results/local/*/{kind}*/*.parquet")
     ]
     return {path: path.stat().st_mtime_ns for path in paths}
 
@@ -156,7 +156,7 @@ def test_a_profile_shows_what_operators_take_in_place_and_measures_nothing_twice
 
 
 def test_a_profile_that_is_not_complete_says_so_and_lists_what_is_not_measured_alone(done, opcost):
-    for path in done.root.glob("results/local/operators/*.parquet"):
+    for path in done.root.glob(MEASUREMENTS):
         path.unlink()
     found = opcost("profile", "tiny_mlp", "--max-device-time", "0.001s")
     assert found.returncode == 3, found.stderr
@@ -172,7 +172,7 @@ LAST_ROWS = ("other calls", "between calls", "whole model")
 
 
 def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done, opcost):
-    operators = [*done.root.glob("results/local/operators/*.parquet")]
+    operators = [*done.root.glob(MEASUREMENTS)]
     found = opcost("profile", "tiny_cnn", "--layers")
     assert found.returncode == 0, found.stderr
     assert "tiny_cnn_layers on local, layer by layer" in found.stdout
@@ -187,11 +187,11 @@ def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done,
     assert ("energy share" in header) == has_energy  # without a sensor, there are no such columns
     measured = {row["model"] for row in rows if row["reference_time_s"]}
     assert {f"tiny_cnn_layers[layer={path}]" for path in (0, 1, 4)} <= measured
-    assert {*done.root.glob("results/local/operators/*.parquet")} == {*operators}
+    assert {*done.root.glob(MEASUREMENTS)} == {*operators}
 
 
 def test_without_a_model_the_study_is_measured_and_what_was_run_before_is_kept(done, opcost):
-    (measured,) = done.root.glob("results/local/models/tiny_mlp.parquet")
+    (measured,) = done.root.glob("results/local/*/models/tiny_mlp-*.parquet")
     measured.unlink()
     before = stamps(done)
     found = opcost("run")
@@ -213,21 +213,25 @@ def test_a_plan_measures_nothing(done, opcost):
     assert "defines inputs" in planned.stderr
     planned = opcost("plan", "tiny_mlp", "--device", "cpu", "--threads", "3")
     assert "Target cpu_3_threads\n  operators: 3 tuples, 0 measured, 3 to measure" in planned.stdout
-    assert not (done.root / "results/cpu_3_threads").exists()
+    assert not [*done.root.glob("results/cpu_3_threads/**/*.parquet")]
 
 
 def test_a_retry_measures_what_failed_or_has_a_flag_and_nothing_else(done, opcost):
     before = stamps(done)
+    none = opcost("retry", "--flag", "drifting")
+    assert none.stdout == "There is nothing to measure again.\n"
     flag_and_fail(done)
     retried = opcost("retry", "--flag", "drifting")
     assert retried.returncode == 0, retried.stderr
+    assert retried.stdout.count("forgetting ") == 2
     again = {name for name, stamp in stamps(done).items() if before.get(name) != stamp}
     assert len(again) == 2
     assert before.keys() == stamps(done).keys()
 
 
 def test_a_report_is_made_anew_from_what_is_measured(done, opcost):
-    (done.root / "results/local/models/tiny_cnn.parquet").unlink()
+    [whole] = done.root.glob("results/local/*/models/tiny_cnn-*.parquet")
+    whole.unlink()
     before = stamps(done)
     (done.root / "results/report.html").unlink()
     reported = opcost("report")
@@ -236,7 +240,7 @@ def test_a_report_is_made_anew_from_what_is_measured(done, opcost):
     assert (done.root / "results/report.html").exists()
     assert stamps(done) == before
     assert compared(done) == {("local", "tiny_mlp")}, "what is no longer measured is left out"
-    assert not (done.root / "results/local/models/tiny_cnn.parquet").exists()
+    assert not whole.exists()
 
 
 def flag_and_fail(checkout):

@@ -10,7 +10,7 @@ from opcost.costs.model_argument import find_model, parse_input
 from opcost.errors import OpcostError
 from opcost.models.construction import build
 from opcost.models.variants import Options, Variant, variants
-from opcost.runs.request import default_request, request
+from opcost.runs.request import asked_again, default_request, narrowed, request
 from opcost.runs.targets import AUTO, chosen_targets
 
 MODELS = Path("config/models")
@@ -28,13 +28,21 @@ def options(inputs=(), **others):
     return Options(inputs=tuple(map(parse_input, inputs)), **others)
 
 
-def requested(*asked, known=()):
-    return request(asked, None, (), {}, known)
+def requested(*asked):
+    return request(asked, None, (), {})
 
 
-def models_of(argument, given, known=()):
+def models_of(argument, given):
     """The models that are measured, by name."""
-    return requested(*variants(argument, given, MODELS), known=known).study.models
+    return requested(*variants(argument, given, MODELS)).study.models
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The models that were measured in this folder, by name; to be added to."""
+    known = {}
+    monkeypatch.setattr("opcost.runs.request.newest_definitions", lambda results: known)
+    return known
 
 
 def shapes(found):
@@ -255,34 +263,54 @@ def test_what_is_no_factory_is_explained(name, message):
         build(*find_model(f"odd_factories.py:{name}", [parse_input("1x10")]))
 
 
-def test_another_model_than_those_measured_has_another_name():
+def test_another_model_than_those_measured_has_another_name(measured):
     Path("nets.py").touch()
-    known, names = [], []
+    names = []
     for size in ("8", "16", "16:float64", "8"):
-        found = models_of("nets.py:tagger", options([size], batches=(2,)), known)
+        found = models_of("nets.py:tagger", options([size], batches=(2,)))
         names += found
-        known += found.values()
+        measured |= found
     assert names == ["tagger_b2", "tagger_b2_16", "tagger_b2_16_2", "tagger_b2"]
 
 
-def test_a_model_whose_code_has_changed_keeps_its_name():
-    Path("nets.py").write_text("def tagger(): ...\n")
-    known = [*models_of("nets.py:tagger", options(["1x8"])).values()]
-    Path("nets.py").write_text("def tagger(): return 1\n")
-    found = models_of("nets.py:tagger", options(["1x8"]), known)
-    assert [*found] == ["tagger_1x8"]
-    assert found["tagger_1x8"] != known[0]
+def test_a_model_whose_code_has_changed_keeps_its_name(measured):
+    for code in ("def tagger(): ...\n", "def tagger(): return 1\n"):
+        Path("nets.py").write_text(code)
+        found = models_of("nets.py:tagger", options(["1x8"]))
+        assert [*found] == ["tagger_1x8"]
+        assert measured != found
+        measured |= found
 
 
-def test_a_config_that_was_edited_keeps_the_name_of_its_file():
+def test_a_config_that_was_edited_keeps_the_name_of_its_file(measured):
     Path("mine").mkdir()
-    known = []
     for dtype in ("float32", "bfloat16"):
         config = {"model": "resnet18", **IMAGE, "dtype": dtype}
         Path("mine/net.yaml").write_text(yaml.safe_dump(config))
-        for given in (options(), options(batches=(2,))):
-            known += models_of("mine/net.yaml", given, known).values()
-    assert [each.name for each in known] == ["net", "net_b2"] * 2
+        for given, name in ((options(), "net"), (options(batches=(2,)), "net_b2")):
+            found = models_of("mine/net.yaml", given)
+            assert [*found] == [name]
+            measured |= found
+
+
+def test_what_was_asked_for_can_be_asked_for_again_in_part():
+    config = {"model": "resnet18", **IMAGE}
+    asked = {
+        "models": [
+            {"name": "swept", **config, "axes": {"dtype": ["float32", "bfloat16"]}},
+            "vgg11",
+        ],
+        "torchvision": {"names": ["alexnet", "resnet18"]},
+        "targets": {"cpu": ONE},
+        "rounds": 9,
+    }
+    Path("config/config.yaml").write_text(yaml.safe_dump({"targets": {"cpu": ONE}, "rounds": 2}))
+    again = asked_again(asked)
+    assert again.study.rounds == 2
+    assert "targets" not in again.settings
+    part = narrowed(again, {"swept[dtype=bfloat16]", "alexnet"})
+    assert [*part.study.models] == [*again.study.models_of("swept"), "alexnet"]
+    assert narrowed(again, {"vgg11"}).settings == {"models": ["vgg11"], "torchvision": None}
 
 
 @pytest.mark.parametrize("place", ["nets.py", "elsewhere/nets.py", "config/models/nets.py"])

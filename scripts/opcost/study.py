@@ -15,7 +15,7 @@ from opcost.devices.kinds import kind_of, protocol_version
 from opcost.errors import OpcostError
 from opcost.models import zoo
 from opcost.models.axes import Sweep, expand, label, places, value_of
-from opcost.models.configs import load_models
+from opcost.models.configs import load_models, name_of
 from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
 from opcost.models.published import Published, read_published
@@ -317,7 +317,7 @@ def _models(document: Mapping[str, Any]) -> _Models:
     sweeps: list[Sweep] = []
     configs: dict[str, tuple[str, ...]] = {}
     for entry in document["models"]:
-        name = entry if isinstance(entry, str) else entry["name"]
+        name = name_of(entry)
         if name in configs:
             raise OpcostError(f"models: {name} is there twice: give one of the two another name")
         defined = load_models(entry, directory)

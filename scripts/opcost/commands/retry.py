@@ -1,8 +1,11 @@
 """`opcost retry`."""
 
+from pathlib import Path
+
 import click
 
-from opcost.commands.run import measure, verbosity
+from opcost.commands import INCOMPLETE
+from opcost.commands.run import is_measured, verbosity
 from opcost.terminal import show
 
 
@@ -17,25 +20,40 @@ from opcost.terminal import show
 def command(flags: tuple[str, ...], verbose: bool) -> None:
     """Forget the measurements that failed, and measure them again.
 
-    With --flag, also those with a flag, of the models and targets in this folder's study and runs.
-    No other measurement is lost.
+    With --flag, also those with a flag. They are those of all runs in this folder, on its targets
+    as they are now. No other measurement is lost.
 
     \b
     opcost retry
     opcost retry --flag disturbed
     """
     from contextlib import closing
-    from itertools import chain
 
+    from opcost.errors import OpcostError
+    from opcost.results_folder import RESULTS
     from opcost.run_lock import RunLock
-    from opcost.runs.forgetting import forget_failures, forget_flagged
-    from opcost.runs.study_file import read_studies
+    from opcost.runs.forgetting import check_flags, forget
+    from opcost.runs.request import asked_again, narrowed
+    from opcost.studies import remembered
 
-    studies = read_studies()
-    study, only = studies.study(), studies.measured()
-    with closing(RunLock()) as lock:
-        lock.hold("opcost retry")
-        flagged = forget_flagged(study, flags) if flags else ()
-        for path, reason in chain(flagged, forget_failures()):
-            show(f"forgetting {path}: {reason}")
-    measure(only, verbose=verbose)
+    check_flags(flags)
+    forgotten: set[Path] = set()
+    complete = True
+    for earlier in reversed(remembered(RESULTS)):
+        try:
+            request = asked_again(earlier.asked)
+        except OpcostError as error:
+            show(f"left out, as it can no longer be measured: {error}", err=True)
+            continue
+        lost: set[str] = set()
+        with closing(RunLock()) as lock:
+            lock.hold("opcost retry")
+            for path, reason, models in forget(request.study, flags, forgotten):
+                show(f"forgetting {path}: {reason}")
+                lost.update(models)
+        if lost:
+            complete &= is_measured(narrowed(request, lost), verbose)
+    if not forgotten:
+        show("There is nothing to measure again.")
+    if not complete:
+        raise SystemExit(INCOMPLETE)

@@ -114,6 +114,16 @@ def measure(
     verbose: bool = False,
     answer: Callable[["Request"], tuple[str, bool]] = _answer,
 ) -> None:
+    """Run the workflow and print the answer; exit if it is incomplete."""
+    if not is_measured(request, verbose, answer):
+        raise SystemExit(INCOMPLETE)
+
+
+def is_measured(
+    request: "Request",
+    verbose: bool = False,
+    answer: Callable[["Request"], tuple[str, bool]] = _answer,
+) -> bool:
     """Run the workflow and print the answer, which also says whether it is complete."""
     from opcost.results_folder import REPORT
     from opcost.runs.answer import ended_by_budget
@@ -128,8 +138,7 @@ def measure(
     show(f"\n{text}\n\nMore on one page: {REPORT}")
     for line in ended_by_budget(request.study):
         show(line)
-    if not complete:
-        raise SystemExit(INCOMPLETE)
+    return complete
 
 
 def budget(max_device_time: float | None) -> dict[str, Any]:

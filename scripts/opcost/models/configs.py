@@ -37,6 +37,11 @@ class Defined(NamedTuple):
     points: Mapping[str, Point] = {}
 
 
+def name_of(entry: Entry) -> str:
+    """The name of an entry of `models`."""
+    return entry if isinstance(entry, str) else str(entry["name"])
+
+
 class Written(NamedTuple):
     """A config as it is written, the name of its models, and where it stands, for errors."""
 

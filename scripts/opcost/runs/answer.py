@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opcost.addresses import Addresses
 from opcost.costs import operators_at_points
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.headline import RUNS
@@ -18,19 +19,16 @@ from opcost.results_folder import (
     IN_PLACE,
     MODELS,
     MODULES,
-    RESULTS,
     SHARES,
     SWEEPS,
     executions_of,
-    extraction,
-    target_folder,
 )
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
-from opcost.runs.request import Request
+from opcost.runs.request import Request, extracted
 from opcost.study import Study
 from opcost.text import duration, wrapped
-from opcost.tuples.model_tuples import ModelTuples, read_extractions, refusals
+from opcost.tuples.model_tuples import ModelTuples, refusals
 from opcost.tuples.recordings import calls_on
 
 _GO_ON = (
@@ -44,7 +42,7 @@ def answer(request: Request) -> tuple[str, bool]:
     operator without a model has its own cost.
     """
     study, asked = request.study, request.asked
-    paths = [path for model in sorted(study.models) if (path := extraction(model)).exists()]
+    addresses = Addresses.of(study)
     comparison, shares, modules, in_context, sweeps = (
         [row for row in records.read(path, schema).to_pylist() if _pair(row) in asked]
         for path, schema in (
@@ -56,31 +54,32 @@ def answer(request: Request) -> tuple[str, bool]:
         )
     )
     for row in comparison:
-        row[RUNS] = _runs_s(*_pair(row))
-    extracted = read_extractions(paths)
+        row[RUNS] = _runs_s(addresses, *_pair(row))
+    models = [*extracted(study).values()]
     requests = request_lines(requests_in(study.generations, comparison), shares)
-    further = [sweep_lines(sweeps), *_at_points(study, extracted), requests]
-    text = summarise(comparison, shares, refusals(extracted), modules, in_context, further)
+    further = [sweep_lines(sweeps), *_at_points(study, addresses, models), requests]
+    text = summarise(comparison, shares, refusals(models), modules, in_context, further)
     compared = (row for row in comparison if row[TIME.error.value] is not None)
     alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
     known = {_pair(row) for row in (*compared, *alone)}
     return text, known == asked
 
 
-def _runs_s(target: str, model: str) -> list[float]:
+def _runs_s(addresses: Addresses, target: str, model: str) -> list[float]:
     """What each execution of a whole model found."""
-    rows = records.read_all(
-        executions_of(target_folder(target), MODELS, model), schemas.MODEL, [TIME.value]
-    )
+    paths = executions_of(addresses.folders[target], MODELS, addresses.definition(model))
+    rows = records.read_all(paths, schemas.MODEL, [TIME.value])
     return [row[TIME.value] for row in rows.to_pylist() if row[TIME.value] is not None]
 
 
-def _at_points(study: Study, extracted: Sequence[ModelTuples]) -> list[list[str]]:
+def _at_points(
+    study: Study, addresses: Addresses, models: Sequence[ModelTuples]
+) -> list[list[str]]:
     """The tables of operators at the points of targets, of each sweep of targets."""
     if not study.target_sweeps or not DATABASE.exists():
         return []
-    on_targets = {target: calls_on(target_folder(target), extracted) for target in study.conditions}
-    tuple_ids = sorted({each for model in extracted for each in model.by_id})
+    on_targets = {target: calls_on(folder, models) for target, folder in addresses.folders.items()}
+    tuple_ids = sorted({each for model in models for each in model.by_id})
     conditions = {target: each.to_json() for target, each in study.conditions.items()}
     database = records.read(DATABASE, schemas.DATABASE, OPERATOR_COLUMNS)
     rows = asked_for(database, conditions, tuple_ids).to_pylist()
@@ -93,10 +92,11 @@ def ended_by_budget(study: Study) -> list[str]:
     """
     if study.max_device_time_s is None:
         return []
+    addresses = Addresses.of(study)
     missing_on = {
         target: missing
         for target in study.conditions
-        if (missing := beyond_budget(study, target, RESULTS))
+        if (missing := beyond_budget(study, target, addresses))
     }
     budget = duration(study.max_device_time_s)
     notes = [

@@ -1,67 +1,68 @@
 """Delete measurements so that the next run makes them again."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from opcost.environments.advice import advice
-from opcost.environments.present import changes_here
+from opcost.addresses import Addresses
 from opcost.errors import OpcostError, closest
-from opcost.results_folder import (
-    MANIFEST,
-    OPERATORS,
-    all_measurements,
-    recordings,
-    series_of,
-    target_folder,
-    target_folders,
-)
+from opcost.results_folder import all_measurements, series_of
 from opcost.rows import records, schemas
 from opcost.rows.flags import FLAGS
 from opcost.study import Study
-from opcost.tuples.manifest import read_manifest, to_benchmark
 from opcost.tuples.model_tuples import read_model_tuples
 
 
-def forget_failures() -> Iterator[tuple[Path, str]]:
-    """Delete failed measurements and recordings of all targets; yields each with the reason."""
-    for folder in target_folders():
-        for path in all_measurements(folder):
-            [status, error] = _row(path, "status", "error")
-            if status != "ok":
-                path.unlink(missing_ok=True)
-                yield path, f"{status}: {error}"
-        for path in recordings(folder):
-            reason = read_model_tuples(path).not_recorded
-            if reason is not None:
-                path.unlink(missing_ok=True)
-                yield path, reason
+class Forgotten(NamedTuple):
+    """A file that was deleted, why, and the models for which it was made."""
+
+    path: Path
+    reason: str
+    models: list[str]
 
 
-def forget_flagged(study: Study, flags: Collection[str]) -> Iterator[tuple[Path, str]]:
-    """Delete the study's measurements with one of these flags; yields each with its flags.
-
-    Only those that its next run makes again. Raises OpcostError for an unknown flag, or if the next
-    run would refuse to measure on a target.
-    """
+def check_flags(flags: Collection[str]) -> None:
+    """Raise OpcostError for a name that is not a flag."""
     for name in flags:
         if name not in FLAGS:
             raise OpcostError(f"{name!r} is not a flag. {closest(name, FLAGS)}".rstrip())
-    folders = [target_folder(target) for target in study.conditions]
-    for target, folder in zip(study.conditions, folders, strict=True):
-        if changes := changes_here(folder, study.conditions[target].target):
-            raise OpcostError(advice(folder, changes))
-    tuple_ids = set(to_benchmark(read_manifest(MANIFEST))) if MANIFEST.exists() else set()
-    for folder in folders:
+
+
+def forget(study: Study, flags: Collection[str], forgotten: set[Path]) -> Iterator[Forgotten]:
+    """Delete a study's measurements and recordings that failed, or have one of these flags, and add
+    their paths to those `forgotten` already, which are left as they are.
+    """
+    for found in _to_forget(study, flags):
+        if found.path not in forgotten:
+            found.path.unlink(missing_ok=True)
+            forgotten.add(found.path)
+            yield found
+
+
+def _to_forget(study: Study, flags: Collection[str]) -> Iterator[Forgotten]:
+    addresses = Addresses.of(study)
+    made_for: dict[str, list[str]] = defaultdict(list)
+    for model in study.models:
+        made_for[addresses.definition(model)].append(model)
+        if (extraction := addresses.extraction(model)).exists():
+            for tuple_id in read_model_tuples(extraction).by_id:
+                made_for[tuple_id].append(model)
+    for target, folder in addresses.folders.items():
         for path in all_measurements(folder):
-            names = tuple_ids if series_of(path).kind == OPERATORS else study.models
-            if path.stem not in names:
-                continue
-            [found] = _row(path, "flags")
-            if found := [flag for flag in found or () if flag in flags]:
-                path.unlink(missing_ok=True)
-                yield path, ", ".join(found)
+            if path.stem in made_for and (reason := _reason(path, flags)):
+                yield Forgotten(path, reason, made_for[path.stem])
+        for model in study.models:
+            path = addresses.recording(target, model)
+            reason = read_model_tuples(path).not_recorded if path.exists() else None
+            if reason is not None:
+                yield Forgotten(path, reason, [model])
 
 
-def _row(path: Path, *names: str) -> list:
-    [row] = records.read(path, schemas.MEASUREMENTS[series_of(path).kind], names).to_pylist()
-    return [row[name] for name in names]
+def _reason(path: Path, flags: Collection[str]) -> str | None:
+    """Why a measurement is to be made again, if it is."""
+    schema, names = schemas.MEASUREMENTS[series_of(path).kind], ["status", "error", "flags"]
+    [row] = records.read(path, schema, names).to_pylist()
+    if row["status"] != "ok":
+        return f"{row['status']}: {row['error']}"
+    return ", ".join(flag for flag in row["flags"] or () if flag in flags) or None

@@ -12,12 +12,11 @@ from opcost.costs.in_place_table import BETWEEN, WHOLE
 from opcost.costs.terms import Row
 from opcost.errors import OpcostError
 from opcost.models.variants import Variant
-from opcost.results_folder import COMPARISON, extraction
+from opcost.results_folder import COMPARISON
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME, Quantity
-from opcost.runs.request import Request
+from opcost.runs.request import Request, extracted
 from opcost.statistics import Estimate
-from opcost.study import Study
 from opcost.text import (
     counted,
     percent,
@@ -27,7 +26,7 @@ from opcost.text import (
     without_interval,
     wrapped,
 )
-from opcost.tuples.model_tuples import ModelTuples, read_model_tuples
+from opcost.tuples.model_tuples import ModelTuples
 
 _SUFFIX = "_layers"
 _MEANING = (
@@ -65,9 +64,9 @@ def layer_configs(request: Request) -> list[Variant]:
 
     Raises OpcostError for a model that has none.
     """
-    found = []
+    found, models = [], extracted(request.study)
     for name, config in request.configs().items():
-        kinds = _kinds(_extracted(name)) if name in request.study.models else []
+        kinds = _kinds(models[name]) if name in models else []
         if not kinds:
             raise OpcostError(
                 f"{name} has no layer that can be run alone: that takes a model of inference with "
@@ -113,15 +112,16 @@ def layer_answer(request: Request) -> tuple[str, bool]:
     """Tables of the layers of these configs on each target, the costliest first; and whether all of
     them were measured.
     """
-    study = request.study
+    study, models = request.study, extracted(request.study)
     comparison = records.read(COMPARISON, schemas.COMPARISON).to_pylist()
     lines, notes, complete = [], [_MEANING], True
     for target in study.conditions:
         found: list[Row] = []
         compared = {row["model"]: row for row in comparison if row["target"] == target}
         for name in study.configs:
-            own = explain_in_study(_extracted(name), target).estimate.in_place.modules()
-            cells = _cells(study, _extracted(name), compared, own)
+            own = explain_in_study(models[name], target).estimate.in_place.modules()
+            layers = {each: models[each] for each in study.models_of(name)}
+            cells = _cells(models[name], layers, compared, own)
             rows = [row for each in study.models_of(name) if (row := compared.get(each))]
             found += rows
             complete &= len(rows) == len(study.models_of(name)) and all(map(_is_measured, rows))
@@ -131,9 +131,8 @@ def layer_answer(request: Request) -> tuple[str, bool]:
                 listed = [
                     path for each in study.models_of(name) if (path := study.models[each].layer)
                 ]
-                notes += _not_run(
-                    _extracted(name), listed, own, compared.get(name, {}).get(_WHOLE_S)
-                )
+                whole_s = compared.get(name, {}).get(_WHOLE_S)
+                notes += _not_run(models[name], listed, own, whole_s)
         notes += caveats(found, quantities=())
     notes += _without_energy(
         row
@@ -178,10 +177,13 @@ def _without_energy(rows: Iterable[Row]) -> list[str]:
 
 
 def _cells(
-    study: Study, model: ModelTuples, compared: Mapping[str, Row], modules: Sequence[Row]
+    model: ModelTuples,
+    parts: Mapping[str, ModelTuples],
+    compared: Mapping[str, Row],
+    modules: Sequence[Row],
 ) -> list[dict[str, str]]:
     """A row for each layer that was measured, for what remains of the model, and for all of it."""
-    layers = _layers(study, model, compared, modules)
+    layers = _layers(model, parts, compared, modules)
     if not layers:
         return []
     whole = compared.get(model.model)
@@ -202,15 +204,18 @@ def _share(inside_s: float | None, whole_s: float | None) -> float | None:
 
 
 def _layers(
-    study: Study, model: ModelTuples, compared: Mapping[str, Row], modules: Sequence[Row]
+    model: ModelTuples,
+    parts: Mapping[str, ModelTuples],
+    compared: Mapping[str, Row],
+    modules: Sequence[Row],
 ) -> dict[str, _Line]:
     """Path -> line of each layer that was measured, the costliest first."""
     found = []
     whole_j = compared.get(model.model, {}).get(_WHOLE_J)
-    for layer in study.models_of(model.model):
-        path, row = study.models[layer].layer, compared.get(layer)
+    for layer, alone in parts.items():
+        path = alone.definition.layer if alone.definition else None
+        row = compared.get(layer)
         if path is not None and row is not None and _is_measured(row):
-            alone = _extracted(layer)
             found.append((path, _calls(model, [path], alone), _all_calls(model, path, alone), row))
     found.sort(key=lambda each: -(each[2] or 1) * each[3][_WHOLE_S])
     return {
@@ -327,10 +332,6 @@ def _class(model: ModelTuples, path: str) -> str:
 
 def _is_measured(row: Row | None) -> bool:
     return row is not None and row[_WHOLE_S] is not None
-
-
-def _extracted(name: str) -> ModelTuples:
-    return read_model_tuples(extraction(name))
 
 
 def _kinds(model: ModelTuples) -> list[_Kind]:

@@ -1,19 +1,19 @@
 """What `opcost profile` prints: where the time of running models goes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from opcost.costs import in_place_table, in_place_text
 from opcost.costs.caveats import caveats
 from opcost.costs.explanation import explain_in_study
 from opcost.costs.terms import Row, by_target
 from opcost.costs.verdict import judgement
-from opcost.results_folder import COMPARISON, extraction
+from opcost.results_folder import COMPARISON
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
-from opcost.runs.request import Request
+from opcost.runs.request import Request, extracted
 from opcost.text import with_meaning_of_noise, wrapped
 from opcost.tuples.model_table import not_extracted
-from opcost.tuples.model_tuples import read_extractions, read_model_tuples, refusals
+from opcost.tuples.model_tuples import ModelTuples, refusals
 
 _UNKNOWN = "the whole model is not measured"
 
@@ -22,15 +22,14 @@ def profile(request: Request, by: str, top: int) -> tuple[str, bool]:
     """Tables of these models on these targets, with the notes of a summary, and whether each has a
     sum and a time in place.
     """
-    models = [*request.study.models]
+    models, extractions = [*request.study.models], extracted(request.study)
     compared = by_target(records.read(COMPARISON, schemas.COMPARISON).to_pylist())
     parts, complete = [], True
     for target in request.study.conditions:
         rows = [row for model in models if (row := compared[target].get(model)) is not None]
         complete &= len(rows) == len(models) and all(map(_is_complete, rows))
-        parts += [_profile_of(target, models, rows, by, top)]
-    paths = [path for model in sorted(models) if (path := extraction(model)).exists()]
-    refused = not_extracted(refusals(read_extractions(paths)))
+        parts += [_profile_of(target, extractions, models, rows, by, top)]
+    refused = not_extracted(refusals([*extractions.values()]))
     parts += ["\n".join(refused)] if refused else []
     return with_meaning_of_noise("\n\n".join(parts)), complete
 
@@ -39,10 +38,17 @@ def _is_complete(row: Row) -> bool:
     return row[TIME.error.value] is not None and row["in_place_reason"] is None
 
 
-def _profile_of(target: str, models: Sequence[str], rows: Sequence[Row], by: str, top: int) -> str:
+def _profile_of(
+    target: str,
+    extractions: Mapping[str, ModelTuples],
+    models: Sequence[str],
+    rows: Sequence[Row],
+    by: str,
+    top: int,
+) -> str:
     lines, marked, in_context = [f"Target {target}"], False, []
     for row in rows:
-        explained = explain_in_study(read_model_tuples(extraction(row["model"])), target)
+        explained = explain_in_study(extractions[row["model"]], target)
         in_context += explained.estimate.in_place.rows()
         if cells := in_place_table.table_cells(explained.estimate, row, by, top):
             marked |= in_place_table.is_marked(cells)

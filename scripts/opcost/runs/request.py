@@ -8,17 +8,21 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opcost.addresses import Addresses
 from opcost.configuration import check_name, checked_keys
 from opcost.devices.kinds import kind_of
 from opcost.errors import OpcostError
 from opcost.models import zoo
-from opcost.models.configs import Entry, define_models, load_models, read_config
+from opcost.models.configs import Entry, define_models, load_models, name_of, read_config
 from opcost.models.definition import ModelDefinition
 from opcost.models.variants import Variant
 from opcost.plain_yaml import read_yaml
+from opcost.results_folder import RESULTS
 from opcost.runs.targets import AUTO, Settings, chosen_targets
+from opcost.studies import newest_definitions, remembered
 from opcost.study import Study, load_study, without_axes
 from opcost.tuples.host_memory import copy_of
+from opcost.tuples.model_tuples import ModelTuples, read_extractions
 
 DEFAULT_STUDY = Path("config/config.yaml")
 _DIRECTORY = "config/models"
@@ -38,9 +42,16 @@ class Request(NamedTuple):
     def configs(self) -> dict[str, Any]:
         """The config of each model or sweep, or of models chosen of torchvision, by its name."""
         entries = self.settings.get("models", read_default().get("models", ()))
-        chosen = [name for name, model in self.study.models.items() if model.zoo]
+        chosen = [name for name, each in self.study.models.items() if each.zoo]
         read = (read_config(each, self.study.model_directory) for each in [*entries, *chosen])
         return {each.name: each.config for each in read}
+
+
+def extracted(study: Study) -> dict[str, ModelTuples]:
+    """The study's models that were extracted, by name."""
+    addresses = Addresses.of(study)
+    paths = map(addresses.extraction, study.models)
+    return {each.model: each for each in read_extractions(filter(Path.exists, paths))}
 
 
 def read_default() -> Mapping[str, Any]:
@@ -65,23 +76,57 @@ def default_request(settings: Mapping[str, Any]) -> Request:
     return Request(settings, load_study({**read_default(), **settings}))
 
 
+def nothing() -> Request:
+    """The study that measures nothing: its tables show what is measured.
+
+    Raises OpcostError if nothing is.
+    """
+    if not remembered(RESULTS):
+        raise OpcostError(
+            "nothing is measured in this folder: go to the folder of a run, or begin with: opcost "
+            "run MODEL"
+        )
+    return request((), None, (), {})
+
+
+def asked_again(asked: Mapping[str, Any]) -> Request:
+    """What an earlier run asked for, with today's settings. Raises OpcostError if it cannot be."""
+    default = read_default()
+    keys = {"models", "torchvision", "targets"} & asked.keys()
+    given = {key: asked[key] for key in sorted(keys) if asked[key] != default.get(key)}
+    return Request(given, load_study({**default, **given}))
+
+
+def narrowed(whole: Request, models: set[str]) -> Request:
+    """A request for some of its models."""
+    document, study = {**read_default(), **whole.settings}, whole.study
+    entries = [
+        each
+        for each in document.get("models", ())
+        if not models.isdisjoint(study.models_of(name_of(each)))
+    ]
+    chosen = [name for name, each in study.models.items() if each.zoo and name in models]
+    torchvision = {**document["torchvision"], "names": chosen} if chosen else None
+    given = {**whole.settings, "models": entries, "torchvision": torchvision}
+    return Request(given, load_study({**document, **given}))
+
+
 def request(
     asked: Iterable[Variant],
     device: str | None,
     threads: Sequence[int],
     settings: Mapping[str, Any],
-    known: Iterable[ModelDefinition] = (),
 ) -> Request:
     """These models, on the study's targets or a device, with other settings.
 
-    `known` are those that other runs have measured: no new one gets the name of one of them. Raises
-    OpcostError for what no study can say.
+    No new one gets the name of another one that was measured in this folder. Raises OpcostError for
+    what no study can say.
     """
     default = read_default()
     targets = _targets(default)
     chosen = chosen_targets(targets, device, threads)
     checked_keys({"targets": chosen}, "config", "the command line")
-    given: dict[str, Any] = {"models": _entries(asked, model_directory(), known)}
+    given: dict[str, Any] = {"models": _entries(asked, model_directory())}
     if default.get("torchvision"):
         given["torchvision"] = None
     if chosen != targets or "targets" not in default:
@@ -101,14 +146,12 @@ def _targets(default: Mapping[str, Any]) -> dict[str, Settings]:
     return without_axes(named)
 
 
-def _entries(
-    asked: Iterable[Variant], directory: Path, known: Iterable[ModelDefinition]
-) -> list[Entry]:
+def _entries(asked: Iterable[Variant], directory: Path) -> list[Entry]:
     """The models as a study has them: by name if a file, or torchvision, says the same."""
     files = _of_files(directory)
     measured: dict[str, list[ModelDefinition]] = defaultdict(list)
-    for model in known:
-        measured[model.name.partition("[")[0]].append(model)
+    for name, model in newest_definitions(RESULTS).items():
+        measured[name.partition("[")[0]].append(model)
     taken = {name: _alike(models) for name, models in measured.items()}
     entries: dict[str, Entry] = {}
     ours: dict[str, list[str]] = {}

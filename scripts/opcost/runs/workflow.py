@@ -141,8 +141,10 @@ def _where() -> list[str]:
 def _program() -> str:
     """Snakemake, by its path if a shell would not find it, or another one."""
     beside = Path(sys.executable).with_name("snakemake")
-    found = shutil.which("snakemake")
-    return "snakemake" if found and Path(found) == beside else str(beside)
+    if not beside.exists() or shutil.which("snakemake") == str(beside):
+        return "snakemake"
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
 
 
 def _snakefile() -> Path:
