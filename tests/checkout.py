@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import json
 import os
 import re
 import shutil
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Self
 
 import yaml
-from opcost.fingerprint import identity
 from opcost.rows import records, schemas
 
 from tests import warm_python
@@ -22,7 +20,7 @@ REPOSITORY = Path(__file__).parent.parent
 STUDY = REPOSITORY / "tests" / "study"
 # The profile's `quiet` would hide which rules run.
 ARGUMENTS = ["--cores", "1", "--quiet", "host", "--configfile", "tests/study/config.yaml"]
-MEASUREMENTS = "results/local/operators/*.parquet"
+MEASUREMENTS = "results/local/*/operators/*.parquet"
 
 
 class Checkout:
@@ -36,7 +34,13 @@ class Checkout:
             "Snakefile",
             "workflow",
             "profiles",
-            "scripts",
+            "scripts/collect.py",
+            "scripts/compare.py",
+            "scripts/database.py",
+            "scripts/models.py",
+            "scripts/plan.py",
+            "scripts/plan_round.py",
+            "scripts/report.py",
             "config",
             "envs",
             "tests/study",
@@ -53,35 +57,31 @@ class Checkout:
 
     def run(self, *arguments: str, fresh: bool = False) -> subprocess.CompletedProcess:
         """Run Snakemake; `fresh`: each process imports all that it needs, as it does for a user."""
-        environment = os.environ | {"PYTHONPATH": str(self.other_package())}
         if fresh:
             command = [*self.command(), *arguments]
             return subprocess.run(
-                command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=300
+                command, cwd=self.root, capture_output=True, text=True, timeout=300
             )
-        return warm_python.run([*ARGUMENTS, *arguments], self.root, environment)
+        return warm_python.run([*ARGUMENTS, *arguments], self.root, os.environ)
 
     def copied(self, root: Path) -> Self:
         """Another, equal to this one, file times and Snakemake's records included."""
         subprocess.run(["cp", "-a", self.root, root], check=True)
         other = copy.copy(self)
         other.root = root
-        note_again(other)
         return other
 
     def without_measurements(self) -> Self:
         """This one, whose results are extracted models, and what is known of the device."""
         for kind in ("operators", "models"):
-            shutil.rmtree(self.root / "results/local" / kind)
+            shutil.rmtree(self.folder / kind)
         (self.root / "results/database.parquet").unlink()
         return self
 
-    def other_package(self) -> Path:
-        """Where another opcost is installed, which is not to be used."""
-        package = self.root / "installed" / "opcost"
-        package.mkdir(parents=True, exist_ok=True)
-        (package / "__init__.py").write_text("raise ImportError('another opcost')\n")
-        return package.parent
+    @property
+    def folder(self) -> Path:
+        """Where the target of the tiny study was measured, under the conditions that came last."""
+        return max(self.root.glob("results/local/*/"), key=lambda each: each.stat().st_mtime_ns)
 
     def started(self, *arguments: str, fresh: bool = False) -> list[str]:
         """Run, and name the rule of each job."""
@@ -89,14 +89,6 @@ class Checkout:
         assert completed.returncode == 0, completed.stdout + completed.stderr
         rules = re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", completed.stderr, re.MULTILINE)
         return sorted(rule for rule in rules if rule not in ("all", "default", "characterize"))
-
-
-def note_again(checkout) -> None:
-    """Tables of a copy were made from files of equal content, which are other files."""
-    for path in (checkout.root / "results/.made").iterdir():
-        note = json.loads(path.read_text())
-        note["inputs"] = {each: identity(checkout.root / each) for each in note["inputs"]}
-        path.write_text(json.dumps(note))
 
 
 def edit(path: Path, change) -> None:

@@ -49,7 +49,11 @@ JOB = shlex.join(
     [
         "python" if CONDA else sys.executable,
         *("-P", "-m", "opcost.jobs"),
-        *(["--warm", str(os.getpid())] if STUDY.workers == "warm" and sys.platform == "linux" else []),
+        *(
+            ["--warm", str(os.getpid())]
+            if STUDY.workers == "warm" and sys.platform == "linux"
+            else []
+        ),
         *(["--commit", COMMIT] if COMMIT else []),
     ]
 )

@@ -91,9 +91,5 @@ def say_how_to_go_on():
 
 def print_summary():
     """The summary, if this run has made it; what has a display prints its own part."""
-    if (
-        not HAS_DISPLAY
-        and SUMMARY.exists()
-        and version_of(SUMMARY) != SUMMARY_BEFORE
-    ):
+    if not HAS_DISPLAY and SUMMARY.exists() and version_of(SUMMARY) != SUMMARY_BEFORE:
         announce(f"\n{SUMMARY.read_text(encoding='utf-8')}\nMore on one page: {REPORT}")

@@ -4,7 +4,12 @@ A file of results says by its path what it is of, and the folder that it lies in
 it is measured, on which device.
 """
 
+from typing import TYPE_CHECKING
+
 from opcost.workers.client import run
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 JOBS = ("extract", "record", "identify", "characterize", "overhead", "measure")
 
@@ -38,7 +43,7 @@ def main(words: list[str]) -> None:
         }[arguments.job](arguments)
 
 
-def _extract(arguments) -> None:
+def _extract(arguments: "Namespace") -> None:
     """What one model executes."""
     from opcost.devices.cores import work_anywhere
     from opcost.planning.progress import extraction_line
@@ -57,7 +62,7 @@ def _extract(arguments) -> None:
     extract_contained(definition, arguments.search_path, settings, finish)
 
 
-def _record(arguments) -> None:
+def _record(arguments: "Namespace") -> None:
     """The calls that one model makes on a target's device."""
     from opcost.measuring.job import recording_job
     from opcost.measuring.target_files import TargetFiles
@@ -67,7 +72,7 @@ def _record(arguments) -> None:
     recording_job(arguments.tuples, arguments.search_path, files, arguments.output)
 
 
-def _identify(arguments) -> None:
+def _identify(arguments: "Namespace") -> None:
     """The device that a target stands for on this machine."""
     from opcost.measuring.target_files import TargetFiles
     from opcost.measuring.target_identity import identify_target
@@ -78,7 +83,7 @@ def _identify(arguments) -> None:
     identify_target(files.conditions.target, arguments.output)
 
 
-def _characterize(arguments) -> None:
+def _characterize(arguments: "Namespace") -> None:
     """What the power sensor of a target's device is like."""
     from opcost.measuring.job import sensor_job
     from opcost.measuring.target_files import TargetFiles
@@ -86,7 +91,7 @@ def _characterize(arguments) -> None:
     sensor_job(TargetFiles.of(arguments.output.parent), arguments.output)
 
 
-def _overhead(arguments) -> None:
+def _overhead(arguments: "Namespace") -> None:
     """What calls cost on a target's host, in a round after the first."""
     from opcost.measuring.target_files import TargetFiles
     from opcost.measuring.target_identity import measure_overhead
@@ -96,7 +101,7 @@ def _overhead(arguments) -> None:
     measure_overhead(settings, files.target, files.device_file, arguments.output)
 
 
-def _measure(arguments) -> None:
+def _measure(arguments: "Namespace") -> None:
     """The row of one operator or model on one target."""
     from opcost.measuring.job import subject_job
     from opcost.measuring.subjects import SUBJECTS

@@ -85,6 +85,7 @@ _SERIES = {
 }
 """Kind -> pattern of the names of its folders."""
 
+
 def series_named(name: str) -> Series | None:
     """The series of a folder of measurements; None for another folder."""
     for kind, pattern in _SERIES.items():
@@ -239,7 +240,9 @@ def extraction(address: str, results: Path = RESULTS) -> Path:
 def extractions_of(model: str, results: Path = RESULTS) -> list[Path]:
     """The files of a model's tuples and calls, of each of its definitions."""
     return sorted(
-        path for path in (results / _TUPLES).glob(f"{escape(model)}-*.pkl") if model_of(path) == model
+        path
+        for path in (results / _TUPLES).glob(f"{escape(model)}-*.pkl")
+        if model_of(path) == model
     )
 
 

@@ -169,4 +169,4 @@ def poll_squeue_only(workflow: Any) -> None:
     """Ask squeue until it answers, if the profile says squeue."""
     plugin = sys.modules.get(_SLURM)
     if plugin and getattr(workflow.executor_settings, "status_command", None) == "squeue":
-        plugin.is_query_tool_available = lambda tool: tool == "squeue"
+        vars(plugin)["is_query_tool_available"] = lambda tool: tool == "squeue"

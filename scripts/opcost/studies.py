@@ -31,6 +31,7 @@ from opcost.results_folder import (
     target_folder,
     target_folders,
 )
+from opcost.study import Study
 from opcost.text import counted, wrapped
 from opcost.tuples.model_tuples import ModelTuples, named
 from opcost.tuples.recordings import calls_on
@@ -127,7 +128,9 @@ def _read(path: Path, results: Path) -> Remembered:
             tuple(Sweep(**each) for each in document["target_sweeps"]),
         )
     except (TypeError, ValueError, KeyError) as error:
-        raise OpcostError(f"{path} is damaged ({type(error).__name__}: {error}): {remedy}") from None
+        raise OpcostError(
+            f"{path} is damaged ({type(error).__name__}: {error}): {remedy}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,8 @@ class Shown:
         """What the tables of a study show. `others` are by default those of its results folder."""
         study = present.study
         known = list(remembered(present.results) if others is None else others)
-        models = {name: each for one in known for name, each in one.models.items()} | study.models
+        models = {name: each for one in known for name, each in one.models.items()}
+        models |= study.models
         extractions = {name: each for one in known for name, each in one.extractions.items()}
         folders = {
             name: each for one in known for name, each in one.folders.items() if each.is_dir()
@@ -180,8 +184,11 @@ class Shown:
         targets = [*study.conditions, *sorted(folders.keys() - study.conditions.keys())]
         targets = [each for each in targets if models_on[each]]
         shown = {name for target in targets for name in models_on[target]}
-        names = [*(name for name in study.models if name in shown), *sorted(shown - {*study.models})]
-        every = [study, *reversed(known)]
+        names = [
+            *(name for name in study.models if name in shown),
+            *sorted(shown - {*study.models}),
+        ]
+        every: list[Study | Remembered] = [study, *reversed(known)]
         own = {name: present.extraction(name) for name in study.models}
         return cls(
             {name: models[name].to_json() for name in names},
@@ -243,7 +250,9 @@ class Shown:
             if folder not in folders
         }
         kept = [f"{name} ({counted(number, 'measurement')})" for name, number in found.items()]
-        return wrapped([f"Under other conditions, in {DATABASE}: {', '.join(kept)}"]) if kept else []
+        return (
+            wrapped([f"Under other conditions, in {DATABASE}: {', '.join(kept)}"]) if kept else []
+        )
 
 
 def _is_measured(folder: Path, definition: ModelDefinition) -> bool:

@@ -10,7 +10,6 @@ from opcost.costs.estimate_columns import PARTS, estimate_columns
 from opcost.costs.launches import launch_rows
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, terms_of
-from opcost.errors import OpcostError
 from opcost.launch_modes import EAGER
 from opcost.rows import comparability
 from opcost.rows.flags import EXECUTIONS_DISAGREE

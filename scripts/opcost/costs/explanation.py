@@ -268,7 +268,9 @@ def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     """The model with its calls on a target of the study, if they were recorded."""
     if model.definition is None:
         return model
-    return extracted_as(model.definition, model.torch_version, folder_named(target, results)) or model
+    return (
+        extracted_as(model.definition, model.torch_version, folder_named(target, results)) or model
+    )
 
 
 def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:

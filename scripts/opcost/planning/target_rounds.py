@@ -18,7 +18,8 @@ from opcost.rows.quantities import TIME
 from opcost.study import Study
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
-from opcost.values import BOOLEAN, TEXT, check_values, list_of, number as number_of, optional
+from opcost.values import BOOLEAN, TEXT, check_values, list_of, optional
+from opcost.values import number as number_of
 
 _Rows = Mapping[Subject, Mapping[int, Row]]
 """Subject -> round -> its row there."""
@@ -115,9 +116,7 @@ def with_rest_of_budget(addresses: Addresses, target: str, began_s: float) -> Ad
             schema = schemas.MODEL if series_of(path).kind == MODELS else schemas.OPERATOR
             [row] = records.read(path, schema, ["device_time_s"]).to_pylist()
             spent_s += row["device_time_s"] or 0.0
-    return replace(
-        addresses, study=replace(addresses.study, max_device_time_s=budget_s - spent_s)
-    )
+    return replace(addresses, study=replace(addresses.study, max_device_time_s=budget_s - spent_s))
 
 
 def _left_s(study: Study, first: Plan) -> float:

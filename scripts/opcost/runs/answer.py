@@ -42,7 +42,7 @@ def answer(request: Request) -> tuple[str, bool]:
     operator without a model has its own cost.
     """
     study, asked = request.study, request.asked
-    addresses = Addresses.of(study)
+    addresses = Addresses(study)
     comparison, shares, modules, in_context, sweeps = (
         [row for row in records.read(path, schema).to_pylist() if _pair(row) in asked]
         for path, schema in (
@@ -92,11 +92,11 @@ def ended_by_budget(study: Study) -> list[str]:
     """
     if study.max_device_time_s is None:
         return []
-    addresses = Addresses.of(study)
+    addresses = Addresses(study)
     missing_on = {
         target: missing
         for target in study.conditions
-        if (missing := beyond_budget(study, target, addresses))
+        if (missing := beyond_budget(addresses, target))
     }
     budget = duration(study.max_device_time_s)
     notes = [

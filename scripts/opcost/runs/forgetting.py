@@ -41,7 +41,7 @@ def forget(study: Study, flags: Collection[str], forgotten: set[Path]) -> Iterat
 
 
 def _to_forget(study: Study, flags: Collection[str]) -> Iterator[Forgotten]:
-    addresses = Addresses.of(study)
+    addresses = Addresses(study)
     made_for: dict[str, list[str]] = defaultdict(list)
     for model in study.models:
         made_for[addresses.definition(model)].append(model)

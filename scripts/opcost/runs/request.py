@@ -49,7 +49,7 @@ class Request(NamedTuple):
 
 def extracted(study: Study) -> dict[str, ModelTuples]:
     """The study's models that were extracted, by name."""
-    addresses = Addresses.of(study)
+    addresses = Addresses(study)
     paths = map(addresses.extraction, study.models)
     return {each.model: each for each in read_extractions(filter(Path.exists, paths))}
 

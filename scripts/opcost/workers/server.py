@@ -1,8 +1,8 @@
 """The server that forks warm workers: it has imported everything and never touches a device.
 
-Each request is a job to do, with its words, environment and standard streams. A worker ends with its
-client, all workers end with their server, and the server ends with its workflow run, or after an idle
-time.
+Each request is a job to do, with its words, environment and standard streams. A worker ends with
+its client, all workers end with their server, and the server ends with its workflow run, or after an
+idle time.
 """
 
 import contextlib
@@ -144,8 +144,8 @@ def import_everything() -> None:
 
 
 def main() -> None:
-    """`python -m opcost.workers.server SOCKET FD RUN`: a byte to FD says that the socket listens; RUN
-    is the process of the workflow run.
+    """`python -m opcost.workers.server SOCKET FD RUN`: a byte to FD says that the socket listens;
+    RUN is the process of the workflow run.
     """
     path, announce, run = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     import_everything()
