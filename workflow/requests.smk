@@ -28,6 +28,7 @@ from opcost.results_folder import (  # the rules use them, too
     all_series,
     device_file,
     extraction,
+    folder_of,
     measurement,
     measurement_in,
     overhead_file,
@@ -43,13 +44,6 @@ from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 BEGAN_S = time.time()
 EACH = target_folder("{target}", "{conditions}")
 MANIFEST = ADDRESSES.manifest
-# What tables show beside the study, and all that the database holds, as far as it is there.
-BESIDE = [
-    path
-    for path in map(Path, SHOWN.extractions.values())
-    if path.stem not in EXTRACTED_AT and path.exists()
-]
-MEASURED_BEFORE = find_measured(RESULTS).files if workflow.is_main_process else []
 
 
 def model_sources(wildcards):
@@ -256,6 +250,18 @@ def anew_if_cut(wildcards):
         return 0.0
     found = checked(read_round, path)
     return BEGAN_S if found.is_cut else found.anew
+
+
+def measured_beside(wildcards):
+    """Changes with what others than this study have measured. No inputs: this study, which would make
+    them, is to leave them as they are."""
+    own = {*(benchmarked() if MANIFEST.exists() else ()), *MODEL_AT}
+    files = [
+        (str(path), *version_of(path)[:2])
+        for path in find_measured(RESULTS).files
+        if path.stem not in own or folder_of(path) not in FOLDERS.values()
+    ]
+    return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
 
 
 def missing_measurements(wildcards):

@@ -24,7 +24,6 @@ rule database:
         devices=devices,
         tuples=extracted,
         recorded=recorded,
-        before=MEASURED_BEFORE,
     output:
         report(
             DATABASE,
@@ -39,6 +38,7 @@ rule database:
         processor=1,
     params:
         folders=list(SHOWN.folders.values()),
+        beside=measured_beside,
         code=CODE,
     message:
         "Merging all operator measurements"
@@ -50,7 +50,6 @@ rule compare:
     input:
         database=DATABASE,
         tuples=extracted,
-        beside=BESIDE,
         recorded=recorded,
         models=model_measurements,
         models_launched=models_launched,

@@ -69,7 +69,6 @@ rule record_calls:
 rule models:
     input:
         tuples=extracted,
-        beside=BESIDE,
     output:
         table=MODEL_TABLE,
         csv=report(
@@ -85,6 +84,7 @@ rule models:
     resources:
         processor=1,
     params:
+        shown=SHOWN.to_json(),
         code=CODE,
     message:
         "Tabulating what the models are made of"

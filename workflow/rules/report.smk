@@ -11,7 +11,6 @@
 rule report:
     input:
         tuples=extracted,
-        beside=BESIDE,
         recorded=recorded,
         database=DATABASE,
         comparison=COMPARISON,
