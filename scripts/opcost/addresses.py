@@ -115,32 +115,40 @@ class Addresses:
         return self.file.with_name("operator_tuples.json")
 
     def _extraction(self, model: str) -> str:
-        software = {name: each for name, each in self.software.items() if name != "cuda_version"}
-        return _address(model, [self.study.models[model].to_json(), software, SCHEMA_VERSION])
+        return extraction_address(self.study.models[model], self.software)
 
     def _conditions(self, conditions: Conditions) -> str:
         settings = conditions.target
         device = _resolved(settings, self.software) if self.machine else settings.device
-        known = self._environment(device, settings)
-        parts = [
-            device.replace(":", ""),
-            f"{settings.threads}thread{'s' if settings.threads > 1 else ''}",
-            *(f"torch{each}" for each in [self.software.get("torch_version")] if each),
-        ]
-        return _address("-".join(parts), [meaning(conditions.to_json()), known])
-
-    def _environment(self, device: str, settings: Target) -> dict[str, Any]:
-        """The columns that are known of the environment of a device."""
         kind, known = kind_of(device), dict[str, Any](self.software)
-        if kind is not None and kind.is_processor:
-            known.pop("cuda_version", None)
         if kind is not None and self.machine:
             known |= kind.recorded()
             if not kind.is_processor:
                 known |= _gpu(device, settings)
-        if settings.any_of_kind:
-            known = {name: each for name, each in known.items() if name not in OF_ONE_DEVICE}
-        return known
+        return conditions_address(conditions, device, known)
+
+
+def conditions_address(conditions: Conditions, device: str, known: Mapping[str, Any]) -> str:
+    """The name of conditions on a device, of whose environment these columns are known."""
+    settings, kind, environment = conditions.target, kind_of(device), dict(known)
+    if kind is not None and kind.is_processor:
+        environment.pop("cuda_version", None)
+    if settings.any_of_kind:
+        environment = {
+            name: each for name, each in environment.items() if name not in OF_ONE_DEVICE
+        }
+    parts = [
+        device.replace(":", ""),
+        f"{settings.threads}thread{'s' if settings.threads > 1 else ''}",
+        *(f"torch{each}" for each in [environment.get("torch_version")] if each),
+    ]
+    return _address("-".join(parts), [meaning(conditions.to_json()), environment])
+
+
+def extraction_address(definition: ModelDefinition, software: Software) -> str:
+    """The name of a model's tuples and calls."""
+    without_cuda = {name: each for name, each in software.items() if name != "cuda_version"}
+    return _address(definition.name, [definition.to_json(), without_cuda, SCHEMA_VERSION])
 
 
 def definition_address(definition: ModelDefinition) -> str:

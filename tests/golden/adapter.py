@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from opcost.costs import operators_at_points
 from opcost.costs.breakdown import breakdown
-from opcost.costs.comparison import check_definitions, compare_study
+from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.explanation import explain
 from opcost.costs.headline import headline
@@ -18,22 +18,21 @@ from opcost.costs.known_methods import methods_of
 from opcost.costs.requests import requests_in
 from opcost.costs.single_operators import single_operators
 from opcost.costs.sweeps import least_along_axes, series_of, sweep_rows
-from opcost.databases.aggregation import write_database
+from opcost.databases.aggregation import whole_rows, write_database
 from opcost.databases.database import read_database
 from opcost.databases.measured import find_measured
 from opcost.databases.selection import asked_for
 from opcost.difference.databases import compare_databases
 from opcost.plain_yaml import read_yaml
-from opcost.results_folder import DATABASE, RESULTS, extraction, target_folder, target_of
+from opcost.results_folder import DATABASE, RESULTS, extractions_of, target_folders
 from opcost.rows import records, schemas
 from opcost.rows.executed import in_round
 from opcost.rows.quantities import COMPARED
-from opcost.runs.requested import requested
 from opcost.statistics import Estimate
 from opcost.study import load_study
 from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import rows_of
-from opcost.tuples.model_tuples import ModelTuples, named, read_extractions
+from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
 
 Row = Mapping[str, Any]
@@ -156,26 +155,24 @@ def of_difference(
 
 def of_study(prefix: str) -> Iterator[Line]:
     """What a finished study says, from the measurements in the current folder."""
-    study = requested(load_study(read_yaml(Path("config.yaml")))).study
+    study = load_study(read_yaml(Path("config.yaml")))
     measured = find_measured(RESULTS)
     write_database(measured, DATABASE, methods=methods_of)
-    models = read_extractions(extraction(name) for name in study.models)
+    models = read_extractions(path for name in study.models for path in extractions_of(name))
+    folders = {folder.parent.name: folder for folder in target_folders()}
     for row in rows_of([each for each in models if not each.is_operator]):
         yield from lines_of("extraction", row, (row["model"], prefix))
-    on_targets = {
-        target: calls_on(target_folder(target), named(models, study.models))
-        for target in study.conditions
-    }
+    on_targets = {target: calls_on(folders[target], models) for target in study.conditions}
     manifest = collect([each for found in on_targets.values() for each in found], study.operators)
     conditions = {target: each.to_json() for target, each in study.conditions.items()}
     database = records.read(DATABASE, schemas.DATABASE, OPERATOR_COLUMNS)
     operators = asked_for(database, conditions, to_benchmark(manifest)).to_pylist()
     wholes = [
-        in_round(row, path) | {"target": target_of(path)}
-        for path in sorted(RESULTS.glob("*/models*/*.parquet"))
-        for row in records.read(path, schemas.MODEL).to_pylist()
+        in_round(row, path) | {"target": target}
+        for target, folder in folders.items()
+        for path in sorted(folder.glob("models*/*.parquet"))
+        for row in whole_rows(path, "")
     ]
-    check_definitions(models, wholes)
     found = compare_study(on_targets, operators, wholes, manifest, study.precision.models)
 
     def at(row: Row) -> tuple[str, str]:
