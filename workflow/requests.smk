@@ -255,11 +255,11 @@ def anew_if_cut(wildcards):
 def measured_beside(wildcards):
     """Changes with what others than this study have measured. No inputs: this study, which would make
     them, is to leave them as they are."""
-    own = {*(benchmarked() if MANIFEST.exists() else ()), *MODEL_AT}
+    own, folders = {*(benchmarked() if MANIFEST.exists() else ()), *MODEL_AT}, {*FOLDERS.values()}
     files = [
         (str(path), *version_of(path)[:2])
         for path in find_measured(RESULTS).files
-        if path.stem not in own or folder_of(path) not in FOLDERS.values()
+        if path.parent not in folders and not (folder_of(path) in folders and path.stem in own)
     ]
     return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
 

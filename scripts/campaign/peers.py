@@ -22,7 +22,7 @@ from opcost.devices.target_device import open_device
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.subjects import OperatorSubject
 from opcost.models.construction import inference_conditions
-from opcost.results_folder import MANIFEST, OPERATORS, measurements
+from opcost.results_folder import OPERATORS, STUDIES, measurements
 from opcost.study import Conditions
 
 Call = Callable[[], object]
@@ -98,7 +98,9 @@ class Polling:
 
 def compared(row: dict[str, Any], device: Device, loop_s: float) -> list[dict[str, Any]]:
     """The answers about the operator of a row, opcost's first."""
-    subject = OperatorSubject.named(row["tuple_id"], MANIFEST, Path())
+    subject = OperatorSubject.named(
+        row["tuple_id"], next(STUDIES.glob("*/operator_tuples.json")), Path()
+    )
     same = {"operator": subject.description}
     answers = [
         {

@@ -15,7 +15,6 @@ from collections import defaultdict
 from pathlib import Path
 
 from opcost.costs.explanation import explain
-from opcost.results_folder import extractions
 from opcost.tuples.model_tuples import read_extractions
 
 SHORT_S = 25e-6
@@ -29,7 +28,7 @@ def main():
     excesses = defaultdict(list)
     print("| model | whole | in place | rows | calls | beyond rows, a call | estimated |")
     print("|---|---|---|---|---|---|---|")
-    for model in read_extractions(extractions(arguments.results)):
+    for model in read_extractions(arguments.results.glob("tuples/*.pkl")):
         if arguments.models and model.model not in arguments.models:
             continue
         for found in explain(model, [arguments.results / "database.parquet"]):

@@ -19,7 +19,6 @@ import torch
 from opcost.devices.target_device import open_device
 from opcost.measuring.workload import OperatorWorkload, operator_workload
 from opcost.models.construction import inference_conditions
-from opcost.results_folder import MANIFEST
 from opcost.rows import records, schemas
 from opcost.target import Target
 from opcost.tuples.manifest import read_record
@@ -44,7 +43,9 @@ def main():
     ratios = {True: [], False: []}
     for tuple_id in chosen:
         row = rows[tuple_id]
-        record = read_record(arguments.results / MANIFEST.name, tuple_id)
+        record = read_record(
+            next(arguments.results.glob("studies/*/operator_tuples.json")), tuple_id
+        )
         measure = partial(timed, record, row["alone_time_s"])
         sets, shuffled_s, in_order_s = answer_of(measure, 600)
         ratios[bool(record.parameters)].append(in_order_s / shuffled_s)

@@ -31,7 +31,7 @@ from opcost.measuring.job import subject_job
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_files import TargetFiles
 from opcost.models.user_code import reason  # noqa: F401  # imported once, too
-from opcost.results_folder import device_file, extractions, sensor_file, target_folders
+from opcost.results_folder import device_file, sensor_file, target_folders
 from opcost.rows import records, schemas  # noqa: F401
 from opcost.study import Conditions, load_study
 from opcost.tuples.model_tuples import read_extractions
@@ -101,7 +101,9 @@ def conditions(time_s):
 
 def subjects(results, operators, search_path):
     """All extracted models, and operator tuples of all kinds in turn, at random in each."""
-    models = [model for model in read_extractions(extractions(results)) if not model.refusal]
+    models = [
+        model for model in read_extractions(results.glob("tuples/*.pkl")) if not model.refusal
+    ]
     by_operator = {}
     for model in models:
         for record, _ in model.kernels():

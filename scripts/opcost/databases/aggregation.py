@@ -41,12 +41,13 @@ def write_database(
 ) -> list[str]:
     """Write the rows of all measured operators into one file, in the order of targets and tuples.
 
-    Each row joins the executions of a tuple (`rounds`). Memory is bounded. Each row gets the columns
-    of its target (`target_columns`); those of the method's own error are null without `methods`.
+    Each row joins the executions of a tuple (`rounds`). Memory is bounded. Each row gets the
+    columns of its target (`target_columns`); those of the method's own error are null without
+    `methods`.
 
     Raises OpcostError with a remedy for a damaged file, or one that holds another tuple or other
-    conditions than its path names, among `asked` (default: all files). Other such files are skipped,
-    and the returned messages name them.
+    conditions than its path names, among `asked` (default: all files). Other such files are
+    skipped, and the returned messages name them.
     """
     damages = Damages(asked)
     scatters = Scatters()
