@@ -21,7 +21,6 @@ from opcost.tuples.recordings import calls_on
 from opcost.values import BOOLEAN, TEXT, check_values, list_of, optional
 from opcost.values import number as at_least
 
-
 _Rows = Mapping[Subject, Mapping[int, Row]]
 """Subject -> round -> its row there."""
 
