@@ -8,7 +8,6 @@ python -m tests.golden --write    make them the expected ones
 import argparse
 import csv
 import io
-import os
 import sys
 import tarfile
 import tempfile
@@ -66,6 +65,8 @@ def text() -> str:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, bool):
+        return str(int(value))
     return "" if value is None else " ".join(str(value).split())
 
 
