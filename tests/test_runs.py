@@ -171,7 +171,7 @@ def test_a_factory_is_found_by_all_commands_whatever_the_name_of_its_file(file, 
         f"from torch import nn\n{'from ..sizes import SIZE' if size == 'SIZE' else ''}\n"
         f"def build(): return nn.Linear(10, {size})\nclass Makers: build = staticmethod(build)\n"
     )
-    explained, folder = find_model(argument, [parse_input("1x10")])
+    explained, folder = find_model(argument, Options(inputs=(parse_input("1x10"),)))
     [name], _ = provide(variants(argument, options(["1x10"]), MODELS), MODELS)
     for module in (build(explained, folder), build(load_model(name, MODELS), MODELS)):
         assert module.out_features == 9
@@ -194,7 +194,7 @@ def build():
 def test_a_factory_of_a_script_that_parses_arguments_sees_none(monkeypatch):
     Path("train.py").write_text(SCRIPT)
     monkeypatch.setattr(sys, "argv", ["opcost", "explain", "train.py:build", "--input", "1x10"])
-    definition, folder = find_model("train.py:build", [parse_input("1x10")])
+    definition, folder = find_model("train.py:build", Options(inputs=(parse_input("1x10"),)))
     assert build(definition, folder).out_features == 80
     assert sys.argv[1] == "explain"
 
@@ -220,7 +220,7 @@ def test_what_is_no_factory_is_explained(name, message):
         "def on_meta(): return nn.Linear(10, 9, device='meta')\n"
     )
     with pytest.raises(OpcostError, match=message):
-        build(*find_model(f"odd_factories.py:{name}", [parse_input("1x10")]))
+        build(*find_model(f"odd_factories.py:{name}", Options(inputs=(parse_input("1x10"),))))
 
 
 def test_a_factory_with_other_inputs_has_their_sizes_in_its_name():
