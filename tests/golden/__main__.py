@@ -18,8 +18,8 @@ from pathlib import Path
 
 from opcost.costs.model_argument import find_steps, parse_input
 from opcost.databases.database import REFERENCE
-from opcost.move_results import move_results
 from opcost.models.variants import Options
+from opcost.move_results import move_results
 from opcost.tuples.extraction import extract_model_tuples
 
 from tests.golden.adapter import Line, of_database, of_difference, of_explanation, of_study
