@@ -194,7 +194,6 @@ def test_a_job_refuses_a_device_that_has_changed_and_nothing_is_lost(done):
     device = done.folder / "device.json"
     document = json.loads(device.read_text())
     device.write_text(json.dumps(document | {"thread_library": "another"}))
-    assert done.started() == []
     next(done.root.glob(MEASUREMENTS)).unlink()
     before = stamps(done)
     stopped = done.run()
