@@ -56,8 +56,8 @@ lint: $(VENV)/dev ## Linters, formatters, types
 
 check: lint test ## Linters and tests: what to run before a change is proposed
 
-validate: $(VENV)/dev ## Minutes: published FLOPs of every model, replay of whole models, a study in pieces
-	@$(BIN)/python -m pytest -m slow tests/validation tests/test_campaign.py
+validate: $(VENV)/dev ## Minutes: published FLOPs of every model, replay of whole models
+	@$(BIN)/python -m pytest -m slow tests/validation
 
 wheel: $(VENV)/dev ## Build a wheel of the last commit in dist, and test it installed without the repository
 	@rm -rf dist && mkdir dist

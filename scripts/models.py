@@ -8,7 +8,6 @@ from opcost.arrow import skip_pandas_import
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.rows import records, schemas
-from opcost.studies import Shown
 from opcost.terminal import announce
 from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import as_text, rows_of
@@ -21,9 +20,7 @@ skip_pandas_import()
 gc.disable()  # what this makes is of use until it ends
 outputs = snakemake.output
 with reported(snakemake.log[0]):
-    every = read_extractions(
-        map(Path, Shown.from_json(snakemake.params.shown).extractions.values())
-    )
+    every = read_extractions(map(Path, snakemake.params.models))
     models = [model for model in every if not model.is_operator]
     rows = rows_of(models)
     records.write_with_csv(Path(outputs.table), schemas.EXTRACTION, rows)

@@ -102,7 +102,8 @@ def configure(checkout, **changes) -> None:
 
 
 def stamps(checkout) -> dict[str, int]:
-    return {path.name: path.stat().st_mtime_ns for path in checkout.root.glob(MEASUREMENTS)}
+    paths = checkout.root.glob(MEASUREMENTS)
+    return {str(path.relative_to(checkout.root)): path.stat().st_mtime_ns for path in paths}
 
 
 @contextlib.contextmanager

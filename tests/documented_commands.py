@@ -88,10 +88,9 @@ def _python(arguments: list[str]) -> None:
     script, *rest = arguments
     if script == "-m":
         module, *rest = rest
-        if not module.startswith(("tests.", "campaign")):
+        if not module.startswith("tests."):
             return
-        folder = "scripts/" if module.startswith("campaign") else ""
-        script = f"{folder}{module.replace('.', '/')}"
+        script = module.replace(".", "/")
         script += "/__main__.py" if (ROOT / script).is_dir() else ".py"
     path = ROOT / script
     assert path.exists(), f"there is no {script}"

@@ -1,20 +1,11 @@
 """Every measurement there is stands in the database, and none that is not what it says."""
 
-import contextlib
 import json
-import os
 import shutil
-import tempfile
-import time
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from unittest import mock
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
 from opcost.databases.selection import asked_for
@@ -42,7 +33,7 @@ def row(number=0, target="local"):
 def measure(folder, number, target="local", kind="operators", **changes):
     """Write the file of a measurement, as a study does, and return its path."""
     found = row(number, target) | changes
-    path = folder / "results" / target / kind / f"{row(number)['tuple_id']}.parquet"
+    path = folder / "results" / target / "cpu-0" / kind / f"{row(number)['tuple_id']}.parquet"
     records.write(path, schemas.OPERATOR, [found])
     return path
 
@@ -58,19 +49,6 @@ def database(folder):
 
 def times(folder):
     return database(folder)["time_s"].to_pylist()
-
-
-@contextlib.contextmanager
-def reading():
-    """The paths of the files that are read."""
-    paths, real = [], records.stream
-
-    def stream(path, *arguments, **options):
-        paths.append(path)
-        return real(path, *arguments, **options)
-
-    with mock.patch.object(records, "stream", stream):
-        yield paths
 
 
 def test_rows_of_all_targets_are_joined_in_the_order_of_their_paths(tmp_path):
@@ -95,67 +73,25 @@ def test_a_row_is_of_the_target_whose_folder_holds_it(tmp_path):
     assert database(tmp_path)["target"].to_pylist() == ["after"]
 
 
-@given(st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
-@settings(max_examples=10, deadline=None)
-def test_of_what_an_earlier_database_has_no_file_is_read(before, after):
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for number in before:
-            measure(folder, number)
-        aggregate(folder)
-        for path in [measure(folder, number) for number in before - after]:
-            path.unlink()
-        new = {measure(folder, number) for number in after - before}
-        with reading() as read:
-            aggregate(folder)
-        assert {path for path in read if folder in path.parents} - {
-            folder / "database.parquet"
-        } == new
-        rows = database(folder)
-        (folder / "database.parquet").unlink()
-        aggregate(folder)
-        assert rows.equals(database(folder))
+def test_of_other_conditions_of_a_target_the_name_is_told(tmp_path):
+    measure(tmp_path, 1)
+    folder = tmp_path / "results/local"
+    shutil.copytree(folder / "cpu-0", folder / "cpu-1")
+    write_database(find_measured(folder.parent, [folder / "cpu-1"]), tmp_path / "database.parquet")
+    assert database(tmp_path)["target"].to_pylist() == ["local", "local/cpu-0"]
 
 
-@pytest.mark.parametrize("days", [-2, 2])
-def test_what_was_measured_since_is_read_whatever_the_clock_says(tmp_path, days):
-    paths = [measure(tmp_path, number, time_s=1.0) for number in range(5)]
-    aggregate(tmp_path)
-    time.sleep(0.05)  # the file system's clock has steps
-    measure(tmp_path, 3, time_s=2.0)
-    then = time.time() + days * 86400
-    os.utime(paths[3], (then, then))
-    aggregate(tmp_path)
-    assert sorted(times(tmp_path)) == [1.0] * 4 + [2.0]
-
-
-def test_files_that_another_folder_replaced_are_read(tmp_path):
-    path = measure(tmp_path, 1, time_s=1.0)
-    other = measure(tmp_path / "elsewhere", 1, time_s=2.0)
-    stamp = path.stat().st_mtime_ns
-    os.utime(other, ns=(stamp, stamp))
-    aggregate(tmp_path)
-    path.parent.rename(tmp_path / "away")
-    other.parent.rename(path.parent)
-    aggregate(tmp_path)
-    assert times(tmp_path) == [2.0]
-
-
-def test_a_file_that_is_written_while_it_is_read_is_read_again(tmp_path):
-    path = measure(tmp_path, 1, time_s=1.0)
-    real = records.stream
-
-    def stream(file, *arguments, **options):
-        yield from real(file, *arguments, **options)
-        if file == path:
-            measure(tmp_path, 1, time_s=2.0)
-
-    with mock.patch.object(records, "stream", stream):
+@pytest.mark.parametrize("name", ["settings.json", "device.json"])
+def test_a_row_of_other_conditions_than_those_of_its_folder_is_named(tmp_path, conditions, name):
+    other = {"conditions_json": conditions.to_json(), "torch_version": "2.14.0"}
+    path = measure(tmp_path, 1, **other)
+    document = json.dumps({"device": "cpu", "device_name": "Any", "torch_version": "2.15.0"})
+    folder = path.parent.parent
+    if name == "settings.json":
+        document = replace(conditions, protocol_version=1).to_json()
+    (folder / name).write_text(document)
+    with pytest.raises(OpcostError, match=f"{path} was measured under other conditions than"):
         aggregate(tmp_path)
-    with reading() as read:
-        aggregate(tmp_path)
-    assert path in read
-    assert times(tmp_path) == [2.0]
 
 
 def tear(path):
@@ -188,40 +124,7 @@ def test_a_damaged_file_that_nobody_asks_for_is_left_out_and_named(tmp_path, kin
     tear(path)
     [text] = aggregate(tmp_path, asked=())
     assert f"{path} is not a readable Parquet file" in text
-    assert text.endswith(": to measure it again, run a study with target 'local'")
-    assert times(tmp_path) == [1.0]
-
-
-def test_a_row_whose_file_is_damaged_later_stays_until_the_file_can_be_read(tmp_path):
-    for number in (1, 2, 3):
-        measure(tmp_path, number, time_s=float(number))
-    aggregate(tmp_path)
-    path = measure(tmp_path, 2, time_s=20.0)
-    good = path.read_bytes()
-    tear(path)
-    for _ in range(2):
-        [text] = aggregate(tmp_path, asked=())
-        assert str(path) in text
-        assert "its earlier row is kept; to measure it again, run a study with target" in text
-        assert "delete" not in text
-        assert sorted(times(tmp_path)) == [1.0, 2.0, 3.0]
-    path.write_bytes(good)
-    assert aggregate(tmp_path, asked=()) == []
-    assert sorted(times(tmp_path)) == [1.0, 3.0, 20.0]
-
-
-def test_of_a_database_that_another_program_changed_no_row_is_taken(tmp_path):
-    for number in (1, 2):
-        path = measure(tmp_path, number, time_s=float(number))
-    aggregate(tmp_path)
-    database_file = tmp_path / "database.parquet"
-    rows = pq.read_table(database_file)
-    rows = rows.replace_schema_metadata(pq.read_metadata(database_file).metadata)
-    index = rows.schema.get_field_index("time_s")
-    halves = pa.array([time_s / 2 for time_s in rows["time_s"].to_pylist()])
-    pq.write_table(rows.set_column(index, rows.schema.field(index), halves), database_file)
-    tear(path)
-    aggregate(tmp_path, asked=())
+    assert text.endswith(": delete it, or run a study with target 'local' to measure it again")
     assert times(tmp_path) == [1.0]
 
 
@@ -255,13 +158,13 @@ def test_the_folder_of_a_round_copied_to_others_counts_once_and_its_files_are_na
     for number in range(6):
         began = {"started_at": datetime(2026, 1, 1, 0, 0, number, tzinfo=UTC)}
         measure(tmp_path, number, time_s=1e-3 + 1e-5 * number, **began)
-    device = tmp_path / "results/local/device.json"
+    device = tmp_path / "results/local/cpu-0/device.json"
     document = {"device": "cpu", "device_name": "Any"}
     samples = [[1e-6 + 1e-8 * number, 2e-6, 3e-6, False] for number in range(4)]
     device.write_text(json.dumps(document | {"overhead": samples}))
     assert aggregate(tmp_path) == []
     before = database(tmp_path).to_pylist()
-    folder = tmp_path / "results/local/operators"
+    folder = tmp_path / "results/local/cpu-0/operators"
     for number in (2, 3, 4):
         shutil.copytree(folder, folder.with_name(f"operators_{number}"))
         shutil.copy(device, folder.parent / f"overhead_{number}.json")
@@ -389,7 +292,7 @@ def test_what_calls_cost_is_at_the_usual_speed_of_the_core_from_the_first_round_
         measure_at(tmp_path, number, 1.0)
     slow = [10e-6 * 0.9**-3.5, 2e-6, 3e-6, False, 4, *[None] * 5, 0.9 * 2500]
     document = {"device": "cpu", "device_name": "Any", "overhead": [slow] * 6}
-    (tmp_path / "results/local/device.json").write_text(json.dumps(document))
+    (tmp_path / "results/local/cpu-0/device.json").write_text(json.dumps(document))
     aggregate(tmp_path)
     for row in database(tmp_path).to_pylist():
         assert row["call_overhead_s"] == pytest.approx(10e-6)
@@ -402,9 +305,9 @@ def test_what_calls_cost_on_a_target_is_over_the_processes_of_all_rounds(tmp_pat
     found = [[1e-6, 2e-6, 3e-6, False]] * 2
     for target, device, overhead in (("local", "cpu", found), ("gpu", "cuda:0", None)):
         document = {"device": device, "device_name": "Any", "overhead": overhead}
-        (tmp_path / f"results/{target}/device.json").write_text(json.dumps(document))
+        (tmp_path / f"results/{target}/cpu-0/device.json").write_text(json.dumps(document))
     again = {"overhead": [[4e-6, 2e-6, 3e-6, False]] * 2}
-    (tmp_path / "results/local/overhead_2.json").write_text(json.dumps(again))
+    (tmp_path / "results/local/cpu-0/overhead_2.json").write_text(json.dumps(again))
     aggregate(tmp_path)
     gpu, here = database(tmp_path).to_pylist()
     assert here["call_overhead_s"] == pytest.approx(2.5e-6)

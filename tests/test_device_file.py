@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.databases.outdated import identified_otherwise
 from opcost.devices.device_file import (
     DeviceFile,
     Sample,
@@ -16,7 +15,6 @@ from opcost.devices.device_file import (
     write_device,
 )
 from opcost.errors import OpcostError
-from opcost.target import Target
 
 CPU = DeviceFile("cpu", "Xeon", None, "cpu", 3e-5, (Sample(4e-6, 9e-6, 1e-6, False),) * 6)
 
@@ -165,19 +163,3 @@ def test_what_calls_cost_at_the_end_is_checked_too(path, content):
     again.write_text(content)
     message = refused(again, lambda file: read_overhead(file, CPU))
     assert f"delete {again} and run again" in message
-
-
-@pytest.mark.parametrize(
-    ("requested", "files"),
-    [
-        (Target("cpu", 1, False), []),
-        (Target("cpu", 2, False), ["device.json"]),
-        (Target("cuda:1", 1, False), ["device.json", "sensor.json"]),
-    ],
-)
-def test_a_device_is_identified_again_for_other_settings_of_its_target(requested, files, tmp_path):
-    path = tmp_path / "local/device.json"
-    path.parent.mkdir()
-    write_device(path, replace(CPU, settings_json=Target("cpu", 1, False).to_json()))
-    outdated = identified_otherwise([path], {"local": requested.to_json()})
-    assert [each.name for each in outdated] == files

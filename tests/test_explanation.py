@@ -22,6 +22,7 @@ from opcost.databases.merging import merge
 from opcost.errors import OpcostError
 from opcost.models.construction import build
 from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.variants import Options
 from opcost.results_folder import MODELS, device_file, measurement, recording, target_folder
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME
@@ -130,7 +131,9 @@ def test_the_time_of_a_whole_is_that_of_its_own_code_only(tmp_path):
     config.write_text("factory: nets.py:fast\ninputs: [{shape: [2, 8]}]\n")
 
     def explained(name, *inputs):
-        definition, folder = find_model(f"{nets}:{name}" if inputs else name, inputs)
+        definition, folder = find_model(
+            f"{nets}:{name}" if inputs else name, Options(inputs=inputs)
+        )
         [found] = explain(extract_model_tuples(definition, folder), [path])
         return found.compared.get("reference_time_s")
 
@@ -534,7 +537,7 @@ def test_a_factory_can_be_named_by_its_file(cnn, tmp_path):
 
 
 def test_an_argument_of_a_torchvision_model_is_used_at_its_official_inputs():
-    definition, _ = find_model("resnet18", arguments={"num_classes": 10})
+    definition, _ = find_model("resnet18", Options(arguments={"num_classes": 10}))
     assert str(definition.inputs[0]) == "1x3x224x224"
     assert build(definition).fc.out_features == 10
     assert "--argument=num_classes=10" in run_command(definition, "resnet18")
@@ -543,37 +546,37 @@ def test_an_argument_of_a_torchvision_model_is_used_at_its_official_inputs():
 @pytest.mark.parametrize(
     ("name", "given", "command"),
     [
-        ("resnet18", {}, "opcost run resnet18"),
-        ("resnet18", {"batch_size": 8}, "opcost run resnet18 --batch=8"),
+        ("resnet18", Options(), "opcost run resnet18"),
+        ("resnet18", Options(batches=(8,)), "opcost run resnet18 --batch=8"),
         (
             "resnet18",
-            {"inputs": [parse_input("8x3x112x112")], "dtype": "bfloat16"},
+            Options(inputs=(parse_input("8x3x112x112"),), dtypes=("bfloat16",)),
             "opcost run resnet18 --input=8x3x112x112 --dtype=bfloat16",
         ),
         (
             "nets:tagger",
-            {"inputs": [parse_input("1x8:int64<30")], "memory_format": "channels_last"},
+            Options(inputs=(parse_input("1x8:int64<30"),), channels_last=True),
             "opcost run nets:tagger '--input=1x8:int64<30' --channels-last",
         ),
     ],
 )
 def test_the_command_that_measures_a_model_names_all_of_it(name, given, command):
-    definition, _ = find_model(name, **given)
+    definition, _ = find_model(name, given)
     assert run_command(definition, name) == command
 
 
 @pytest.mark.parametrize(
     ("name", "given", "shape", "command"),
     [
-        ("nets.py:net", {"inputs": [parse_input("8")]}, (4, 8), "nets.py:net --input=4x8"),
+        ("nets.py:net", Options(inputs=(parse_input("8"),)), (4, 8), "nets.py:net --input=4x8"),
         (
             "resnet18",
-            {"inputs": [parse_input("3x56x56")]},
+            Options(inputs=(parse_input("3x56x56"),)),
             (4, 3, 56, 56),
             "resnet18 --input=4x3x56x56",
         ),
-        ("resnet18", {}, (4, 3, 224, 224), "resnet18 --batch=4"),
-        ("small", {}, (4, 3, 64, 64), "small --batch=4"),
+        ("resnet18", Options(), (4, 3, 224, 224), "resnet18 --batch=4"),
+        ("small", Options(), (4, 3, 64, 64), "small --batch=4"),
     ],
 )
 def test_a_batch_size_is_that_of_opcost_run(name, given, shape, command, tmp_path, monkeypatch):
@@ -582,7 +585,7 @@ def test_a_batch_size_is_that_of_opcost_run(name, given, shape, command, tmp_pat
     config = "model: resnet18\ninputs: [{shape: [2, 3, 64, 64]}]\n"
     (tmp_path / "config/models/small.yaml").write_text(config)
     (tmp_path / "nets.py").touch()
-    definition, _ = find_model(name, **given, batch_size=4)
+    definition, _ = find_model(name, dataclasses.replace(given, batches=(4,)))
     assert definition.inputs == (InputSpec(shape),)
     assert run_command(definition, name) == f"opcost run {command}"
 
@@ -596,7 +599,7 @@ def test_a_config_of_the_folder_is_found_by_its_name(tmp_path, monkeypatch):
     assert (definition.batch_size, folder) == (2, Path("config/models"))
     assert run_command(definition, "two_tower") == "opcost run two_tower"
     with pytest.raises(OpcostError, match="defines inputs, dtype and arguments"):
-        find_model("two_tower", dtype="float64")
+        find_model("two_tower", Options(dtypes=("float64",)))
     with pytest.raises(OpcostError, match="Did you mean 'two_tower'"):
         find_model("two_towers")
 

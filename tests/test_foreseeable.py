@@ -14,7 +14,6 @@ from opcost.databases.database import read_database
 from opcost.databases.merging import merge
 from opcost.devices import cpuinfo
 from opcost.devices.processor import CpuDevice
-from opcost.energy.wattmeter import read_wattmeter
 from opcost.errors import OpcostError, reported
 from opcost.files import read_json, replacing
 from opcost.imports.importer import import_records
@@ -177,7 +176,6 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, make):
         read_yaml,
         read_model_tuples,
         read_published,
-        read_wattmeter,
         segments,
         lambda path: read_record(path, "0" * 16),
         lambda path: merge([path], path.with_name("merged.parquet")),

@@ -30,7 +30,7 @@ def test_the_least_lies_between_measured_points():
     assert found.low < 250 < found.high
     assert found.at == pytest.approx(250, rel=0.02)
     assert found.cost.value == pytest.approx(2, rel=0.002)
-    assert found.is_bounded
+    assert not found.beyond
 
 
 def test_the_order_of_the_points_does_not_matter():
@@ -41,7 +41,6 @@ def test_the_order_of_the_points_does_not_matter():
 def test_a_least_at_an_end_is_never_beyond_it_and_is_said_to_be_there(cost, at):
     found = optimum(points(cost))
     assert found.at == at
-    assert not found.is_bounded
     end = "smallest" if at == 160 else "largest"
     assert found.beyond == f" (the {end} that was measured)"
 

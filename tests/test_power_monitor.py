@@ -313,49 +313,6 @@ def test_power_needs_no_pytorch():
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_a_recording_is_drawn_with_the_windows_and_figures_of_the_program(tmp_path):
-    output = tmp_path / "run.parquet"
-    script = (
-        "import time\n"
-        "from opcost import power\n"
-        "with power.measure('first epoch'):\n"
-        "    time.sleep(0.3)\n"
-        "power.log(loss=0.25)\n"
-    )
-    assert measure("-o", output, "--", sys.executable, "-c", script).returncode == 0
-    command = [sys.executable, "-m", "opcost", "chart", str(output)]
-    drawn = subprocess.run(command, capture_output=True, text=True, check=True)
-    page = (tmp_path / "run.html").read_text()
-    assert drawn.stdout.strip() == str(tmp_path / "run.html")
-    assert "first epoch" in page
-    assert "loss" in page
-    assert "<script src=" not in page
-
-
-def test_the_name_of_a_chart_cannot_act_on_a_terminal(tmp_path):
-    output = tmp_path / "run.parquet"
-    assert measure("-o", output, "--", sys.executable, "-c", "pass").returncode == 0
-    command = [
-        sys.executable,
-        "-m",
-        "opcost",
-        "chart",
-        str(output),
-        "-o",
-        tmp_path / "\x1b[2J.html",
-    ]
-    drawn = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert drawn.stdout.strip() == str(tmp_path / r"\x1b[2J.html")
-
-
-def test_a_file_that_is_no_recording_is_not_drawn(tmp_path):
-    (tmp_path / "run.parquet").write_text("no table")
-    command = [sys.executable, "-m", "opcost", "chart", str(tmp_path / "run.parquet")]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 1
-    assert "is not a recording of opcost measure" in found.stderr
-
-
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [

@@ -4,14 +4,12 @@ import math
 import random
 
 import numpy as np
-import pandas as pd
 import pytest
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
 from opcost.power.recorded_windows import rows_by_name, window_rows
 from opcost.power.recording import SAMPLE
 from opcost.power.window_table import window_lines
-from opcost.report.recording_chart import chart
 from opcost.rows.quantities import ENERGY
 from opcost.statistics import Estimate, weighted_sum
 
@@ -130,42 +128,6 @@ def test_names_that_share_a_reason_have_their_upper_limits():
         f"{GPU}: no energy in any window: 6 of 6 windows have no energy; the first of them "
         "('step'): 0.01 s are too short; at most in all: 6.00 J in 'step', 6.00 J in 'backward'."
     ) in text_of(by_name(*found))
-
-
-def drawn(*segments):
-    """The chart of segments, each of which has two readings of 60 W at some seconds."""
-    frame = pd.DataFrame(
-        {
-            "segment": np.repeat(np.arange(1, len(segments) + 1), 2),
-            "time": pd.to_datetime(
-                [second for seconds, _ in segments for second in seconds],
-                unit="s",
-                utc=True,
-            ),
-            "device": GPU,
-            "power_w": 60.0,
-        }
-    )
-    clocks = {"unix_s": 0.0, "monotonic_s": 0.0}
-    return chart(frame, [{**clocks, **known} for _, known in segments]).to_dict()
-
-
-def test_a_chart_has_a_part_for_each_segment_with_what_it_was_and_used():
-    first = {"labels": {"batch": "8"}, "events": [window("step", 0, TEN)]}
-    found = drawn(((0, 1), first), ((1e6, 1e6 + 60), {"events": []}))
-    assert [part["title"]["text"] for part in found["vconcat"]] == [
-        f"segment 1; batch=8; step: 1.000 s, {GPU} 10 J ± 10%",
-        "segment 2",
-    ]
-    readings = [each for each in found["datasets"].values() if "power_w" in each[0]]
-    assert sorted({reading["segment"] for reading in part} for part in readings) == [{1}, {2}]
-
-
-def test_the_time_of_a_chart_is_that_of_the_day_or_of_a_short_segment_since_its_start():
-    found = drawn(((0.5, 1.5), {"events": []}), ((0, 60), {"events": []}))
-    short, long = (part["vconcat"][0]["encoding"]["x"] for part in found["vconcat"])
-    assert short["title"] == "seconds since 00:00:00.500000 UTC of 1970-01-01"
-    assert (long["title"], long["scale"]["type"]) == ("time (UTC)", "utc")
 
 
 def test_a_device_without_sensor_has_the_reason_in_every_window():

@@ -2,13 +2,11 @@
 
 import dataclasses
 import itertools
-import os
 import textwrap
 
 import pytest
 import torch
 from opcost.costs.comparison import compare_study
-from opcost.databases.outdated import recorded_otherwise
 from opcost.devices.device_file import DeviceFile, read_device, write_device
 from opcost.errors import OpcostError
 from opcost.measuring.job import recording_job
@@ -17,7 +15,6 @@ from opcost.measuring.target_files import TargetFiles
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.source import ChangedSource, source_digest
 from opcost.results_folder import device_file, recording, target_folder
-from opcost.runs.forgetting import forget_failures
 from opcost.tuples.calls import recorded_calls
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
@@ -29,14 +26,19 @@ from tests.comparisons import row
 
 @pytest.fixture
 def cnn(tiny_tuples):
-    return tiny_tuples[1]
+    return addressed(tiny_tuples[1])
+
+
+def addressed(model):
+    """As it is read from its file."""
+    return dataclasses.replace(model, address=f"{model.model}-01234567")
 
 
 @pytest.fixture
 def folder(tmp_path):
     """The folder of a target on a device of the name `Card`."""
-    folder = target_folder("gpu", tmp_path)
-    folder.mkdir()
+    folder = target_folder("gpu", "cuda-1thread-01234567", tmp_path)
+    folder.mkdir(parents=True)
     device_file(folder).write_text('{"device": "cuda:0", "device_name": "Card"}')
     return folder
 
@@ -44,14 +46,14 @@ def folder(tmp_path):
 def record(folder, model, **changes):
     """Write the recording of a model without its last call."""
     there = dataclasses.replace(model, calls=model.calls[:-1], device_name="Card")
-    path = recording(folder, model.model)
+    path = recording(folder, addressed(model).address)
     path.parent.mkdir(exist_ok=True)
     write_model_tuples(path, dataclasses.replace(there, **changes))
     return path
 
 
 def test_a_model_that_was_not_recorded_makes_the_calls_extracted(folder, tiny_tuples):
-    mlp, cnn = tiny_tuples
+    mlp, cnn = map(addressed, tiny_tuples)
     record(folder, cnn)
     found = calls_on(folder, [mlp, cnn])
     assert found[0] == mlp
@@ -66,19 +68,14 @@ def test_what_was_recorded_on_another_device_or_of_another_model_counts_no_more(
         "device_name": "Other card",
         "definition": dataclasses.replace(cnn.definition, seed=1),
     }
-    path = record(folder, cnn, **{change: other[change]})
+    record(folder, cnn, **{change: other[change]})
     assert calls_on(folder, [cnn]) == [cnn]
-    assert recorded_otherwise([path], {"tiny_cnn": cnn.definition.to_json()}) == [path]
-
-
-def test_a_present_recording_is_not_made_again(folder, cnn):
-    path = record(folder, cnn)
-    assert recorded_otherwise([path], {"tiny_cnn": cnn.definition.to_json()}) == []
 
 
 def test_the_recording_of_a_model_under_another_name_is_refused(folder, cnn):
-    record(folder, dataclasses.replace(cnn, model="other")).rename(recording(folder, "tiny_cnn"))
-    with pytest.raises(OpcostError, match=r"tiny_cnn\.pkl"):
+    other = record(folder, dataclasses.replace(cnn, model="other"))
+    other.rename(recording(folder, cnn.address))
+    with pytest.raises(OpcostError, match=r"tiny_cnn-01234567\.pkl"):
         calls_on(folder, [cnn])
 
 
@@ -202,11 +199,11 @@ def job(cpu, conditions, folder, tmp_path):
 
     def run(there):
         definition = definition_of(NET.format(there=f"if not {ON_FAKES}: {there}"), tmp_path)
-        extraction, output = tmp_path / "net.pkl", recording(folder, "net")
+        extraction, output = tmp_path / "net-01234567.pkl", recording(folder, "net-01234567")
         write_model_tuples(extraction, extract_model_tuples(definition, tmp_path))
         output.parent.mkdir(exist_ok=True)
         files = TargetFiles("gpu", conditions, device_file(folder))
-        recording_job(definition, extraction, tmp_path, files, output)
+        recording_job(extraction, tmp_path, files, output)
         return read_model_tuples(output)
 
     return run
@@ -222,17 +219,3 @@ def test_a_death_on_the_device_leaves_the_calls_extracted_and_the_reason(job, fo
     assert "killed by SIGKILL" in there.not_recorded
     assert there.device_name == read_device(device_file(folder)).device_name
     assert "calls of model net: crashed: killed by SIGKILL" in capfd.readouterr().out
-
-
-def test_a_failed_recording_is_forgotten_with_the_failed_rows(tmp_path, cnn, monkeypatch, folder):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "results").mkdir()
-    folder.rename("results/gpu")
-    folder = target_folder("gpu")
-    failed, kept = (
-        record(folder, dataclasses.replace(cnn, model=name), not_recorded=reason)
-        for name, reason in (("failed", "out of memory"), ("kept", None))
-    )
-    assert list(forget_failures()) == [(target_folder("gpu") / "calls/failed.pkl", "out of memory")]
-    assert (failed.exists(), kept.exists()) == (False, True)
-    assert os.listdir(kept.parent) == ["kept.pkl"]

@@ -6,57 +6,55 @@ from opcost.results_folder import (
     MODELS,
     OPERATORS,
     Series,
-    adopt_former_names,
     all_measurements,
     check_results,
     executions,
     executions_of,
     extraction,
+    folder_of,
     measurement,
-    note,
     overhead_file,
     series_named,
     series_of,
     target_folder,
     target_folders,
-    target_of,
 )
 
 PATHS = {
-    (OPERATORS, 1): "results/local/operators/name.parquet",
-    (OPERATORS, 2): "results/local/operators_2/name.parquet",
-    (OPERATORS, 12): "results/local/operators_12/name.parquet",
-    (MODELS, 1): "results/local/models/name.parquet",
-    (MODELS, 3): "results/local/models_3/name.parquet",
-    (MODELS, 1, "graph"): "results/local/models_graph/name.parquet",
+    (OPERATORS, 1): "results/local/cpu-1/operators/name.parquet",
+    (OPERATORS, 2): "results/local/cpu-1/operators_2/name.parquet",
+    (OPERATORS, 12): "results/local/cpu-1/operators_12/name.parquet",
+    (MODELS, 1): "results/local/cpu-1/models/name.parquet",
+    (MODELS, 3): "results/local/cpu-1/models_3/name.parquet",
+    (MODELS, 1, "graph"): "results/local/cpu-1/models_graph/name.parquet",
 }
 
 
 @pytest.mark.parametrize("series", PATHS)
 def test_a_measurements_path_says_what_it_is_of(series):
     kind, *others = series
-    path = measurement(target_folder("local"), kind, "name", *others)
+    path = measurement(target_folder("local", "cpu-1"), kind, "name", *others)
     assert str(path) == PATHS[series]
-    assert (target_of(path), series_of(path)) == ("local", Series(*series))
+    assert folder_of(path) == target_folder("local", "cpu-1")
+    assert series_of(path) == Series(*series)
 
 
 def test_paths_of_existing_results_do_not_change():
-    paths = [extraction("resnet18"), note("compare"), *map(overhead_file, [Path("x")] * 2, (1, 2))]
+    paths = [extraction("resnet18-0"), *map(overhead_file, [Path("x")] * 2, (1, 2))]
     assert [str(path) for path in paths] == [
-        "results/tuples/resnet18.pkl",
-        "results/.made/compare.json",
+        "results/tuples/resnet18-0.pkl",
         "x/device.json",
         "x/overhead_2.json",
     ]
 
 
 def test_targets_are_the_folders_with_a_device_or_measurements(tmp_path):
-    for name in ("tuples/m.pkl", "a/device.json", "b/operators_2/1.parquet", "b/models/.2.parquet"):
+    for name in ("tuples/m.pkl", "t/a/device.json", "t/b/operators_2/1.parquet", "t/b/models/.2"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert [folder.name for folder in target_folders(tmp_path)] == ["a", "b"]
-    assert [path.name for path in all_measurements(tmp_path / "b")] == ["1.parquet"]
+    assert [path.name for path in all_measurements(tmp_path / "t/b")] == ["1.parquet"]
 
 
 @pytest.mark.parametrize("name", ["operators_1", "operators_0", "tuples", "models_", "rounds"])
@@ -74,18 +72,6 @@ def test_executions_of_a_subject_are_in_the_order_of_rounds(tmp_path):
     assert [path.parent.name for path in found["a"]] == ["operators", "operators_2", "operators_10"]
     assert list(found) == ["a", "b"]
     assert executions_of(tmp_path, OPERATORS, "a") == found["a"]
-
-
-def test_what_was_measured_again_is_the_second_round(tmp_path):
-    former = ("again/1.parquet", "models_again/m.parquet", "overhead_again.json")
-    for name in former:
-        path = tmp_path / "local" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
-    adopt_former_names(tmp_path)
-    adopt_former_names(tmp_path)
-    now = ("operators_2/1.parquet", "models_2/m.parquet", "overhead_2.json")
-    assert [(tmp_path / "local" / name).read_text() for name in now] == list(former)
 
 
 def test_results_that_are_a_file_are_refused(tmp_path):

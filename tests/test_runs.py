@@ -211,7 +211,7 @@ def test_a_factory_is_found_by_all_commands_whatever_the_name_of_its_file(file, 
         f"from torch import nn\n{'from ..sizes import SIZE' if size == 'SIZE' else ''}\n"
         f"def build(): return nn.Linear(10, {size})\nclass Makers: build = staticmethod(build)\n"
     )
-    explained, folder = find_model(argument, [parse_input("1x10")])
+    explained, folder = find_model(argument, Options(inputs=(parse_input("1x10"),)))
     [measured] = models_of(argument, options(["1x10"])).values()
     for module in (build(explained, folder), build(measured, MODELS)):
         assert module.out_features == 9
@@ -234,7 +234,7 @@ def build():
 def test_a_factory_of_a_script_that_parses_arguments_sees_none(monkeypatch):
     Path("train.py").write_text(SCRIPT)
     monkeypatch.setattr(sys, "argv", ["opcost", "explain", "train.py:build", "--input", "1x10"])
-    definition, folder = find_model("train.py:build", [parse_input("1x10")])
+    definition, folder = find_model("train.py:build", Options(inputs=(parse_input("1x10"),)))
     assert build(definition, folder).out_features == 80
     assert sys.argv[1] == "explain"
 
@@ -260,7 +260,7 @@ def test_what_is_no_factory_is_explained(name, message):
         "def on_meta(): return nn.Linear(10, 9, device='meta')\n"
     )
     with pytest.raises(OpcostError, match=message):
-        build(*find_model(f"odd_factories.py:{name}", [parse_input("1x10")]))
+        build(*find_model(f"odd_factories.py:{name}", Options(inputs=(parse_input("1x10"),))))
 
 
 def test_another_model_than_those_measured_has_another_name(measured):

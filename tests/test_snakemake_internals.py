@@ -8,11 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from opcost import snakemake_internals as internals
 from snakemake.exceptions import WorkflowError
 from snakemake.scheduling import job_scheduler
 
 from tests.checkout import REPOSITORY
-from workflow import snakemake_internals as internals
 
 WORKFLOW = REPOSITORY / "workflow"
 

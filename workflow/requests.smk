@@ -57,6 +57,13 @@ def model_sources(wildcards):
     ]
 
 
+def wait_for_manifest():
+    """Raises IncompleteCheckpointException until there is one. Where there is, it is of this study: its
+    path says so."""
+    if not MANIFEST.exists():
+        checkpoints.collect.get()
+
+
 def planned(target, number):
     """What is measured in a round from 2 on. Raises IncompleteCheckpointException until the rounds
     before it have been measured."""
@@ -99,7 +106,7 @@ def rounds_of(target):
 
 def in_rounds(kind):
     """The files of a kind of measurements in all rounds, and plans to wait for."""
-    checkpoints.collect.get()
+    wait_for_manifest()
     found = []
     for target, folder in FOLDERS.items():
         numbers, plans = rounds_of(target)
@@ -124,7 +131,7 @@ def model_measurements(wildcards):
 
 def models_launched(wildcards):
     """One file for each target, each model, and each further launch mode of the study."""
-    checkpoints.collect.get()
+    wait_for_manifest()
     return [
         str(measurement(folder, MODELS, name, 1, mode))
         for mode in STUDY.launch_modes
@@ -135,7 +142,7 @@ def models_launched(wildcards):
 
 def overheads(wildcards):
     """The call overhead of each target in each round after the first."""
-    checkpoints.collect.get()
+    wait_for_manifest()
     found = []
     for target, folder in FOLDERS.items():
         numbers, plans = rounds_of(target)
@@ -145,7 +152,7 @@ def overheads(wildcards):
 
 def measured_before(wildcards):
     """What the plan of a round is made from: all measurements of the one before it."""
-    checkpoints.collect.get()
+    wait_for_manifest()
     target, number = wildcards.target, int(wildcards.round) - 1
     folder = FOLDERS[target]
     return [
@@ -239,7 +246,8 @@ def priority_of_point(target):
 @cache
 def models_to_measure():
     """The names of the files of those models that could be extracted and are measured as a whole."""
-    refused = checked(read_refused, Path(checkpoints.collect.get().output.manifest))
+    wait_for_manifest()
+    refused = checked(read_refused, MANIFEST)
     return [ADDRESSES.definition(model) for model in STUDY.wholes if model not in refused]
 
 
@@ -255,11 +263,11 @@ def anew_if_cut(wildcards):
 def measured_beside(wildcards):
     """Changes with what others than this study have measured. No inputs: this study, which would make
     them, is to leave them as they are."""
-    own = {*(benchmarked() if MANIFEST.exists() else ()), *MODEL_AT}
+    own, folders = {*(benchmarked() if MANIFEST.exists() else ()), *MODEL_AT}, {*FOLDERS.values()}
     files = [
         (str(path), *version_of(path)[:2])
         for path in find_measured(RESULTS).files
-        if path.stem not in own or folder_of(path) not in FOLDERS.values()
+        if path.parent not in folders and not (folder_of(path) in folders and path.stem in own)
     ]
     return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
 

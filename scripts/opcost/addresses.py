@@ -1,5 +1,5 @@
-"""Results are addressed by what they are of: what has another address is measured anew, and what was
-measured before stays beside it.
+"""Results are addressed by what they are of: what has another address is measured anew, and what
+was measured before stays beside it.
 
     conditions   a target's settings, but for durations, and the environment: software, and on this
                  machine also the device, as far as known without opening it
@@ -45,7 +45,7 @@ class Addresses:
     """Where the files of a study are.
 
     `software` is that of its jobs: the versions of PyTorch and its CUDA, or what stands for them.
-    `machine` says whether jobs run on this machine: those of a cluster verify the device themselves.
+    `machine` says whether jobs run on this machine: those of a cluster verify the device.
     """
 
     study: Study
@@ -171,7 +171,7 @@ def _resolved(settings: Target, software: Software) -> str:
 
 
 def _gpu(device: str, settings: Target) -> dict[str, Any]:
-    """The identity of a GPU and its power limit, which a target may set; empty if NVML is silent."""
+    """The identity of a GPU and its power limit, which a target may set; empty without NVML."""
     kind, _, number = device.partition(":")
     try:
         uuid = untouched_uuid(kind, number)

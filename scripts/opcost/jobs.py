@@ -1,7 +1,7 @@
 """The jobs of the workflow that run in warm workers: `python -m opcost.jobs [OPTION ...] JOB ...`.
 
-A file of results says by its path what it is of, and the folder that it lies in under which settings
-it is measured, on which device.
+A file of results says by its path what it is of, and the folder that it lies in under which
+settings it is measured, on which device.
 """
 
 from typing import TYPE_CHECKING

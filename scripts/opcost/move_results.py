@@ -1,4 +1,4 @@
-"""`python -m opcost.move_results`: give results of the layout before addresses their present places.
+"""`python -m opcost.move_results`: move results of the former layout to their present places.
 
 To be deleted before the first release. Nothing is measured again, and nothing is deleted but tables
 and plans, which the next run makes again.
@@ -54,9 +54,9 @@ def _move_target(folder: Path, extractions: dict[str, str]) -> int:
     device = asdict(read_device(folder / "device.json"))
     rows: dict[str, list[tuple[Path, dict[str, Any]]]] = defaultdict(list)
     for series in folder.glob("*/"):
-        if found := series_named(series.name):
+        if known := series_named(series.name):
             for path in series.glob("[!.]*.parquet"):
-                schema = schemas.MEASUREMENTS[found.kind]
+                schema = schemas.MEASUREMENTS[known.kind]
                 [row] = records.read(path, schema).to_pylist()
                 rows[_address(row, device)].append((path, row))
     for address, found in rows.items():

@@ -50,11 +50,6 @@ class Optimum:
     is_last: bool
 
     @property
-    def is_bounded(self) -> bool:
-        """Whether the interval lies within the measured points."""
-        return not (self.is_first or self.is_last)
-
-    @property
     def beyond(self) -> str:
         """Which ends of the interval are those of the measured points, to follow it; or nothing."""
         ends = {"smallest": self.is_first, "largest": self.is_last}

@@ -1,4 +1,5 @@
-"""The studies of a results folder: their files are the memory of all runs, and say what tables show.
+"""The studies of a results folder: their files are the memory of all runs, from which tables know
+what to show.
 
 Of a model's definitions, the newest counts, and of a target's conditions likewise; those of the
 present study count before all others.
@@ -31,6 +32,7 @@ from opcost.results_folder import (
     target_folder,
     target_folders,
 )
+from opcost.rows.comparability import meaning
 from opcost.study import Study
 from opcost.text import counted, wrapped
 from opcost.tuples.model_tuples import ModelTuples, named
@@ -194,7 +196,8 @@ class Shown:
             {name: models[name].to_json() for name in names},
             {name: str(own.get(name) or extractions[name]) for name in names},
             {name: str(folders[name]) for name in targets},
-            {name: conditions[name] for name in targets},
+            # Other durations are no reason to make tables again.
+            {name: str(meaning(conditions[name])) for name in targets},
             {name: models_on[name] for name in targets},
             _once(asdict(each) for one in every for each in one.generations),
             _once(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from opcost.costs.model_argument import find_steps, parse_input
 from opcost.databases.database import REFERENCE
+from opcost.models.variants import Options
 from opcost.move_results import move_results
 from opcost.tuples.extraction import extract_model_tuples
 
@@ -47,7 +48,7 @@ def numbers() -> Iterator[Line]:
     for name, path in reference.items():
         yield from of_database(path, name)
     for model, sizes in MODELS:
-        defined, search_path = find_steps(model, inputs=[parse_input(sizes)])
+        defined, search_path = find_steps(model, Options(inputs=(parse_input(sizes),)))
         [definition] = defined.models.values()
         found = extract_model_tuples(definition, search_path)
         for line in of_explanation(found, reference):
@@ -67,6 +68,8 @@ def text() -> str:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, bool):
+        return str(int(value))
     return "" if value is None else " ".join(str(value).split())
 
 

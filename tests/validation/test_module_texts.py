@@ -1,8 +1,8 @@
 """The text of a module of torchvision says what it is, so that published logs can be imported."""
 
 import pytest
-from opcost.imports.operator_profiling import module_of
-from opcost.imports.published import Undetermined
+from opcost.imports.importer import module_of
+from opcost.imports.layouts import Undetermined
 from opcost.models.construction import without_initialisation
 from torch import nn
 from torchvision import models

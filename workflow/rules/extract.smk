@@ -84,7 +84,7 @@ rule models:
     resources:
         processor=1,
     params:
-        shown=SHOWN.to_json(),
+        models=list(SHOWN.extractions.values()),
         code=CODE,
     message:
         "Tabulating what the models are made of"

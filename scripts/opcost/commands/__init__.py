@@ -23,8 +23,6 @@ _COMMANDS = {
     "windows": "List the energy of the windows of a recording.",
     "watch": "Show the power of each device, live.",
     "power-limit": "Show or set the power limit of a GPU.",
-    "calibrate": "Find the gain of a power sensor from an external wattmeter.",
-    "chart": "Draw the power over time that opcost measure wrote.",
     "explain": "Estimate what a model costs on each target of a database.",
     "query": "Select rows of databases by operator, shape, dtype, target and more.",
     "diff": "Test what changed between two databases.",

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -134,6 +133,7 @@ def command(
     from opcost.databases.database import default_databases
     from opcost.errors import OpcostError
     from opcost.files import check_output
+    from opcost.models.variants import Options
     from opcost.rows import records, schemas
     from opcost.study import ExtractionSettings
     from opcost.tuples.containment import tuples_of
@@ -142,14 +142,14 @@ def command(
     if parquet is not None:
         code = Path(model.rpartition(":")[0])
         check_output(parquet, [*paths, code, *filter(None, [config_path(model)])])
-    options: dict[str, Any] = {
-        "inputs": [parse_input(text) for text in inputs],
-        "batch_size": batch_size,
-        "arguments": dict(map(parse_argument, arguments)),
-        "dtype": dtype,
-        "memory_format": "channels_last" if channels_last else "contiguous",
-    }
-    defined, search_path = find_steps(model, **options)
+    options = Options(
+        batches=() if batch_size is None else (batch_size,),
+        inputs=tuple(map(parse_input, inputs)),
+        dtypes=(dtype,),
+        channels_last=channels_last,
+        arguments=dict(map(parse_argument, arguments)),
+    )
+    defined, search_path = find_steps(model, options)
     settings = ExtractionSettings(timeout)
     answers: Sequence[Offload] = ()
     extracted = [tuples_of(each, search_path, settings) for each in defined.models.values()]

@@ -94,8 +94,8 @@ def unknown_host(rows: Sequence[Row]) -> str | None:
     ):
         return (
             f"{len(unknown)} of {len(rows)} rows do not say what the host needs to launch the "
-            "operator (host_time_s), as with opcost.schema_version 1 to 8. To measure all again, give "
-            f"the target {target} another name"
+            "operator (host_time_s), as with opcost.schema_version 1 to 8. To measure all again, "
+            f"give the target {target} another name"
         )
     if rows[0]["call_overhead_s"] is not None:
         return None

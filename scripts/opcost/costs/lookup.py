@@ -11,6 +11,7 @@ from opcost.costs.model_cost import ModelCost
 from opcost.databases.database import default_databases
 from opcost.devices.kinds import KINDS
 from opcost.errors import OpcostError
+from opcost.models.variants import Options
 from opcost.tuples.model_tuples import ModelTuples
 
 
@@ -86,8 +87,9 @@ def _of_name(
     from opcost.tuples.extraction import extract_model_tuples
 
     refuse_autocast(name)
-    parsed = [parse_input(text) for text in sizes]
-    definition, search_path = find_model(name, parsed, batch_size, kwargs, dtype)
+    batches = () if batch_size is None else (batch_size,)
+    options = Options(batches, tuple(map(parse_input, sizes)), (dtype,), arguments=kwargs)
+    definition, search_path = find_model(name, options)
     tuples = extract_model_tuples(definition, search_path)
     if tuples.refusal is not None:
         raise OpcostError(f"{name}: {tuples.refusal}")

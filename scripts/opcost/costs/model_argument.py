@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,48 +19,27 @@ CONFIGS = Path("config/models")
 """Where a model config is found by its name."""
 
 _STEP = "["
-_DEFAULTS: Mapping[str, Any] = {
-    "inputs": [],
-    "batch_size": None,
-    "arguments": {},
-    "dtype": None,
-    "memory_format": "contiguous",
-}
+_NONE = Options()
 _INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?")
 
 
-def find_model(
-    name: str,
-    inputs: Sequence[InputSpec] = (),
-    batch_size: int | None = None,
-    arguments: Mapping[str, Any] | None = None,
-    dtype: str | None = None,
-    memory_format: str = "contiguous",
-) -> tuple[ModelDefinition, Path | None]:
+def find_model(name: str, options: Options = _NONE) -> tuple[ModelDefinition, Path | None]:
     """The definition of a model, and the folder to search first for its code.
 
     `name` is a torchvision model (by default with its official inputs), a model config without
     other arguments (its path, or its name in config/models), or `package.module:factory` or
-    `FILE.py:factory` with inputs. With a `batch_size`, inputs are without the batch dimension, and
-    a config has another one. Raises OpcostError for anything else.
+    `FILE.py:factory` with inputs. A config may have another batch size. Raises OpcostError for
+    anything else.
     """
+    [dtype] = options.dtypes
     allowed = read_schema("model")["properties"]["dtype"]["enum"]
     if dtype is not None and dtype not in allowed:
         raise OpcostError(f"{dtype!r} is not a dtype of parameters. Allowed: {', '.join(allowed)}")
-    given: dict[str, Any] = {
-        "arguments": dict(arguments or {}),
-        "dtype": dtype,
-        "memory_format": memory_format,
-    }
-    batches = () if batch_size is None else (batch_size,)
-    channels_last = memory_format == "channels_last"
-    options = Options(batches, tuple(inputs), (dtype,), channels_last, given["arguments"])
-    if (config := config_path(name)) is not None and batches and _STEP not in name:
-        return _of_variant(str(config), options, config.parent)
-    if config is not None:
-        _check_alone(config, given | {"inputs": [*inputs], "batch_size": batch_size})
-        _, bracket, step = name.partition(_STEP)
-        found = load_model(f"{config.stem}{bracket}{step}", config.parent)
+    if (config := config_path(name)) is not None:
+        part = f"{config.stem}{''.join(name.partition(_STEP)[1:])}"
+        if options != _NONE:
+            return _of_variant(part if _STEP in name else str(config), options, config.parent)
+        found = load_model(part, config.parent)
         if found.operator is not None:
             from opcost.tuples.extraction import extract_model_tuples  # imports PyTorch
 
@@ -71,13 +49,19 @@ def find_model(
                 f"--tuple {shlex.quote(str(record.operator_tuple))}"
             )
         return found, config.parent
-    if inputs or zoo.family(name) is None:
+    if options.inputs or zoo.family(name) is None:
         directory = Path.cwd() if ":" in name else CONFIGS
         label = name.rpartition(":")[2] if ":" in name or zoo.family(name) else None
         return _of_variant(name, options, directory, label)
-    [official] = zoo.select(list(zoo.official_inputs()), [name], batch_size or 1).values()
-    # Weights fix arguments such as num_classes: with arguments or inputs, use no weights.
-    return replace(official, zoo=not arguments, **given), None
+    [batch] = options.batches or (1,)
+    [official] = zoo.select(list(zoo.official_inputs()), [name], batch).values()
+    return replace(
+        official,
+        zoo=not options.arguments,  # weights fix some, such as num_classes
+        arguments=dict(options.arguments),
+        dtype=dtype,
+        memory_format="channels_last" if options.channels_last else "contiguous",
+    ), None
 
 
 def _of_variant(
@@ -92,21 +76,20 @@ def _of_variant(
     return models[label], directory
 
 
-def find_steps(name: str, **options: Any) -> tuple[Defined, Path | None]:
+def find_steps(name: str, options: Options = _NONE) -> tuple[Defined, Path | None]:
     """What `find_model` finds; of a generation, all of its steps.
 
     A config may be a generation, and so may a point of its axes.
     """
     config = config_path(name)
-    if config is not None and config.is_file():
+    if config is not None and config.is_file() and options == _NONE:
         found = load_models(config.stem, config.parent)
         wanted = f"{config.stem}{''.join(name.partition(_STEP)[1:])}"
         for generation in found.generations:
             if generation.name == wanted:
-                _check_alone(config, options)
                 steps = {step: found.models[step] for step in generation.models}
                 return Defined(steps, (generation,)), config.parent
-    definition, search_path = find_model(name, **options)
+    definition, search_path = find_model(name, options)
     return Defined({definition.name: definition}), search_path
 
 
@@ -186,11 +169,3 @@ def _sizes(spec: InputSpec) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _check_alone(path: Path, options: Mapping[str, Any]) -> None:
-    """Raise OpcostError for options of a model beside its config."""
-    if any(options.get(name, default) != default for name, default in _DEFAULTS.items()):
-        raise OpcostError(
-            f"{path} defines inputs, dtype and arguments: give none of them, only --batch"
-        )

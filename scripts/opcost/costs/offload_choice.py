@@ -32,11 +32,6 @@ class Choice:
     staying_bytes: int
     buffer_bytes: int
 
-    @property
-    def device_bytes(self) -> int:
-        """Bytes on the device at the same time."""
-        return self.staying_bytes + self.buffer_bytes
-
 
 def least_bytes(items: Sequence[Item]) -> int:
     """The bytes that the device must have at least: all items are copied in."""

@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from opcost.databases.target_columns import columns_of_targets, with_methods, wi
 from opcost.devices.changes import changes_between
 from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
-from opcost.files import read_json
+from opcost.files import read_json, version_of
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import device_file, folder_of, series_of, settings_file
 from opcost.rows import records, schemas
@@ -41,12 +41,13 @@ def write_database(
 ) -> list[str]:
     """Write the rows of all measured operators into one file, in the order of targets and tuples.
 
-    Each row joins the executions of a tuple (`rounds`). Memory is bounded. Each row gets the columns
-    of its target (`target_columns`); those of the method's own error are null without `methods`.
+    Each row joins the executions of a tuple (`rounds`). Memory is bounded. Each row gets the
+    columns of its target (`target_columns`); those of the method's own error are null without
+    `methods`.
 
     Raises OpcostError with a remedy for a damaged file, or one that holds another tuple or other
-    conditions than its path names, among `asked` (default: all files). Other such files are skipped,
-    and the returned messages name them.
+    conditions than its path names, among `asked` (default: all files). Other such files are
+    skipped, and the returned messages name them.
     """
     damages = Damages(asked)
     scatters = Scatters()
@@ -123,7 +124,7 @@ def whole_rows(path: Path, remedy: str) -> list[dict[str, Any]]:
 
 def _check_conditions(path: Path, row: Mapping[str, Any], remedy: str) -> None:
     """Raise OpcostError unless a row is of the settings and the environment of its folder."""
-    settings, environment, any_of_kind = _conditions(folder_of(path))
+    settings, environment, any_of_kind = _known_of(folder_of(path))
     differing = [
         "other settings" if settings not in (None, meaning(row["conditions_json"])) else None,
         *map(str, changes_between(environment, row, any_of_kind)),
@@ -135,8 +136,12 @@ def _check_conditions(path: Path, row: Mapping[str, Any], remedy: str) -> None:
         )
 
 
-@cache
-def _conditions(folder: Path) -> tuple[str | None, Mapping[str, Any], bool]:
+def _known_of(folder: Path) -> tuple[str | None, Mapping[str, Any], bool]:
+    return _conditions(folder, version_of(settings_file(folder)), version_of(device_file(folder)))
+
+
+@lru_cache(maxsize=1)
+def _conditions(folder: Path, *_: tuple[int, ...]) -> tuple[str | None, Mapping[str, Any], bool]:
     """The meaning of a folder's settings, and its environment, as far as known."""
     path, environment = settings_file(folder), dict[str, Any]()
     if device_file(folder).is_file():

@@ -28,8 +28,8 @@ class Measured:
     """The files that a database is made from.
 
     `operators` are the executions of each tuple, in the order of rounds, `models` likewise those of
-    each whole model; `overheads` the files with call overhead. `shown` are the folders that have the
-    names of their targets: others have that of their conditions, too.
+    each whole model; `overheads` the files with call overhead. `shown` are the folders that have
+    the names of their targets: others have that of their conditions, too.
     """
 
     operators: list[list[Path]] = field(default_factory=list)

@@ -199,8 +199,8 @@ def _preferred(
             raise OpcostError(
                 f"{names} hold different states of a target (conditions_id {group}, tuple "
                 f"{tuple_id}), of which none is a later one of the other, so that neither can "
-                "be chosen. Merge only one of them, or give the target of one another name (its folder "
-                "in results), and make its database again"
+                "be chosen. Merge only one of them, or give the target of one another name (its "
+                "folder in results), and make its database again"
             )
         rank = (state == newest[group], *row.rank)
         if (group, tuple_id) not in rows or rank > rows[group, tuple_id][0]:

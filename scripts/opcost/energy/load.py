@@ -1,7 +1,7 @@
 """The load whose power is measured, and the clock that times it."""
 
-import time
 from collections.abc import Callable
+from time import monotonic, sleep  # bound here: a model may replace those in `time`
 from typing import Protocol
 
 
@@ -20,11 +20,11 @@ class SystemClock:
 
     def now_s(self) -> float:
         """Seconds of the monotonic clock."""
-        return time.monotonic()
+        return monotonic()
 
     def sleep(self, seconds: float) -> None:
         """Sleep."""
-        time.sleep(seconds)
+        sleep(seconds)
 
 
 SYSTEM_CLOCK = SystemClock()

@@ -3,16 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcost.devices.device_file import DeviceFile
 from opcost.errors import OpcostError
 from opcost.files import read_json, write_json
 from opcost.results_folder import sensor_file, target_folders
 from opcost.values import OBJECT, OBJECTS, PRINTABLE, TEXT, check_values, number, optional, shown
-
-if TYPE_CHECKING:
-    from opcost.energy.wattmeter import Calibration
 
 SCHEMA_VERSION = 1
 """Of the sensor file; incremented when a key changes its name, unit or meaning."""
@@ -73,44 +70,9 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
     known: dict[str, Any] = {name: reading[name] for name in _READING_RULES}
     known["counter_refresh_s"] = document["counter"]["refresh_s"]
     known["idle_w"] = document["idle_power_w"]
-    known["gain_uncertainty"] = (document.get("calibration") or {}).get("gain_uncertainty")
     measured = all(known[name] is not None for name in ("refresh_s", "averaging_s", "rise_s"))
     found = {name: value for name, value in known.items() if value is not None}
     return replace(assumed, **found, source="measured" if measured else "partly assumed")
-
-
-def check_calibrated(path: Path, device: str) -> dict[str, Any]:
-    """The content of the sensor file that a calibration of a device belongs in.
-
-    Raises OpcostError for that of another device, of one without a meter, and a damaged or outdated
-    file.
-    """
-    document = read_document(path)
-    known = document.get("device")
-    if known != device:
-        raise OpcostError(
-            f"{path} is of device {shown(known)} ({shown(document.get('device_name'))}), the "
-            f"recording of {device!r}: give the sensor.json of the target that measures {device!r}"
-        )
-    if document["meter"] is None:
-        raise OpcostError(
-            f"{path} is of a target without a meter ({document['meter_reason']}): there is no "
-            "sensor to calibrate"
-        )
-    return document
-
-
-def keep_calibration(path: Path, found: "Calibration", device: str) -> None:
-    """Keep gain and offset of a device in its sensor file. Raises OpcostError as the check does."""
-    from opcost.rows.quantities import Quantity
-
-    document = check_calibrated(path, device)
-    kept = {
-        **Quantity("gain").columns(found.gain),
-        **Quantity("offset", "w").columns(found.offset_w),
-        "gain_uncertainty": found.gain_uncertainty,
-    }
-    write_json(path, {**document, "calibration": kept})
 
 
 def meter_fault(path: Path) -> str | None:

@@ -4,29 +4,30 @@ An imported row contains only values from its record: no interval, protocol vers
 no condition except its source. It is therefore never added up with measured rows.
 """
 
+import ast
 import json
-import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from math import isfinite
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
+import torch
+from torch import nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from opcost.errors import OpcostError
 from opcost.files import check_output
-from opcost.imports import neusight, operator_profiling
-from opcost.imports.published import Published, Undetermined
+from opcost.imports.layouts import LAYOUTS, Record, Shape, Undetermined, layout_of
+from opcost.models.construction import without_initialisation
 from opcost.rows import records, schemas
 from opcost.rows.flags import IMPORTED
-
-LAYOUTS: dict[str, ModuleType] = {
-    "operator-profiling": operator_profiling,
-    "neusight": neusight,
-}
-"""Name -> module; `matches` detects the layout of a file, `read` yields its records."""
+from opcost.tuples.calls import module_calls
+from opcost.tuples.extraction import tuple_record
+from opcost.tuples.tuple_record import TupleRecord
 
 
 @dataclass
@@ -40,11 +41,6 @@ class Import:
     rows: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     first_skipped: dict[str, str] = field(default_factory=dict)
-
-    def skip(self, line: str, reason: str) -> None:
-        """Count a skipped record, at `line` (file:line)."""
-        self.skipped[reason] += 1
-        self.first_skipped.setdefault(reason, line)
 
     def __str__(self) -> str:
         lines = [f"{self.rows.total() + self.skipped.total():>8} records"]
@@ -70,62 +66,105 @@ def import_records(
     not state it. Raises OpcostError for a file that does not exist or has an unknown layout.
     """
     check_output(output, paths)
+    layouts = [layout_of(path) for path in paths]  # of all, before any is read
     done = Import()
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for layout, record in _records(paths):
-        name = target or f"{layout}_{record.device}".replace(" ", "_")
-        try:
-            row = {"device_name": device_name, **_row(record), **_origin(layout, source, name)}
-        except Undetermined as reason:
-            done.skip(record.line, str(reason))
-            continue
-        if (key := (name, row["tuple_id"])) in rows:
-            done.skip(record.line, "its tuple has an earlier record on its target")
-            continue
-        rows[key] = row
-        done.rows[name] += 1
+    for layout, path in zip(layouts, paths, strict=True):
+        origin = {"imported": {"layout": layout, "source": source}}
+        known = {
+            "device_name": device_name,
+            "conditions_json": json.dumps(origin, sort_keys=True),
+            "flags": [IMPORTED],
+            "status": "ok",
+        }
+        for record in LAYOUTS[layout](path):
+            name = target or f"{layout}_{record.device}".replace(" ", "_")
+            try:
+                row = {**known, "target": name, **_columns(record)}
+                if (key := (name, row["tuple_id"])) in rows:
+                    raise Undetermined("its tuple has an earlier record on its target")
+            except Undetermined as reason:
+                done.skipped[str(reason)] += 1
+                done.first_skipped.setdefault(str(reason), record.line)
+                continue
+            rows[key] = row
+            done.rows[name] += 1
     table = pa.Table.from_pylist(list(rows.values()), schema=schemas.DATABASE)
     records.write_batches(output, schemas.DATABASE, table.to_batches())
     return done
 
 
-def _records(paths: Sequence[Path]) -> Iterator[tuple[str, Published]]:
-    """The records of all files with their layouts; detects all layouts before reading any file."""
-    layouts = [_layout_of(path) for path in paths]
-    for path, layout in zip(paths, layouts, strict=True):
-        yield from ((layout, record) for record in LAYOUTS[layout].read(path))
-
-
-def _layout_of(path: Path) -> str:
-    for name, layout in LAYOUTS.items():
-        if layout.matches(path):
-            return name
-    raise OpcostError(
-        f"{path} has an unknown layout; opcost reads {', '.join(LAYOUTS)}: "
-        "see docs/how_to/import.md"
-    )
-
-
-def _row(record: Published) -> dict[str, Any]:
-    """The columns of a record. Raises Undetermined."""
+def _columns(record: Record) -> dict[str, Any]:
+    """What a record says of its operator. Raises Undetermined."""
     columns = {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        name: None if isinstance(value, float) and not isfinite(value) else value
         for name, value in record.columns.items()
     }
-    if columns["time_s"] is None or columns["time_s"] <= 0:
+    if not columns["time_s"] or columns["time_s"] < 0:
         raise Undetermined("its time is not a positive number")
     if columns.get("energy_j") is None:
         columns.setdefault("energy_reason", "not published")
-    found = record.find()
-    parameters = list(found.parameters)
-    return {**records.operator_columns(found), "parameters": parameters, "status": "ok", **columns}
+    found = tuple_of(*record.module())
+    return {**records.operator_columns(found), "parameters": [*found.parameters], **columns}
 
 
-def _origin(layout: str, source: str, target: str) -> dict[str, Any]:
-    """The columns that separate imported rows from measured ones, and sources from each other."""
-    conditions = {"imported": {"layout": layout, "source": source}}
-    return {
-        "target": target,
-        "conditions_json": json.dumps(conditions, sort_keys=True),
-        "flags": [IMPORTED],
-    }
+@cache
+def tuple_of(text: str, *shapes: Shape) -> TupleRecord:
+    """The tuple of the one operator that a module executes on contiguous float32 tensors.
+
+    The module keeps its initial mode, usually training. Raises Undetermined if it executes no
+    operator or several, or cannot run.
+    """
+    try:
+        with without_initialisation():
+            module = module_of(text)
+        name = type(module).__name__
+        executed = module_calls(module, [torch.empty(shape) for shape in shapes], name)
+    except (OpcostError, RuntimeError, ValueError, TypeError) as error:
+        raise Undetermined(f"it cannot run: {error}") from error
+    calls = [call for call in executed.calls if call.launches_kernel]
+    if len(calls) != 1:
+        names = ", ".join(call.operator_tuple.name for call in calls)
+        raise Undetermined(f"{name} executes {len(calls)} operators, not one ({names})")
+    return tuple_record(calls[0])
+
+
+def module_of(text: str) -> nn.Module:
+    """A module of torch.nn from its text, such as `Linear(in_features=4, out_features=2)`, or of a
+    function in `_FUNCTIONS`.
+
+    Attributes that the text omits have their defaults, which are those of torchvision's models,
+    except for Hardswish. Only literals in the text are evaluated. Raises Undetermined.
+    """
+    if text in _FUNCTIONS:
+        return _Function(_FUNCTIONS[text])
+    name = text.partition("(")[0]
+    if name == "Hardswish":
+        raise Undetermined(f"the text of {name} does not say whether it works in place")
+    kind = NonDynamicallyQuantizableLinear if name == _IN_ATTENTION else getattr(nn, name, None)
+    try:
+        call = ast.parse(text, mode="eval").body
+        if not (isinstance(call, ast.Call) and isinstance(kind, type)):
+            raise TypeError(name)
+        if not issubclass(kind, nn.Module):
+            raise TypeError(name)
+        arguments = [ast.literal_eval(argument) for argument in call.args]
+        named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        return kind(*arguments, **named)
+    except (SyntaxError, ValueError, TypeError) as error:
+        raise Undetermined(f"{name} is not the text of a module of torch.nn") from error
+
+
+_IN_ATTENTION = NonDynamicallyQuantizableLinear.__name__
+_FUNCTIONS = {name: getattr(torch, name) for name in ("add", "mul", "pow", "div", "bmm")}
+
+
+class _Function(nn.Module):
+    """A function of tensors as a module."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        return self.function(*tensors)

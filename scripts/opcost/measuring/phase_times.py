@@ -5,7 +5,7 @@ their own, and taken of the step's time, which was measured without such notes.
 """
 
 import itertools
-import time
+from time import perf_counter  # bound here: a model may replace the one in `time`
 
 from opcost import statistics
 from opcost.devices.disturbance import Watch
@@ -24,11 +24,11 @@ class PhaseClock:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
-        self._phase, self._since_s = FORWARD, time.perf_counter()
+        self._phase, self._since_s = FORWARD, perf_counter()
 
     def __call__(self, phase: str) -> None:
         """Note that a phase begins."""
-        now_s = time.perf_counter()
+        now_s = perf_counter()
         self.seconds[self._phase] += now_s - self._since_s
         self._phase, self._since_s = phase, now_s
 
@@ -44,8 +44,8 @@ def phase_times(
     found: list[dict[str, float]] = []
     undisturbed: list[bool] = []
     watch.look()
-    start_s = time.perf_counter()
-    while len(found) < _LEAST_BATCHES or time.perf_counter() - start_s < least_s:
+    start_s = perf_counter()
+    while len(found) < _LEAST_BATCHES or perf_counter() - start_s < least_s:
         clock = PhaseClock()
         with workload.noting(clock):
             workload.run(timing.batch_iterations)

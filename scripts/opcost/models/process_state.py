@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -88,11 +87,6 @@ _DECIDE_CALLS: Mapping[str, _Setting] = {
 }
 """Settings that determine which operators a model executes."""
 
-_CLOCKS = (
-    *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
-    *("process_time", "clock_gettime", "sleep"),
-)
-
 _DECIDE_COST: Mapping[str, _Setting] = {
     "the number of threads": _Setting(torch.get_num_threads, torch.set_num_threads),
     "the number of interop threads": _Setting(torch.get_num_interop_threads, None),
@@ -130,9 +124,8 @@ _DECIDE_COST: Mapping[str, _Setting] = {
     ),
     "the working directory": _Setting(_working_directory, os.chdir),
     "the umask": _Setting(_umask, os.umask),
-    **{f"time.{name}": _attribute(time, name) for name in _CLOCKS},
 }
-"""Settings that affect the time of operators, the clocks, and where files go and who reads them."""
+"""Settings that affect the time of operators, and where files go and who reads them."""
 
 
 class ProcessState:

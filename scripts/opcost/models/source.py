@@ -45,8 +45,8 @@ def find_source(factory: str | None, directory: Path | None) -> Path | None:
 
 
 def sources_of(definition: ModelDefinition, config: str, directory: Path) -> list[Path]:
-    """The files that say what a model is: its config, and its factory, as far as they are files of a
-    directory.
+    """The files that say what a model is: its config, and its factory, as far as they are files of
+    a directory.
     """
     file = directory / f"{config}.yaml"
     source = find_source(definition.factory, directory)

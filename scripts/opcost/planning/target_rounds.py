@@ -19,7 +19,7 @@ from opcost.study import Study
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
 from opcost.tuples.recordings import calls_on
 from opcost.values import BOOLEAN, TEXT, check_values, list_of, optional
-from opcost.values import number as number_of
+from opcost.values import number as at_least
 
 _Rows = Mapping[Subject, Mapping[int, Row]]
 """Subject -> round -> its row there."""
@@ -28,7 +28,7 @@ _RULES = {
     OPERATORS: list_of(TEXT),
     MODELS: list_of(TEXT),
     "is_cut": optional(BOOLEAN),
-    "anew": optional(number_of(0)),
+    "anew": optional(at_least(0)),
 }
 
 
@@ -104,7 +104,7 @@ def _expected(
 
 
 def with_rest_of_budget(addresses: Addresses, target: str, began_s: float) -> Addresses:
-    """The addresses of the study with what its budget leaves after the measurements of a run that began then, in
+    """The study with what its budget leaves after the measurements of a run that began then, in
     seconds since the epoch. What was measured before costs nothing.
     """
     budget_s = addresses.study.max_device_time_s

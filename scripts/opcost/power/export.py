@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from opcost.energy.wattmeter import Power
 from opcost.errors import OpcostError
 from opcost.files import opened, replacing
 from opcost.power.recorded_windows import (
@@ -233,36 +231,6 @@ def segments(path: Path) -> list[dict[str, Any]]:
             f"{path} is not a recording of opcost measure ({error}): give the .parquet file of its "
             "--output"
         ) from error
-
-
-def recorded_device(path: Path, device: str | None = None) -> str:
-    """A device of the last segment of a recording: that of the name, or the only one without.
-
-    Raises OpcostError for a file that is no recording, and an unknown device.
-    """
-    names = sorted(source["name"] for source in segments(path)[-1].get("sources", []))
-    if device is None and len(names) == 1:
-        [device] = names
-    if device is None or device not in names:
-        raise OpcostError(f"name a device of {path} with --device: {', '.join(names) or 'none'}")
-    return device
-
-
-def recorded_power(path: Path, device: str) -> Power:
-    """The power of a device in the last segment of a recording, on the clock of the day.
-
-    Raises OpcostError for a file that is no recording.
-    """
-    table = pq.read_table(path, filters=[("segment", "=", len(segments(path)))])
-    rows = table.filter(pc.equal(pc.cast(table["device"], pa.string()), device))
-    times_s = rows["time"].cast(pa.int64()).to_numpy() / 1e6
-    counter_j, power_w = rows["counter_j"].to_numpy(), rows["power_w"].to_numpy()
-    moved = np.concatenate([[True], np.diff(counter_j) > 0])
-    if np.isnan(counter_j).any() or (np.diff(counter_j) < 0).any() or moved.sum() < 3:
-        known = np.isfinite(power_w)  # the counter tells nothing
-        return Power(times_s[known], power_w[known])
-    times_s, counter_j = times_s[moved], counter_j[moved]
-    return Power(times_s[1:], np.diff(counter_j) / np.diff(times_s))
 
 
 def _metadata(file: pq.ParquetFile) -> list[dict[str, Any]]:

@@ -85,8 +85,8 @@ def conflict(rows: Iterable[Row]) -> str | None:
         return None
     target = ok[0]["target"]
     return (
-        f"measured under different conditions: {'; '.join(map(str, found))}. Move those of one of them "
-        f"out of the folder of {target}, and run again"
+        f"measured under different conditions: {'; '.join(map(str, found))}. Move those of one "
+        f"of them out of the folder of {target}, and run again"
     )
 
 

@@ -22,8 +22,9 @@ def _calls_on(folder: Path, model: ModelTuples) -> ModelTuples:
     if not path.is_file() or not device_file(folder).is_file():
         return model
     [recorded] = read_extractions([path])
-    there = read_device(device_file(folder)).device_name
-    return recorded if recorded.device_name == there else model
+    # A file may have been copied, and the target had another device.
+    present = model.definition, read_device(device_file(folder)).device_name
+    return recorded if (recorded.definition, recorded.device_name) == present else model
 
 
 def extracted_as(

@@ -1,6 +1,6 @@
 """How long the kernels of whole models take, and what launching them costs, by PyTorch's profiler.
 
-    python -m campaign.kernels results/local kernels.csv
+    PYTHONPATH=scripts python -m tests.gpu.kernels results/database.parquet kernels.csv MODEL...
 
 A simulated GPU can be given such times (tests/simulated_cuda/README.md).
 """
@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import torch
+from opcost.costs.model_argument import find_model
+from opcost.databases.database import read_database
 from opcost.devices.device import Device
 from opcost.devices.target_device import open_device
 from opcost.measuring.workload import model_workload
 from opcost.models import construction
-from opcost.results_folder import MODELS, measurements
-from opcost.study import Conditions, ModelDefinition
+from opcost.models.definition import ModelDefinition
+from opcost.study import Conditions
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
@@ -27,11 +28,11 @@ _ITERATIONS = 5
 
 
 def times(
-    definition: ModelDefinition, models: Path, conditions: Conditions, device: Device
+    definition: ModelDefinition, code: Path | None, conditions: Conditions, device: Device
 ) -> Iterator[dict[str, Any]]:
     """Calls in an iteration and mean microseconds: of each kernel, of each function of CUDA."""
     with construction.inference_conditions():
-        module = construction.build(definition, models).to(device.torch_device)
+        module = construction.build(definition, code).to(device.torch_device)
         stated = definition.stating(construction.parameter_dtypes(module))
         inputs = construction.example_inputs(stated)
         workload = model_workload(module, inputs, device, conditions.measurement.cache_state)
@@ -53,28 +54,26 @@ def times(
 
 
 def main() -> None:
-    """Write the times of each model that was measured as CSV."""
+    """Write the times of models as CSV, under the conditions of the first row of a database."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("target", type=Path, help="the folder of a target's measurements")
+    parser.add_argument("database", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--models", type=Path, default=Path("config/models"), help="their code")
+    parser.add_argument("models", nargs="+", help="as opcost explain takes them")
     given = parser.parse_args()
+    [text, *_] = read_database(given.database, ["conditions_json"])["conditions_json"].to_pylist()
+    conditions = Conditions.from_json(text)
     with given.output.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        for path in measurements(given.target, MODELS):
-            [row] = pq.read_table(path, columns=["definition_json", "conditions_json"]).to_pylist()
-            definition = ModelDefinition.from_json(row["definition_json"])
-            conditions = Conditions.from_json(row["conditions_json"])
-            same = {"model": definition.name}
+        for name in given.models:
             try:
                 device = open_device(conditions.target)
-                found = list(times(definition, given.models, conditions, device))
+                found = list(times(*find_model(name), conditions, device))
                 if not any(each["where"] == "GPU" for each in found):
-                    writer.writerow({**same, "reason": "the profiler has recorded no kernels"})
-                writer.writerows({**same, **each} for each in found)
+                    writer.writerow({"model": name, "reason": "the profiler recorded no kernels"})
+                writer.writerows({"model": name, **each} for each in found)
             except Exception as error:  # of the model, or of the profiler
-                writer.writerow({**same, "reason": f"{type(error).__name__}: {error}"})
+                writer.writerow({"model": name, "reason": f"{type(error).__name__}: {error}"})
             torch.cuda.empty_cache()
 
 

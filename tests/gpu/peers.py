@@ -1,6 +1,6 @@
-"""What other procedures say of the longest, the median and the shortest operator of a target.
+"""What other procedures say of the longest, the median and the shortest operator of a database.
 
-    python -m campaign.peers results/local peers.csv
+    PYTHONPATH=scripts python -m tests.gpu.peers results/database.parquet peers.csv
 
 Each procedure runs with its own defaults, on one set of arguments: differences to opcost are also
 those of the cache state. `needed_s` is what it takes for one operator, imports and CUDA's start
@@ -16,14 +16,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import pyarrow.parquet as pq
+from opcost.databases.database import read_database
 from opcost.devices.device import Device
 from opcost.devices.target_device import open_device
 from opcost.measuring.operands import Rotation, operand_sets
-from opcost.measuring.subjects import OperatorSubject
 from opcost.models.construction import inference_conditions
-from opcost.results_folder import MANIFEST, OPERATORS, measurements
 from opcost.study import Conditions
+from opcost.tuples.operator_tuple import OperatorTuple
 
 Call = Callable[[], object]
 Answer = tuple[float, float | None]
@@ -98,8 +97,8 @@ class Polling:
 
 def compared(row: dict[str, Any], device: Device, loop_s: float) -> list[dict[str, Any]]:
     """The answers about the operator of a row, opcost's first."""
-    subject = OperatorSubject.named(row["tuple_id"], MANIFEST, Path())
-    same = {"operator": subject.description}
+    operator_tuple = OperatorTuple.from_json(row["canonical_json"])
+    same = {"operator": row["description"]}
     answers = [
         {
             **same,
@@ -112,7 +111,7 @@ def compared(row: dict[str, Any], device: Device, loop_s: float) -> list[dict[st
     for name, peer in PEERS.items():
         try:
             with inference_conditions():
-                sets = operand_sets(subject.record.operator_tuple, device, Rotation(0), 0)
+                sets = operand_sets(operator_tuple, device, Rotation(0), 0)
                 seconds_of(sets.calls[0], device, 1)
                 start_s = time.perf_counter()
                 time_s, energy_j = peer(sets.calls[0], device, loop_s)
@@ -138,9 +137,9 @@ def difference(value: float | None, ours: float | None) -> float | None:
     return None if value is None or ours is None else value / ours - 1
 
 
-def of_three(folder: Path) -> Sequence[dict[str, Any]]:
+def of_three(database: Path) -> Sequence[dict[str, Any]]:
     """The rows of the longest, the median and the shortest operator that were measured."""
-    rows = [pq.read_table(path).to_pylist()[0] for path in measurements(folder, OPERATORS)]
+    rows = read_database(database).to_pylist()
     measured = sorted((row for row in rows if row["time_s"]), key=lambda row: -row["time_s"])
     places = sorted({0, len(measured) // 2, len(measured) - 1}) if measured else []
     return [measured[place] for place in places]
@@ -149,14 +148,14 @@ def of_three(folder: Path) -> Sequence[dict[str, Any]]:
 def main() -> None:
     """Write the answers as CSV."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("target", type=Path, help="the folder of a target's measurements")
+    parser.add_argument("database", type=Path)
     parser.add_argument("output", type=Path)
     parser.add_argument("--loop-s", type=float, default=30.0)
     given = parser.parse_args()
     with given.output.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*COLUMNS, "reason"])
         writer.writeheader()
-        for row in of_three(given.target):
+        for row in of_three(given.database):
             device = open_device(Conditions.from_json(row["conditions_json"]).target)
             for answer in compared(row, device, given.loop_s):
                 print(answer)
