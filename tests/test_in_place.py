@@ -44,7 +44,6 @@ from opcost.tuples.model_tuples import read_model_tuples
 from opcost.tuples.recorder import CallLog
 
 from tests.comparisons import OVERHEAD, row
-from tests.documents import ROOT
 from tests.quick_measurement import QUICK
 from tests.stations import station_of
 
@@ -705,10 +704,9 @@ def test_rows_of_a_training_step_are_told_apart_by_phase(tmp_path):
     targets = [{"shape": [1], "dtype": "int64", "high": 1000}]
     config = {"model": "squeezenet1_1", "inputs": [{"shape": [1, 3, 32, 32]}], "targets": targets}
     [definition] = define_models("net", config | step, Path(), "net.yaml").models.values()
-    path = tmp_path / "net.pkl"  # by an interpreter of its own: this one may have run backward
-    extract = [sys.executable, ROOT / "scripts/extract.py", "--search-path", tmp_path]
-    arguments = ["--definition", definition.to_json(), "--output", path]
-    subprocess.run([*extract, *arguments], check=True)
+    path = tmp_path / "net-0.pkl"  # by an interpreter of its own: this one may have run backward
+    extract = [sys.executable, "-m", "opcost.jobs", "extract", path, "--search-path", tmp_path]
+    subprocess.run([*extract, "--definition", definition.to_json()], check=True)
     trained = read_model_tuples(path)
     overhead = {name: 1e-5 for kind in TRAINING_CALLS for name in OVERHEADS[kind].names}
     phases = {name: None for each in PHASE_TIMES.values() for name in each.names}

@@ -195,7 +195,7 @@ def test_a_model_that_cannot_be_is_refused_with_the_remedy(extraction, keys, val
 
 
 def test_the_file_of_another_model_is_refused_where_a_study_reads_it(tiny_tuples, tmp_path):
-    path = tmp_path / "tiny_cnn.pkl"
+    path = tmp_path / "tiny_cnn-0.pkl"
     write_model_tuples(path, tiny_tuples[1])
     assert read_extractions([path]) == [tiny_tuples[1]]
     write_model_tuples(path, tiny_tuples[0])

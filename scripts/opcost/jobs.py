@@ -27,7 +27,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("job", choices=JOBS)
     parser.add_argument("output", type=Path, help="the file of results to make")
     parser.add_argument("--definition", help="of the model, as JSON")
-    parser.add_argument("--settings", help="of the extraction, as JSON")
+    parser.add_argument("--settings", default="{}", help="of the extraction, as JSON")
     parser.add_argument("--tuples", type=Path, help="the manifest, or the calls of the model")
     parser.add_argument("--search-path", type=Path, help="the folder of models")
     arguments = parser.parse_args(words)

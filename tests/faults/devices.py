@@ -11,7 +11,8 @@ from tests.faults.study import Outcome, Study
 from tests.faults.verdicts import message
 
 METER = """
-import os, runpy, signal, sys, time
+import os, signal, sys, time
+from opcost import jobs
 import opcost.energy.meters as meters
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
 from opcost.energy.sensor import Sensor
@@ -60,9 +61,7 @@ def open_meter(kind, uuid):
     return Faulty()
 
 meters.open_meter = open_meter
-sys.argv = sys.argv[1:]
-sys.path.insert(0, os.path.dirname(sys.argv[0]))
-runpy.run_path(sys.argv[0], run_name="__main__")
+jobs.main(sys.argv[1:])
 """
 KEPT = "status ok, the time; no energy, and why"
 TIMEOUT_S = 20
@@ -70,24 +69,15 @@ TIMEOUT_S = 20
 
 def benchmarked(study: Study, kind: str) -> tuple[Outcome, dict | None]:
     """The job of an operator with a meter that has this fault, and its row."""
-    path, output = study.rows()[0], study.root / "row.parquet"
-    conditions = json.loads(rows.read(path)[0]["conditions_json"])
+    output = study.rows()[0]
+    settings = study.target / "settings.json"
+    conditions = json.loads(settings.read_text())
     conditions["measurement"] |= {"timeout_s": TIMEOUT_S, "power_lead_in_max_s": 2.0}
-    arguments = {
-        "series": "operators",
-        "subject": path.stem,
-        "search-path": study.root,
-        "tuples": study.results / "operator_tuples.json",
-        "target": "local",
-        "device": study.target / "device.json",
-        "sensor": study.target / "sensor.json",
-        "conditions": json.dumps(conditions),
-        "output": output,
-    }
-    words = [str(word) for name, value in arguments.items() for word in (f"--{name}", value)]
-    script = study.root / "scripts" / "benchmark.py"
+    settings.write_text(json.dumps(conditions))
+    output.unlink()
+    words = ["measure", output, "--tuples", study.manifest, "--search-path", study.root]
     environment = {"FAULT": kind, "PYTHONHASHSEED": "0"}
-    outcome = study.python(METER, script, *words, environment=environment, timeout_s=90)
+    outcome = study.python(METER, *words, environment=environment, timeout_s=90)
     return outcome, rows.read(output)[0] if output.exists() else None
 
 

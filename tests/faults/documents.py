@@ -22,7 +22,7 @@ def json_file(
     """A fault: a JSON file beside the rows, changed by a function or replaced by a text."""
 
     def attempt(study: Study) -> Found:
-        path = study.results / name
+        path = next(study.results.glob(name))
         if callable(change):
             document = json.loads(path.read_text())
             path.write_text(json.dumps(change(document) or document))
@@ -39,8 +39,8 @@ def json_file(
     fault(number, what)(attempt)
 
 
-DEVICE, SENSOR = "local/device.json", "local/sensor.json"
-AGAIN, MANIFEST = "local/overhead_2.json", "operator_tuples.json"
+DEVICE, SENSOR = "local/*/device.json", "local/*/sensor.json"
+AGAIN, MANIFEST = "local/*/overhead_2.json", "studies/*/operator_tuples.json"
 
 
 def setting(name: str, value: Any) -> Callable[[dict], dict]:
@@ -125,7 +125,7 @@ def row_of_another_target(study: Study) -> Found:
 
 def pickled(study: Study, change: Callable[[dict], None]) -> tuple[Path, Outcome]:
     """Change what a model's extraction holds, and make the tables."""
-    path = study.results / "tuples" / "tiny_cnn.pkl"
+    path = study.extraction("tiny_cnn")
     document = pickle.loads(path.read_bytes())
     change(document)
     path.write_bytes(pickle.dumps(document, protocol=4))
@@ -144,7 +144,7 @@ class Shell:
 
 @fault("51.1", "a pickle that runs os.system", "refused, and not run")
 def pickle_that_runs(study: Study) -> Found:
-    path, trace = study.results / "tuples" / "tiny_cnn.pkl", study.root / "ran"
+    path, trace = study.extraction("tiny_cnn"), study.root / "ran"
     path.write_bytes(pickle.dumps(Shell(f"touch {trace}")))
     found = refused(study.snakemake(), file_and_remedy(path))
     return all_of(found, held(not trace.exists(), "the command of the pickle was run, or was not"))
@@ -152,7 +152,7 @@ def pickle_that_runs(study: Study) -> Found:
 
 @fault("51.2", "a pickle that claims a terabyte")
 def pickle_of_a_terabyte(study: Study) -> Found:
-    path = study.results / "tuples" / "tiny_cnn.pkl"
+    path = study.extraction("tiny_cnn")
     path.write_bytes(b"\x80\x04\x8e" + (10**12).to_bytes(8, "little") + b"abc")
     return refused(study.snakemake(timeout_s=60, limited=True), file_and_remedy(path))
 
@@ -166,7 +166,7 @@ def pickle_of_wrong_values(study: Study) -> Found:
         lambda document: document["tuples"][0].update(flops=-5),
         lambda document: document["tuples"][0].update(flops=float("nan")),
     ):
-        content = (study.results / "tuples" / "tiny_cnn.pkl").read_bytes()
+        content = study.extraction("tiny_cnn").read_bytes()
         path, outcome = pickled(study, change)
         found.append(refused(outcome, file_and_remedy(path)))
         path.write_bytes(content)
@@ -175,7 +175,7 @@ def pickle_of_wrong_values(study: Study) -> Found:
 
 @fault("52.2", "a pickle of another model")
 def pickle_of_another_model(study: Study) -> Found:
-    path = study.results / "tuples" / "tiny_cnn.pkl"
+    path = study.extraction("tiny_cnn")
     shutil.copy(path.with_name("tiny_mlp.pkl"), path)
     outcome = remade(study)
     if pickle.loads(path.read_bytes())["model"] == "tiny_cnn":

@@ -118,7 +118,7 @@ def full_disk(study: Study) -> Found:
         # Room for some rows, and no more.
         "head -c 16600000 /dev/zero > results/filler || true",
         f"{run} || echo FIRST-FAILED",
-        "ls results/local/operators 2>/dev/null | grep -c parquet || true",
+        "ls results/local/*/operators 2>/dev/null | grep -c parquet || true",
         "rm results/filler",
         f"{run} && echo RESUMED",
     )

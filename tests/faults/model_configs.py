@@ -12,7 +12,7 @@ from tests.faults.verdicts import all_of, explained, held, message, refused, wor
 
 @fault("35.4", "a negative size in the manifest", "refused, or a failed row")
 def negative_size(study: Study) -> Found:
-    manifest, path = study.results / "operator_tuples.json", study.rows()[0]
+    manifest, path = study.manifest, study.rows()[0]
     shape = '"outputs": [{"dtype": "float32", "shape": ['
     lines = manifest.read_text().splitlines()
     changed = [line.replace(shape, f"{shape}-") if path.stem in line else line for line in lines]

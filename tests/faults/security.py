@@ -6,8 +6,6 @@ import json
 import os
 from pathlib import Path
 
-from opcost.fingerprint import content
-
 from tests.faults import rows
 from tests.faults.environment import measure_one
 from tests.faults.fault import BAD, BY_HAND, POOR, Found, fault
@@ -25,7 +23,7 @@ def from_file(study: Study) -> Found:
     described = {"arguments": arguments, "operator": "aten.from_file.default"}
     text = json.dumps(described, sort_keys=True, separators=(",", ":"))
     tuple_id = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = study.results / "operator_tuples.json"
+    path = study.manifest
     document = json.loads(path.read_text())
     entry = next(iter(document["tuples"].values())) | {
         "canonical_json": text,
@@ -34,11 +32,7 @@ def from_file(study: Study) -> Found:
     }
     head, _, rest = path.read_text().partition("\n")
     path.write_text(f'{head}\n"{tuple_id}": {json.dumps(entry, sort_keys=True)},\n{rest}')
-    note = study.results / ".made/collect.json"
-    made = json.loads(note.read_text())
-    made["outputs"]["results/operator_tuples.json"] = content(path)  # else it is made again
-    note.write_text(json.dumps(made))
-    output = f"results/local/operators/{tuple_id}.parquet"
+    output = str(study.target.relative_to(study.root) / f"operators/{tuple_id}.parquet")
     outcome = study.snakemake("--", output)
     if trace.exists():
         return Found(BAD, f"created a file of {trace.stat().st_size} bytes at the path it named")

@@ -77,8 +77,22 @@ class Study:
     def __init__(self, folder: Path) -> None:
         self.root, self.temporary = folder / "study", folder / "tmp"
         self.results = self.root / "results"
-        self.target = self.results / "local"
         self.config = self.root / CONFIG
+
+    @property
+    def target(self) -> Path:
+        """Where its target was measured, under the conditions that came last."""
+        folders = list(self.results.glob("local/*/"))
+        return max(folders, key=lambda each: each.stat().st_mtime_ns, default=self.results / "none")
+
+    @property
+    def manifest(self) -> Path:
+        """The unique tuples of its models."""
+        return next(self.results.glob("studies/*/operator_tuples.json"))
+
+    def extraction(self, model: str) -> Path:
+        """The tuples and calls of a model."""
+        return next(self.results.glob(f"tuples/{model}-*.pkl"))
 
     def make(self, checkout: Path) -> None:
         """Copy what a study needs from a checkout."""

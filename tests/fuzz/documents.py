@@ -196,7 +196,7 @@ def manifest_files(folder: Path) -> Case:
 
 def device_files(folder: Path) -> Case:
     """What is known of a device, sensor and calls: one of the three files each time."""
-    device = subjects.write_json(folder / "local" / "device.json", subjects.DEVICE)
+    device = subjects.write_json(folder / "local" / "cpu-0" / "device.json", subjects.DEVICE)
     again = {key: subjects.DEVICE[key] for key in ("device", "device_name", "device_uuid_hash")}
     again["overhead"] = subjects.DEVICE["overhead"]
     later = device.with_name("overhead_2.json")

@@ -100,7 +100,7 @@ CHANGES: tuple[Change, ...] = (
 def row_values(folder: Path) -> Case:
     """One row with one wrong value, made into a database."""
     row = operator_row()
-    path = folder / row["target"] / "operators" / f"{row['tuple_id']}.parquet"
+    path = folder / row["target"] / "cpu-0" / "operators" / f"{row['tuple_id']}.parquet"
     path.parent.mkdir(parents=True)
     write_json(path.parent.parent / "device.json", DEVICE)
 

@@ -24,7 +24,7 @@ def operator_row() -> dict[str, Any]:
 def row_file(folder: Path) -> Path:
     """The file of one measurement, where a study has it."""
     row = operator_row()
-    path = folder / row["target"] / "operators" / f"{row['tuple_id']}.parquet"
+    path = folder / row["target"] / "cpu-0" / "operators" / f"{row['tuple_id']}.parquet"
     records.write(path, schemas.OPERATOR, [row])
     return path
 
@@ -44,7 +44,7 @@ def database(folder: Path, rows: int = 20) -> Path:
 def model_tuples(folder: Path) -> Path:
     """What a model executes."""
     [model] = models_of(["net"], [record(number) for number in range(6)])
-    path = folder / "net.pkl"
+    path = folder / "net-01234567.pkl"
     write_model_tuples(path, model)
     return path
 
