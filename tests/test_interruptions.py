@@ -114,7 +114,7 @@ def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(prepared):
     """Killed in turn: a measurement's process, its job's, and the server that both come from."""
     edit(
         prepared.root / "tests/study/config.yaml",
-        lambda config: config["measurement"].update(warm_up_s=1.0),
+        lambda config: config["measurement"].update(min_time_s=1.0, max_time_s=2.0),
     )
     run = subprocess.Popen(
         prepared.command(), cwd=prepared.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE

@@ -13,7 +13,7 @@ from tests.checkout import MEASUREMENTS, configure, edit, stamps
 
 TABLES = ["compare", "database", "report"]
 ANEW = sorted(
-    ["settings", "identify_target", "characterize_sensor", "collect"]
+    ["identify_target", "characterize_sensor", "collect"]
     + ["benchmark_operator"] * 6
     + ["benchmark_model"] * 2
     + TABLES
@@ -122,7 +122,7 @@ def test_other_durations_of_a_measurement_measure_nothing_again(done):
     longer = {"time_relative_ci": 0.4, "max_time_s": 1, "min_batches": 7, "timeout_s": 90}
     edit(done.root / "tests/study/config.yaml", lambda config: config["measurement"].update(longer))
     before = stamps(done)
-    assert again(done) == ["settings"]
+    assert again(done) == []
     assert stamps(done) == before
     comparison = pq.read_table(done.root / "results/comparison.parquet")
     assert None not in comparison["estimate_time_s"].to_pylist()

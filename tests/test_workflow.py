@@ -52,7 +52,7 @@ def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
     # tiny_mlp: linear 4x8, relu 4x16, linear 4x16; tiny_cnn: conv2d (twice), relu, linear
     assert finished.first_run == sorted(
         ["extract"] * 2
-        + ["settings", "collect", "identify_target", "characterize_sensor"]
+        + ["collect", "identify_target", "characterize_sensor"]
         + ["benchmark_operator"] * 6
         + ["benchmark_model"] * 2
         + ["database", "compare", "models", "report"]

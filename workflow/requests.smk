@@ -21,6 +21,7 @@ from opcost.results_folder import (  # the rules use them, too
     MODULES,
     OPERATORS,
     REPORT,
+    ROUNDS,
     REQUESTS,
     SHARES,
     SUMMARY,
@@ -36,7 +37,6 @@ from opcost.results_folder import (  # the rules use them, too
     round_plan,
     series_named,
     sensor_file,
-    settings_file,
 )
 from opcost.planning.target_rounds import read_round
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
@@ -170,6 +170,11 @@ def devices(wildcards):
     return [str(device_file(folder)) for folder in FOLDERS.values() if STUDY.models]
 
 
+def sensors(wildcards):
+    """What is known of the power sensor of each of these."""
+    return [str(sensor_file(folder)) for folder in FOLDERS.values() if STUDY.models]
+
+
 def extracted(wildcards):
     """One file for each model."""
     return [str(ADDRESSES.extraction(model)) for model in STUDY.models]
@@ -273,13 +278,17 @@ def measured_beside(wildcards):
 
 
 def missing_measurements(wildcards):
-    """New and deleted ones: an up-to-date database would not request them. Existing ones are left
-    out, because Snakemake's time for a job grows with the square of its inputs."""
+    """New and deleted ones, and plans to wait for: an up-to-date database would not request them.
+    Existing ones are left out, because Snakemake's time for a job grows with the square of its
+    inputs."""
     measurements = [
         *devices(wildcards),
+        *sensors(wildcards),
         *operator_measurements(wildcards),
         *model_measurements(wildcards),
         *models_launched(wildcards),
         *overheads(wildcards),
     ]
-    return [path for path in measurements if not Path(path).exists()]
+    return [
+        path for path in measurements if not Path(path).exists() or Path(path).parent.name == ROUNDS
+    ]

@@ -13,7 +13,14 @@ from opcost.addresses import Addresses
 from opcost.configuration import from_command_line, targets_named_last
 from opcost.devices.installation import installed_torch
 from opcost.plain_yaml import read_yaml
-from opcost.results_folder import RESULTS, all_measurements, target_folder, target_folders
+from opcost.files import replacing
+from opcost.results_folder import (
+    RESULTS,
+    all_measurements,
+    settings_file,
+    target_folder,
+    target_folders,
+)
 from opcost.studies import Shown, ran_now
 from opcost.study import load_study
 from opcost.terminal import announce
@@ -66,20 +73,6 @@ def model_at(address, models):
     return models[address]
 
 
-def conditions(wildcards):
-    """A target's conditions as JSON."""
-    if wildcards.target not in FOLDERS:
-        raise WorkflowError(
-            f"target {wildcards.target!r} is not among `targets` in the configuration"
-        )
-    if FOLDERS[wildcards.target].name != wildcards.conditions and workflow.is_main_process:
-        raise WorkflowError(
-            f"target {wildcards.target!r} would be measured under {FOLDERS[wildcards.target].name} "
-            f"now, not under {wildcards.conditions}: the settings, PyTorch or the device are others"
-        )
-    return STUDY.conditions[wildcards.target].to_json()
-
-
 def target_device(wildcards):
     """The device that the target stands for, as far as known."""
     return ADDRESSES.device(wildcards.target)
@@ -87,6 +80,18 @@ def target_device(wildcards):
 
 def target_threads(wildcards):
     return STUDY.conditions[wildcards.target].target.threads
+
+
+def write_settings():
+    """Of each target, for its jobs. By a rule, a change of durations would be a reason for a job, and
+    Snakemake looks for no other reasons of jobs below one whose files are `ancient`."""
+    for target, folder in FOLDERS.items():
+        text = STUDY.conditions[target].to_json() + "\n"
+        path = settings_file(folder)
+        if not path.exists() or path.read_text() != text:
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as temporary:
+                temporary.write_text(text)
 
 
 def say_what_is_kept():

@@ -54,6 +54,8 @@ _TUPLES = "tuples"
 STUDIES = RESULTS / "studies"
 CALLS = "calls"
 """The folder of a target's recordings."""
+ROUNDS = "rounds"
+"""The folder of plans."""
 RESERVED = (_TUPLES, STUDIES.name, SAVED_MODULES.name)
 """Names that a target must not have, because other folders of the results have them."""
 
@@ -166,7 +168,7 @@ def overhead_files(folder: Path) -> list[Path]:
 
 def round_plan(folder: Path, study: str, number: int | str) -> Path:
     """The file that says what a study measures in a round from 2 on."""
-    return folder / "rounds" / f"{study}-{number}.json"
+    return folder / ROUNDS / f"{study}-{number}.json"
 
 
 def all_series(kind: str) -> str:

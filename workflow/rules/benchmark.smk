@@ -6,35 +6,22 @@
 #        results/{target}/{conditions}/sensor.json
 #                                                 what its power sensor is like
 #   out, in results/{target}/{conditions}/:
-#        settings.json                            how the target is measured
 #        device.json                              the device that the target stands for
 #        rounds/{study}-{round}.json              what a study measures in a round after the first
 #        {series}/{tuple_id}.parquet              one execution: one row
 #        {series}/{model}.parquet                 one execution: one row
 #        overhead_{round}.json                    what calls cost, as device.json has it
 #
+# What is measured has no inputs, by which Snakemake would measure it again: where the file exists, it is
+# of what its path says. The manifest is made when devices and sensors are there. One that is deleted later
+# is made again before anything is measured, by its priority.
+#
 # A series is a kind of measurement in one round (operators, operators_2, models, models_2, ...), or
 # whole models in a launch mode (models_graph, models_compiled). A round is planned when the one
 # before it has been measured: it measures again what makes the answers most precise for its time.
 
 
-# Durations are no part of the address of conditions.
-rule settings:
-    output:
-        settings_file(EACH),
-    log:
-        "logs/{target}/{conditions}/settings.log",
-    params:
-        conditions=conditions,
-    message:
-        "Target {wildcards.target} is measured under {wildcards.conditions}"
-    shell:
-        "printf '%s\\n' {params.conditions:q} > {output:q} 2> {log:q}"
-
-
 rule identify_target:
-    input:
-        settings=ancient(settings_file(EACH)),
     output:
         device_file(EACH),
     log:
@@ -53,10 +40,6 @@ rule identify_target:
 
 
 rule benchmark_operator:
-    input:
-        settings=ancient(settings_file(EACH)),
-        device=ancient(device_file(EACH)),
-        sensor=ancient(sensor_file(EACH)),
     output:
         measurement_in(EACH, all_series(OPERATORS), "{tuple_id}"),
     log:
@@ -71,7 +54,6 @@ rule benchmark_operator:
         **MEASURING,
         runtime=longest_minutes,
     params:
-        # No input: another study, which has another manifest, is no reason to measure a tuple again.
         tuples=lambda wildcards, input: str(MANIFEST),
         models=lambda wildcards, input: str(STUDY.model_directory),
     shell:
@@ -88,17 +70,11 @@ use rule benchmark_operator as benchmark_model with:
     group:
         batch(lambda: MODEL_AT)
     params:
-        # The manifest was made from it. Another PyTorch of the same calls is another folder.
         tuples=lambda wildcards, input: expected_calls(wildcards),
         models=lambda wildcards, input: str(STUDY.model_directory),
 
 
 rule measure_overhead:
-    input:
-        settings=ancient(settings_file(EACH)),
-        device=ancient(device_file(EACH)),
-        # Only then may all others begin, of which this is the last.
-        sensor=ancient(sensor_file(EACH)),
     output:
         overhead_file(EACH, "{round}"),
     log:

@@ -10,12 +10,12 @@
 
 rule characterize_sensor:
     input:
-        settings=ancient(settings_file(EACH)),
         device=ancient(device_file(EACH)),
     output:
         sensor_file(EACH),
     log:
         "logs/{target}/{conditions}/characterize_sensor.log",
+    priority: 999
     conda:
         "../../envs/opcost.yaml"
     threads: target_threads

@@ -8,9 +8,9 @@
 #        results/models.parquet         what each model is made of (+ .csv, .txt)
 #        results/studies/{study}/       what the study asks for, and the unique tuples of its models
 #
-# Here and in all rules that measure, {model} ends with a digest of what it is. Their inputs are
-# `ancient`, and they have no parameters but those that follow from their inputs: where the file exists,
-# it is of what its path says.
+# {model} ends with a digest of what it is. Inputs are `ancient`, and parameters are no reason to run
+# (Snakemake does not record those of functions that have `input`): where the file exists, it is of what
+# its path says.
 #
 # `snakemake --cores 2 models` extracts all models and tabulates them, and measures nothing.
 
@@ -43,7 +43,6 @@ rule extract:
 rule record_calls:
     input:
         tuples=ancient(extraction("{model}")),
-        settings=ancient(settings_file(EACH)),
         device=ancient(device_file(EACH)),
     output:
         recording(EACH, "{model}"),
@@ -92,12 +91,13 @@ rule models:
         "../../scripts/models.py"
 
 
-# The devices are inputs so that nothing is measured before every target is known to exist.
+# Devices and sensors are inputs so that nothing is measured before every target is known to exist.
 checkpoint collect:
     input:
         tuples=extracted,
         recorded=recorded,
         devices=ancient(devices),
+        sensors=ancient(sensors),
     output:
         study=ADDRESSES.file,
         manifest=MANIFEST,
