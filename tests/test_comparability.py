@@ -101,7 +101,7 @@ def test_rows_under_two_settings_or_conditions_are_not_added_up(name):
     reason = comparability.conflict([_complete(known), _complete(changed(name))])
     shown = "threads" if name == "conditions_json" else name
     assert shown in reason
-    assert "opcost set-aside gpu" in reason
+    assert "out of the folder of gpu" in reason
 
 
 POINTS = [{}, {"power_limit_w": 300}, {"power_limit_w": 300, "sm_clock_mhz": 1500}]

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from click.testing import CliRunner
+from opcost.addresses import definition_address
 from opcost.commands import INCOMPLETE, main
 from opcost.costs.comparison import compare_study
 from opcost.costs.estimate_columns import estimate_columns
@@ -23,7 +24,14 @@ from opcost.errors import OpcostError
 from opcost.models.construction import build
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.variants import Options
-from opcost.results_folder import MODELS, device_file, measurement, recording, target_folder
+from opcost.results_folder import (
+    MODELS,
+    device_file,
+    extraction,
+    measurement,
+    recording,
+    target_folder,
+)
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.study import Conditions, default_measurement
@@ -45,6 +53,12 @@ SLOWER = {"time_s": 2e-3, "time_ci_low_s": 1.98e-3, "time_ci_high_s": 2.02e-3}
 @pytest.fixture
 def cnn(tiny_tuples):
     return tiny_tuples[1]
+
+
+def file_of(definition, results, number=1):
+    """Of a whole model."""
+    folder = target_folder("local", "cpu-0", results)
+    return measurement(folder, MODELS, definition_address(definition), number)
 
 
 def test_a_model_costs_what_the_workflow_says_it_costs(cnn, tiny_tuples, tmp_path):
@@ -100,7 +114,9 @@ def test_a_model_that_the_study_knows_by_another_name_is_compared_with_its_whole
     path = database(tmp_path / "d.parquet", [extracted])
     hashed = calls_hash(extracted.launched()) if known else "0" * 16
     row = {"status": "ok", "time_s": 5e-3, "flags": [], "differing_calls": [], "calls_hash": hashed}
-    whole = measurement(target_folder("local", tmp_path), MODELS, "mine")
+    whole = measurement(
+        target_folder("local", "cpu-0", tmp_path), MODELS, definition_address(definition)
+    )
     whole.parent.mkdir(parents=True)
     records.write(whole, schemas.MODEL, [CONDITIONS | records.model_columns(definition) | row])
     [explanation] = explain(extracted, [path])
@@ -142,7 +158,9 @@ def test_the_time_of_a_whole_is_that_of_its_own_code_only(tmp_path):
     path = database(tmp_path / "d.parquet", [extracted])
     row = {"status": "ok", "time_s": 5e-3, "flags": [], "differing_calls": []}
     row |= {"calls_hash": calls_hash(extracted.launched())}
-    whole = measurement(target_folder("local", tmp_path), MODELS, "config")
+    whole = measurement(
+        target_folder("local", "cpu-0", tmp_path), MODELS, definition_address(measured)
+    )
     whole.parent.mkdir(parents=True)
     records.write(whole, schemas.MODEL, [CONDITIONS | records.model_columns(measured) | row])
     spec = InputSpec((2, 8))
@@ -151,7 +169,7 @@ def test_the_time_of_a_whole_is_that_of_its_own_code_only(tmp_path):
     assert explained("slow", spec) is None
     slow = dataclasses.replace(measured, name="a_slow_one", factory="nets.py:slow")
     columns = CONDITIONS | records.model_columns(slow) | row | {"time_s": 2e-2}
-    records.write(whole.with_name("a_slow_one.parquet"), schemas.MODEL, [columns])
+    records.write(whole.with_stem(definition_address(slow)), schemas.MODEL, [columns])
     assert (explained("fast", spec), explained("slow", spec)) == (5e-3, 2e-2)
     nets.write_text(NETS.replace("return nn.Linear(8, 8)", "return Sleepy(8, 8)"))
     assert (explained(str(config)), explained("fast", spec)) == (None, None)
@@ -166,16 +184,15 @@ def test_kernels_that_the_study_saw_differ_on_the_device_leave_no_sum(cnn, tmp_p
         "differing_calls": ["+2 reshape(4x4)"],
     }
     row = records.model_columns(cnn.definition) | differing
-    whole = measurement(target_folder("local", tmp_path), MODELS, "tiny_cnn")
+    whole = measurement(
+        target_folder("local", "cpu-0", tmp_path), MODELS, definition_address(cnn.definition)
+    )
     whole.parent.mkdir(parents=True)
     records.write(whole, schemas.MODEL, [row])
     [explanation] = explain(cnn, [path])
     assert explanation.estimate.time is None
     assert explanation.to_document()["differing_calls"] == ["+2 reshape(4x4)"]
     assert "(+), or the reverse (-): +2 reshape(4x4)." in as_text(cnn, [explanation], 5, None)
-    edited = dataclasses.replace(cnn.definition, seed=1).to_json()
-    records.write(whole, schemas.MODEL, [row | {"definition_json": edited}])
-    assert explain(cnn, [path])[0].estimate.time is not None
 
 
 @pytest.mark.parametrize(("device", "said"), [("cuda", True), ("cpu", False)])
@@ -191,10 +208,12 @@ def test_a_model_of_the_study_makes_the_calls_that_its_device_was_recorded_to_ma
     path = database(tmp_path / "d.parquet", [cnn], **launched_in(1e-4))
     [extracted] = explain(cnn, [path])
     assert extracted.to_document()["calls_unverified"]
-    folder = target_folder("local", tmp_path)
-    recording(folder, "tiny_cnn").parent.mkdir(parents=True)
+    folder = target_folder("local", "cpu-0", tmp_path)
+    recording(folder, "tiny_cnn-0").parent.mkdir(parents=True)
+    (tmp_path / "tuples").mkdir()
+    write_model_tuples(extraction("tiny_cnn-0", tmp_path), cnn)
     there = dataclasses.replace(cnn, calls=cnn.calls[:-1], device_name="Card")
-    write_model_tuples(recording(folder, "tiny_cnn"), there)
+    write_model_tuples(recording(folder, "tiny_cnn-0"), there)
     device_file(folder).write_text('{"device": "cuda:0", "device_name": "Card"}')
     [explanation] = explain(cnn, [path])
     assert explanation.estimate.calls == extracted.estimate.calls - 1
@@ -239,7 +258,12 @@ def test_modules_are_joined_below_a_depth(tmp_path):
 def test_a_whole_that_is_too_noisy_names_what_its_executions_found(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn])
     for number, time_s in ((1, 0.2e-3), (2, 2e-3)):
-        whole = measurement(target_folder("local", tmp_path), MODELS, "tiny_cnn", number)
+        whole = measurement(
+            target_folder("local", "cpu-0", tmp_path),
+            MODELS,
+            definition_address(cnn.definition),
+            number,
+        )
         whole.parent.mkdir(parents=True)
         limits = {"time_s": time_s, "time_ci_low_s": 0.99 * time_s, "time_ci_high_s": 1.01 * time_s}
         row = CONDITIONS | records.model_columns(cnn.definition) | limits
@@ -248,6 +272,12 @@ def test_a_whole_that_is_too_noisy_names_what_its_executions_found(cnn, tmp_path
     text = as_text(cnn, explain(cnn, [path]), 5, None)
     assert re.search(r"whole +too noisy to say \(2 runs: 200 µs and 2\.00 ms\)", text)
     assert "Run again on a quiet machine" in text
+
+
+def test_other_conditions_of_a_target_answer_only_where_they_are_named(cnn, tmp_path):
+    path = database(tmp_path / "d.parquet", [cnn], "a", "a/cpu-0")
+    assert [each.target for each in explain(cnn, [path])] == ["a"]
+    assert [each.target for each in explain(cnn, [path], ["a/cpu-0"])] == ["a/cpu-0"]
 
 
 def test_every_target_is_an_answer_of_its_own(cnn, tmp_path):

@@ -83,7 +83,7 @@ def test_a_link_in_the_folder_of_snakemakes_state_is_not_followed(checkout):
 
 
 def test_two_runs_on_one_device_take_turns_and_say_so(prepared, tmp_path):
-    (prepared.root / "results/local/device.json").unlink()  # to identify it takes seconds
+    (prepared.folder / "device.json").unlink()  # to identify it takes seconds
     checkouts = [prepared, prepared.copied(tmp_path / "there")]
     runs = [
         subprocess.Popen(
@@ -101,7 +101,7 @@ def test_two_runs_on_one_device_take_turns_and_say_so(prepared, tmp_path):
         row
         for checkout in checkouts
         for kind in ("operators", "models")
-        for path in checkout.root.glob(f"results/local/{kind}/*.parquet")
+        for path in checkout.folder.glob(f"{kind}/*.parquet")
         for row in pq.read_table(path).to_pylist()
     ]
     assert len(rows) == 2 * (6 + 2)
@@ -116,7 +116,6 @@ def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(prepared):
         prepared.root / "tests/study/config.yaml",
         lambda config: config["measurement"].update(warm_up_s=1.0),
     )
-    results = prepared.root / "results"
     run = subprocess.Popen(
         prepared.command(), cwd=prepared.root, stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -129,7 +128,10 @@ def test_of_what_is_killed_only_the_measurement_in_progress_is_lost(prepared):
     assert (
         "the worker was killed by SIGKILL: the system may have run out of memory; close" in output
     )
-    paths = [*results.glob("local/operators/*.parquet"), *results.glob("local/models/*.parquet")]
+    paths = [
+        *prepared.folder.glob("operators/*.parquet"),
+        *prepared.folder.glob("models/*.parquet"),
+    ]
     rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
     assert sorted(row["status"] for row in rows) == ["crashed"] + ["ok"] * 6
     [crashed] = [row for row in rows if row["status"] == "crashed"]
@@ -143,10 +145,8 @@ def processes(run: int) -> dict[str, int]:
     parents = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            environment = (path / "environ").read_bytes()
-            if f"OPCOST_RUN={run}\0".encode() not in environment:
-                continue
-            if b"opcost.workers.server" in (path / "cmdline").read_bytes():
+            command = (path / "cmdline").read_bytes()
+            if b"opcost.workers.server" in command and command.endswith(f"\0{run}\0".encode()):
                 state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
                 if state != "Z":
                     parents[int(path.name)] = int(parent)

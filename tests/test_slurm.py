@@ -83,18 +83,25 @@ class Study(Checkout):
         )
 
     def rows(self) -> dict[str, dict]:
-        """The rows of operators and models, by their files' names."""
-        files = (self.root / "results/local").glob("*/*.parquet")
-        return {path.stem: pq.read_table(path).to_pylist()[0] for path in files}
+        """The rows of operators and models, by tuple id and name."""
+        files = (self.root / "results/local").glob("*/*/*.parquet")
+        return {named(path.stem): pq.read_table(path).to_pylist()[0] for path in files}
 
     def members(self) -> dict[int, set[str]]:
         """The files' names of the rows that each job of the cluster was to measure, by its log."""
         members = {}
         for log in (self.root / "logs/slurm").rglob("*.log"):
-            outputs = re.findall(r"output: results/local/\w+/(\w+)\.parquet", log.read_text())
+            outputs = re.findall(
+                r"output: results/local/[^/]+/\w+/([\w-]+)\.parquet", log.read_text()
+            )
             if outputs:
                 members[int(log.stem)] = set(outputs)
         return members
+
+
+def named(stem: str) -> str:
+    """A tuple id, or the model of an address."""
+    return stem.partition("-")[0]
 
 
 @dataclass
@@ -180,7 +187,7 @@ def test_an_operator_that_takes_for_ever_costs_its_batch_nothing(finished):
 def interrupted(finished):
     """The operators measured anew: one job is cancelled, then the controller killed for a while."""
     study, cluster = finished.study, finished.study.cluster
-    shutil.rmtree(study.root / "results/local/operators")
+    shutil.rmtree(study.folder / "operators")
     process = study.start()
     endless = next(names for job, names in finished.members.items() if endless_in(names, finished))
 
@@ -246,7 +253,7 @@ def test_the_next_run_measures_only_what_was_in_progress(interrupted, resumed):
 def orphaned(resumed):
     """The operators measured anew, by two runs: Snakemake is killed when a batch is half done."""
     study, cluster = resumed.study, resumed.study.cluster
-    shutil.rmtree(study.root / "results/local/operators")
+    shutil.rmtree(study.folder / "operators")
     process = study.start()
 
     def running():
@@ -256,7 +263,7 @@ def orphaned(resumed):
             if job not in resumed.jobs and cluster.jobs()[job]["state"] == "RUNNING"
         ]
 
-    files = study.root / "results/local/operators"
+    files = study.folder / "operators"
     wait_until(lambda: running() and any(files.glob("*.parquet")), 120)
     process.kill()
     process.communicate()

@@ -12,6 +12,7 @@ from statistics import median
 
 import pyarrow.parquet as pq
 import pytest
+from opcost.addresses import Addresses
 from opcost.costs.known_methods import methods_of
 from opcost.databases.measured import Damages, find_measured
 from opcost.plain_yaml import read_yaml
@@ -34,14 +35,24 @@ from tests.checkout import MEASUREMENTS, STUDY, Checkout, configure, edit, execu
 from tests.faults import rows
 
 DIFFERENCES = TIME.method_differences
-MLP = "local/models/tiny_mlp.parquet"
+
+
+def addresses_of(checkout, **changes):
+    document = read_yaml(STUDY / "config.yaml") | {"model_directory": str(STUDY / "models")}
+    study = replace(load_study(document), **changes)
+    return Addresses(study, checkout.root / "results")
+
+
+def whole(checkout, name="tiny_mlp"):
+    [path] = checkout.folder.glob(f"models/{name}-*.parquet")
+    return path
 
 
 def test_a_fresh_run_measures_each_unique_tuple_and_each_model_once(finished):
     # tiny_mlp: linear 4x8, relu 4x16, linear 4x16; tiny_cnn: conv2d (twice), relu, linear
     assert finished.first_run == sorted(
         ["extract"] * 2
-        + ["collect", "identify_target", "characterize_sensor"]
+        + ["settings", "collect", "identify_target", "characterize_sensor"]
         + ["benchmark_operator"] * 6
         + ["benchmark_model"] * 2
         + ["database", "compare", "models", "report"]
@@ -83,9 +94,9 @@ def test_sensors_are_characterised_alone_and_nothing_is_measured_again(done):
     """So an error about device.json may say: delete it."""
     before = stamps(done)
     for name in ("device.json", "sensor.json"):
-        (done.root / "results/local" / name).unlink()
+        (done.folder / name).unlink()
     assert done.started("--", "characterize") == ["characterize_sensor", "identify_target"]
-    sensor = json.loads((done.root / "results/local/sensor.json").read_text())
+    sensor = json.loads((done.folder / "sensor.json").read_text())
     assert (sensor["meter"] is None) == (sensor["meter_reason"] is not None)
     assert done.started("--", "characterize") == []
     assert not [rule for rule in done.started() if rule.startswith("benchmark")]
@@ -130,7 +141,6 @@ def test_a_training_step_is_measured_and_compared_phase_by_phase(done):
     explained = subprocess.run(
         [*command, "--database", "results/database.parquet"],
         cwd=done.root,
-        env=os.environ | {"PYTHONPATH": str(done.root / "scripts")},
         capture_output=True,
         text=True,
         check=True,
@@ -150,12 +160,12 @@ def test_further_rounds_measure_what_makes_the_answers_more_precise(done):
     assert executions_of_wholes(done) == [3, 3]
     database = pq.read_table(done.root / "results/database.parquet").to_pylist()
     for row in database:
-        times_s = executed_s(done.root / "results/local", row["tuple_id"])
+        times_s = executed_s(done.folder, row["tuple_id"])
         assert (row["executions"], row["execution_time_s"]) == (len(times_s), times_s)
-    measured = Counter(path.stem for path in done.root.glob("results/local/operators*/*.parquet"))
+    measured = Counter(path.stem for path in done.folder.glob("operators*/*.parquet"))
     assert {*measured.values()} <= {2, 3}
     names = ("device.json", "overhead_2.json", "overhead_3.json")
-    files = [done.root / "results/local" / name for name in names]
+    files = [done.folder / name for name in names]
     samples = [sample for path in files for sample in read_samples(path)]
     speeds = [each for row in database for each in row["execution_core_speed_per_s"]]
     all_of_them = overhead_columns(samples, median(speeds))
@@ -166,7 +176,7 @@ def test_further_rounds_measure_what_makes_the_answers_more_precise(done):
     assert executions_of_wholes(done) == [3, 3], (
         "what is measured counts, as that of operators does"
     )
-    assert_the_damaged_execution_is_to_be_deleted(done.root / "results")
+    assert_the_damaged_execution_is_to_be_deleted(done)
 
 
 def executions_of_wholes(checkout):
@@ -174,9 +184,10 @@ def executions_of_wholes(checkout):
     return [row["reference_measurements"] + len(row["reference_disturbed_s"]) for row in comparison]
 
 
-def assert_the_damaged_execution_is_to_be_deleted(results):
+def assert_the_damaged_execution_is_to_be_deleted(checkout):
     """And not the good one of round 1."""
-    path = next((results / "local/models_2").glob("*.parquet"))
+    results = checkout.root / "results"
+    path = next(checkout.folder.glob("models_2/*.parquet"))
     path.write_bytes(path.read_bytes()[:-20])
     damages = Damages()
     methods_of(find_measured(results), damages, results / "database.parquet")
@@ -187,7 +198,7 @@ def assert_the_damaged_execution_is_to_be_deleted(results):
 @pytest.mark.parametrize("flag", [CALLS_VARY, CALLS_DIFFER])
 def test_a_model_whose_calls_were_others_says_nothing_of_the_method(done, flag):
     results = done.root / "results"
-    rows.change(results / "local/models/tiny_cnn.parquet", flags=lambda flags: [*flags, flag])
+    rows.change(whole(done, "tiny_cnn"), flags=lambda flags: [*flags, flag])
     found = methods_of(find_measured(results), Damages(), results / "database.parquet")
     assert found["local"]["method_models"] == ["tiny_mlp"]
 
@@ -195,7 +206,7 @@ def test_a_model_whose_calls_were_others_says_nothing_of_the_method(done, flag):
 def test_precise_answers_need_no_further_round(done):
     configure(done, rounds=9, precision={"models": 1.0})
     assert "plan_round" in done.started()
-    plans = sorted(done.root.glob("results/local/rounds/*.json"))
+    plans = sorted(done.folder.glob("rounds/*.json"), key=lambda path: int(path.stem[-1]))
     assert len(plans) < 8
     assert [bool(read_round(path)) for path in plans] == [True] * (len(plans) - 1) + [False]
     assert done.started() == []
@@ -252,9 +263,7 @@ def test_bad_input_stops_before_anything_is_measured(checkout, changes, message)
 
 
 def test_a_device_that_is_not_here_ends_the_run_before_anything_is_measured(checkout):
-    configure(
-        checkout, targets={"local": {"device": "cuda"}}, environment_changes="set_aside"
-    )  # which looks for what the failed job noticed
+    configure(checkout, targets={"local": {"device": "cuda"}})
     completed = checkout.run()
     assert completed.returncode != 0
     assert "finds no CUDA device here" in completed.stdout + completed.stderr
@@ -265,8 +274,8 @@ def test_a_device_that_is_not_here_ends_the_run_before_anything_is_measured(chec
 def test_a_second_configfile_that_names_targets_measures_no_others(checkout):
     (checkout.root / "gpu.yaml").write_text("targets: {other: {device: cpu}}")
     planned = checkout.run("gpu.yaml", "--dry-run").stdout
-    devices = re.findall(r"results/\w+/device\.json", planned)
-    assert set(devices) == {"results/other/device.json"}
+    devices = re.findall(r"results/(\w+)/[^/]+/device\.json", planned)
+    assert set(devices) == {"other"}
 
 
 def test_a_further_configfile_is_read_as_it_is_written_or_refused(checkout):
@@ -302,7 +311,7 @@ def test_a_results_file_of_another_schema_version_is_named(done):
     assert completed.returncode != 0
     output = completed.stdout + completed.stderr
     assert f"has opcost.schema_version 0; this opcost reads 1 to {SCHEMA_VERSION}" in output
-    assert f"delete results/local/operators/{path.name} and run again" in output
+    assert f"delete {path.relative_to(done.root)} and run again" in output
 
 
 def test_a_budget_measures_what_explains_most_and_a_larger_one_the_rest(prepared):
@@ -320,61 +329,57 @@ def test_a_budget_measures_what_explains_most_and_a_larger_one_the_rest(prepared
 
 
 def test_a_later_round_leaves_the_time_that_round_1_still_needs(done):
-    results = done.root / "results"
-    document = read_yaml(STUDY / "config.yaml") | {"model_directory": str(STUDY / "models")}
-    study = replace(load_study(document), rounds=2, max_device_time_s=1000)
+    budget_s = 1000
 
     def second_round():
-        first = plan_target(study, "local", results)
-        return first, plan_target_round(study, "local", 2, results, first)
+        addresses = addresses_of(done, rounds=2, max_device_time_s=budget_s)
+        first = plan_target(addresses, "local")
+        return first, plan_target_round(addresses, "local", 2, first)
 
     _, planned = second_round()
     assert (len(planned.operators), len(planned.models)) == (6, 2)
     assert planned.is_cut is False
     next(done.root.glob(MEASUREMENTS)).unlink()
     first, _ = second_round()
-    study = replace(study, max_device_time_s=1.5 * first.job_s)
+    budget_s = 1.5 * first.job_s
     first, planned = second_round()
     assert len(first.chosen) == 1
     assert planned.needed_s <= first.job_s / 2
-    study = replace(study, max_device_time_s=0.5 * first.job_s)
+    budget_s = 0.5 * first.job_s
     first, planned = second_round()
     assert len(first.beyond) == 1
     assert not planned
 
 
 def test_a_budget_counts_what_the_run_measured_itself_in_any_series(done):
-    results = done.root / "results"
-    study = replace(load_study(read_yaml(STUDY / "config.yaml")), max_device_time_s=100)
-    operator, whole = next(done.root.glob(MEASUREMENTS)), results / MLP
+    addresses = addresses_of(done, max_device_time_s=100)
+    operator, model = next(done.root.glob(MEASUREMENTS)), whole(done)
     taken_s = sum(
         records.read(path, schema).to_pylist()[0]["device_time_s"]
-        for path, schema in ((operator, schemas.OPERATOR), (whole, schemas.MODEL))
+        for path, schema in ((operator, schemas.OPERATOR), (model, schemas.MODEL))
     )
     began_s = time.time() + 1
-    for path in (operator, whole):
+    for path in (operator, model):
         os.utime(path, (began_s, began_s))
-    left = with_rest_of_budget(study, "local", results, began_s)
-    assert left.max_device_time_s == pytest.approx(100 - taken_s)
-    assert with_rest_of_budget(study, "local", results, began_s + 1) == study
+    left = with_rest_of_budget(addresses, "local", began_s)
+    assert left.study.max_device_time_s == pytest.approx(100 - taken_s)
+    assert with_rest_of_budget(addresses, "local", began_s + 1) == addresses
 
 
 def test_what_failed_is_not_promised_for_later_rounds(done):
-    results = done.root / "results"
-    document = read_yaml(STUDY / "config.yaml") | {"model_directory": str(STUDY / "models")}
-    study = replace(load_study(document), rounds=2)
-    first = next((results / "local/operators").glob("*.parquet"))
-    for path, schema in ((first, schemas.OPERATOR), (results / MLP, schemas.MODEL)):
+    addresses = addresses_of(done, rounds=2)
+    first = next(done.root.glob(MEASUREMENTS))
+    for path, schema in ((first, schemas.OPERATOR), (whole(done), schemas.MODEL)):
         [row] = records.read(path, schema).to_pylist()
         result = re.compile("(host_)?time_(s|ci)|batch_|power_|energy_")
         nothing = {name: None for name in row if result.match(name)}
         failure = {"status": "out_of_memory", "error": "simulated", "flags": []}
         records.write(path, schema, [row | nothing | failure])
-    plan = plan_target(study, "local", results)
-    models = list(extracted(study, results))
+    plan = plan_target(addresses, "local")
+    models = extracted(addresses)
     times_s = dict.fromkeys(plan.known, 1e-3)
-    [expected] = expect_target_rounds(study, "local", results, models, times_s, plan)
-    planned = plan_target_round(study, "local", 2, results, plan)
+    [expected] = expect_target_rounds(addresses, "local", models, times_s, plan)
+    planned = plan_target_round(addresses, "local", 2, plan)
     assert sorted(expected.new) == sorted(planned.new)
     assert len(planned.new) == 6
 
@@ -413,7 +418,7 @@ def test_a_run_measures_in_later_rounds_what_the_plan_expects(done):
     assert expected(max_device_time_s=0.1) == 0
     done.started()
     assert expected(max_device_time_s=1000) == both
-    [row] = records.read(done.root / "results" / MLP, schemas.MODEL).to_pylist()
+    [row] = records.read(whole(done), schemas.MODEL).to_pylist()
     configure(done, max_device_time_s=2.5 * row["device_time_s"])
     runs = [sum(rule.startswith("benchmark_") for rule in done.started()) for _ in range(2)]
     assert 0 < min(runs) <= max(runs) < both, "each run has the whole budget"

@@ -110,7 +110,8 @@ def folder_named(target: str, results: Path = RESULTS) -> Path:
     if "/" in target:
         return results / target
     named = [one.folders[target] for one in remembered(results) if target in one.folders]
-    return named[-1] if named else results / target
+    there = [folder for folder in target_folders(results) if folder.parent.name == target]
+    return [results / target, *there, *named][-1]
 
 
 def _read(path: Path, results: Path) -> Remembered:

@@ -185,7 +185,8 @@ def explain(
         for target, conditions_id in _groups(table):
             names = {target, conditions_id} - {None}
             known |= names
-            if targets and names.isdisjoint(targets):
+            # Without a name, of a target under several conditions only those that tables show.
+            if names.isdisjoint(targets) if targets else "/" in target:
                 continue
             named = model if conditions_id else _as_in_study(model, target, path.parent)
             found.append(_explanation(named, path, table, target, conditions_id))
@@ -268,9 +269,9 @@ def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     """The model with its calls on a target of the study, if they were recorded."""
     if model.definition is None:
         return model
-    return (
-        extracted_as(model.definition, model.torch_version, folder_named(target, results)) or model
-    )
+    folder = folder_named(target, results)
+    there = extracted_as(model.definition, model.torch_version, folder)
+    return there if there and there.device_name else model
 
 
 def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
