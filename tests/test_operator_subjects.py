@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner
+from opcost.addresses import Addresses
 from opcost.commands import main
 from opcost.costs.comparison import compare_study
 from opcost.costs.single_operators import single_operators
@@ -20,7 +21,6 @@ from opcost.models.configs import define_models
 from opcost.models.definition import ModelDefinition
 from opcost.plain_yaml import read_yaml
 from opcost.planning.target_plan import describe_plans, plan_target
-from opcost.results_folder import extraction
 from opcost.rows import schemas
 from opcost.runs.operators import operator_variant
 from opcost.study import load_study
@@ -258,22 +258,22 @@ def study_of(folder, operators=SWEEP, models=()):
     )
 
 
-def extract_all(study, results):
-    (results / "tuples").mkdir(parents=True)
-    for name, definition in study.models.items():
-        write_model_tuples(extraction(name, results), extract_model_tuples(definition))
+def extract_all(addresses):
+    (addresses.results / "tuples").mkdir(parents=True)
+    for name, definition in addresses.study.models.items():
+        write_model_tuples(addresses.extraction(name), extract_model_tuples(definition))
 
 
 def test_an_operator_is_measured_as_a_tuple_and_never_as_a_whole(tmp_path):
     study = study_of(tmp_path, models=["net"])
     assert study.wholes == ["net"]
     assert len(study.models) == 17
-    extract_all(study, tmp_path / "results")
-    planned = plan_target(study, "local", tmp_path / "results")
-    assert planned.models == 1
-    alone = study_of(tmp_path)
-    assert len(plan_target(alone, "local", tmp_path / "results").chosen) == 16
-    text = describe_plans(alone, tmp_path / "results", open_device)
+    addresses = Addresses(study, tmp_path / "results")
+    extract_all(addresses)
+    assert plan_target(addresses, "local").models == 1
+    alone = Addresses(study_of(tmp_path), tmp_path / "results")
+    assert len(plan_target(alone, "local").chosen) == 16
+    text = describe_plans(alone, open_device)
     assert "operators: 16 tuples, 0 measured, 16 to measure" in text
     assert "models: 0, 0 measured, 0 to measure" in text
 

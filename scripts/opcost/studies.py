@@ -230,18 +230,24 @@ class Shown:
         }
 
     def wholes(self) -> dict[str, list[Path]]:
-        """Target -> the files of all executions of its whole models, in any launch mode."""
-        addresses = {
-            name: definition_address(ModelDefinition.from_json(text))
-            for name, text in self.models.items()
+        """Target -> the files of all executions of its whole models, in any launch mode; the models
+        in the order of tables.
+        """
+        order = {
+            definition_address(ModelDefinition.from_json(text)): (number, name)
+            for number, (name, text) in enumerate(self.models.items())
         }
         return {
-            target: [
-                path
-                for path in all_measurements(Path(folder))
-                if series_of(path).kind == MODELS
-                and path.stem in {addresses[name] for name in self.models_on[target]}
-            ]
+            target: sorted(
+                (
+                    path
+                    for path in all_measurements(Path(folder))
+                    if series_of(path).kind == MODELS
+                    and path.stem in order
+                    and order[path.stem][1] in self.models_on[target]
+                ),
+                key=lambda path: order[path.stem],
+            )
             for target, folder in self.folders.items()
         }
 

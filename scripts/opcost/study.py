@@ -163,6 +163,12 @@ def load_study(config: Mapping[str, Any]) -> Study:
     Raises OpcostError with the key, the value found and the values allowed.
     """
     document = checked(_without_axes(config), "config", "the configuration")
+    if "models" not in config and not document["torchvision"]:
+        raise OpcostError(
+            "neither `models` nor `torchvision` names a model to study: list configs of "
+            f"{document['model_directory']} under `models`, or models of torchvision, such as "
+            "[resnet18]. With models: [], tables and report are made of what is measured"
+        )
     for least, most in (("min_time_s", "max_time_s"), ("power_min_s", "power_max_s")):
         _check_limits(document["measurement"], least, most)
     measurement = MeasurementSettings(**document["measurement"])
