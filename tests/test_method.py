@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opcost.costs.method import Difference, labelled, method_columns, method_error, method_in
 from opcost.costs.model_speeds import speeds_of_models
+from opcost.databases.measured import Measured
 from opcost.rows import records, schemas
 from opcost.rows.quantities import (
     ENERGY,
@@ -135,11 +136,11 @@ def test_whole_models_run_at_the_speed_that_they_would_have_if_all_rounds_were_a
     files = {folder: ok | {"core_speed_per_s": speed} for folder, speed in speeds.items()}
     files["models_4"] = ok | {"core_speed_per_s": 1000.0, "flags": ["disturbed"]}
     files["models_5"] = {"status": "timeout", "error": "took too long"}
-    paths = [tmp_path / "local" / folder / "net.parquet" for folder in files]
+    paths = [tmp_path / "local" / "cpu-0" / folder / "net-0.parquet" for folder in files]
     for path, row in zip(paths, files.values(), strict=True):
         path.parent.mkdir(parents=True)
         records.write(path, schemas.MODEL, [row])
-    found = speeds_of_models([paths], {"local": rows})["local"]
+    found = speeds_of_models(Measured(models=[paths]), {"local/cpu-0": rows})["local/cpu-0"]
     assert found[MODEL_SPEED] == pytest.approx(1900)
     # Round 3 has no operators, but the model.
     assert found[ROUND_SPEEDS] == [2000.0, 1500.0, pytest.approx(2000.0)]

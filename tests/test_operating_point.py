@@ -490,9 +490,10 @@ def test_before_anything_is_measured_a_point_that_cannot_be_is_refused(
 
 SENSOR = {
     "schema_version": SCHEMA_VERSION,
+    "device_name": "Simulated",
     "device_uuid_hash": KEY,
+    "machine_id_hash": None,
     "driver_version": "580",
-    "torch_version": "2.15.0",
     "meter": "nvml_power_instant",
     "readings": {"nvml_power_instant": dict.fromkeys(("refresh_s", "averaging_s", "lag_s"))},
     "counter": {"refresh_s": 0.1},
@@ -502,12 +503,14 @@ SENSOR["readings"]["nvml_power_instant"] |= {"rise_s": 0.2, "correlated_share": 
 
 
 @pytest.fixture
-def characterised(gpu, tmp_path, monkeypatch):
+def characterised(gpu, tmp_path, monkeypatch, conditions):
     """Makes the sensor file of a second target of the GPU, beside that of a first."""
     for name in ("first", "second"):
         known = {"driver_version": "580", "torch_version": "2.15.0"}
         device = DeviceFile("cuda:0", "Simulated", KEY, KEY, **known)
-        write_device(tmp_path / f"results/{name}/device.json", device)
+        folder = tmp_path / f"results/{name}/cuda-0"
+        write_device(folder / "device.json", device)
+        (folder / "settings.json").write_text(conditions.to_json())
 
     def fresh(_name, _open, output):
         assert gpu.now[0] == BEFORE_W
@@ -516,9 +519,9 @@ def characterised(gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(target_sensor, "characterise_target", fresh)
 
     def characterised(first):
-        write_json(tmp_path / "results/first/sensor.json", first)
-        folder = tmp_path / "results/second"
-        sensor_job("cuda:0", "second", folder / "device.json", folder / "sensor.json")
+        write_json(tmp_path / "results/first/cuda-0/sensor.json", first)
+        folder = tmp_path / "results/second/cuda-0"
+        sensor_job(TargetFiles.of(folder), folder / "sensor.json")
         return json.loads((folder / "sensor.json").read_text())
 
     return characterised
@@ -526,7 +529,7 @@ def characterised(gpu, tmp_path, monkeypatch):
 
 def test_the_sensor_of_a_gpu_is_characterised_once_for_all_its_points(characterised, capfd):
     assert characterised(SENSOR) == SENSOR | {"characterised_on_target": "first"}
-    assert "as characterised on target first" in capfd.readouterr().out
+    assert "as characterised for first" in capfd.readouterr().out
     origin = {"characterised_on_target": "before"}
     assert characterised(SENSOR | origin) == SENSOR | origin
 
@@ -536,11 +539,10 @@ def test_the_sensor_of_a_gpu_is_characterised_once_for_all_its_points(characteri
     [
         {"device_uuid_hash": "0" * 16},
         {"driver_version": "590"},
-        {"torch_version": "2.16.0"},
         {"meter": None, "meter_reason": "it was lost"},
         {"schema_version": 0},
     ],
-    ids=["another GPU", "another driver", "another PyTorch", "no meter", "unreadable"],
+    ids=["another GPU", "another driver", "no meter", "unreadable"],
 )
 def test_that_of_another_gpu_or_environment_is_not_taken_over(change, characterised):
     assert characterised(SENSOR | change) == SENSOR

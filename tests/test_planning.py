@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opcost.addresses import Addresses
 from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
 from opcost.planning.plan import explained_shares, memory_bytes, plan, predicted_times_s
 from opcost.planning.rounds import Round
 from opcost.planning.target_plan import beyond_budget, describe_plans, expected_widths
 from opcost.planning.target_rounds import write_round
-from opcost.results_folder import extraction, round_plan, target_folder
+from opcost.results_folder import round_plan
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.model_tuples import ModelCall, ModelTuples, write_model_tuples
@@ -202,17 +203,17 @@ def test_a_gpus_job_is_expected_to_measure_power(settings):
     assert longer_s > settings.power_min_s + 2 * settings.idle_s - settings.max_time_s / 2
 
 
-def extracted_study(results, device):
+def extracted_study(results, device, **changes):
     """A study of which the models are extracted and nothing is measured."""
     document = read_yaml(REPOSITORY / "config/config.yaml") | read_yaml(STUDY / "config.yaml")
     document["model_directory"] = str(STUDY / "models")
     document["targets"] = {"local": {"device": device}}
-    study = load_study(document)
-    for name, definition in study.models.items():
-        path = extraction(name, results)
+    addresses = Addresses(replace(load_study(document), **changes), results)
+    for name, definition in addresses.study.models.items():
+        path = addresses.extraction(name)
         path.parent.mkdir(exist_ok=True)
         write_model_tuples(path, extract_model_tuples(definition, STUDY / "models"))
-    return study
+    return addresses
 
 
 @pytest.mark.parametrize(("wide", "said"), [(1, "1 of 2 models is"), (2, "2 of 2 models are")])
@@ -224,12 +225,13 @@ def test_how_many_models_will_not_be_precise_is_said(wide, said):
 
 
 def test_what_a_budget_left_out_is_known_after_the_run(tmp_path):
-    study = replace(extracted_study(tmp_path, "cpu"), rounds=3, max_device_time_s=1.0)
-    [tuples] = beyond_budget(study, "local", tmp_path)
+    addresses = extracted_study(tmp_path, "cpu", rounds=3, max_device_time_s=1.0)
+    [tuples] = beyond_budget(addresses, "local")
     assert tuples == ("6 of 6 operator tuples, without which models that call them have no sum")
     for number, is_cut in ((2, False), (3, True)):
-        write_round(round_plan(target_folder("local", tmp_path), number), Round(is_cut=is_cut))
-    assert beyond_budget(study, "local", tmp_path) == [
+        plan = round_plan(addresses.folders["local"], addresses.name, number)
+        write_round(plan, Round(is_cut=is_cut))
+    assert beyond_budget(addresses, "local") == [
         tuples,
         "further executions, which would narrow the intervals",
     ]
@@ -237,10 +239,10 @@ def test_what_a_budget_left_out_is_known_after_the_run(tmp_path):
 
 @pytest.mark.parametrize(("device", "said"), [("cuda", True), ("cpu", False), ("auto", False)])
 def test_a_plan_says_which_calls_a_gpu_has_not_been_asked_for(tmp_path, device, said):
-    study = extracted_study(tmp_path, device)
+    addresses = extracted_study(tmp_path, device)
 
     def not_here(target):
         raise OpcostError("simulated: no such device")
 
-    plan = describe_plans(study, tmp_path, not_here)
+    plan = describe_plans(addresses, not_here)
     assert ("calls: 2 models to record on the device" in plan) == said

@@ -23,25 +23,25 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def job(tmp_path, folder):
-    """Starts a script with that body of `main`, as a rule of the workflow does."""
+    """Starts a module with that body of `main`, as a rule of the workflow does."""
 
     def start(body, *arguments, workers="warm", **variables):
-        script = tmp_path / "job.py"
+        name = f"job_{len([*folder.glob('*.py')])}"
         body = textwrap.indent(textwrap.dedent(body).strip(), "    ")
-        script.write_text(
+        (folder / f"{name}.py").write_text(
             "import os, sys, time\nfrom pathlib import Path\nfrom opcost import workers\n"
-            f"from opcost.workers.client import run\n\n\ndef main():\n{body}\n\n\n"
-            "if __name__ == '__main__':\n    run(__file__, main)\n"
+            f"from opcost.workers.client import run\n\n\ndef main(words):\n{body}\n\n\n"
+            f"if __name__ == '__main__':\n    run({name!r}, main)\n"
         )
         environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(SCRIPTS),
-            "OPCOST_WORKERS": workers,
+            "PYTHONPATH": f"{folder}:{SCRIPTS}",
             "TMPDIR": str(folder),
             **variables,
         }
+        warm = ["--warm", str(os.getpid())] if workers == "warm" else []
         return subprocess.Popen(
-            [sys.executable, script, *arguments],
+            [sys.executable, "-P", "-m", name, *warm, *arguments],
             env=environment,
             cwd=tmp_path,
             stdout=subprocess.PIPE,
@@ -76,7 +76,7 @@ def test_a_script_does_the_same_in_a_worker_as_by_itself(job, workers, imported,
     process = job(
         """
         print(workers.kind, "torch" in sys.modules)
-        print(sys.argv[1:], os.getcwd(), os.environ["GREETING"])
+        print(words, os.getcwd(), os.environ["GREETING"])
         print("a warning", file=sys.stderr)
         sys.exit(7)
         """,
@@ -97,7 +97,7 @@ def test_nothing_that_takes_long_is_imported_by_each_job(job):
     import yaml
     from opcost.study import load_study
 
-    repository = Path(sys.argv[1])
+    repository = Path(words[0])
     models = repository / "tests/study/models"
     config = yaml.safe_load((repository / "tests/study/config.yaml").read_text())
     config |= {"models": ["tiny_cnn"], "model_directory": str(models)}
@@ -123,7 +123,7 @@ def test_nothing_that_takes_long_is_imported_by_each_job(job):
     late = {name.partition(".")[0] for name in sys.modules} - before - sys.stdlib_module_names
     print(row["status"], late - {"tiny"})
     """
-    assert result(job(body, SCRIPTS.parent)) == (0, "ok set()\n", "")
+    assert result(job(body, str(SCRIPTS.parent))) == (0, "ok set()\n", "")
 
 
 def test_no_worker_sees_what_another_left_in_memory(job):
@@ -205,9 +205,9 @@ def test_jobs_of_another_environment_have_a_server_of_their_own(job):
     assert here == same != result(job(server, OMP_NUM_THREADS="2"))[1]
 
 
-def test_a_server_that_cannot_start_says_why(job, tmp_path):
+def test_a_server_that_cannot_start_says_why(job, tmp_path, folder):
     (tmp_path / "torch.py").write_text("raise ImportError('no torch in this place')")
-    path = f"{tmp_path}:{SCRIPTS}"
+    path = f"{tmp_path}:{folder}:{SCRIPTS}"
     status, _, errors = result(job("print('unreachable')", PYTHONPATH=path))
     assert status == 1
     assert "no torch in this place" in errors

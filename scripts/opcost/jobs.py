@@ -117,4 +117,4 @@ def _measure(arguments: "Namespace") -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    run("opcost.jobs", main)

@@ -32,8 +32,8 @@ class Lost(Exception):
     """The server ended before it answered."""
 
 
-def run(main: Callable[[list[str]], None]) -> None:
-    """Call `main` with the words of the command line, here, or after the option `--warm PROCESS` in
+def run(module: str, main: Callable[[list[str]], None]) -> None:
+    """Call `main` of a module with the words of the command line, here, or after the option `--warm PROCESS` in
     a warm worker, whose server ends when that process does.
 
     With a warm worker, exits with the worker's status, or with 1 and a message if none is
@@ -45,7 +45,7 @@ def run(main: Callable[[list[str]], None]) -> None:
         return
     for _ in range(_ATTEMPTS):
         try:
-            sys.exit(_ask(words[1], words[2:]))
+            sys.exit(_ask(module, words[1], words[2:]))
         except (Lost, OSError) as lost:
             reason = str(lost)
         except KeyboardInterrupt:
@@ -57,9 +57,10 @@ def run(main: Callable[[list[str]], None]) -> None:
     sys.exit(1)
 
 
-def _ask(life: str, words: list[str]) -> int:
+def _ask(module: str, life: str, words: list[str]) -> int:
     """The exit status of the job in a worker. Raises Lost."""
     request = {
+        "module": module,
         "words": words,
         "directory": os.getcwd(),
         "environment": dict(os.environ),

@@ -1,6 +1,6 @@
 """The server that forks warm workers: it has imported everything and never touches a device.
 
-Each request is a job to do, with its words, environment and standard streams. A worker ends with
+Each request is a module whose `main` to call, with its words, environment and standard streams. A worker ends with
 its client, all workers end with their server, and the server ends with its workflow run, or after
 an idle time.
 """
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opcost import jobs, workers
+from opcost import workers
 from opcost.arrow import skip_pandas_import
 from opcost.workers.child import run_child
 from opcost.workers.folder import listen
@@ -130,7 +130,7 @@ def _work(request: dict[str, Any], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     workers.kind = "warm"
-    jobs.main(request["words"])
+    importlib.import_module(request["module"]).main(request["words"])
 
 
 def import_everything() -> None:
