@@ -37,8 +37,10 @@ def find_model(name: str, options: Options = _NONE) -> tuple[ModelDefinition, Pa
         raise OpcostError(f"{dtype!r} is not a dtype of parameters. Allowed: {', '.join(allowed)}")
     if (config := config_path(name)) is not None:
         part = f"{config.stem}{''.join(name.partition(_STEP)[1:])}"
+        if options != _NONE and _STEP in name:
+            raise _no_options(name, config)
         if options != _NONE:
-            return _of_variant(part if _STEP in name else str(config), options, config.parent)
+            return _of_variant(str(config), options, config.parent)
         found = load_model(part, config.parent)
         if found.operator is not None:
             from opcost.tuples.extraction import extract_model_tuples  # imports PyTorch
@@ -82,11 +84,13 @@ def find_steps(name: str, options: Options = _NONE) -> tuple[Defined, Path | Non
     A config may be a generation, and so may a point of its axes.
     """
     config = config_path(name)
-    if config is not None and config.is_file() and options == _NONE:
+    if config is not None and config.is_file():
         found = load_models(config.stem, config.parent)
         wanted = f"{config.stem}{''.join(name.partition(_STEP)[1:])}"
         for generation in found.generations:
             if generation.name == wanted:
+                if options != _NONE:
+                    raise _no_options(name, config)
                 steps = {step: found.models[step] for step in generation.models}
                 return Defined(steps, (generation,)), config.parent
     definition, search_path = find_model(name, options)
@@ -160,6 +164,12 @@ def run_command(definition: ModelDefinition, name: str) -> str:
     arguments = (definition.arguments or {}).items()
     words += [f"--argument={key}={_text(value)}" for key, value in arguments]
     return shlex.join(words)
+
+
+def _no_options(name: str, config: Path) -> OpcostError:
+    return OpcostError(
+        f"{config} defines inputs, dtype and arguments of {name}: give none, or change them there"
+    )
 
 
 def _sizes(spec: InputSpec) -> str:
