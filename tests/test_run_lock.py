@@ -7,9 +7,12 @@ import stat
 from contextlib import closing
 
 import pytest
+from opcost.addresses import Addresses
 from opcost.commands import main
 from opcost.errors import OpcostError
 from opcost.run_lock import LOCK, RunLock
+from opcost.studies import remember
+from opcost.study import load_study
 
 
 @pytest.fixture
@@ -110,9 +113,8 @@ def test_what_is_no_file_of_a_lock_is_refused_at_once(path, make):
 
 def test_failures_are_not_forgotten_while_a_run_holds_the_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "config").mkdir()
-    study = "targets: {local: {device: cpu}}\ntorchvision: {names: [alexnet]}\n"
-    (tmp_path / "config/config.yaml").write_text(study)
+    asked = {"models": ["alexnet"], "targets": {"local": {"device": "cpu"}}}
+    remember(Addresses(load_study(asked)), asked)
     with closing(RunLock()) as lock:
         lock.hold("snakemake")
         with pytest.raises(SystemExit):

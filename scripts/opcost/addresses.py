@@ -13,7 +13,6 @@ Snakemake computes the addresses each time it starts.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -22,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from opcost.devices.gpu_state import gpu_state
-from opcost.devices.installation import installed_torch, loaded_driver
-from opcost.devices.kinds import kind_of
+from opcost.devices.installation import installed_torch
+from opcost.devices.kinds import kind_of, resolved
 from opcost.devices.machine_id import hashed_uuid
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import untouched_uuid
@@ -63,8 +62,10 @@ class Addresses:
 
     def device(self, target: str) -> str:
         """The device that a target stands for, as far as known: `auto` on a cluster."""
-        settings = self.study.conditions[target].target
-        return _resolved(settings, self.software) if self.machine else settings.device
+        return self._device(self.study.conditions[target].target)
+
+    def _device(self, settings: Target) -> str:
+        return resolved(settings.device, self.software) if self.machine else settings.device
 
     def is_recorded(self, target: str) -> bool:
         """Whether calls are recorded on a target's device: not on a processor, where models run as
@@ -119,7 +120,7 @@ class Addresses:
 
     def _conditions(self, conditions: Conditions) -> str:
         settings = conditions.target
-        device = _resolved(settings, self.software) if self.machine else settings.device
+        device = self._device(settings)
         kind, known = kind_of(device), dict[str, Any](self.software)
         if kind is not None and self.machine:
             known |= kind.recorded()
@@ -159,15 +160,6 @@ def definition_address(definition: ModelDefinition) -> str:
 def _address(readable: str, of: Any) -> str:
     digest = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:8]
     return f"{re.sub(r'[^][A-Za-z0-9_.,=+-]', '_', readable)}-{digest}"
-
-
-def _resolved(settings: Target, software: Software) -> str:
-    """The device of a target on this machine. `auto` is the first GPU that PyTorch can use."""
-    if settings.device != "auto":
-        return settings.device
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1")
-    usable = software.get("cuda_version") and loaded_driver() and not hidden
-    return "cuda" if usable else "cpu"
 
 
 def _gpu(device: str, settings: Target) -> dict[str, Any]:

@@ -33,8 +33,8 @@ class Lost(Exception):
 
 
 def run(module: str, main: Callable[[list[str]], None]) -> None:
-    """Call `main` of a module with the words of the command line, here, or after the option `--warm PROCESS` in
-    a warm worker, whose server ends when that process does.
+    """Call `main` of a module with the words of the command line, here, or after the option `--warm
+    PROCESS` in a warm worker, whose server ends when that process does.
 
     With a warm worker, exits with the worker's status, or with 1 and a message if none is
     available.

@@ -1,8 +1,8 @@
 """The server that forks warm workers: it has imported everything and never touches a device.
 
-Each request is a module whose `main` to call, with its words, environment and standard streams. A worker ends with
-its client, all workers end with their server, and the server ends with its workflow run, or after
-an idle time.
+Each request is a module whose `main` to call, with its words, environment and standard streams. A
+worker ends with its client, all workers end with their server, and the server ends with its run of
+the workflow, or after an idle time.
 """
 
 import contextlib
