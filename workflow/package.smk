@@ -22,8 +22,8 @@ if sys.flags.optimize > 1:
     )
 if {*"{}"} & {*str(workflow.current_basedir)}:
     raise WorkflowError(
-        f"Snakemake takes braces in a path for a wildcard: move {workflow.current_basedir} to a "
-        "folder without { and } in its path"
+        "Snakemake takes braces in a path for a wildcard: move "
+        f"{Path(str(workflow.current_basedir)).parent} to a folder without {{ and }} in its path"
     )
 
 snakemake_internals.check_version()
