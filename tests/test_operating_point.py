@@ -510,7 +510,6 @@ def characterised(gpu, tmp_path, monkeypatch, conditions):
         device = DeviceFile("cuda:0", "Simulated", KEY, KEY, **known)
         folder = tmp_path / f"results/{name}/cuda-0"
         write_device(folder / "device.json", device)
-        (folder / "settings.json").write_text(conditions.to_json())
 
     def fresh(_name, _open, output):
         assert gpu.now[0] == BEFORE_W
@@ -521,7 +520,7 @@ def characterised(gpu, tmp_path, monkeypatch, conditions):
     def characterised(first):
         write_json(tmp_path / "results/first/cuda-0/sensor.json", first)
         folder = tmp_path / "results/second/cuda-0"
-        sensor_job(TargetFiles.of(folder), folder / "sensor.json")
+        sensor_job(TargetFiles.of(folder, conditions.to_json()), folder / "sensor.json")
         return json.loads((folder / "sensor.json").read_text())
 
     return characterised

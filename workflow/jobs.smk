@@ -43,8 +43,7 @@ def workflow_commit():
 
 COMMIT = workflow_commit()
 
-# What differs between runs stands here, and not in the text of rules: a moved Python is no reason to
-# measure again.
+# What differs between runs stands here, and not in the text of rules, whose change would measure again.
 JOB = shlex.join(
     [
         "python" if CONDA else sys.executable,
@@ -57,5 +56,12 @@ JOB = shlex.join(
         *(["--commit", COMMIT] if COMMIT else []),
     ]
 )
+
+
+def job_command(wildcards, input):
+    """How a job begins. A function of `input`, so that Snakemake does not compare it with a record."""
+    return JOB
+
+
 # Tables are made again by another version of the code.
 CODE = f"{opcost.__version__} {COMMIT}"

@@ -13,11 +13,9 @@ from opcost.addresses import Addresses
 from opcost.configuration import from_command_line, targets_named_last
 from opcost.devices.installation import installed_torch
 from opcost.plain_yaml import read_yaml
-from opcost.files import replacing
 from opcost.results_folder import (
     RESULTS,
     all_measurements,
-    settings_file,
     target_folder,
     target_folders,
 )
@@ -73,6 +71,17 @@ def model_at(address, models):
     return models[address]
 
 
+def conditions(wildcards, input):
+    """A target's conditions as JSON. A function of `input`: other durations measure nothing again."""
+    folder = FOLDERS.get(wildcards.target)
+    if folder is None or folder.name != wildcards.conditions:
+        raise WorkflowError(
+            f"target {wildcards.target!r} is not measured under {wildcards.conditions} by the study as "
+            f"it is now, but under {folder and folder.name}: its settings, PyTorch or the device differ"
+        )
+    return STUDY.conditions[wildcards.target].to_json()
+
+
 def target_device(wildcards):
     """The device that the target stands for, as far as known."""
     return ADDRESSES.device(wildcards.target)
@@ -80,18 +89,6 @@ def target_device(wildcards):
 
 def target_threads(wildcards):
     return STUDY.conditions[wildcards.target].target.threads
-
-
-def write_settings():
-    """Of each target, for its jobs. By a rule, a change of durations would be a reason for a job, and
-    Snakemake looks for no other reasons of jobs below one whose files are `ancient`."""
-    for target, folder in FOLDERS.items():
-        text = STUDY.conditions[target].to_json() + "\n"
-        path = settings_file(folder)
-        if not path.exists() or path.read_text() != text:
-            folder.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as temporary:
-                temporary.write_text(text)
 
 
 def say_what_is_kept():

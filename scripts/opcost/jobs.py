@@ -1,7 +1,7 @@
 """The jobs of the workflow that run in warm workers: `python -m opcost.jobs [OPTION ...] JOB ...`.
 
-A file of results says by its path what it is of, and the folder that it lies in under which
-settings it is measured, on which device.
+A file of results says by its path what it is of, and lies in a folder with what is known of its
+target.
 """
 
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("--commit", help="of the workflow's code")
     parser.add_argument("job", choices=JOBS)
     parser.add_argument("output", type=Path, help="the file of results to make")
+    parser.add_argument("--conditions", help="of the target, as JSON")
     parser.add_argument("--definition", help="of the model, as JSON")
     parser.add_argument("--settings", default="{}", help="of the extraction, as JSON")
     parser.add_argument("--tuples", type=Path, help="the manifest, or the calls of the model")
@@ -68,18 +69,22 @@ def _record(arguments: "Namespace") -> None:
     from opcost.measuring.target_files import TargetFiles
     from opcost.results_folder import folder_of
 
-    files = TargetFiles.of(folder_of(arguments.output))
+    files = TargetFiles.of(folder_of(arguments.output), arguments.conditions)
     recording_job(arguments.tuples, arguments.search_path, files, arguments.output)
 
 
 def _identify(arguments: "Namespace") -> None:
     """The device that a target stands for on this machine."""
+    from opcost.files import replacing
     from opcost.measuring.target_files import TargetFiles
     from opcost.measuring.target_identity import identify_target
+    from opcost.results_folder import settings_file
     from opcost.terminal import announce
 
-    files = TargetFiles.of(arguments.output.parent)
+    files = TargetFiles.of(arguments.output.parent, arguments.conditions)
     announce(f"[device] {files.target}: measuring what a call costs there")
+    with replacing(settings_file(arguments.output.parent)) as temporary:
+        temporary.write_text(f"{arguments.conditions}\n")
     identify_target(files.conditions.target, arguments.output)
 
 
@@ -88,7 +93,7 @@ def _characterize(arguments: "Namespace") -> None:
     from opcost.measuring.job import sensor_job
     from opcost.measuring.target_files import TargetFiles
 
-    sensor_job(TargetFiles.of(arguments.output.parent), arguments.output)
+    sensor_job(TargetFiles.of(arguments.output.parent, arguments.conditions), arguments.output)
 
 
 def _overhead(arguments: "Namespace") -> None:
@@ -96,7 +101,7 @@ def _overhead(arguments: "Namespace") -> None:
     from opcost.measuring.target_files import TargetFiles
     from opcost.measuring.target_identity import measure_overhead
 
-    files = TargetFiles.of(arguments.output.parent)
+    files = TargetFiles.of(arguments.output.parent, arguments.conditions)
     settings = files.conditions.target
     measure_overhead(settings, files.target, files.device_file, arguments.output)
 
@@ -113,7 +118,9 @@ def _measure(arguments: "Namespace") -> None:
     named = SUBJECTS[series.kind].named
     subject = named(output.stem, arguments.tuples, arguments.search_path)
     subject.launch_mode = series.launch_mode
-    subject_job(subject, TargetFiles.of(folder_of(output)), series.round, output)
+    subject_job(
+        subject, TargetFiles.of(folder_of(output), arguments.conditions), series.round, output
+    )
 
 
 if __name__ == "__main__":

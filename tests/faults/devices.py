@@ -70,12 +70,19 @@ TIMEOUT_S = 20
 def benchmarked(study: Study, kind: str) -> tuple[Outcome, dict | None]:
     """The job of an operator with a meter that has this fault, and its row."""
     output = study.rows()[0]
-    settings = study.target / "settings.json"
-    conditions = json.loads(settings.read_text())
+    conditions = json.loads((study.target / "settings.json").read_text())
     conditions["measurement"] |= {"timeout_s": TIMEOUT_S, "power_lead_in_max_s": 2.0}
-    settings.write_text(json.dumps(conditions))
     output.unlink()
-    words = ["measure", output, "--tuples", study.manifest, "--search-path", study.root]
+    words = [
+        "measure",
+        output,
+        "--conditions",
+        json.dumps(conditions),
+        "--tuples",
+        study.manifest,
+        "--search-path",
+        study.root,
+    ]
     environment = {"FAULT": kind, "PYTHONHASHSEED": "0"}
     outcome = study.python(METER, *words, environment=environment, timeout_s=90)
     return outcome, rows.read(output)[0] if output.exists() else None

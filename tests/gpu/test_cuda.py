@@ -70,9 +70,8 @@ def relu_in_place(elements):
 def test_the_device_knows_itself(gpu, on_gpu, tmp_path):
     assert gpu.model_name.startswith("NVIDIA")
     assert gpu.last_level_cache_bytes > 2**20
-    (tmp_path / "settings.json").write_text(on_gpu.to_json())
     identify = [sys.executable, "-m", "opcost.jobs", "identify", tmp_path / "device.json"]
-    subprocess.run(identify, check=True)
+    subprocess.run([*identify, "--conditions", on_gpu.to_json()], check=True)
     identity = json.loads((tmp_path / "device.json").read_text())
     assert identity["device_uuid_hash"] == gpu.uuid_hash
     assert identity["quiet_s"] is None

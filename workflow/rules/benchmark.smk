@@ -6,6 +6,7 @@
 #        results/{target}/{conditions}/sensor.json
 #                                                 what its power sensor is like
 #   out, in results/{target}/{conditions}/:
+#        settings.json                            the settings of the target and of measurements
 #        device.json                              the device that the target stands for
 #        rounds/{study}-{round}.json              what a study measures in a round after the first
 #        {series}/{tuple_id}.parquet              one execution: one row
@@ -33,10 +34,13 @@ rule identify_target:
     threads: target_threads
     resources:
         **MEASURING,
+    params:
+        job=job_command,
+        conditions=conditions,
     message:
         "Identifying the device of target {wildcards.target}"
     shell:
-        "{JOB} identify {output:q} 2> >(tee {log:q} >&2)"
+        "{params.job} identify {output:q} --conditions {params.conditions:q} 2> >(tee {log:q} >&2)"
 
 
 rule benchmark_operator:
@@ -54,11 +58,13 @@ rule benchmark_operator:
         **MEASURING,
         runtime=longest_minutes,
     params:
+        job=job_command,
+        conditions=conditions,
         tuples=lambda wildcards, input: str(MANIFEST),
         models=lambda wildcards, input: str(STUDY.model_directory),
     shell:
-        "{JOB} measure {output:q} --tuples {params.tuples:q} --search-path {params.models:q}"
-        " 2> >(tee {log:q} >&2)"
+        "{params.job} measure {output:q} --conditions {params.conditions:q} --tuples {params.tuples:q}"
+        " --search-path {params.models:q} 2> >(tee {log:q} >&2)"
 
 
 use rule benchmark_operator as benchmark_model with:
@@ -70,6 +76,8 @@ use rule benchmark_operator as benchmark_model with:
     group:
         batch(lambda: MODEL_AT)
     params:
+        job=job_command,
+        conditions=conditions,
         tuples=lambda wildcards, input: expected_calls(wildcards),
         models=lambda wildcards, input: str(STUDY.model_directory),
 
@@ -84,8 +92,11 @@ rule measure_overhead:
     threads: target_threads
     resources:
         **MEASURING,
+    params:
+        job=job_command,
+        conditions=conditions,
     shell:
-        "{JOB} overhead {output:q} 2> >(tee {log:q} >&2)"
+        "{params.job} overhead {output:q} --conditions {params.conditions:q} 2> >(tee {log:q} >&2)"
 
 
 checkpoint plan_round:

@@ -21,10 +21,13 @@ rule characterize_sensor:
     threads: target_threads
     resources:
         **MEASURING,
+    params:
+        job=job_command,
+        conditions=conditions,
     message:
         "Characterising the power sensor of target {wildcards.target}"
     shell:
-        "{JOB} characterize {output:q} 2> >(tee {log:q} >&2)"
+        "{params.job} characterize {output:q} --conditions {params.conditions:q} 2> >(tee {log:q} >&2)"
 
 
 rule characterize:

@@ -27,6 +27,7 @@ rule extract:
     resources:
         processor=1,
     params:
+        job=job_command,
         definition=lambda wildcards, input: STUDY.models[
             model_at(wildcards.model, EXTRACTED_AT)
         ].to_json(),
@@ -35,7 +36,7 @@ rule extract:
     message:
         "Extracting the operators of {wildcards.model}"
     shell:
-        "{JOB} extract {output:q} --definition {params.definition:q} --settings {params.settings:q}"
+        "{params.job} extract {output:q} --definition {params.definition:q} --settings {params.settings:q}"
         " --search-path {params.models:q} 2> >(tee {log:q} >&2)"
 
 
@@ -57,12 +58,14 @@ rule record_calls:
         **MEASURING,
         runtime=longest_minutes,
     params:
+        job=job_command,
+        conditions=conditions,
         models=lambda wildcards, input: str(STUDY.model_directory),
     message:
         "Recording the calls of {wildcards.model} on target {wildcards.target}"
     shell:
-        "{JOB} record {output:q} --tuples {input.tuples:q} --search-path {params.models:q}"
-        " 2> >(tee {log:q} >&2)"
+        "{params.job} record {output:q} --conditions {params.conditions:q} --tuples {input.tuples:q}"
+        " --search-path {params.models:q} 2> >(tee {log:q} >&2)"
 
 
 rule models:

@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from opcost.errors import OpcostError
-from opcost.files import content_of
-from opcost.results_folder import device_file, sensor_file, settings_file
+from opcost.results_folder import device_file, sensor_file
 from opcost.study import Conditions
 
 
@@ -20,13 +18,11 @@ class TargetFiles:
     sensor_file: Path | None = None
 
     @classmethod
-    def of(cls, folder: Path) -> Self:
-        """The target of a folder of results. Raises OpcostError for damaged settings."""
-        path = settings_file(folder)
-        try:
-            conditions = Conditions.from_json(content_of(path).decode())
-        except (ValueError, KeyError, TypeError) as error:
-            raise OpcostError(
-                f"{path} is damaged ({type(error).__name__}: {error}): delete it, and run again"
-            ) from None
-        return cls(folder.parent.name, conditions, device_file(folder), sensor_file(folder))
+    def of(cls, folder: Path, conditions: str) -> Self:
+        """The target of a folder of results, under conditions that are JSON."""
+        return cls(
+            folder.parent.name,
+            Conditions.from_json(conditions),
+            device_file(folder),
+            sensor_file(folder),
+        )
