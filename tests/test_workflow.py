@@ -436,3 +436,32 @@ def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):
     found = re.search(r"later rounds: about .* for (\d+) measurements; after it, 2 of 2", planned)
     assert found
     assert 8 + 2 * 2 <= int(found[1]) <= 3 * 8
+
+
+MODULE = """
+configfile: "tests/study/config.yaml"
+
+module opcost:
+    snakefile: "a read-only tree/workflow/Snakefile"
+    config: config
+
+use rule * from opcost
+
+rule default:
+    default_target: True
+    input: rules.all.input
+"""
+
+
+def test_another_workflow_runs_it_as_a_module_from_a_read_only_tree_with_spaces(prepared):
+    tree = prepared.root / "a read-only tree"
+    tree.mkdir()
+    for name in ("workflow", "scripts", "envs"):
+        (prepared.root / name).rename(tree / name)
+    subprocess.run(["chmod", "-R", "a-w", tree], check=True)
+    (prepared.root / "Snakefile").write_text(MODULE)
+    before = {path: path.stat().st_mtime_ns for path in tree.rglob("*")}
+    started = prepared.started()
+    subprocess.run(["chmod", "-R", "u+w", tree], check=True)
+    assert started.count("benchmark_operator") == 6
+    assert {path: path.stat().st_mtime_ns for path in tree.rglob("*")} == before
