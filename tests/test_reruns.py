@@ -2,7 +2,9 @@
 what not: what is measured stays, and what is something else is measured beside it.
 """
 
+import os
 import shutil
+import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -164,6 +166,14 @@ def test_without_snakemakes_records_and_in_a_copy_nothing_is_measured_again(done
     shutil.rmtree(done.root / "results")
     (done.root / "copied").rename(done.root / "results")
     assert not {"extract", "benchmark_operator", "benchmark_model"} & {*done.started()}
+
+
+def test_a_clock_that_was_ahead_hides_nothing(done):
+    ahead = time.time() + 2 * 86400
+    for path in (done.root / "results").rglob("*.*"):
+        os.utime(path, (ahead, ahead))
+    next(done.root.glob(MEASUREMENTS)).unlink()
+    assert again(done) == ["benchmark_operator", *TABLES]
 
 
 def test_tables_show_what_other_studies_measured(done):

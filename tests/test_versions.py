@@ -4,27 +4,21 @@
 """
 
 import json
-import shutil
 import tarfile
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from opcost.commands import main
-from opcost.databases.aggregation import write_database
 from opcost.databases.database import read_database
-from opcost.databases.measured import find_measured
-from opcost.devices.device_file import Sample, read_device, write_device
 from opcost.devices.kinds import protocol_version
 from opcost.devices.target_device import open_device
 from opcost.errors import OpcostError
-from opcost.results_folder import adopt_former_names
 from opcost.rows import records, schemas, versions
 from opcost.target import Target
 
-from tests.checkout import REPOSITORY, configure, executed_s
+from tests.checkout import REPOSITORY
 
 ARCHIVES = sorted((REPOSITORY / "tests/versions").glob("*.tar.xz"))
 NAMES = [path.name.removesuffix(".tar.xz") for path in ARCHIVES]
@@ -188,24 +182,6 @@ def test_a_merged_database_is_merged_again(sample, name, tmp_path):
         assert records.read(again, schemas.MERGED).num_rows == TUPLES
 
 
-def test_the_workflow_makes_its_database_of_the_rows(sample, name, tmp_path):
-    """What an older opcost did not measure when the study began is measured when it ends."""
-    results = tmp_path / "results"
-    shutil.copytree(sample / "results", results)
-    device = read_device(results / "local/device.json")
-    end = replace(device, overhead=(Sample(5e-6, 9e-6, 3e-6, False),) * 6)
-    write_device(results / "local/overhead_again.json", end)
-    adopt_former_names(results)
-    database = results / "database.parquet"
-    assert write_database(find_measured(results), database) == []
-    written = records.read(database, schemas.DATABASE)
-    assert written["schema_version"].to_pylist() == [version_of(name)] * TUPLES
-    for row in written.to_pylist():
-        times_s = executed_s(results / "local", row["tuple_id"])
-        assert (row["executions"], row["execution_time_s"]) == (len(times_s), times_s)
-    assert None not in written["call_overhead_s"].to_pylist()
-
-
 def changed(path, output, version=None, **columns):
     """A copy of a file with other values; its columns and metadata stay, but for the version."""
     table = pq.read_table(path)
@@ -302,27 +278,3 @@ def of_the_same_protocol(root):
     path, today = root / "scripts/opcost/devices/kinds.py", f"={protocol_version('cpu')},"
     assert path.read_text().count(today) == 1
     path.write_text(path.read_text().replace(today, "=4,"))
-
-
-@pytest.mark.parametrize(("name", "kinds"), [("3-spread", 1), ("7", 4)])
-def test_a_study_goes_on_with_the_rows_of_an_older_version(checkout, unpacked, name, kinds):
-    """Whole models were measured twice from version 6 on, and their definition changed with 4."""
-    shutil.copytree(unpacked[name], checkout.root, dirs_exist_ok=True)
-    as_if_measured_here(checkout.root)
-    of_the_same_protocol(checkout.root)
-    configure(checkout, models=["tiny_mlp"], rounds=2)
-    rows = {
-        path: path.read_bytes()
-        for kind in ("operators", "again", "models", "models_again")[:kinds]
-        for path in checkout.root.glob(f"results/local/{kind}/*.parquet")
-    }
-    started = checkout.started()
-    names = {"again": "operators_2", "models_again": "models_2"}
-    for path, content in rows.items():
-        folder = names.get(path.parent.name, path.parent.name)
-        assert (path.parent.parent / folder / path.name).read_bytes() == content
-    database = records.read(checkout.root / "results/database.parquet", schemas.DATABASE)
-    assert database["schema_version"].to_pylist() == [version_of(name)] * TUPLES
-    assert None not in database["call_overhead_s"].to_pylist()
-    if name == "7":
-        assert not [rule for rule in started if rule.startswith(("benchmark", "measure"))]

@@ -3,12 +3,13 @@
 import atexit
 import sys
 
-from opcost.files import version_of
-from opcost.results_folder import check_results
+from opcost.files import clamp_future_times, version_of
+from opcost.results_folder import RESULTS, check_results
 from opcost.run_lock import LOCK, RunLock
 
 if workflow.is_main_process:
     checked(check_results)
+    clamp_future_times(RESULTS)
 
 LOCK_BEFORE = version_of(LOCK)  # changes as runs begin and end
 RUN_LOCK = RunLock()

@@ -9,8 +9,9 @@ import os
 import signal
 import stat
 import threading
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
@@ -139,6 +140,19 @@ def version_of(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+def clamp_future_times(folder: Path) -> None:
+    """Set modification times in the future, left when the clock is set back, to the present.
+
+    Snakemake refuses to make tables from such files. Links are not followed: their targets may lie
+    outside the folder.
+    """
+    now = time.time()
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            if path.lstat().st_mtime > now + 1:
+                os.utime(path, (now, now), follow_symlinks=False)
 
 
 def _sync(path: Path) -> None:

@@ -89,7 +89,7 @@ def refuse_changes(device_file: Path, now: Mapping[str, Any], any_of_kind: bool 
         "environments are never mixed, so nothing was measured.",
         *(f"  {change}" for change in found),
         "Choose one of these:",
-        f"- Restore that environment, which {folder} holds.",
+        f"- Restore that environment, which {device_file} states.",
         "- Give the target another name in the configuration, to measure here as well.",
         f"- Move {folder} away, to measure here instead.",
     ]
