@@ -1,7 +1,6 @@
 """Every measurement there is stands in the database, and none that is not what it says."""
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
 from opcost.databases.selection import asked_for
+from opcost.devices.device_file import DeviceFile, Sample, write_device
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
 from opcost.tuples.operator_tuple import id_of
@@ -256,9 +256,8 @@ def test_the_folder_of_a_round_copied_to_others_counts_once_and_its_files_are_na
         began = {"started_at": datetime(2026, 1, 1, 0, 0, number, tzinfo=UTC)}
         measure(tmp_path, number, time_s=1e-3 + 1e-5 * number, **began)
     device = tmp_path / "results/local/device.json"
-    document = {"device": "cpu", "device_name": "Any"}
-    samples = [[1e-6 + 1e-8 * number, 2e-6, 3e-6, False] for number in range(4)]
-    device.write_text(json.dumps(document | {"overhead": samples}))
+    samples = tuple(Sample(1e-6 + 1e-8 * number, 2e-6, 3e-6, False) for number in range(4))
+    write_device(device, DeviceFile("cpu", "Any", overhead=samples))
     assert aggregate(tmp_path) == []
     before = database(tmp_path).to_pylist()
     folder = tmp_path / "results/local/operators"
@@ -387,9 +386,9 @@ def test_an_execution_that_is_off_is_known_by_the_others(tmp_path):
 def test_what_calls_cost_is_at_the_usual_speed_of_the_core_from_the_first_round_on(tmp_path):
     for number in range(3):
         measure_at(tmp_path, number, 1.0)
-    slow = [10e-6 * 0.9**-3.5, 2e-6, 3e-6, False, 4, *[None] * 5, 0.9 * 2500]
-    document = {"device": "cpu", "device_name": "Any", "overhead": [slow] * 6}
-    (tmp_path / "results/local/device.json").write_text(json.dumps(document))
+    slow = Sample(10e-6 * 0.9**-3.5, 2e-6, 3e-6, False, core_speed_per_s=0.9 * 2500)
+    device = DeviceFile("cpu", "Any", overhead=(slow,) * 6)
+    write_device(tmp_path / "results/local/device.json", device)
     aggregate(tmp_path)
     for row in database(tmp_path).to_pylist():
         assert row["call_overhead_s"] == pytest.approx(10e-6)
@@ -399,12 +398,11 @@ def test_what_calls_cost_is_at_the_usual_speed_of_the_core_from_the_first_round_
 def test_what_calls_cost_on_a_target_is_over_the_processes_of_all_rounds(tmp_path):
     measure(tmp_path, 1)
     measure(tmp_path, 1, "gpu")
-    found = [[1e-6, 2e-6, 3e-6, False]] * 2
-    for target, device, overhead in (("local", "cpu", found), ("gpu", "cuda:0", None)):
-        document = {"device": device, "device_name": "Any", "overhead": overhead}
-        (tmp_path / f"results/{target}/device.json").write_text(json.dumps(document))
-    again = {"overhead": [[4e-6, 2e-6, 3e-6, False]] * 2}
-    (tmp_path / "results/local/overhead_2.json").write_text(json.dumps(again))
+    results = tmp_path / "results"
+    write_device(results / "gpu/device.json", DeviceFile("cuda:0", "Any"))
+    for name, call_s in (("device.json", 1e-6), ("overhead_2.json", 4e-6)):
+        samples = (Sample(call_s, 2e-6, 3e-6, False),) * 2
+        write_device(results / "local" / name, DeviceFile("cpu", "Any", overhead=samples))
     aggregate(tmp_path)
     gpu, here = database(tmp_path).to_pylist()
     assert here["call_overhead_s"] == pytest.approx(2.5e-6)

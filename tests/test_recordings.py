@@ -37,7 +37,7 @@ def folder(tmp_path):
     """The folder of a target on a device of the name `Card`."""
     folder = target_folder("gpu", tmp_path)
     folder.mkdir()
-    device_file(folder).write_text('{"device": "cuda:0", "device_name": "Card"}')
+    write_device(device_file(folder), DeviceFile("cuda:0", "Card"))
     return folder
 
 

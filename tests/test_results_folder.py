@@ -6,7 +6,6 @@ from opcost.results_folder import (
     MODELS,
     OPERATORS,
     Series,
-    adopt_former_names,
     all_measurements,
     check_results,
     executions,
@@ -74,18 +73,6 @@ def test_executions_of_a_subject_are_in_the_order_of_rounds(tmp_path):
     assert [path.parent.name for path in found["a"]] == ["operators", "operators_2", "operators_10"]
     assert list(found) == ["a", "b"]
     assert executions_of(tmp_path, OPERATORS, "a") == found["a"]
-
-
-def test_what_was_measured_again_is_the_second_round(tmp_path):
-    former = ("again/1.parquet", "models_again/m.parquet", "overhead_again.json")
-    for name in former:
-        path = tmp_path / "local" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
-    adopt_former_names(tmp_path)
-    adopt_former_names(tmp_path)
-    now = ("operators_2/1.parquet", "models_2/m.parquet", "overhead_2.json")
-    assert [(tmp_path / "local" / name).read_text() for name in now] == list(former)
 
 
 def test_results_that_are_a_file_are_refused(tmp_path):

@@ -36,7 +36,6 @@ from opcost.databases.measured import find_measured
 from opcost.results_folder import (
     DATABASE,
     RESULTS,
-    adopt_former_names,
     check_results,
     extraction,
     note,
@@ -105,7 +104,6 @@ if workflow.is_main_process:
     checked(check_results)
     fingerprint.clamp_future_times(RESULTS)
     LOCK_BEFORE = identity(LOCK)  # changes as runs begin and end
-    adopt_former_names()
     BEGAN_S = time.time()  # after files of a later time are taken for those of now
     INVALID = with_invalid_note()
 

@@ -199,25 +199,15 @@ def expected_calls(wildcards):
 
 
 def overheads(wildcards):
-    """The call overhead of each target in each round after the first. Always needed where an older
-    opcost began the study without it."""
+    """The call overhead of each target in each round after the first."""
     checkpoints.collect.get()
     paths, plans = [], []
     for target, folder in MEASURED.items():
         numbers, to_make = rounds_of(target)
-        further = numbers[1:] or ([2] if lacks_overhead(folder) else [])
-        paths += [str(overhead_file(folder, number)) for number in further]
+        paths += [str(overhead_file(folder, number)) for number in numbers[1:]]
         plans += to_make
     kept = (path for folder in FOLDERS.values() for path in overhead_files(folder)[1:])
     return [*with_kept(current_devices(paths), kept), *plans]
-
-
-def lacks_overhead(folder):
-    """According to the device file; if it was deleted, whether it did before."""
-    path = device_file(folder)
-    if not path.exists():
-        return len(overhead_files(folder)) > 0
-    return not checked(read_device, path).overhead
 
 
 def benchmarked():

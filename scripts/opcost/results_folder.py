@@ -76,13 +76,6 @@ _SERIES = {
 }
 """Kind -> pattern of the names of its folders."""
 
-_FORMER_NAMES = {
-    "again": Series(OPERATORS, 2).folder,
-    "models_again": Series(MODELS, 2).folder,
-    "overhead_again.json": "overhead_2.json",
-}
-"""What opcost named round 2 while there were two."""
-
 
 def series_named(name: str) -> Series | None:
     """The series of a folder of measurements; None for another folder."""
@@ -101,14 +94,6 @@ def check_results(results: Path = RESULTS) -> None:
         raise OpcostError(
             f"{results} is no folder, and opcost writes into one of that name: move it away"
         )
-
-
-def adopt_former_names(results: Path = RESULTS) -> None:
-    """Rename what an earlier opcost measured a second time: it is round 2."""
-    for former, name in _FORMER_NAMES.items():
-        for path in results.glob(f"*/{former}"):
-            if not path.with_name(name).exists():
-                path.rename(path.with_name(name))
 
 
 def target_folder(target: str, results: Path = RESULTS) -> Path:

@@ -14,18 +14,10 @@ from opcost.databases.earlier import stated_files
 from opcost.devices.device_file import read_device
 from opcost.errors import OpcostError
 from opcost.fingerprint import identity
-from opcost.results_folder import (
-    OPERATORS,
-    device_file,
-    key_of,
-    measurements,
-    sensor_file,
-    target_of,
-)
+from opcost.results_folder import device_file, key_of, sensor_file, target_of
 from opcost.rows import records, schemas
 from opcost.rows.comparability import meaning
 from opcost.tuples.model_tuples import read_model_tuples
-from opcost.tuples.tuple_record import OlderVersion
 
 
 def operators_measured_otherwise(
@@ -76,14 +68,13 @@ def models_measured_otherwise(
 def identified_otherwise(paths: Iterable[Path], settings: Mapping[str, str]) -> list[Path]:
     """The files of devices and call overhead that were made with other settings of the target.
 
-    `settings` are JSON, by target. A file from before files stated them is current, unless a row of
-    its target states others. The sensor's file is outdated if another device is requested.
+    `settings` are JSON, by target. The sensor's file is outdated if another device is requested.
     """
     found = []
     for path in paths:
         folder = path.parent
         try:
-            stated = read_device(path).settings_json or _settings_of_a_row(folder)
+            stated = read_device(path).settings_json
         except OpcostError:
             continue
         if stated is None or stated == settings[folder.name]:
@@ -94,15 +85,8 @@ def identified_otherwise(paths: Iterable[Path], settings: Mapping[str, str]) -> 
     return found
 
 
-def _settings_of_a_row(folder: Path) -> str | None:
-    for path in measurements(folder, OPERATORS):
-        for [text] in _texts(path, schemas.OPERATOR, ["conditions_json"]):
-            return json.dumps(json.loads(text)["target"], sort_keys=True) if text else None
-    return None
-
-
 def extracted_otherwise(paths: Iterable[Path], definitions: Mapping[str, str]) -> list[Path]:
-    """The files of extracted models that are of an older opcost, or of another definition."""
+    """The files of extracted models that are of another definition."""
     return [path for path in paths if _is_of_another(path, definitions[path.stem])]
 
 
@@ -120,11 +104,9 @@ def recorded_otherwise(paths: Iterable[Path], definitions: Mapping[str, str]) ->
 
 
 def _is_of_another(path: Path, definition: str, device_name: str | None = None) -> bool:
-    """Whether a file of tuples is of an older opcost, another model or another device."""
+    """Whether a file of tuples is of another model or another device."""
     try:
         found = read_model_tuples(path)
-    except OlderVersion:
-        return True
     except OpcostError:  # its user reports it
         return False
     stated = found.definition.to_json() if found.definition else None
