@@ -48,23 +48,6 @@ OTHER = {pa.string(): "other", pa.int64(): 7, pa.float64(): 400.0, pa.bool_(): T
 KINDS = {column.name: column.type for column in MEASUREMENT}
 
 
-DEFAULT_OF_VERSION_9 = json.dumps(
-    {
-        "measurement": {
-            **{"batch_s": 0.01, "cache_state": "model", "idle_s": 0.3, "max_repeats": 2},
-            **{"max_time_s": 3.0, "min_batches": 10, "min_time_s": 0.3, "model_time_s": 3.0},
-            **{"power_lead_in_max_s": 5.0, "power_max_s": 12.0, "power_min_s": 1.5},
-            **{"power_relative_ci": 0.01, "repeat_pause_s": 5.0, "seed": 0},
-            **{"time_relative_ci": 0.01, "timeout_s": 300, "warm_up_s": 0.1},
-        },
-        "protocol_version": 4,
-        "target": {"device": "cpu", "tf32": False, "threads": 1},
-    },
-    sort_keys=True,
-)
-HASH_OF_VERSION_9 = "a0bd89144796429e"
-
-
 def test_a_difference_that_a_column_and_the_conditions_state_is_told_once():
     other = json.dumps({**CONDITIONS, "protocol_version": 3})
     rows = [ROW, ROW | {"conditions_json": other, "protocol_version": 3}]
@@ -143,11 +126,6 @@ def test_a_longer_measurement_of_the_same_is_added_up():
     other = _measured_for(1, cache_state="warm")
     assert "cache_state" in comparability.conflict([rows[0], other])
     assert comparability.conditions_id(other) != comparability.conditions_id(rows[0])
-
-
-def test_the_hash_of_default_conditions_stays_what_it_was():
-    row = _complete(ROW | {"conditions_json": DEFAULT_OF_VERSION_9})
-    assert comparability.conditions_id(row) == HASH_OF_VERSION_9
 
 
 @pytest.mark.parametrize("name", ["os", "python_version"])

@@ -1,6 +1,5 @@
 """Every measurement there is stands in the database, and none that is not what it says."""
 
-import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,6 +8,7 @@ import pytest
 from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
 from opcost.databases.selection import asked_for
+from opcost.devices.device_file import DeviceFile, Sample, write_device
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
 from opcost.tuples.operator_tuple import id_of
@@ -85,11 +85,11 @@ def test_of_other_conditions_of_a_target_the_name_is_told(tmp_path):
 def test_a_row_of_other_conditions_than_those_of_its_folder_is_named(tmp_path, conditions, name):
     other = {"conditions_json": conditions.to_json(), "torch_version": "2.14.0"}
     path = measure(tmp_path, 1, **other)
-    document = json.dumps({"device": "cpu", "device_name": "Any", "torch_version": "2.15.0"})
     folder = path.parent.parent
     if name == "settings.json":
-        document = replace(conditions, protocol_version=1).to_json()
-    (folder / name).write_text(document)
+        (folder / name).write_text(replace(conditions, protocol_version=1).to_json())
+    else:
+        write_device(folder / name, DeviceFile("cpu", "Any", torch_version="2.15.0"))
     with pytest.raises(OpcostError, match=f"{path} was measured under other conditions than"):
         aggregate(tmp_path)
 
@@ -159,9 +159,8 @@ def test_the_folder_of_a_round_copied_to_others_counts_once_and_its_files_are_na
         began = {"started_at": datetime(2026, 1, 1, 0, 0, number, tzinfo=UTC)}
         measure(tmp_path, number, time_s=1e-3 + 1e-5 * number, **began)
     device = tmp_path / "results/local/cpu-0/device.json"
-    document = {"device": "cpu", "device_name": "Any"}
-    samples = [[1e-6 + 1e-8 * number, 2e-6, 3e-6, False] for number in range(4)]
-    device.write_text(json.dumps(document | {"overhead": samples}))
+    samples = tuple(Sample(1e-6 + 1e-8 * number, 2e-6, 3e-6, False) for number in range(4))
+    write_device(device, DeviceFile("cpu", "Any", overhead=samples))
     assert aggregate(tmp_path) == []
     before = database(tmp_path).to_pylist()
     folder = tmp_path / "results/local/cpu-0/operators"
@@ -290,9 +289,9 @@ def test_an_execution_that_is_off_is_known_by_the_others(tmp_path):
 def test_what_calls_cost_is_at_the_usual_speed_of_the_core_from_the_first_round_on(tmp_path):
     for number in range(3):
         measure_at(tmp_path, number, 1.0)
-    slow = [10e-6 * 0.9**-3.5, 2e-6, 3e-6, False, 4, *[None] * 5, 0.9 * 2500]
-    document = {"device": "cpu", "device_name": "Any", "overhead": [slow] * 6}
-    (tmp_path / "results/local/cpu-0/device.json").write_text(json.dumps(document))
+    slow = Sample(10e-6 * 0.9**-3.5, 2e-6, 3e-6, False, core_speed_per_s=0.9 * 2500)
+    device = DeviceFile("cpu", "Any", overhead=(slow,) * 6)
+    write_device(tmp_path / "results/local/cpu-0/device.json", device)
     aggregate(tmp_path)
     for row in database(tmp_path).to_pylist():
         assert row["call_overhead_s"] == pytest.approx(10e-6)
@@ -302,12 +301,11 @@ def test_what_calls_cost_is_at_the_usual_speed_of_the_core_from_the_first_round_
 def test_what_calls_cost_on_a_target_is_over_the_processes_of_all_rounds(tmp_path):
     measure(tmp_path, 1)
     measure(tmp_path, 1, "gpu")
-    found = [[1e-6, 2e-6, 3e-6, False]] * 2
-    for target, device, overhead in (("local", "cpu", found), ("gpu", "cuda:0", None)):
-        document = {"device": device, "device_name": "Any", "overhead": overhead}
-        (tmp_path / f"results/{target}/cpu-0/device.json").write_text(json.dumps(document))
-    again = {"overhead": [[4e-6, 2e-6, 3e-6, False]] * 2}
-    (tmp_path / "results/local/cpu-0/overhead_2.json").write_text(json.dumps(again))
+    results = tmp_path / "results"
+    write_device(results / "gpu/cpu-0/device.json", DeviceFile("cuda:0", "Any"))
+    for name, call_s in (("device.json", 1e-6), ("overhead_2.json", 4e-6)):
+        samples = (Sample(call_s, 2e-6, 3e-6, False),) * 2
+        write_device(results / "local/cpu-0" / name, DeviceFile("cpu", "Any", overhead=samples))
     aggregate(tmp_path)
     gpu, here = database(tmp_path).to_pylist()
     assert here["call_overhead_s"] == pytest.approx(2.5e-6)

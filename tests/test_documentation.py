@@ -12,7 +12,7 @@ from opcost.commands import main
 from opcost.configuration import read_schema
 from opcost.databases.merging import merge
 from opcost.models.axes import expand
-from opcost.rows import schemas, versions
+from opcost.rows import schemas
 from opcost.study import without_axes
 
 from docs.reference.generate.columns_page import columns_page
@@ -127,7 +127,3 @@ def test_each_record_has_all_of_its_columns_on_the_page(record):
     _, *parts = (ROOT / "docs/reference/columns.md").read_text(encoding="utf-8").split("\n## ")
     sections = {title: text for title, _, text in (part.partition("\n") for part in parts)}
     assert columns_in(sections, record) == set(schemas.DESCRIPTIONS[record])
-
-
-def test_every_version_of_the_schema_is_described():
-    assert list(versions.VERSIONS) == list(range(1, versions.SCHEMA_VERSION + 1))

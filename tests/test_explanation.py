@@ -20,6 +20,7 @@ from opcost.costs.method import Difference, method_columns
 from opcost.costs.model_argument import find_model, parse_input, run_command
 from opcost.databases.database import read_database
 from opcost.databases.merging import merge
+from opcost.devices.device_file import DeviceFile, write_device
 from opcost.errors import OpcostError
 from opcost.models.construction import build
 from opcost.models.definition import InputSpec, ModelDefinition
@@ -214,7 +215,7 @@ def test_a_model_of_the_study_makes_the_calls_that_its_device_was_recorded_to_ma
     write_model_tuples(extraction("tiny_cnn-0", tmp_path), cnn)
     there = dataclasses.replace(cnn, calls=cnn.calls[:-1], device_name="Card")
     write_model_tuples(recording(folder, "tiny_cnn-0"), there)
-    device_file(folder).write_text('{"device": "cuda:0", "device_name": "Card"}')
+    write_device(device_file(folder), DeviceFile("cuda:0", "Card"))
     [explanation] = explain(cnn, [path])
     assert explanation.estimate.calls == extracted.estimate.calls - 1
     assert not explanation.to_document()["calls_unverified"]

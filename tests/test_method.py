@@ -116,11 +116,6 @@ def test_of_a_model_only_the_others_tell():
     assert row["energy_method_sd"] is None
 
 
-def test_a_database_of_an_older_opcost_tells_nothing():
-    row = dict.fromkeys(method_columns([], {TIME: [], ENERGY: []}))
-    assert method_in(row, TIME, "any") is None
-
-
 def test_whole_models_run_at_the_speed_that_they_would_have_if_all_rounds_were_as_fast_as_usual(
     tmp_path,
 ):

@@ -1,18 +1,16 @@
 """What a call costs its host beyond its operator's benchmark."""
 
-import json
 import math
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
 from opcost.devices.device import BatchTime
-from opcost.devices.device_file import OVERHEAD_PROCEDURE, DeviceFile, Sample, write_device
+from opcost.devices.device_file import DeviceFile, Sample, write_device
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.devices.processor import CpuDevice
@@ -91,15 +89,15 @@ def modules_that(hook):
 
 def test_the_time_of_modules_beyond_that_of_their_operators_is_the_overhead(cpu):
     found = sampled(Simulated())[0]
-    expected = (pytest.approx(5e-6), pytest.approx(5e-6), 0.0, False, OVERHEAD_PROCEDURE)
-    assert found[:5] == expected
+    expected = (pytest.approx(5e-6), pytest.approx(5e-6), 0.0, False)
+    assert found[:4] == expected
     assert 0 < found.forward_call_s < 5e-6  # some calls have no module of their own
     assert (found.backward_call_s, found.optimizer_call_s) == (0.0, 0.0)
 
 
 def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_evicted_code(cpu):
     found = sampled(Simulated("cuda"))[0]
-    assert found[:5] == (pytest.approx(5e-6), None, 0.0, False, OVERHEAD_PROCEDURE)
+    assert found[:4] == (pytest.approx(5e-6), None, 0.0, False)
     columns = overhead_columns([found] * 3)
     assert columns["call_overhead_s"] == pytest.approx(5e-6)
     assert columns["displaced_call_overhead_s"] is None
@@ -153,11 +151,6 @@ def test_where_hardly_any_was_undisturbed_all_count_and_that_is_said():
     columns = overhead_columns(samples(1e-6, 2e-6) + samples(9e-6, disturbed=True))
     assert columns["call_overhead_s"] == pytest.approx(4e-6)
     assert columns["overhead_disturbed"]
-
-
-def test_samples_of_an_earlier_procedure_do_not_count_beside_later_ones():
-    later = [each._replace(procedure=2) for each in samples(4e-6, 4e-6)]
-    assert overhead_columns(samples(1e-6) * 9 + later)["call_overhead_s"] == pytest.approx(4e-6)
 
 
 USUAL = 1000.0
@@ -219,14 +212,6 @@ def test_a_speed_that_no_core_has_is_refused(sample, tmp_path, speed):
         write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon", overhead=(odd,)))
 
 
-def test_a_file_that_names_no_procedure_is_of_the_first_one(tmp_path):
-    write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon", overhead=(*samples(1e-6),)))
-    document = json.loads((tmp_path / "device.json").read_text())
-    document["overhead"] = [sample[:4] for sample in document["overhead"]]
-    (tmp_path / "device.json").write_text(json.dumps(document))
-    assert read_samples(tmp_path / "device.json") == samples(1e-6)
-
-
 class Crowded(CpuDevice):
     """A host that takes 2 us longer for an operator if its last call was of another one."""
 
@@ -272,36 +257,23 @@ def test_a_file_tells_what_each_process_found(sample, tmp_path):
     assert columns["overhead_disturbed"] is False
 
 
-def test_a_gpu_of_an_older_opcost_has_no_columns(tmp_path):
-    write_device(tmp_path / "device.json", DeviceFile("cuda:0", "H100"))
-    assert overhead_columns(read_samples(tmp_path / "device.json")) == {}
-
-
 def test_a_processor_without_overhead_leaves_no_smaller_sum(tmp_path):
     write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon"))
     with pytest.raises(OpcostError, match=r"has no call overhead: delete only .*device\.json"):
         read_samples(tmp_path / "device.json")
 
 
-def test_what_an_older_opcost_did_not_measure_at_the_begin_is_that_of_the_end(sample, tmp_path):
-    begin = DeviceFile("cpu", "Xeon")
-    write_device(tmp_path / "device.json", begin)
-    write_device(tmp_path / "overhead_2.json", replace(begin, overhead=(sample,)))
-    assert read_samples(tmp_path / "device.json") == []
-    assert read_samples(tmp_path / "overhead_2.json") == [sample]
-
-
 def test_a_difference_below_zero_counts_as_zero_and_disturbed():
     device = Simulated()
     device.module_s = -5e-6
-    assert sampled(device)[0][:5] == (0.0, 0.0, 0.0, True, OVERHEAD_PROCEDURE)
+    assert sampled(device)[0][:4] == (0.0, 0.0, 0.0, True)
 
 
 def test_a_call_in_training_may_take_no_longer_than_its_operator(cpu, monkeypatch):
     found_s = (4e-6, 3e-6, -1e-7, 0.0, 5e-5)
     monkeypatch.setattr(overhead, "training_calls_s", lambda device: lambda: found_s)
     sample = sample_overhead(cpu, NoWatch())
-    assert sample[5:10] == (4e-6, 3e-6, 0.0, 0.0, 5e-5)
+    assert sample[4:9] == (4e-6, 3e-6, 0.0, 0.0, 5e-5)
     assert not sample.disturbed
 
 

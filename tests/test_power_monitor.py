@@ -440,8 +440,8 @@ def test_a_recording_of_another_version_is_not_taken_for_one_of_this(tmp_path):
     recording = Recording(tmp_path)
     recording.begin({})
     about = json.loads((tmp_path / "about.json").read_text())
-    (tmp_path / "about.json").write_text(json.dumps(about | {"version": 1}))
-    with pytest.raises(OpcostError, match="is of version 1 of recordings, this opcost reads 2"):
+    (tmp_path / "about.json").write_text(json.dumps(about | {"version": 2}))
+    with pytest.raises(OpcostError, match="is of version 2 of recordings, this opcost reads 1"):
         _ = recording.about
 
 

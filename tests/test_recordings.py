@@ -39,7 +39,7 @@ def folder(tmp_path):
     """The folder of a target on a device of the name `Card`."""
     folder = target_folder("gpu", "cuda-1thread-01234567", tmp_path)
     folder.mkdir(parents=True)
-    device_file(folder).write_text('{"device": "cuda:0", "device_name": "Card"}')
+    write_device(device_file(folder), DeviceFile("cuda:0", "Card"))
     return folder
 
 

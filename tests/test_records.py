@@ -18,7 +18,7 @@ from opcost.measuring.station import open_station
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_files import TargetFiles
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.rows import records, schemas
+from opcost.rows import records, schemas, versions
 from opcost.rows.flags import ABOVE_ROOF
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
@@ -276,3 +276,42 @@ def test_a_file_that_is_not_ours_is_refused_with_the_remedy(tmp_path, damage, me
         records.read(path, schemas.MODEL)
     assert message in str(caught.value)
     assert f"delete {path} and run again" in str(caught.value)
+
+
+def test_a_newer_file_asks_for_a_newer_opcost(tmp_path):
+    path = tmp_path / "row.parquet"
+    records.write(path, schemas.MODEL, [{"model": "net"}])
+    with_metadata(path, schema_version=versions.SCHEMA_VERSION + 1)
+    with pytest.raises(OpcostError, match=r"upgrade opcost if a newer one wrote it\."):
+        records.read(path, schemas.MODEL)
+
+
+def test_a_column_is_null_in_rows_from_before_it(tmp_path, monkeypatch):
+    path = tmp_path / "row.parquet"
+    records.write(path, schemas.MODEL, [{"model": "net", "status": "error"}])
+    pq.write_table(pq.read_table(path).drop_columns(["calls_hash"]), path)
+    with pytest.raises(OpcostError, match="does not have the columns of its schema version 1"):
+        records.read(path, schemas.MODEL)
+    monkeypatch.setattr(versions, "ADDED", {2: {"model": ["calls_hash"]}})
+    monkeypatch.setattr(versions, "SCHEMA_VERSION", 2)
+    table = records.read(path, schemas.MODEL)
+    assert table.schema.equals(schemas.MODEL)
+    assert table["model"].to_pylist() == ["net"]
+    assert table["calls_hash"].null_count == 1
+    assert records.read(path, schemas.MODEL, ["calls_hash"]).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.append_column("moon", pa.array(["full"])),
+        lambda table: table.drop_columns(["worker"]),
+        lambda table: table.set_column(0, "model", pa.array([1])),
+    ],
+)
+def test_a_file_with_other_columns_than_its_version_has_is_damaged(tmp_path, change):
+    path = tmp_path / "row.parquet"
+    records.write(path, schemas.MODEL, [{"model": "net"}])
+    pq.write_table(change(pq.read_table(path)), path)
+    with pytest.raises(OpcostError, match="does not have the columns of its schema version 1"):
+        records.read(path, schemas.MODEL)

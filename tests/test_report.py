@@ -273,15 +273,6 @@ def test_a_module_has_the_rows_of_its_operators(results):
     assert calls == 40
 
 
-def test_modules_of_older_files_have_no_rows(results):
-    older = [
-        row | dict.fromkeys(("first_call", "tuple_ids", "tuple_calls")) for row in results.modules
-    ]
-    found = replace(results, modules=older)
-    assert all(module[4:] == [None, []] for each in icicles(found) for module in each["modules"])
-    assert operator_table(found)["rows"][0][-1] == []
-
-
 def test_the_models_of_gpus_say_how_long_they_wait_for_their_host(results):
     targets = [target for target, _ in all_waits(results)]
     assert set(targets) == {"large_gpu", "small_gpu"}

@@ -67,7 +67,5 @@ def test_a_long_path_is_no_obstacle(tmp_path):
 
 def test_what_dead_servers_left_is_removed_when_one_starts(tmp_path):
     listen(tmp_path / "dead.socket").close()
-    (tmp_path / "old.lock").touch()
-    (tmp_path / "old.log").touch()
     with listen(tmp_path / "alive.socket"), starting(tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["alive.socket"]

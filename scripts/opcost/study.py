@@ -105,8 +105,8 @@ class Conditions:
     def to_json(self) -> str:
         """The conditions as one line of JSON, the same for equal conditions.
 
-        Settings with a default here were added later. They are omitted at that value, so that
-        conditions from before they existed stay equal and nothing is measured again.
+        Settings with a default here are left out at that value: conditions stay equal when one is
+        added, and nothing is measured again.
         """
         document = {
             "target": stated(self.target),

@@ -88,17 +88,15 @@ entries = manifest.read_manifest(Path("results/operator_tuples.json"))
 chosen = manifest.to_benchmark(entries)
 results = Path("results/local")
 with patch("time.sleep"), patch("os.fsync"):
-    places = [("operators", chosen), ("again", sorted(chosen)[: loaded.measured_again])]
-    for folder, tuple_ids in places:
-        for tuple_id in tuple_ids:
-            path = results / folder / f"{tuple_id}.parquet"
-            if not path.exists():
-                record = TupleRecord.from_document(entries[tuple_id])
-                row = benchmark.measure(OperatorSubject(record), station)
-                records.write(path, schemas.OPERATOR, [row])
+    for tuple_id in chosen:
+        path = results / "operators" / f"{tuple_id}.parquet"
+        if not path.exists():
+            record = TupleRecord.from_document(entries[tuple_id])
+            row = benchmark.measure(OperatorSubject(record), station)
+            records.write(path, schemas.OPERATOR, [row])
     for name, definition in loaded.models.items():
         row = benchmark.measure(ModelSubject(definition), station)
-        for folder in ("models", "models_again"):
+        for folder in ("models", "models_2"):
             records.write(results / folder / f"{name}.parquet", schemas.MODEL, [row])
 """
 

@@ -83,16 +83,6 @@ damaged(
 )
 
 
-@fault("10.5", "a database of schema version 6", "read, or refused with what to do")
-def older_database(study: Study) -> Found:
-    path = study.results / "database.parquet"
-    rows.write(path, rows.table(path), schema_version="6")
-    outcome = study.opcost("explain", "tests/study/models/tiny_cnn.yaml", "-d", path)
-    if outcome.code in (0, 3):
-        return held("linear" in outcome.text, f"read, exit {outcome.code}")
-    return refused(outcome, file_and_remedy(path))
-
-
 damaged("10.6", "no row", of_operators, lambda path: rows.write(path, rows.table(path).slice(0, 0)))
 
 

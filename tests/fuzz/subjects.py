@@ -1,12 +1,14 @@
 """Sound files to begin with: rows, a database, a model's tuples, and what lies beside them."""
 
 import json
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from opcost.devices.device_file import DeviceFile, Sample
 from opcost.rows import records, schemas
 from opcost.tuples.manifest import collect, write_manifest
 from opcost.tuples.model_tuples import write_model_tuples
@@ -57,14 +59,14 @@ def manifest(folder: Path) -> Path:
     return path
 
 
-DEVICE: dict[str, Any] = {
-    "device": "cpu",
-    "device_name": "Simulated Processor",
-    "device_uuid_hash": None,
-    "lock_key": "cpu",
-    "quiet_s": 1.5e-4,
-    "overhead": [[2e-6, 3e-6, 1e-6, False, 2]] * 6,
-}
+_DEVICE = DeviceFile(
+    "cpu",
+    "Simulated Processor",
+    lock_key="cpu",
+    quiet_s=1.5e-4,
+    overhead=(Sample(2e-6, 3e-6, 1e-6, False),) * 6,
+)
+DEVICE: dict[str, Any] = json.loads(json.dumps(asdict(_DEVICE)))
 SENSOR: dict[str, Any] = {
     "schema_version": 1,
     "readings": {

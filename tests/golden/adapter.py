@@ -196,12 +196,10 @@ def of_study(prefix: str) -> Iterator[Line]:
     for series in series_of(sweeps):
         for least in least_along_axes(series):
             others = ",".join(f"{axis}={value}" for axis, value in least.at.items())
-            where, found = (series[0]["sweep"], prefix), least.optimum
-            part = f"optimum:{least.axis}[{others}]"
-            yield Line(
-                *where, part, "sweep", f"{least.quantity}_at", found.at, found.low, found.high
-            )
-            yield estimated(found.cost, *where, part, "sweep", least.quantity.value)
+            where = series[0]["sweep"], prefix, f"optimum:{least.axis}[{others}]", "sweep"
+            best = least.optimum
+            yield Line(*where, f"{least.quantity}_at", best.at, best.low, best.high)
+            yield estimated(best.cost, *where, least.quantity.value)
     for sweep in study.target_sweeps:
         for each in operators_at_points.costs(sweep, on_targets, operators):
             for target, costs in each.on.items():

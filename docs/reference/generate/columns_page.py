@@ -9,10 +9,10 @@ from opcost.rows import columns, schemas, versions
 from docs.reference.generate.layout import Row, anchor, page, table
 
 FILES = {
-    "operator": "`results/{target}/operators/{tuple_id}.parquet`, and `again/` beside it",
+    "operator": "`results/{target}/{conditions}/operators/{tuple_id}.parquet`, `operators_2/`, ...",
     "database": "`results/database.parquet`",
     "merged": "what `opcost merge` writes",
-    "model": "`results/{target}/models/{model}.parquet`",
+    "model": "`results/{target}/{conditions}/models/{model}.parquet`, `models_2/`, ...",
     "comparison": "`results/comparison.parquet`, `.csv`",
     "shares": "`results/shares.parquet`, `.csv`",
     "modules": "`results/modules.parquet`, `.csv`",
@@ -56,10 +56,9 @@ in seconds. Null means unknown or not applicable, never zero; a reason, where th
 another column. The [glossary](glossary.md) defines the terms.
 
 The metadata of each file name its record (`opcost.record`) and its schema version
-(`opcost.schema_version`), currently {versions.SCHEMA_VERSION}. opcost reads files of all earlier
-versions; columns that they lack are null. *since* is the version that introduced a record or
-column; `schema_version` is the version that wrote a row. Files of a later version are refused:
-upgrade opcost to read them."""
+(`opcost.schema_version`), currently {versions.SCHEMA_VERSION}. Columns that a later version added
+are null in rows of earlier ones; `schema_version` is that of a row. Files of a newer version are
+refused: upgrade opcost to read them."""
 
 
 def columns_page() -> str:
@@ -69,24 +68,16 @@ def columns_page() -> str:
         for schema in vars(schemas).values()
         if isinstance(schema, pa.Schema)
     }
-    where = [
-        (f"[{record}](#{anchor(record)})", _file(record), str(versions.FIRST.get(record, 1)))
-        for record in described
-    ]
-    parts = [INTRODUCTION, table(("record", "where", "since"), where)]
-    known = {
-        title: [_row("database", *column[:3]) for column in shared]
-        for title, shared in SHARED.items()
-    }
+    where = [(f"[{record}](#{anchor(record)})", _file(record)) for record in described]
+    parts = [INTRODUCTION, table(("record", "where"), where)]
+    known = {title: [_row(*column[:3]) for column in shared] for title, shared in SHARED.items()}
     for title, rows in known.items():
         parts += [f"## {title}", _table(rows)]
     for record, schema in described.items():
         meanings = schemas.DESCRIPTIONS[record]
-        rows = [_row(record, field.name, field.type, meanings[field.name]) for field in schema]
+        rows = [_row(field.name, field.type, meanings[field.name]) for field in schema]
         parts += [f"## {record}", *_what_is_new(rows, known)]
         known[record] = rows
-    changes = [(str(version), changed) for version, changed in versions.VERSIONS.items()]
-    parts += ["## Versions of the schema", table(("version", "what changed"), changes)]
     return page("Columns", *parts)
 
 
@@ -109,12 +100,11 @@ def _what_is_new(rows: Sequence[Row], known: Mapping[str, Sequence[Row]]) -> Ite
     yield _table(rest)
 
 
-def _row(record: str, name: str, kind: pa.DataType, meaning: str) -> Row:
+def _row(name: str, kind: pa.DataType, meaning: str) -> Row:
     endings = (end for end in UNITS if name == end or (end[0] == "_" and name.endswith(end)))
-    since = str(versions.since(record, name))
     readable = re.sub(r"<(?:item|element): (\w+)>", r" of \1", str(kind))
-    return f"`{name}`", readable, UNITS.get(next(endings, ""), ""), since, meaning
+    return f"`{name}`", readable, UNITS.get(next(endings, ""), ""), meaning
 
 
 def _table(rows: Sequence[Row]) -> str:
-    return table(("column", "type", "unit", "since", "meaning"), rows)
+    return table(("column", "type", "unit", "meaning"), rows)

@@ -88,21 +88,19 @@ def unknown_host(rows: Sequence[Row]) -> str | None:
     """Why rows of one target do not say what the host needs in a model, or None."""
     if not rows or comparability.kind_of(rows[0]) is None:
         return None
-    target, ahead = rows[0]["target"], races(rows)
-    if ahead and (
-        unknown := [row for row in rows if row[HOST_TIME.value] is None and not _waits(row)]
-    ):
+    target = rows[0]["target"]
+    unknown = [row for row in rows if row[HOST_TIME.value] is None and not _waits(row)]
+    if races(rows) and unknown:
         return (
             f"{len(unknown)} of {len(rows)} rows do not say what the host needs to launch the "
-            "operator (host_time_s), as with opcost.schema_version 1 to 8. To measure all again, "
-            f"give the target {target} another name"
+            "operator (host_time_s). To measure all again, give the target "
+            f"{target} another name"
         )
     if rows[0]["call_overhead_s"] is not None:
         return None
     return (
-        f"the database has no call overhead of target {target}, as with opcost.schema_version 1 to "
-        f"{8 if ahead else 4}. Run the study again where it was measured: its rows are kept, and "
-        "the call overhead is added"
+        f"the database has no call overhead of target {target}. Run the study again where it was "
+        "measured: its rows are kept, and the call overhead is added"
     )
 
 

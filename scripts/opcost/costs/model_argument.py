@@ -38,7 +38,7 @@ def find_model(name: str, options: Options = _NONE) -> tuple[ModelDefinition, Pa
     if (config := config_path(name)) is not None:
         part = f"{config.stem}{''.join(name.partition(_STEP)[1:])}"
         if options != _NONE and _STEP in name:
-            raise _no_options(name, config)
+            raise _no_options(config)
         if options != _NONE:
             return _of_variant(str(config), options, config.parent)
         found = load_model(part, config.parent)
@@ -90,7 +90,7 @@ def find_steps(name: str, options: Options = _NONE) -> tuple[Defined, Path | Non
         for generation in found.generations:
             if generation.name == wanted:
                 if options != _NONE:
-                    raise _no_options(name, config)
+                    raise _no_options(config)
                 steps = {step: found.models[step] for step in generation.models}
                 return Defined(steps, (generation,)), config.parent
     definition, search_path = find_model(name, options)
@@ -166,9 +166,9 @@ def run_command(definition: ModelDefinition, name: str) -> str:
     return shlex.join(words)
 
 
-def _no_options(name: str, config: Path) -> OpcostError:
+def _no_options(config: Path) -> OpcostError:
     return OpcostError(
-        f"{config} defines inputs, dtype and arguments of {name}: give none, or change them there"
+        f"{config} defines inputs, dtype and arguments, also of each step: give none of them"
     )
 
 

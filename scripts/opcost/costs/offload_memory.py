@@ -77,11 +77,8 @@ def offload_memory(model: ModelTuples, budget_bytes: int) -> OffloadMemory:
             "memory of inference alone is counted: give a model in mode inference, without "
             "generation and cached_tokens"
         )
-    if model.weights is None or model.activation_peak_bytes is None:
-        raise OpcostError(
-            f"--offload: what {model.model} has in memory is unknown, because an older opcost "
-            "extracted it: extract it again"
-        )
+    assert model.weights is not None
+    assert model.activation_peak_bytes is not None
     used = tuple(group for group in model.weights if group.uses)
     found = OffloadMemory(
         budget_bytes,

@@ -4,7 +4,7 @@ It is written before any measurement. `overhead_2.json`, from round 2, has the s
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -28,21 +28,13 @@ from opcost.values import (
 _SAFE = text(r"[A-Za-z0-9_.:-]{1,100}", "1 to 100 letters, digits and _ . : -")
 _OVERHEAD_S = number(0, 1)
 
-OVERHEAD_PROCEDURE = 4
-"""The number of the procedure that measures call overhead. Procedure 3 measured one kind of call
-after the other, and did not look for the speed of the core. Procedure 2 counted the evicted code of
-the clock as part of an evicted call. Procedure 1 also called views as operators by name; on a
-processor, it compared modules with their operators in a row rather than in loops, as benchmarks
-are, and moved half as much data to evict code."""
-
 
 def _sample(*, of_processor: bool) -> Rule:
-    procedure = whole_number(1, OVERHEAD_PROCEDURE)
     training = [optional(_OVERHEAD_S)] * 5
     displaced, speed = _OVERHEAD_S, optional(number(1, 1e6))
     if not of_processor:
         displaced = speed = one_of(None)
-    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, procedure, *training, speed)
+    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, *training, speed)
 
 
 _RULES = {
@@ -74,7 +66,7 @@ ENVIRONMENT = tuple(name for name in _RULES if name not in _OF_OPCOST)
 class Sample(NamedTuple):
     """Call overhead in seconds, as measured by one process.
 
-    `displaced_call_s` is None on a GPU; so are those of training, also in older samples.
+    `displaced_call_s` is None on a GPU; so are those of training.
     """
 
     call_s: float
@@ -82,9 +74,6 @@ class Sample(NamedTuple):
     view_call_s: float
     disturbed: bool
     """Whether too few values were undisturbed, so that all counted."""
-
-    procedure: int = 1
-    """Samples of different procedures are never averaged."""
 
     forward_call_s: float | None = None
     backward_call_s: float | None = None
@@ -98,7 +87,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceFile:
-    """A target's device. Keys that an older opcost did not write are None.
+    """A target's device.
 
     `device_uuid_hash`, `lock_key` and `machine_id_hash` are None if any device of a kind may be
     used. `quiet_s`, the baseline, is None on a GPU. `settings_json` holds the target's settings
@@ -129,17 +118,11 @@ class DeviceFile:
 
         Raises OpcostError that ends with `remedy`.
         """
-        known: dict[str, Any] = {key: document.get(key) for key in _RULES}
-        if isinstance(known["overhead"], dict):  # older versions measured it in one process
-            known["overhead"] = None
-        elif isinstance(known["overhead"], list):
-            known["overhead"] = [_complete(sample) for sample in known["overhead"]]
+        known: dict[str, Any] = {key: document[key] for key in _RULES if key in document}
         check_values(known, _rules(known), source, remedy)
         overhead = known["overhead"]
         samples = None if overhead is None else tuple(Sample(*values) for values in overhead)
-        device = cls(**known | {"overhead": samples})
-        # Versions without `any_of_kind` wrote no `lock_key`.
-        return device if "lock_key" in document else replace(device, lock_key=device.own_key)
+        return cls(**known | {"overhead": samples})
 
     @property
     def own_key(self) -> str:
@@ -151,16 +134,8 @@ class DeviceFile:
         return {name: getattr(self, name) for name in ("device", "device_name", "device_uuid_hash")}
 
 
-def _complete(sample: Any) -> Any:
-    """The sample with the defaults of what an older opcost did not write."""
-    needed = len(Sample._fields) - len(Sample._field_defaults)
-    if not isinstance(sample, list) or len(sample) < needed:
-        return sample
-    return [*sample, *[*Sample._field_defaults.values()][len(sample) - needed :]]
-
-
 def _rules(document: Mapping[str, Any]) -> Mapping[str, Rule]:
-    device = document["device"]
+    device = document.get("device")
     kind = kind_of(device) if isinstance(device, str) else None
     ahead = kind is not None and not kind.host_sets_pace
     return _RULES | ({"overhead": optional(list_of(_sample(of_processor=False)))} if ahead else {})
@@ -185,8 +160,7 @@ def write_device(path: Path, device: DeviceFile) -> None:
 def read_overhead(path: Path, device: DeviceFile) -> tuple[Sample, ...]:
     """Read the call overhead of a later round. Raises OpcostError if it is of another device."""
     remedy = f"delete {path} and run again to measure the call overhead again"
-    document = {**device.identity(), **read_json(path, remedy)}  # older files name no device
-    again = DeviceFile.from_document(document, path, remedy)
+    again = DeviceFile.from_document(read_json(path, remedy), path, remedy)
     if again.identity() != device.identity():
         raise OpcostError(
             f"{path} was measured on {again.device} ({again.device_name}, {again.device_uuid_hash})"

@@ -46,9 +46,9 @@ _FREQUENCIES = Rule(
 )
 
 
-def _checked(rule: Rule, *, default: Any = MISSING, added_later: bool = False) -> Any:
-    """A field whose value in a file the rule checks; files from before it was added lack it."""
-    return field(default=default, metadata={"rule": rule, "added_later": added_later})
+def _checked(rule: Rule, *, default: Any = MISSING) -> Any:
+    """A field whose value in a file the rule checks."""
+    return field(default=default, metadata={"rule": rule})
 
 
 class ForeignRecord(Exception):
@@ -68,9 +68,7 @@ class PointRecord:
     power_limit_w: float | None = _checked(optional(number(0, 100_000, above=True)), default=None)
     sm_clock_locked: bool = _checked(BOOLEAN, default=False)
     memory_clock_locked: bool = _checked(BOOLEAN, default=False)
-    max_frequencies_khz: Mapping[str, int] | None = _checked(
-        optional(_FREQUENCIES), default=None, added_later=True
-    )
+    max_frequencies_khz: Mapping[str, int] | None = _checked(optional(_FREQUENCIES), default=None)
 
 
 def this_boot() -> str:
@@ -194,8 +192,6 @@ def read_record(path: Path, descriptor: int) -> PointRecord | None:
     )
     document = parse_json(content.decode(errors="replace"), path, remedy)
     known = fields(PointRecord)
-    absent = {each.name: each.default for each in known if each.metadata["added_later"]}
-    document = {**absent, **document}
     check_values(document, {each.name: each.metadata["rule"] for each in known}, path, remedy)
     return PointRecord(**{each.name: document[each.name] for each in known})
 

@@ -133,8 +133,8 @@ def module_of(text: str) -> nn.Module:
     """A module of torch.nn from its text, such as `Linear(in_features=4, out_features=2)`, or of a
     function in `_FUNCTIONS`.
 
-    Attributes that the text omits have their defaults, which are those of torchvision's models,
-    except for Hardswish. Only literals in the text are evaluated. Raises Undetermined.
+    Attributes that the text omits have their defaults, as in torchvision's models, except for
+    Hardswish. Only literals in the text are evaluated. Raises Undetermined.
     """
     if text in _FUNCTIONS:
         return _Function(_FUNCTIONS[text])

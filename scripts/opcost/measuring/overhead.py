@@ -34,7 +34,7 @@ from torch import nn
 
 from opcost import statistics
 from opcost.devices.device import Device, nothing
-from opcost.devices.device_file import OVERHEAD_PROCEDURE, Sample
+from opcost.devices.device_file import Sample
 from opcost.devices.disturbance import Watch
 from opcost.measuring.training_overhead import training_calls_s
 from opcost.models.construction import inference_conditions
@@ -85,14 +85,13 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
     calls_s = [max(0.0, each_s) for each_s in found.medians_s]
     disturbed = found.disturbed or calls_s != found.medians_s
     if not device.kind.host_sets_pace:
-        return Sample(calls_s[0], None, calls_s[1], disturbed, OVERHEAD_PROCEDURE)
+        return Sample(calls_s[0], None, calls_s[1], disturbed)
     training = _repeated(training_calls_s(device), watch)
     sample = Sample(
         calls_s[0],
         calls_s[2],
         calls_s[1],
         disturbed or training.disturbed,
-        OVERHEAD_PROCEDURE,
         *(max(0.0, each_s) for each_s in training.medians_s),
     )
     return sample._replace(core_speed_per_s=found.core_speed_per_s)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-_USUAL, _CONVERTED = "float32", "converted"
+_USUAL = "float32"
 _REAL = {"complex64": "float32", "complex128": "float64"}
 
 
@@ -162,33 +162,18 @@ class ModelDefinition:
     def to_json(self) -> str:
         """The definition as one line of JSON; equal definitions have equal JSON.
 
-        Keys of later versions are left out where they say nothing. No dtype is float32, as earlier
-        versions wrote it; if a factory's model is converted to that, a key says so.
+        Keys that say nothing are left out, so that a later one leaves definitions as they are.
         """
-        document = asdict(self)
-        if self.dtype == _USUAL:
-            document[_CONVERTED] = True
-        document["dtype"] = self.dtype or _USUAL
-        tensors = [*document["inputs"], *(document["training"] or {}).get("targets", ())]
-        for part, key in [
-            (document, "arrangement"),
-            (document, "training"),
-            (document, "autocast"),
-            (document, "cached_tokens"),
-            (document, "layer"),
-            (document, "operator"),
-            *((each, "low") for each in tensors),
-        ]:
-            if part[key] is None:
-                del part[key]
+        document = {key: value for key, value in asdict(self).items() if value is not None}
+        for tensor in (*document["inputs"], *document.get("training", {}).get("targets", ())):
+            if tensor["low"] is None:
+                del tensor["low"]
         return json.dumps(document, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The definition that `to_json` wrote."""
         document = json.loads(text)
-        if document["dtype"] == _USUAL and not document.pop(_CONVERTED, False):
-            document["dtype"] = None
         if "training" in document:
             document["training"] = Training.from_document(document["training"])
         if "operator" in document:

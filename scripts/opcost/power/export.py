@@ -165,7 +165,7 @@ def _write(recording: Recording, output: Path, known: list[dict[str, Any]]) -> N
     with replacing(output) as temporary:
         with _writer(temporary, output.suffix) as writer:
             for batch in earlier.iter_batches(_ROWS) if earlier else ():
-                writer.write_table(_with_all_columns(batch))
+                writer.write_table(pa.Table.from_batches([batch]).cast(SCHEMA))
             for part in _tables(recording, len(known)):
                 writer.write_table(part)
             if isinstance(writer, pq.ParquetWriter):  # the schema would have it once more
@@ -193,17 +193,6 @@ def _check_readable(written: Path, output: Path, folder: Path, events: int) -> N
             f"300,000 windows of one device. The readings stay in {folder}; a .csv file has them "
             "without windows"
         ) from error
-
-
-def _with_all_columns(batch: pa.RecordBatch) -> pa.Table:
-    """Rows of an earlier segment; columns of later versions are null."""
-    columns = [
-        batch[field.name].cast(field.type)
-        if field.name in batch.schema.names
-        else pa.nulls(batch.num_rows, field.type)
-        for field in SCHEMA
-    ]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def segments(path: Path) -> list[dict[str, Any]]:

@@ -65,7 +65,7 @@ _ABOUT = {
     "monotonic_s": number(),
     "unix_s": number(),
 }
-VERSION = 2
+VERSION = 1
 _TRIES = 3
 
 

@@ -63,7 +63,7 @@ def _but_for_the_batch(row: Row) -> str | None:
     definition = json.loads(row["definition_json"])
     inputs = [{**each, "shape": each["shape"][1:]} for each in definition["inputs"]]
     kept = {key: value for key, value in definition.items() if key != "name"}
-    what = definition["model"] or definition["factory"]
+    what = definition.get("model") or definition.get("factory")
     return f"{what} {json.dumps({**kept, 'inputs': inputs}, sort_keys=True)}"
 
 

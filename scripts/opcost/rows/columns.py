@@ -300,7 +300,7 @@ RAW = in_role(
         (
             "schema_version",
             pa.int64(),
-            "schema version that wrote the row: columns of later versions are null",
+            "schema version of the row: columns that a later one added are null",
         ),
     ],
 )

@@ -8,7 +8,7 @@
 Settings that say only how long and how often to measure (`_OF_PRECISION`) are no difference: the
 number means the same, and its interval says how precise it is.
 
-An unknown value (null), as of a column that a later version added, agrees with any other.
+An unknown value (null) agrees with any other.
 """
 
 import hashlib
@@ -41,20 +41,11 @@ COLUMNS = (*MUST_AGREE, *_NOTED)
 """The columns that determine whether rows can be combined."""
 
 _OF_PRECISION = {
-    "min_batches": 10,
-    "time_relative_ci": 0.01,
-    "min_time_s": 0.3,
-    "max_time_s": 3.0,
-    "model_time_s": 3.0,
-    "power_relative_ci": 0.01,
-    "power_min_s": 1.5,
-    "power_max_s": 12.0,
-    "max_repeats": 2,
-    "repeat_pause_s": 5.0,
-    "timeout_s": 300,
+    *("min_batches", "time_relative_ci", "min_time_s", "max_time_s", "model_time_s"),
+    *("power_relative_ci", "power_min_s", "power_max_s", "max_repeats", "repeat_pause_s"),
+    "timeout_s",
 }
-"""Settings that do not change what a number means, and the values that stand for any of them: the
-defaults of schema version 9, so that hashes of conditions stay what they were."""
+"""Settings that do not change what a number means."""
 
 OF_ONE_DEVICE = ("device_uuid_hash", "machine_id_hash")
 _OF_ONE_STUDY = "quiet_sentinel_time_s"
@@ -126,8 +117,8 @@ def meaning(conditions_json: str | None) -> str | None:
     stated = document.get("measurement")
     if not isinstance(stated, dict):  # an imported row's conditions are its source
         return conditions_json
-    standing = {name: value for name, value in _OF_PRECISION.items() if name in stated}
-    return json.dumps({**document, "measurement": {**stated, **standing}}, sort_keys=True)
+    meant = {name: value for name, value in stated.items() if name not in _OF_PRECISION}
+    return json.dumps({**document, "measurement": meant}, sort_keys=True)
 
 
 def settings_of(conditions_json: str) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def scatter_columns(scatters: Mapping[Quantity, Scatter]) -> dict[str, Any]:
 
 
 def scatter_in(row: Row, quantity: Quantity) -> Scatter | None:
-    """The scatter of the row's target; one that an older opcost found counts as that of many."""
+    """The scatter of the row's target; one of unknown degrees of freedom counts as that of many."""
     sd, degrees, slope, centre = (row[name] for name in quantity.scatter_columns)
     if sd is None:
         return None
@@ -207,8 +207,8 @@ def combined_value(
 
 
 def measured_value(row: Row, quantity: Quantity) -> Estimate | None:
-    """A quantity of a row of a database, as a term of a sum. A single measurement that an older
-    opcost did not combine gets the scatter of its target.
+    """A quantity of a row of a database, as a term of a sum. A single measurement,
+    which combines no executions, gets the scatter of its target.
     """
     if row["executions"] is not None:
         return value_at_speed_of_run(row, quantity)

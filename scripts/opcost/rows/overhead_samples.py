@@ -11,7 +11,7 @@ from opcost.devices.device_file import Sample, read_device, read_overhead
 from opcost.devices.kinds import host_sets_pace
 from opcost.errors import OpcostError
 from opcost.executions import OF_CALL_OVERHEAD, Executions, speed_law_of
-from opcost.results_folder import device_file, overhead_files
+from opcost.results_folder import device_file
 from opcost.rows.quantities import INFERENCE_CALLS, OVERHEADS
 from opcost.statistics import Estimate
 
@@ -26,9 +26,7 @@ def read_samples(path: Path) -> list[Sample]:
     first = device_file(path.parent)
     device = read_device(first)
     samples = device.overhead if path == first else read_overhead(path, device)
-    # Older versions measured none on a GPU, and at first only in round 2 on a processor.
-    measured_later = path == first and len(overhead_files(path.parent)) > 1
-    if host_sets_pace(device.device) and not samples and not measured_later:
+    if host_sets_pace(device.device) and not samples:
         raise OpcostError(
             f"{path} has no call overhead: delete only {path}, and run again to measure it; the "
             "rows measured so far are kept"
@@ -42,14 +40,11 @@ def overhead_columns(
     """The mean over undisturbed processes with Student's interval, or over all processes if too few
     were undisturbed. Empty without samples.
 
-    Processes differ by more than repetitions within one. Only samples of the latest
-    procedure count. The calls of inference take what they would at the usual speed of the core, if
-    that and their own speeds are known.
+    Processes differ by more than repetitions within one. The calls of inference take what they
+    would at the usual speed of the core, if that and their own speeds are known.
     """
     if not samples:
         return {}
-    latest = max(sample.procedure for sample in samples)
-    samples = [sample for sample in samples if sample.procedure == latest]
     counted = [sample for sample in samples if not sample.disturbed]
     disturbed = len(counted) < _MIN_PROCESSES
     if disturbed:

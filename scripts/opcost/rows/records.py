@@ -18,9 +18,8 @@ from opcost.rows.checks import Together, check
 from opcost.rows.columns import SETTINGS
 from opcost.rows.comma_separated import write_csv
 from opcost.rows.comparability import meaning
-from opcost.rows.reading import Reading
 from opcost.rows.seal import BrokenSeal, check_seal, seal
-from opcost.rows.versions import SCHEMA_VERSION
+from opcost.rows.versions import SCHEMA_VERSION, Reading
 from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
 

@@ -1,7 +1,7 @@
 """The seal: a checksum of a whole Parquet file. Parquet itself has checksums of page data only.
 
 It lies between the last page and the footer, which readers ignore. Files without one, such as
-older files and copies by other programs, are read without this check.
+copies by other programs, are read without this check.
 """
 
 import hashlib

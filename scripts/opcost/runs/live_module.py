@@ -20,7 +20,7 @@ from torch import nn
 from opcost.configuration import check_name
 from opcost.errors import OpcostError
 from opcost.files import content_of, replacing
-from opcost.models.construction import check_has_values, dtypes_of, parameter_dtypes
+from opcost.models.construction import check_has_values, parameter_dtypes
 from opcost.models.definition import usual_dtype
 from opcost.models.inputs import input_dtypes
 from opcost.results_folder import SAVED_MODULES
@@ -47,7 +47,6 @@ def save_model(
     tensors = tensors_in_tree((inputs, kwargs))
     _refuse_shared(tensors)
     check_has_values(module)
-    dtypes = {*dtypes_of([*module.parameters(), *module.buffers(), *tensors])}
     usual = usual_dtype(parameter_dtypes(module))
     described = _described("inputs", _arguments(module, inputs, kwargs), usual)
     code = _code_hash(module)
@@ -58,7 +57,6 @@ def save_model(
         raise OpcostError(f"the module cannot be saved: {error}. Give a factory instead") from error
     config = {
         "factory": _FACTORY,
-        **({"dtype": usual} if dtypes == {usual} and usual != "float32" else {}),
         **({"autocast": autocast} if autocast else {}),
         "inputs": described,
     }

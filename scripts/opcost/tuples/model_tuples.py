@@ -55,12 +55,6 @@ _RULES = {
     "module_parameters": optional(list_of(list_like(STRING, _COUNT))),
     "own_parameters": optional(list_of(list_like(STRING, _COUNT))),
 }
-_ABSENT: dict[str, Any] = {
-    **dict.fromkeys(("device_name", "not_recorded", "phases")),
-    **dict.fromkeys(("activation_peak_bytes", "weights", "module_parameters", "own_parameters")),
-    "dtypes": [],
-}
-"""Keys of later versions, with their values in files without them."""
 
 
 class ModelCall(NamedTuple):
@@ -82,11 +76,10 @@ class ModelTuples:
     `activation_peak_bytes` is the most that lives at once of what an iteration makes: activations,
     gradients and temporaries, without weights, optimizer state, inputs and kernels' workspaces.
 
-    `weights` are those of the model by the calls that use them; None for a training step, and in
-    files of an older opcost.
+    `weights` are those of the model by the calls that use them; None for a training step.
 
     `module_parameters` is the number of parameters of each module, with all that it contains,
-    `own_parameters` without; None for a refused model, and in files of an older opcost.
+    `own_parameters` without; None for a refused model.
 
     `dtypes` are those of the parameters, or else of the buffers, in their order.
 
@@ -256,7 +249,6 @@ def read_model_tuples(path: Path) -> ModelTuples:
     try:
         document = _load(content_of(path))
         check_version(document, path, remedy)
-        document = _ABSENT | document
         check_values(document, _RULES, path, remedy)
         tuples = tuple(
             TupleRecord.from_document(record, f"{path}: tuple {number}", remedy)

@@ -19,7 +19,7 @@ from opcost.values import (
     whole_number,
 )
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 1
 """Schema version of the files with such records: the models' tuples, and the manifest."""
 
 RESULTS = "(results)"
@@ -125,19 +125,11 @@ def check_record(document: Any, source: object, remedy: str) -> None:
     check_values(document, _RULES, source, remedy)
 
 
-class OlderVersion(OpcostError):
-    """A file of an older opcost, which has to be made again."""
-
-
 def check_version(document: Any, path: Path, remedy: str) -> None:
-    """Raise OpcostError, with the remedy, for a document of another schema version.
-
-    It is OlderVersion for one of an older opcost.
-    """
+    """Raise OpcostError, with the remedy, for a document of another schema version."""
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
-        older = isinstance(version, int) and version < SCHEMA_VERSION
-        raise (OlderVersion if older else OpcostError)(
+        raise OpcostError(
             f"{path} has schema version {shown(version)}; this opcost reads {SCHEMA_VERSION}: "
             f"{remedy}"
         )

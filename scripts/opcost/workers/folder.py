@@ -71,6 +71,3 @@ def _remove_leftovers(folder: Path) -> None:
         with socket.socket(socket.AF_UNIX) as connection:
             if not connect(connection, path):
                 path.unlink(missing_ok=True)
-    for ending in ("lock", "log"):  # earlier versions of opcost had both for each server
-        for path in folder.glob(f"*.{ending}"):
-            path.unlink(missing_ok=True)
