@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import opcost
@@ -202,22 +201,22 @@ class Scaled(nn.Module):
 def test_a_live_module_is_saved_with_all_its_arguments(tmp_path, value):
     mask = torch.full((2, 3), value)
     inputs = [torch.ones(2, 3), {"scale": 2.0, "others": (1, None)}]
-    save_model(Scaled(), inputs, {"mask": mask}, "scaled", tmp_path, Path("models"))
-    document = yaml.safe_load((tmp_path / "models" / "scaled.yaml").read_text())
+    _, path = save_model(Scaled(), inputs, {"mask": mask}, "scaled", tmp_path)
+    document = yaml.safe_load((tmp_path / path).read_text())
     assert document["inputs"] == {
         "x": {"shape": [2, 3]},
         "options": {"scale": 2.0, "others": {"tuple": [1, None]}},
         "mask": {"shape": [2, 3], "dtype": "bool", "low": int(value), "high": value + 1},
     }
-    drawn = example_inputs(load_model("scaled", tmp_path / "models"))
+    drawn = example_inputs(load_model("scaled", (tmp_path / path).parent))
     assert drawn.kwargs["mask"].equal(mask)
     assert drawn.kwargs["options"] == inputs[1]
 
 
 def test_a_live_module_is_saved_with_the_autocast_that_is_active(tmp_path):
     with torch.autocast("cpu", torch.bfloat16):
-        found = save_model(nn.Linear(3, 4), [X], {}, "linear", tmp_path, Path("models"))
-    defined = load_model("linear", tmp_path / "models")
+        found, path = save_model(nn.Linear(3, 4), [X], {}, "linear", tmp_path)
+    defined = load_model("linear", (tmp_path / path).parent)
     assert defined.autocast == "bfloat16"
     assert replace(found, definition=defined).precision == "float32, autocast bfloat16"
 
@@ -244,8 +243,8 @@ class Pixels(nn.Module):
     ],
 )
 def test_an_input_is_the_same_for_a_command_and_for_a_live_module(tmp_path, tensor, text):
-    save_model(Pixels(), [tensor], {}, "pixels", tmp_path, Path("models"))
-    defined = load_model("pixels", tmp_path / "models")
+    _, path = save_model(Pixels(), [tensor], {}, "pixels", tmp_path)
+    defined = load_model("pixels", (tmp_path / path).parent)
     assert defined.inputs == (parse_input(text),)
     [drawn] = example_inputs(defined).args
     assert (drawn.dtype, drawn.shape) == (tensor.dtype, tensor.shape)
@@ -255,10 +254,10 @@ def test_an_input_is_the_same_for_a_command_and_for_a_live_module(tmp_path, tens
 def test_a_live_module_is_saved_in_its_dtypes(tmp_path, monkeypatch, body):
     monkeypatch.chdir(tmp_path)
     net = nn.Sequential(nn.Linear(3, 4).to(body), Cast(), nn.LayerNorm(4))
-    save_model(net, [X.to(body)], {}, "net", tmp_path, Path("models"))
-    built = build(load_model("net", tmp_path / "models"))
+    _, path = save_model(net, [X.to(body)], {}, "net", tmp_path)
+    built = build(load_model("net", path.parent))
     assert [each.dtype for each in built.parameters()] == [body] * 2 + [torch.float32] * 2
-    assert load_model("net", tmp_path / "models").inputs == (InputSpec((2, 3)),)
+    assert load_model("net", path.parent).inputs == (InputSpec((2, 3)),)
 
 
 class Cast(nn.Module):
@@ -280,7 +279,7 @@ class Cast(nn.Module):
 )
 def test_a_live_module_whose_arguments_no_config_can_write_is_refused(inputs, message, tmp_path):
     with pytest.raises(OpcostError, match=message):
-        save_model(Scaled(), inputs, {}, "scaled", tmp_path, Path("models"))
+        save_model(Scaled(), inputs, {}, "scaled", tmp_path)
 
 
 def test_keyword_arguments_of_a_name_are_refused(tmp_path):

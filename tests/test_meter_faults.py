@@ -85,10 +85,10 @@ def test_time_outlives_the_meter(faulty_meter, measured, fault, death, reading, 
 
 
 def test_a_sensor_that_kills_who_reads_it_is_not_read_again(
-    faulty_meter, measured, identified, tmp_path, capfd
+    faulty_meter, measured, conditions, identified, tmp_path
 ):
     faulty_meter(crash_at_reading=4)
-    sensor_job("cpu", "local", identified, tmp_path / "sensor.json")
+    sensor_job(TargetFiles("local", conditions, identified), tmp_path / "sensor.json")
     reason = read_document(tmp_path / "sensor.json")["meter_reason"]
     assert "crashed: killed by SIGSEGV" in reason
     assert f"delete {tmp_path / 'sensor.json'} and the rows without energy, and run again" in reason

@@ -656,7 +656,7 @@ def test_a_record_that_anybody_may_have_made_sets_nothing(form, gpu, record, tmp
 )
 def test_impossible_values_of_a_record_are_not_set(change, message, gpu, record):
     known = {"boot": this_boot(), "process": 1, "point": "a point", "power_limit_w": 400.0}
-    known |= {"sm_clock_locked": False, "memory_clock_locked": False}
+    known |= {"sm_clock_locked": False, "memory_clock_locked": False, "max_frequencies_khz": None}
     record.write_text(json.dumps(known | change))
     with pytest.raises(OpcostError, match=message):
         next_job()
@@ -687,7 +687,8 @@ def test_a_part_of_a_point_is_named_and_has_a_column_that_tells_it():
 def test_after_a_restart_of_the_machine_nothing_is_restored(gpu, record, capfd):
     """The driver has forgotten what was set, and what was set before that."""
     known = {"boot": "another", "process": 1, "point": "a point", "power_limit_w": 400.0}
-    record.write_text(json.dumps(known | {"sm_clock_locked": True, "memory_clock_locked": False}))
+    known |= {"sm_clock_locked": True, "memory_clock_locked": False, "max_frequencies_khz": None}
+    record.write_text(json.dumps(known))
     next_job()
     assert "the machine has restarted since" in capfd.readouterr().out
     assert gpu.now == (BEFORE_W, 0, 0)

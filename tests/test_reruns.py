@@ -4,6 +4,8 @@ what not: what is measured stays, and what is something else is measured beside 
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 
 import pyarrow.parquet as pq
@@ -78,7 +80,10 @@ def test_a_changed_factory_extracts_its_models(done):
 
 def test_other_settings_are_measured_beside_the_former_ones_and_these_again_at_once(done):
     before = stamps(done)
-    configure(done, targets={"local": {"device": "cpu", "threads": 2}})
+    edit(
+        done.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(cache_state="cold"),
+    )
     completed = done.run("--dry-run")
     assert len(stamps(done)) == len(before), completed.stderr
     assert again(done) == ANEW
@@ -86,12 +91,15 @@ def test_other_settings_are_measured_beside_the_former_ones_and_these_again_at_o
     database = pq.read_table(done.root / "results/database.parquet").to_pandas()
     former = next(name for name in set(database["target"]) if name != "local")
     assert former.startswith("local/cpu-1thread-torch")
-    assert set(database[database["target"] == "local"]["threads"]) == {2}
+    assert set(database[database["target"] == "local"]["cache_state"]) == {"cold"}
     assert former in " ".join((done.root / "results/summary.txt").read_text().split())
     path = done.root / "results/database.parquet"
     [compared] = compare_databases(path, path, targets={former: "local"}, anyway=True).targets
     assert compared
-    configure(done, targets={"local": {"device": "cpu"}})
+    edit(
+        done.root / "tests/study/config.yaml",
+        lambda config: config["measurement"].update(cache_state="warm"),
+    )
     assert again(done) == TABLES
     assert before.items() <= stamps(done).items()
 
@@ -178,7 +186,7 @@ def test_a_clock_that_was_ahead_hides_nothing(done):
 
 def test_tables_show_what_other_studies_measured(done):
     configure(done, models=["tiny_cnn"])
-    assert again(done) == sorted(["collect", "models", *TABLES])
+    assert again(done) == sorted(["collect", *TABLES])
     comparison = pq.read_table(done.root / "results/comparison.parquet")
     assert comparison["model"].to_pylist() == ["tiny_cnn", "tiny_mlp"]
     assert len(pq.read_table(done.root / "results/database.parquet")) == 6
@@ -238,11 +246,22 @@ def test_a_row_copied_from_other_conditions_is_refused_by_name(done):
     assert "(other settings): move it to the folder of its conditions, or delete" in said
 
 
-def test_results_of_the_former_layout_are_refused_with_the_command_that_moves_them(done):
-    former = done.root / "results/local"
-    done.folder.rename(done.root / "kept")
-    shutil.rmtree(former)
-    (done.root / "kept").rename(former)
+def test_results_of_the_former_layout_are_moved_by_the_command_that_a_run_names(done):
+    results, folder = done.root / "results", done.root / "results/local/operators"
+    done.folder.rename(results / "kept")
+    (results / "local").rmdir()
+    (results / "kept").rename(results / "local")
+    for path in (*results.glob("tuples/*.pkl"), *results.glob("local/models/*.parquet")):
+        path.rename(path.with_stem(path.stem.rpartition("-")[0]))
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        version = {b"opcost.schema_version": b"14"}
+        pq.write_table(table.replace_schema_metadata(table.schema.metadata | version), path)
+    shutil.rmtree(results / "studies")
     completed = done.run()
     assert completed.returncode != 0
     assert "python -m opcost.move_results" in completed.stdout + completed.stderr
+    command = [sys.executable, "-m", "opcost.move_results"]
+    moved = subprocess.run(command, cwd=done.root, capture_output=True, text=True)
+    assert moved.stdout.startswith("8 measurements moved")
+    assert again(done) == sorted(["collect", *TABLES])

@@ -1,9 +1,12 @@
 """`python -m opcost.move_results`: move results of the former layout to their present places.
 
-To be deleted before the first release. Nothing is measured again, and nothing is deleted but tables
-and plans, which the next run makes again.
+Files of schema version 14, the last before the first release, become version 1, which has the same
+columns. To be deleted before that release. Nothing is measured again, and nothing is deleted but
+tables and plans, which the next run makes again.
 """
 
+import json
+import pickle
 import shutil
 from collections import defaultdict
 from contextlib import closing
@@ -11,10 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from opcost.addresses import conditions_address, definition_address, extraction_address
 from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
 from opcost.errors import reported
+from opcost.files import read_json, replacing, write_json
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import (
     MODELS,
@@ -26,16 +33,22 @@ from opcost.results_folder import (
     target_folder,
 )
 from opcost.rows import records, schemas
+from opcost.rows.versions import SCHEMA_VERSION
 from opcost.run_lock import RunLock
 from opcost.study import Conditions
 from opcost.tuples.model_tuples import read_model_tuples
 
 _TABLES = ("operator_tuples.json", ".made")
+_LAST_VERSION = "14"
+_LAST_VERSION_OF_TUPLES = 5
+_VALUES_OF_A_SAMPLE = 10
 
 
 def move_results(results: Path = RESULTS) -> int:
     """Move all measurements of a folder. Returns how many."""
     moved = {}
+    for path in [*results.glob("tuples/[!.]*.pkl"), *results.glob("*/calls/[!.]*.pkl")]:
+        _renumber_tuples(path)
     for path in sorted((results / "tuples").glob("[!.]*.pkl")):
         tuples = read_model_tuples(path)
         if tuples.definition is not None and path.stem == tuples.model:
@@ -51,12 +64,15 @@ def move_results(results: Path = RESULTS) -> int:
 
 def _move_target(folder: Path, extractions: dict[str, str]) -> int:
     """Each row goes where its conditions are; what is known of the device, beside the most rows."""
+    for path in [folder / "device.json", *folder.glob("overhead_*.json")]:
+        _drop_procedure(path)
     device = asdict(read_device(folder / "device.json"))
     rows: dict[str, list[tuple[Path, dict[str, Any]]]] = defaultdict(list)
     for series in folder.glob("*/"):
         if known := series_named(series.name):
             for path in series.glob("[!.]*.parquet"):
                 schema = schemas.MEASUREMENTS[known.kind]
+                _renumber_row(path, schema)
                 [row] = records.read(path, schema).to_pylist()
                 rows[_address(row, device)].append((path, row))
     for address, found in rows.items():
@@ -99,6 +115,44 @@ def _address(row: dict[str, Any], device: dict[str, Any]) -> str:
     requested = conditions.target.device
     on = requested if requested != "auto" else device["device"].partition(":")[0]
     return conditions_address(conditions, on, environment)
+
+
+def _renumber_row(path: Path, schema: pa.Schema) -> None:
+    stated = pq.read_schema(path).metadata
+    if stated.get(b"opcost.schema_version") != _LAST_VERSION.encode():
+        return
+    rows = pq.read_table(path).to_pylist()
+    for row in rows:
+        row["schema_version"] = SCHEMA_VERSION
+        if row.get("definition_json"):
+            row["definition_json"] = _renamed_dtype(row["definition_json"])
+    records.write(path, schema, rows)
+
+
+def _renumber_tuples(path: Path) -> None:
+    document = pickle.loads(path.read_bytes())
+    if document["schema_version"] != _LAST_VERSION_OF_TUPLES:
+        return
+    if document["definition"]:
+        document["definition"] = _renamed_dtype(document["definition"])
+    with replacing(path) as temporary:
+        temporary.write_bytes(pickle.dumps(document | {"schema_version": 1}, protocol=4))
+
+
+def _drop_procedure(path: Path) -> None:
+    """Samples of call overhead had the number of their procedure; all others are of the same."""
+    document = read_json(path, "delete it and run again")
+    samples = document.get("overhead") or []
+    if any(len(each) > _VALUES_OF_A_SAMPLE for each in samples):
+        write_json(path, document | {"overhead": [[*each[:4], *each[5:]] for each in samples]})
+
+
+def _renamed_dtype(definition: str) -> str:
+    """A model that is not converted to another dtype stated `float32`."""
+    document = json.loads(definition)
+    if document["dtype"] == "float32" and not document.pop("converted", False):
+        document["dtype"] = None
+    return ModelDefinition.from_json(json.dumps(document)).to_json()
 
 
 if __name__ == "__main__":
