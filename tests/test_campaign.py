@@ -1,6 +1,5 @@
 """A campaign on a lent GPU keeps to its time, and goes on from what it brought home."""
 
-import ast
 import os
 import shutil
 import signal
@@ -12,26 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.checkout import REPOSITORY, Checkout, configure
-from tests.documents import ROOT
 from tests.gpu import campaign, kernels
 from tests.gpu.peers import compared, of_three
 from tests.simulated_cuda import gpu
 
 DATABASE = Path("results/database.parquet")
-REFUSE = """
-import sys
-for name in ("altair", "vl_convert", "itables"):
-    sys.modules[name] = None  # importing it fails
-"""
-
-
-@pytest.mark.parametrize("script", sorted(path.name for path in ROOT.glob("scripts/*.py")))
-def test_all_tables_are_made_without_the_packages_of_the_report(script):
-    tree = ast.parse((ROOT / "scripts" / script).read_text())
-    imports = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
-    code = REFUSE + "\n".join(map(ast.unparse, imports))
-    status = subprocess.run([sys.executable, "-c", code], capture_output=True).returncode
-    assert (status == 0) == (script != "report.py")
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("answer", ["sys.exit(0)", "None"])

@@ -238,3 +238,19 @@ def test_the_guide_names_the_tests_that_are_marked_slow():
     }
     assert len(marked) > 1
     assert {each for each in marked if each not in guide} == set()
+
+
+WITHOUT_DRAWING = """
+import sys
+for name in ("altair", "vl_convert", "itables"):
+    sys.modules[name] = None  # importing it fails
+"""
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in ROOT.glob("scripts/*.py")))
+def test_all_tables_are_made_without_the_packages_of_the_report(script):
+    tree = ast.parse((ROOT / "scripts" / script).read_text())
+    imports = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
+    code = WITHOUT_DRAWING + "\n".join(map(ast.unparse, imports))
+    status = subprocess.run([sys.executable, "-c", code], capture_output=True).returncode
+    assert (status == 0) == (script != "report.py")

@@ -64,17 +64,17 @@ def test_a_model_with_another_input_is_extracted_and_measured_beside_the_former_
     former = path.read_text()
     edit(path, lambda model: model.update(inputs=[{"shape": [2, 3, 8, 8]}]))
     before = stamps(done)
-    assert again(done) == sorted([*OF_A_NEW_MODEL, *["benchmark_operator"] * 3])
+    assert done.started() == sorted([*OF_A_NEW_MODEL, *["benchmark_operator"] * 3])
     assert before.items() <= stamps(done).items()
     path.write_text(former)
-    assert again(done) == sorted(["models", *TABLES])
+    assert done.started() == sorted(["models", *TABLES])
 
 
 def test_a_changed_factory_extracts_its_models(done):
     source = done.root / "tests/study/models/tiny.py"
     source.write_text(source.read_text().replace("nn.ReLU()", "nn.Sigmoid()"))
     # Both models change: the file is theirs. Their linear and conv2d tuples stay measured.
-    assert again(done).count("extract") == 2
+    assert done.started().count("extract") == 2
     assert len(stamps(done)) == 6 + 2
 
 
@@ -132,7 +132,7 @@ def test_other_durations_of_a_measurement_measure_nothing_again(done):
     longer = {"time_relative_ci": 0.4, "max_time_s": 1, "min_batches": 7, "timeout_s": 90}
     edit(done.root / "tests/study/config.yaml", lambda config: config["measurement"].update(longer))
     before = stamps(done)
-    assert again(done) == []
+    assert done.started() == []
     assert stamps(done) == before
     comparison = pq.read_table(done.root / "results/comparison.parquet")
     assert None not in comparison["estimate_time_s"].to_pylist()
@@ -140,7 +140,7 @@ def test_other_durations_of_a_measurement_measure_nothing_again(done):
 
 def test_a_deleted_row_is_measured_again(done):
     next(done.root.glob(MEASUREMENTS)).unlink()
-    assert again(done) == ["benchmark_operator", *TABLES]
+    assert done.started() == ["benchmark_operator", *TABLES]
 
 
 @pytest.mark.parametrize(
@@ -181,18 +181,18 @@ def test_a_clock_that_was_ahead_hides_nothing(done):
     for path in (done.root / "results").rglob("*.*"):
         os.utime(path, (ahead, ahead))
     next(done.root.glob(MEASUREMENTS)).unlink()
-    assert again(done) == ["benchmark_operator", *TABLES]
+    assert done.started() == ["benchmark_operator", *TABLES]
 
 
 def test_tables_show_what_other_studies_measured(done):
     configure(done, models=["tiny_cnn"])
-    assert again(done) == sorted(["collect", *TABLES])
+    assert {*done.started()} <= {"collect", "models", *TABLES}
     comparison = pq.read_table(done.root / "results/comparison.parquet")
     assert comparison["model"].to_pylist() == ["tiny_cnn", "tiny_mlp"]
     assert len(pq.read_table(done.root / "results/database.parquet")) == 6
     for folder in (done.root / "results/studies").glob("tiny_mlp*"):
         shutil.rmtree(folder)
-    again(done)
+    done.started()
     comparison = pq.read_table(done.root / "results/comparison.parquet")
     assert comparison["model"].to_pylist() == ["tiny_cnn"]
 
@@ -214,7 +214,7 @@ def test_the_text_of_a_message_and_other_code_measure_nothing_again(done):
 
 def test_other_rounds_and_copied_files_measure_nothing_in_finished_rounds(done):
     configure(done, rounds=2, precision={"models": 0.0001})
-    assert "plan_round" in again(done)
+    assert "plan_round" in done.started()
     before = every_row(done)
     copied = done.root / "results_copied"
     shutil.copytree(done.root / "results", copied)
@@ -264,4 +264,4 @@ def test_results_of_the_former_layout_are_moved_by_the_command_that_a_run_names(
     command = [sys.executable, "-m", "opcost.move_results"]
     moved = subprocess.run(command, cwd=done.root, capture_output=True, text=True)
     assert moved.stdout.startswith("8 measurements moved")
-    assert again(done) == sorted(["collect", *TABLES])
+    assert done.started() == sorted(["collect", *TABLES])

@@ -296,11 +296,11 @@ def test_heads_in_training_are_outputs_of_which_each_has_the_loss():
 )
 def test_each_step_makes_the_same_calls_whatever_the_learning_rate(optimizer):
     """A step in the middle of a training: the corrections of the first steps have faded."""
-    definition = trained("alexnet", 63, optimizer=optimizer)
+    definition = trained("squeezenet1_1", optimizer=optimizer)
     run = runnable(build(definition), definition, example_further_inputs(definition))
     inputs = example_inputs(definition)
     first = model_calls(definition)
-    other = trained("alexnet", 63, optimizer=optimizer, optimizer_arguments={"lr": 0.5})
+    other = trained("squeezenet1_1", optimizer=optimizer, optimizer_arguments={"lr": 0.5})
     assert model_calls(other).calls == first.calls
     weights = [each.detach().clone() for each in run.module.parameters()]
     run.prepare(inputs)
@@ -364,7 +364,7 @@ def test_all_tuples_of_a_step_run_again_from_their_json(definition, cpu):
 def test_optimizers_over_lists_of_tensors_launch_kernels(optimizer, way, cpu):
     if (optimizer, way) == ("RMSprop", "fused"):
         pytest.skip("PyTorch has no such optimizer")
-    definition = trained("alexnet", 63, optimizer=optimizer, optimizer_arguments={way: True})
+    definition = trained("squeezenet1_1", optimizer=optimizer, optimizer_arguments={way: True})
     calls = [call for call in model_calls(definition).calls if call.place.phase == OPTIMIZER]
     assert calls
     for call in calls:
