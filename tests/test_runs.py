@@ -20,6 +20,7 @@ ONE = {"device": "cpu"}
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # which a search for models adds to
     MODELS.mkdir(parents=True)
     return tmp_path
 
