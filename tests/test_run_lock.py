@@ -26,7 +26,7 @@ def test_who_comes_second_reads_who_holds_the_folder(path):
         with pytest.raises(
             OpcostError, match=rf"in use by process {os.getpid()} on .* \(snakemake, since .*end it"
         ):
-            second.hold("opcost set-aside")
+            second.hold("opcost retry")
 
 
 def test_folders_that_link_one_folder_of_results_have_one_lock(tmp_path, monkeypatch):

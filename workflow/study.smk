@@ -52,7 +52,7 @@ ADDRESSED = {
         if CONDA
         else installed_torch()
     ),
-    "machine": workflow.local_exec and not workflow.remote_exec,
+    "machine": workflow.resource_settings.nodes is None and not workflow.remote_exec,
 }
 ADDRESSES = Addresses(STUDY, **ADDRESSED)
 FOLDERS = ADDRESSES.folders

@@ -78,15 +78,17 @@ from opcost.tuples import manifest
 from opcost.tuples.tuple_record import TupleRecord
 from opcost.rows import records, schemas
 from opcost import study
+from opcost.addresses import Addresses
 from opcost.devices.processor import CpuDevice
 
 config = yaml.safe_load(Path("study.yaml").read_text())
 loaded = study.load_study(config)
 conditions, device = loaded.conditions["local"], CpuDevice()
 station = Station("local", conditions, device, device.watch(1.0), None)
-entries = manifest.read_manifest(Path("results/operator_tuples.json"))
+addresses = Addresses(loaded)
+entries = manifest.read_manifest(addresses.manifest)
 chosen = manifest.to_benchmark(entries)
-results = Path("results/local")
+results = addresses.folders["local"]
 with patch("time.sleep"), patch("os.fsync"):
     for tuple_id in chosen:
         path = results / "operators" / f"{tuple_id}.parquet"
@@ -97,7 +99,8 @@ with patch("time.sleep"), patch("os.fsync"):
     for name, definition in loaded.models.items():
         row = benchmark.measure(ModelSubject(definition), station)
         for folder in ("models", "models_2"):
-            records.write(results / folder / f"{name}.parquet", schemas.MODEL, [row])
+            path = results / folder / f"{addresses.definition(name)}.parquet"
+            records.write(path, schemas.MODEL, [row])
 """
 
 
@@ -172,8 +175,7 @@ class Study:
 
     def measured(self) -> int:
         """Tuples that have a result."""
-        folder = self.root / "results/local/operators"
-        return len(os.listdir(folder)) if folder.exists() else 0
+        return len([*self.root.glob("results/local/*/operators/*")])
 
     @staticmethod
     def _sample(process: int) -> tuple[float, float] | None:
@@ -227,8 +229,7 @@ if __name__ == "__main__":
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each job would compile the package
     with tempfile.TemporaryDirectory() as temporary:
         study = Study(Path(temporary) / "study", arguments.tuples, arguments.stub_s)
-        prepare = ["results/operator_tuples.json", "results/local/sensor.json"]
-        report("extraction, manifest, device, sensor", study.snakemake("--", *prepare))
+        report("extraction, manifest, device, sensor", study.snakemake("--", "collect"))
         report("dry-run, nothing measured", study.snakemake("--dry-run"))
         if arguments.seeded:
             seed(study)

@@ -24,7 +24,7 @@ import yaml
 from opcost.devices.target_device import open_device
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.models import construction
-from opcost.results_folder import extraction
+from opcost.studies import remembered
 from opcost.study import Conditions, default_measurement
 from opcost.target import Target
 
@@ -75,13 +75,14 @@ def print_truth(folder: Path, code: Path) -> None:
             after = card.simulated_cuda_seconds(), card.simulated_cuda_joules()
         truth[key] = [(new - old) / ITERATIONS for old, new in zip(before, after, strict=True)]
 
-    manifest = folder / "results/operator_tuples.json"
+    results = folder / "results"
+    [manifest] = results.glob("studies/*/operator_tuples.json")
+    [study] = remembered(results)
     for tuple_id in pd.read_parquet(folder / "results/database.parquet").tuple_id.unique():
         add(tuple_id, OperatorSubject.named(tuple_id, manifest, folder))
-    for path in sorted(folder.glob("results/*/models/*.parquet")):
-        row = pd.read_parquet(path).iloc[0]
-        recorded = extraction(row.model, folder / "results")
-        add(row.model, ModelSubject.named(row.definition_json, recorded, code))
+    for path in sorted(results.glob("*/*/models/*.parquet")):
+        model = pd.read_parquet(path).model[0]
+        add(model, ModelSubject.named(path.stem, study.extractions[model], code))
     json.dump(truth, sys.stdout)
 
 
