@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from opcost.addresses import refuse_other_device
 from opcost.errors import OpcostError
 from opcost.results_folder import (
     MODELS,
@@ -87,3 +88,12 @@ def test_results_that_are_a_file_are_refused(tmp_path):
     results.symlink_to(tmp_path / "nowhere")
     with pytest.raises(OpcostError, match="is no folder"):
         check_results(results)
+
+
+def test_results_of_a_device_are_not_put_into_the_folder_of_another(tmp_path):
+    folder = tmp_path / "local" / "cpu-1thread-torch2.15.0-01234567"
+    refuse_other_device(folder, "cpu")
+    refuse_other_device(folder.with_name("cuda0-1thread-01234567"), "cuda:0")
+    refuse_other_device(folder.with_name("auto-1thread-01234567"), "cuda:0")
+    with pytest.raises(OpcostError, match="`auto` is cuda:0: set `device` of the target to cuda:0"):
+        refuse_other_device(folder, "cuda:0")

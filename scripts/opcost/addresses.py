@@ -13,6 +13,7 @@ Snakemake computes the addresses each time it starts.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from opcost.devices.gpu_state import gpu_state
-from opcost.devices.installation import installed_torch
-from opcost.devices.kinds import kind_of, resolved
+from opcost.devices.installation import installed_torch, loaded_driver
+from opcost.devices.kinds import kind_of
 from opcost.devices.machine_id import hashed_uuid
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import untouched_uuid
+from opcost.errors import OpcostError
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import RESULTS, STUDIES, extraction, recording, target_folder
 from opcost.rows.comparability import OF_ONE_DEVICE, meaning
@@ -65,7 +67,9 @@ class Addresses:
         return self._device(self.study.conditions[target].target)
 
     def _device(self, settings: Target) -> str:
-        return resolved(settings.device, self.software) if self.machine else settings.device
+        if not self.machine or kind_of(settings.device) is not None:
+            return settings.device
+        return "cuda" if self.software.get("cuda_version") and _finds_gpu() else "cpu"
 
     def is_recorded(self, target: str) -> bool:
         """Whether calls are recorded on a target's device: not on a processor, where models run as
@@ -157,9 +161,32 @@ def definition_address(definition: ModelDefinition) -> str:
     return _address(definition.name, definition.to_json())
 
 
+def refuse_other_device(folder: Path, device: str) -> None:
+    """Raise OpcostError if the results of a device would lie in a folder of another one, where
+    `auto` is not what could be told without opening it.
+    """
+    stated, kind = folder.name.partition("-")[0].rstrip("0123456789"), kind_of(device)
+    if kind is not None and kind_of(stated) is not None and stated != kind.name:
+        raise OpcostError(
+            f"target {folder.parent.name}: its results would lie under {stated}, and for PyTorch "
+            f"`auto` is {device}: set `device` of the target to {device}"
+        )
+
+
 def _address(readable: str, of: Any) -> str:
     digest = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:8]
     return f"{re.sub(r'[^][A-Za-z0-9_.,=+-]', '_', readable)}-{digest}"
+
+
+def _finds_gpu() -> bool:
+    """Whether there is an NVIDIA GPU that is not hidden: by NVML, or where that is missing, such as
+    in some containers, by the kernel's driver.
+    """
+    try:
+        return untouched_uuid("cuda", "0") is not None
+    except MeterUnavailable:
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1")
+        return loaded_driver() is not None and not hidden
 
 
 def _gpu(device: str, settings: Target) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from opcost.addresses import refuse_other_device
 from opcost.devices.changes import refuse_changes
 from opcost.devices.cores import reserved_for
 from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
@@ -39,6 +40,7 @@ def identify_target(target: Target, output: Path) -> None:
     # Import once, which takes seconds, instead of in each process forked below.
     importlib.import_module("opcost.measuring.overhead")
     found = _identified(target)
+    refuse_other_device(output.parent, found.device)
     _refuse_point_of_another_kind(target, found)
     with (
         exclusive(found.own_key, f"the identity of {found.device}") as held,
