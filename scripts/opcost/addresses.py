@@ -13,7 +13,6 @@ Snakemake computes the addresses each time it starts.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -22,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from opcost.devices.gpu_state import gpu_state
-from opcost.devices.installation import installed_torch, loaded_driver
-from opcost.devices.kinds import kind_of
+from opcost.devices.installation import installed_torch
+from opcost.devices.kinds import kind_of, resolved
 from opcost.devices.machine_id import hashed_uuid
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import untouched_uuid
@@ -67,9 +66,7 @@ class Addresses:
         return self._device(self.study.conditions[target].target)
 
     def _device(self, settings: Target) -> str:
-        if not self.machine or kind_of(settings.device) is not None:
-            return settings.device
-        return "cuda" if self.software.get("cuda_version") and _finds_gpu() else "cpu"
+        return resolved(settings.device, self.software, _uuid) if self.machine else settings.device
 
     def is_recorded(self, target: str) -> bool:
         """Whether calls are recorded on a target's device: not on a processor, where models run as
@@ -178,24 +175,18 @@ def _address(readable: str, of: Any) -> str:
     return f"{re.sub(r'[^][A-Za-z0-9_.,=+-]', '_', readable)}-{digest}"
 
 
-def _finds_gpu() -> bool:
-    """Whether there is an NVIDIA GPU that is not hidden: by NVML, or where that is missing, such as
-    in some containers, by the kernel's driver.
-    """
+def _uuid(kind: str, number: str) -> str | None:
+    """Of a device that is found without opening it."""
     try:
-        return untouched_uuid("cuda", "0") is not None
+        return untouched_uuid(kind, number)
     except MeterUnavailable:
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1")
-        return loaded_driver() is not None and not hidden
+        return None
 
 
 def _gpu(device: str, settings: Target) -> dict[str, Any]:
     """The identity of a GPU and its power limit, which a target may set; empty without NVML."""
     kind, _, number = device.partition(":")
-    try:
-        uuid = untouched_uuid(kind, number)
-    except MeterUnavailable:
-        uuid = None
+    uuid = _uuid(kind, number)
     if uuid is None:
         return {}
     limit_w = settings.power_limit_w or gpu_state(uuid).get("power_limit_w")

@@ -99,6 +99,24 @@ def kind_of(device: str | None) -> Kind | None:
     return KINDS.get((device or "").partition(":")[0])
 
 
+def resolved(
+    device: str,
+    software: Mapping[str, str | None],
+    uuid_of: Callable[[str, str], str | None],
+) -> str:
+    """The device that a name stands for on this machine: `auto` is a GPU if PyTorch can use one, as
+    far as known without opening it.
+
+    `uuid_of` says which device a kind and a number are; where it finds none, such as in some
+    containers, the kernel's driver tells.
+    """
+    if kind_of(device) is not None:
+        return device
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1")
+    found = uuid_of(_CUDA.name, "0") or (loaded_driver() and not hidden)
+    return (_CUDA if software.get("cuda_version") and found else _CPU).name
+
+
 def kind_locked_as(key: str) -> Kind:
     """The kind of device that the key of a lock names, before a colon if there is one; a bare hash
     of a UUID is that of an NVIDIA GPU.
