@@ -16,7 +16,7 @@ if sys.platform == "linux" and not has_descriptor_files():
 
 PACKAGE = Path(opcost.__file__).resolve().parent
 if CONDA:  # whose environment has what opcost needs, but not opcost
-    os.environ["PYTHONPATH"] = str(PACKAGE.parent)
+    os.environ.update(PYTHONPATH=str(PACKAGE.parent))
 
 
 def workflow_commit():
