@@ -5,10 +5,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
-from typing import Any, NoReturn
-from unittest import mock
+from typing import NoReturn
 
 from opcost.errors import OpcostError
 from opcost.workers import origin
@@ -16,6 +15,9 @@ from opcost.workers.isolation import end_copy
 
 _BUSY_SHARE = 0.1
 _OBSERVED_S = 0.05
+_CHANGING = threading.Lock()
+_HELD: list[tuple[int, int]] = []
+_LEAVE: list[Callable[[int], NoReturn]] = []
 
 
 class Ended(Exception):
@@ -34,7 +36,7 @@ def user_code() -> Iterator[None]:
     """
     process = os.getpid()
     try:
-        with mock.patch.object(os, "_exit", _exit_of(process)):
+        with _held_here():
             yield
     except SystemExit as stop:
         # As argparse does without an argument that it needs.
@@ -106,13 +108,28 @@ def _cpu_s(thread: threading.Thread) -> float:
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
 
 
-def _exit_of(process: int) -> Any:
-    """A replacement for os._exit in this thread of that process; others and children do exit."""
-    leave, thread = os._exit, threading.get_ident()
+@contextmanager
+def _held_here() -> Iterator[None]:
+    """Let os._exit raise in this thread of this process; others and children do exit.
 
-    def exit_(status: int) -> NoReturn:
-        if (os.getpid(), threading.get_ident()) == (process, thread):
-            raise _Exited(f"it called os._exit({status})")
-        leave(status)
+    Threads may begin and end such blocks in any order: the last one restores it.
+    """
+    here = (os.getpid(), threading.get_ident())
+    with _CHANGING:
+        if not _HELD:
+            _LEAVE.append(os._exit)
+            vars(os)["_exit"] = _exit
+        _HELD.append(here)
+    try:
+        yield
+    finally:
+        with _CHANGING:
+            _HELD.remove(here)
+            if not _HELD:
+                vars(os)["_exit"] = _LEAVE.pop()
 
-    return exit_
+
+def _exit(status: int) -> NoReturn:
+    if (os.getpid(), threading.get_ident()) in _HELD:
+        raise _Exited(f"it called os._exit({status})")
+    _LEAVE[-1](status)
