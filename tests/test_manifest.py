@@ -203,6 +203,13 @@ def test_the_file_of_another_model_is_refused_where_a_study_reads_it(tiny_tuples
         read_extractions([path])
 
 
+def test_a_missing_file_comes_with_the_command_that_makes_it(tmp_path):
+    with pytest.raises(
+        OpcostError, match=r"is missing: snakemake --cores 1 .*/gone-0\.pkl extracts"
+    ):
+        read_extractions([tmp_path / "gone-0.pkl"])
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

@@ -143,6 +143,18 @@ def test_a_deleted_row_is_measured_again(done):
     assert done.started() == ["benchmark_operator", *TABLES]
 
 
+@pytest.mark.parametrize("budget_s", [None, 1000])
+def test_a_deleted_extraction_is_made_again(done, budget_s):
+    """Also where the plan within a budget reads it."""
+    configure(done, max_device_time_s=budget_s)
+    [path] = done.root.glob("results/tuples/tiny_cnn-*.pkl")
+    path.unlink()
+    before = stamps(done)
+    assert again(done) == sorted(["extract", "collect", "models", *TABLES])
+    assert path.exists()
+    assert stamps(done) == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "rules"),
     [

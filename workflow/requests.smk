@@ -58,9 +58,9 @@ def model_sources(wildcards):
 
 
 def wait_for_manifest():
-    """Raises IncompleteCheckpointException until there is one. Where there is, it is of this study: its
-    path says so."""
-    if not MANIFEST.exists():
+    """Raises IncompleteCheckpointException until there is one, and what it is made from, which plans
+    read. Where there is, it is of this study: its path says so."""
+    if not MANIFEST.exists() or missing_extractions(None):
         checkpoints.collect.get()
 
 
@@ -188,6 +188,12 @@ def recorded(wildcards):
         if ADDRESSES.is_recorded(target)
         for model in STUDY.wholes
     ]
+
+
+def missing_extractions(wildcards):
+    """Deleted ones: an up-to-date manifest would not request them."""
+    paths = [*extracted(wildcards), *recorded(wildcards)]
+    return [path for path in paths if not Path(path).exists()]
 
 
 def expected_calls(wildcards):

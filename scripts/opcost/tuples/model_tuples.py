@@ -286,10 +286,14 @@ def read_model_tuples(path: Path) -> ModelTuples:
 def read_extractions(paths: Iterable[Path]) -> list[ModelTuples]:
     """The tuples of a study's models, each from the file of its address.
 
-    Raises OpcostError for a damaged or foreign file, or one of another model.
+    Raises OpcostError for a missing, damaged or foreign file, or one of another model.
     """
     models = []
     for path in paths:
+        if not path.exists():
+            raise OpcostError(
+                f"{path} is missing: snakemake --cores 1 {path} extracts it once more"
+            )
         model = read_model_tuples(path)
         remedy = f"delete {path} and run again to extract the model once more"
         if model.model != model_of(path):
