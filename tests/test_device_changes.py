@@ -8,14 +8,19 @@ import sys
 from dataclasses import asdict, replace
 
 import pytest
+from opcost.addresses import Addresses
 from opcost.devices import machine_id
 from opcost.devices.changes import changes_between, refuse_changes
 from opcost.devices.device_file import ENVIRONMENT, DeviceFile, write_device
 from opcost.devices.environment import stable_environment
 from opcost.devices.installation import installed_torch
+from opcost.devices.kinds import KINDS
 from opcost.errors import OpcostError
+from opcost.plain_yaml import read_yaml
+from opcost.results_folder import settings_file
+from opcost.study import load_study
 
-from tests.checkout import MEASUREMENTS, stamps
+from tests.checkout import MEASUREMENTS, STUDY, stamps
 
 CPU = DeviceFile(
     device="cpu",
@@ -121,6 +126,24 @@ def test_of_a_kind_any_device_of_the_same_name_may_measure(file):
 
 def test_a_gpu_that_has_another_number_now_is_the_same():
     assert changes_between(asdict(GPU), asdict(replace(GPU, device="cuda:1"))) == []
+
+
+def test_what_differs_from_former_conditions_is_named_as_far_as_files_tell(tmp_path):
+    document = read_yaml(STUDY / "config.yaml") | {"model_directory": str(STUDY / "models")}
+    addresses = Addresses(load_study(document), tmp_path)
+    conditions = addresses.study.conditions["local"]
+    former = tmp_path / "local/cpu-former"
+    assert addresses.differences("local", former) == []
+    known = KINDS["cpu"].recorded() | {"torch_version": installed_torch()["torch_version"]}
+    write_device(former / "device.json", replace(CPU, **known))
+    settings = replace(conditions, target=replace(conditions.target, threads=2))
+    settings_file(former).write_text(settings.to_json())
+    assert addresses.differences("local", former) == ["threads: 2 -> 1"]
+    variable = {"process_environment": "MALLOC_ARENA_MAX=77"}
+    write_device(former / "device.json", replace(CPU, **known | variable))
+    settings_file(former).write_text("{")
+    [text] = addresses.differences("local", former)
+    assert text == f"process_environment: MALLOC_ARENA_MAX=77 -> {known['process_environment']}"
 
 
 SLOWS = {

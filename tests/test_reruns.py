@@ -120,12 +120,13 @@ def test_another_pytorch_measures_beside_the_former_one_and_back_nothing(
     assert before.items() <= stamps(done).items()
 
 
-def test_a_message_names_what_is_kept(done):
+def test_a_message_names_what_is_kept_and_what_differs(done):
     measure_otherwise(done)
     completed = done.run()
     [line] = [each for each in completed.stdout.splitlines() if "; kept: " in each]
     assert line.startswith("local: measuring under cpu-1thread-torch")
     assert "; kept: 8 measurements of cpu-1thread-torch" in line
+    assert line.endswith(" (warm_up_s: 0.01 -> 0.02)")
 
 
 def test_other_durations_of_a_measurement_measure_nothing_again(done):

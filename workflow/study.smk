@@ -92,13 +92,18 @@ def target_threads(wildcards):
 
 
 def say_what_is_kept():
-    """Of each target that was measured under other conditions, and not yet under these."""
+    """Of each target that was measured under other conditions, and not yet under these, with what
+    differs."""
     for target, folder in FOLDERS.items():
-        others = {
-            other.name: len(all_measurements(other))
-            for other in target_folders()
-            if other.parent == folder.parent and other != folder
-        }
-        kept = [f"{counted(n, 'measurement')} of {name}" for name, n in others.items() if n]
-        if kept and not all_measurements(folder):
+        if all_measurements(folder):
+            continue
+        kept = []
+        for other in target_folders():
+            if other.parent == folder.parent and (measured := all_measurements(other)):
+                differences = ", ".join(ADDRESSES.differences(target, other))
+                kept.append(
+                    f"{counted(len(measured), 'measurement')} of {other.name}"
+                    f"{differences and f' ({differences})'}"
+                )
+        if kept:
             announce(f"{target}: measuring under {folder.name}; kept: {', '.join(kept)}")

@@ -15,11 +15,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from opcost.devices.changes import changes_between
+from opcost.devices.device_file import read_device
 from opcost.devices.gpu_state import gpu_state
 from opcost.devices.installation import installed_torch
 from opcost.devices.kinds import kind_of, resolved
@@ -27,15 +30,27 @@ from opcost.devices.machine_id import hashed_uuid
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import untouched_uuid
 from opcost.errors import OpcostError
+from opcost.files import read_json
 from opcost.models.definition import ModelDefinition
-from opcost.results_folder import RESULTS, STUDIES, extraction, recording, target_folder
-from opcost.rows.comparability import OF_ONE_DEVICE, meaning
+from opcost.results_folder import (
+    RESULTS,
+    STUDIES,
+    device_file,
+    extraction,
+    recording,
+    settings_file,
+    target_folder,
+)
+from opcost.rows.comparability import OF_ONE_DEVICE, meaning, settings_of
 from opcost.study import Conditions, Study
 from opcost.target import Target
+from opcost.text import shortened
 from opcost.tuples.tuple_record import SCHEMA_VERSION
 
 DIGEST = "[0-9a-f]{8}"
 """The pattern of an address's last part."""
+
+_LONGEST = 100
 
 Software = Mapping[str, str | None]
 
@@ -91,6 +106,29 @@ class Addresses:
         """The file with the calls that a model is expected to make on a target."""
         return self.recording(target, model) if self.is_recorded(target) else self.extraction(model)
 
+    def differences(self, target: str, former: Path) -> list[str]:
+        """In which settings and environment a target differs from the conditions of another folder,
+        as far as its files tell.
+        """
+        conditions = self.study.conditions[target]
+        found: list[tuple[str, Any, Any]] = []
+        with suppress(OpcostError):  # it is not measured there
+            before = settings_of(json.dumps(read_json(settings_file(former), "")))
+            now = settings_of(conditions.to_json())
+            found += [
+                (name.rpartition(".")[2], *(each.get(name, "not set") for each in (before, now)))
+                for name in sorted({*before, *now})
+            ]
+        with suppress(OpcostError):
+            known = asdict(read_device(device_file(former)))
+            settings = conditions.target
+            found += changes_between(known, self._environment(settings), settings.any_of_kind)
+        return [
+            f"{name}: {shortened(f'{old} -> {new}', _LONGEST)}"
+            for name, old, new in found
+            if old != new
+        ]
+
     @cached_property
     def name(self) -> str:
         """The name of the study."""
@@ -120,14 +158,18 @@ class Addresses:
         return extraction_address(self.study.models[model], self.software)
 
     def _conditions(self, conditions: Conditions) -> str:
-        settings = conditions.target
+        device = self._device(conditions.target)
+        return conditions_address(conditions, device, self._environment(conditions.target))
+
+    def _environment(self, settings: Target) -> dict[str, Any]:
+        """The columns of a target's environment that are known without opening its device."""
         device = self._device(settings)
         kind, known = kind_of(device), dict[str, Any](self.software)
         if kind is not None and self.machine:
             known |= kind.recorded()
             if not kind.is_processor:
                 known |= _gpu(device, settings)
-        return conditions_address(conditions, device, known)
+        return known
 
 
 def conditions_address(conditions: Conditions, device: str, known: Mapping[str, Any]) -> str:
