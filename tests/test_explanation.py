@@ -484,6 +484,23 @@ def test_targets_without_data_are_one_line_and_leave_the_answer_of_another_compl
     assert run(CNN, "--database", others).exit_code == INCOMPLETE
 
 
+@pytest.mark.parametrize("others", [("local",), ()])
+def test_a_target_whose_rows_are_of_former_conditions_is_named_with_them(
+    cnn, tiny_tuples, tmp_path, others
+):
+    former = "local/cpu-1thread-0a0a0a0a"
+    rows = read_database(database(tmp_path / "former.parquet", [cnn], former)).to_pylist()
+    mlp = read_database(database(tmp_path / "mlp.parquet", [tiny_tuples[0]], *others)).to_pylist()
+    unlike = [row for row in mlp if row["tuple_id"] not in cnn.by_id] if others else []
+    path = tmp_path / "d.parquet"
+    records.write(path, schemas.DATABASE, [*rows, *unlike])
+    answer = run(CNN, "--database", path)
+    assert answer.exit_code == INCOMPLETE
+    line = f"Measured under other conditions, which this shows: --target {former}"
+    assert f"\nNo data: local\n{line}\n" in answer.output
+    assert run(CNN, "--database", path, "--target", former).exit_code == 0
+
+
 class Tied(nn.Module):
     """Its head has the weight of its embedding."""
 

@@ -329,6 +329,19 @@ def test_programs_get_lines_of_json_csv_or_parquet(path, tmp_path):
     assert again == expected | {"meter_missing": [("clock", "no sensor")]}
 
 
+def test_without_a_row_of_a_target_those_under_other_conditions_are_named(tmp_path):
+    path, former = tmp_path / "database.parquet", "local/cpu-1thread-0a0a0a0a"
+    rows = [row("cat"), row("conv", target=former), row("conv", target="localhost/cpu-0")]
+    records.write(path, schemas.DATABASE, [each | {"time_s": 1e-3} for each in rows])
+    completed = run(path, "--target", "local", "--operator", "conv2d")
+    assert completed.exit_code == 3
+    assert f"no row matches\nunder other conditions, rows match: --target {former}\n" in (
+        completed.stderr
+    )
+    completed = run(path, "--target", former, "--operator", "cat")
+    assert completed.stderr == "no row matches\n"
+
+
 def test_no_row_is_an_answer_to_look_at(path):
     completed = run(path, "--status", "crashed")
     assert (completed.exit_code, completed.stdout) == (3, "")

@@ -117,7 +117,7 @@ def command(
     from opcost.errors import OpcostError
     from opcost.files import check_output
     from opcost.queries import listing
-    from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, query
+    from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, elsewhere, query
     from opcost.rows import records
     from opcost.rows.quantities import SPEED_SD
     from opcost.text import with_meaning_of_noise
@@ -142,9 +142,10 @@ def command(
     shown, order = [*chosen], column_named(sort)
     if form is None and parquet is None:
         shown = [*listing.with_limits(chosen), *listing.TELL_APART, SPEED_SD]
+    asked = Filter(**wanted | {"tuple_ids": [_id_of(each) for each in wanted["tuple_ids"]]})
     rows = query(
         paths,
-        Filter(**wanted | {"tuple_ids": [_id_of(each) for each in wanted["tuple_ids"]]}),
+        asked,
         columns=[*shown, order],
         sort=order,
         ascending=ascending,
@@ -170,6 +171,9 @@ def command(
             show(line, err=True)
     if not found:
         show("no row matches", err=True)
+        if others := elsewhere(paths, asked):
+            options = " ".join(f"--target {name}" for name in others)
+            show(f"under other conditions, rows match: {options}", err=True)
         raise SystemExit(INCOMPLETE)
 
 

@@ -53,12 +53,14 @@ class Explanation:
     """A model's cost on one target of one database.
 
     `conditions_id` distinguishes targets of one name in a merged database; it is None in others.
+    `elsewhere` are the target's names under other conditions that the database has operators of.
     """
 
     database: Path
     target: str
     conditions_id: str | None
     estimate: ModelEstimate
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def device_name(self) -> str | None:
@@ -182,14 +184,14 @@ def explain(
         table = read_database(path, _OF_OPERATORS)
         if not len(table):
             raise OpcostError(f"{path} holds no measurement: name another database, or measure")
-        for target, conditions_id in _groups(table):
-            names = {target, conditions_id} - {None}
-            known |= names
-            # Without a name, of a target under several conditions only those that tables show.
-            if names.isdisjoint(targets) if targets else "/" in target:
-                continue
+        groups = _groups(table)
+        known |= {name for group in groups for name in group}
+        for target, conditions_id in _chosen(groups, targets):
             named = model if conditions_id else _as_in_study(model, target, path.parent)
-            found.append(_explanation(named, path, table, target, conditions_id))
+            explained = _explanation(named, path, table, target, conditions_id)
+            if not explained.has_data:
+                explained = replace(explained, elsewhere=_elsewhere(model, table, target))
+            found.append(explained)
     for target in sorted(set(targets) - known):
         raise OpcostError(
             f"no database has a target {target!r}. {closest(target, filter(None, known))}"
@@ -220,6 +222,26 @@ def _groups(table: pa.Table) -> list[tuple[str, str | None]]:
     pairs = table.group_by(["target", "conditions_id"], use_threads=False).aggregate([])
     known = pairs.filter(pc.is_valid(pairs["conditions_id"]))
     return list(zip(known["target"].to_pylist(), known["conditions_id"].to_pylist(), strict=True))
+
+
+def _chosen(
+    groups: Sequence[tuple[str, str | None]], targets: Collection[str]
+) -> list[tuple[str, str | None]]:
+    """The groups with one of the names. Without a name, of a target under several conditions that
+    which tables show, whether the database has it or not.
+    """
+    if targets:
+        return [group for group in groups if not {*group}.isdisjoint(targets)]
+    shown = [group for group in groups if "/" not in group[0]]
+    names = dict.fromkeys(target.partition("/")[0] for target, _ in groups)
+    return shown + [(name, None) for name in names if name not in dict(shown)]
+
+
+def _elsewhere(model: ModelTuples, table: pa.Table, target: str) -> tuple[str, ...]:
+    """The names of a target under other conditions that have operators of the model."""
+    of_model = table.filter(pc.is_in(table["tuple_id"], pa.array(model.by_id, pa.string())))
+    names = pc.unique(of_model["target"]).to_pylist()
+    return tuple(name for name in names if name.startswith(f"{target}/"))
 
 
 def _rows(

@@ -75,9 +75,15 @@ def as_text(
 
 
 def no_data(found: Sequence[Any]) -> list[str]:
-    """The targets whose databases have none of the operators, in a line; nothing without any."""
-    names = dict.fromkeys(each.target for each in found if not each.has_data)
-    return [f"No data: {', '.join(names)}"] if names else []
+    """The targets whose databases have none of the operators, in a line, and under which other
+    conditions they have some; nothing without any.
+    """
+    without = [each for each in found if not each.has_data]
+    lines = [f"No data: {', '.join(dict.fromkeys(each.target for each in without))}"]
+    if elsewhere := dict.fromkeys(name for each in without for name in each.elsewhere):
+        options = " ".join(f"--target {name}" for name in elsewhere)
+        lines.append(f"Measured under other conditions, which this shows: {options}")
+    return ["\n".join(lines)] if without else []
 
 
 def _model_lines(model: ModelTuples) -> str:

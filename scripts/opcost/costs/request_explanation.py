@@ -60,6 +60,12 @@ class RequestExplanation:
         return any(each.has_data for each in self.steps.values())
 
     @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """The target's names under other conditions that the database has operators of."""
+        every = itertools.chain(*(each.elsewhere for each in self.steps.values()))
+        return tuple(dict.fromkeys(every))
+
+    @property
     def is_complete(self) -> bool:
         """Whether there is a time."""
         return all(each.is_complete for each in self.steps.values())

@@ -1,6 +1,7 @@
 """Select rows and columns of databases. Reads only the required columns."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,6 +67,16 @@ def query(
     if order is not None:
         table = table.take(_order(table[order], ascending))
     return table[:limit].select(list(dict.fromkeys(chosen)))
+
+
+def elsewhere(databases: Sequence[Path], wanted: Filter) -> list[str]:
+    """The names of the wanted targets under other conditions that have rows that match."""
+    begins = tuple(f"{target}/" for target in wanted.targets)
+    names = [name for name in values_of(databases, "target") if name.startswith(begins)]
+    if not names:
+        return []
+    found = query(databases, replace(wanted, targets=names), columns=["target"])
+    return sorted(pc.unique(found["target"]).to_pylist())
 
 
 def column_named(name: str) -> str:
