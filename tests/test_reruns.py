@@ -277,4 +277,6 @@ def test_results_of_the_former_layout_are_moved_by_the_command_that_a_run_names(
     command = [sys.executable, "-m", "opcost.move_results"]
     moved = subprocess.run(command, cwd=done.root, capture_output=True, text=True)
     assert moved.stdout.startswith("8 measurements moved")
+    again = subprocess.run(command, cwd=done.root, capture_output=True, text=True)
+    assert again.stdout.startswith("Nothing to move: ")
     assert done.started() == sorted(["collect", *TABLES])

@@ -5,6 +5,7 @@ columns. To be deleted before that release. Nothing is measured again, and nothi
 tables and plans, which the next run makes again.
 """
 
+import argparse
 import json
 import pickle
 import shutil
@@ -155,7 +156,20 @@ def _renamed_dtype(definition: str) -> str:
     return ModelDefinition.from_json(json.dumps(document)).to_json()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Move what is in the folder of results, and say so."""
+    argparse.ArgumentParser(
+        prog="python -m opcost.move_results",
+        description=f"Move all of {RESULTS} that has the layout of before the first release to its "
+        "present places. Nothing is measured again.",
+    ).parse_args()
+    if not any(RESULTS.glob("*/device.json")):
+        print(f"Nothing to move: {RESULTS.resolve()} has no measurements of the former layout")
+        return
     with reported(), closing(RunLock()) as lock:
         lock.hold("opcost.move_results")
         print(f"{move_results()} measurements moved: run the study again to make its tables")
+
+
+if __name__ == "__main__":
+    main()
