@@ -3,6 +3,7 @@
 Nothing in the user's folder changes but results and logs.
 """
 
+import json
 import os
 import re
 import shutil
@@ -217,8 +218,13 @@ def test_a_retry_measures_what_failed_or_has_a_flag_and_nothing_else(done, opcos
     none = opcost("retry", "--flag", "drifting")
     assert none.stdout == "There is nothing to measure again.\n"
     flag_and_fail(done)
+    [study] = done.root.glob("results/studies/*/study.json")
+    document = json.loads(study.read_text())
+    document["asked"]["max_device_time_s"] = 600
+    study.write_text(json.dumps(document))
     retried = opcost("retry", "--flag", "drifting")
     assert retried.returncode == 0, retried.stderr
+    assert "had a budget of device time, which does not hold here" in retried.stderr
     assert retried.stdout.count("forgetting ") == 2
     again = {name for name, stamp in stamps(done).items() if before.get(name) != stamp}
     assert len(again) == 2

@@ -306,8 +306,9 @@ def test_what_was_asked_for_can_be_asked_for_again_in_part():
         "rounds": 9,
     }
     Path("config/config.yaml").write_text(yaml.safe_dump({"targets": {"cpu": ONE}, "rounds": 2}))
-    again = asked_again(asked)
-    assert again.study.rounds == 2
+    again = asked_again(asked, {"max_device_time_s": 5})
+    assert (again.study.rounds, again.settings["max_device_time_s"]) == (2, 5)
+    again = asked_again(asked, {})
     assert "targets" not in again.settings
     part = narrowed(again, {"swept[dtype=bfloat16]", "alexnet"})
     assert [*part.study.models] == [*again.study.models_of("swept"), "alexnet"]

@@ -5,8 +5,13 @@ from pathlib import Path
 import click
 
 from opcost.commands import INCOMPLETE
-from opcost.commands.run import is_measured, verbosity
+from opcost.commands.run import budget, budgeted, is_measured, verbosity
 from opcost.terminal import show
+
+_NO_BUDGET = (
+    "A run of these models had a budget of device time, which does not hold here: what it left out "
+    "is measured, too. --max-device-time gives a budget."
+)
 
 
 @click.command()
@@ -16,12 +21,14 @@ from opcost.terminal import show
     multiple=True,
     help="Also forget the rows with this flag, such as disturbed. Can be repeated.",
 )
+@budgeted
 @verbosity
-def command(flags: tuple[str, ...], verbose: bool) -> None:
+def command(flags: tuple[str, ...], max_device_time: float | None, verbose: bool) -> None:
     """Forget the measurements that failed, and measure them again.
 
     With --flag, also those with a flag. They are those of all runs in this folder, on its targets
-    as they are now. No other measurement is lost.
+    as they are now. No other measurement is lost. What else of their models is not measured, as
+    beyond the budget of a run, is measured, too, unless --max-device-time ends it.
 
     \b
     opcost retry
@@ -41,7 +48,7 @@ def command(flags: tuple[str, ...], verbose: bool) -> None:
     complete = True
     for earlier in reversed(remembered(RESULTS)):
         try:
-            request = asked_again(earlier.asked)
+            request = asked_again(earlier.asked, budget(max_device_time))
         except OpcostError as error:
             show(f"left out, as it can no longer be measured: {error}", err=True)
             continue
@@ -52,6 +59,9 @@ def command(flags: tuple[str, ...], verbose: bool) -> None:
                 show(f"forgetting {path}: {reason}")
                 lost.update(models)
         if lost:
+            had_budget = earlier.asked.get("max_device_time_s") is not None
+            if had_budget and request.study.max_device_time_s is None:
+                show(_NO_BUDGET, err=True)
             complete &= is_measured(narrowed(request, lost), verbose)
     if not forgotten:
         show("There is nothing to measure again.")

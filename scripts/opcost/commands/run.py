@@ -37,6 +37,12 @@ _OPTIONS = (
         help="A keyword argument of the constructor or factory.",
     ),
 )
+budgeted = click.option(
+    "--max-device-time",
+    type=Duration(),
+    help="Measure for at most this time on each target, what costs most first: 90s, 10min, 2h. "
+    "Only what this command measures counts: one that was stopped begins with all of it again.",
+)
 _TARGET_OPTIONS = (
     click.option(
         "--device",
@@ -45,12 +51,7 @@ _TARGET_OPTIONS = (
     click.option(
         "--threads", type=Numbers(), default=(), help="Numbers of CPU threads, such as 1,2."
     ),
-    click.option(
-        "--max-device-time",
-        type=Duration(),
-        help="Measure for at most this time on each target, what costs most first: 90s, 10min, 2h. "
-        "Only what this command measures counts: one that was stopped begins with all of it again.",
-    ),
+    budgeted,
 )
 
 

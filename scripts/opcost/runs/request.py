@@ -89,11 +89,15 @@ def nothing() -> Request:
     return request((), None, (), {})
 
 
-def asked_again(asked: Mapping[str, Any]) -> Request:
-    """What an earlier run asked for, with today's settings. Raises OpcostError if it cannot be."""
+def asked_again(asked: Mapping[str, Any], settings: Mapping[str, Any]) -> Request:
+    """What an earlier run asked for, with today's and further settings.
+
+    Raises OpcostError if it cannot be.
+    """
     default = read_default()
     keys = {"models", "torchvision", "targets"} & asked.keys()
     given = {key: asked[key] for key in sorted(keys) if asked[key] != default.get(key)}
+    given |= settings
     return Request(given, load_study({**default, **given}))
 
 
