@@ -4,10 +4,6 @@
 include: "workflow/Snakefile"
 
 
-localrules:
-    default,
-
-
 rule default:
     default_target: True
     input:

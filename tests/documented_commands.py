@@ -86,6 +86,8 @@ def _make(arguments: list[str]) -> None:
 
 def _python(arguments: list[str]) -> None:
     script, *rest = arguments
+    if script == "-c":
+        return
     if script == "-m":
         module, *rest = rest
         if not module.startswith("tests."):

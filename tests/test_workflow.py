@@ -31,7 +31,16 @@ from opcost.rows.quantities import TIME
 from opcost.rows.versions import SCHEMA_VERSION
 from opcost.study import load_study
 
-from tests.checkout import MEASUREMENTS, STUDY, Checkout, configure, edit, executed_s, stamps
+from tests.checkout import (
+    MEASUREMENTS,
+    REPOSITORY,
+    STUDY,
+    Checkout,
+    configure,
+    edit,
+    executed_s,
+    stamps,
+)
 from tests.faults import rows
 
 DIFFERENCES = TIME.method_differences
@@ -434,27 +443,23 @@ def test_a_plan_says_what_is_to_be_measured_and_measures_nothing(checkout):
     assert 8 + 2 * 2 <= int(found[1]) <= 3 * 8
 
 
-MODULE = """
-configfile: "tests/study/config.yaml"
-
-module opcost:
-    snakefile: "a read-only tree/workflow/Snakefile"
-    config: config
-
-use rule * from opcost
-"""
-
-
-def test_another_workflow_runs_it_as_a_module_from_a_read_only_tree_with_spaces(prepared):
+def test_another_workflow_runs_it_as_documented_from_a_read_only_tree_with_spaces(prepared):
     tree = prepared.root / "a read-only tree"
     tree.mkdir()
     for name in ("workflow", "scripts", "envs"):
         (prepared.root / name).rename(tree / name)
     subprocess.run(["chmod", "-R", "a-w", tree], check=True)
-    (prepared.root / "Snakefile").write_text(MODULE)
+    guide = (REPOSITORY / "docs/how_to/studies.md").read_text()
+    [snippet] = re.findall(r"```text\n(configfile.*?)```", guide, re.DOTALL)
+    (prepared.root / "Snakefile").write_text(snippet.replace("path/to/opcost", tree.name))
+    study = read_yaml(prepared.root / "tests/study/config.yaml")
+    (prepared.root / "config/mine.yaml").write_text(json.dumps({"opcost": study}))
     before = {path: path.stat().st_mtime_ns for path in tree.rglob("*")}
-    started = prepared.started()
+    completed = prepared.run()
     subprocess.run(["chmod", "-R", "u+w", tree], check=True)
-    assert started.count("benchmark_operator") == 6
-    assert "report" in started
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert completed.stderr.count("(Rule: opcost_benchmark_operator)") == 6
+    assert "(Rule: opcost_report)" in completed.stderr
+    assert "More on one page: results/report.html" in completed.stdout
+    assert "localrules" not in completed.stderr
     assert {path: path.stat().st_mtime_ns for path in tree.rglob("*")} == before

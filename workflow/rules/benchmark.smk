@@ -106,6 +106,7 @@ checkpoint plan_round:
         round_plan(EACH, ADDRESSES.name, "{round}"),
     log:
         "logs/{target}/{conditions}/plan_round_{round}.log",
+    localrule: True
     conda:
         "../../envs/opcost.yaml"
     resources:

@@ -32,6 +32,7 @@ rule database:
         ),
     log:
         "logs/database.log",
+    localrule: True
     conda:
         "../../envs/opcost.yaml"
     resources:
@@ -87,6 +88,7 @@ rule compare:
         summary=report(SUMMARY, caption="../report/summary.rst", category="Comparison"),
     log:
         "logs/compare.log",
+    localrule: True
     conda:
         "../../envs/opcost.yaml"
     params:

@@ -106,6 +106,7 @@ checkpoint collect:
         manifest=MANIFEST,
     log:
         "logs/collect.log",
+    localrule: True  # as others: on a cluster, on Snakemake's own machine
     conda:
         "../../envs/opcost.yaml"
     params:

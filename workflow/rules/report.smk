@@ -26,6 +26,7 @@ rule report:
         figure=report(FIGURE, caption="../report/cost.rst", category="Report"),
     log:
         "logs/report.log",
+    localrule: True
     conda:
         "../../envs/opcost.yaml"
     resources:
