@@ -12,6 +12,7 @@ from statistics import median
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from opcost.addresses import Addresses
 from opcost.costs.known_methods import methods_of
 from opcost.databases.measured import Damages, find_measured
@@ -292,6 +293,25 @@ def test_a_path_that_snakemake_takes_for_a_pattern_is_refused(tmp_path):
     said = completed.stdout + completed.stderr
     assert "a{model} to a folder without { and } in its path" in said
     assert "NameError" not in said
+
+
+def test_braces_in_arguments_and_paths_of_models_are_no_wildcards(done):
+    folder = done.root / "tests/study/{models}"
+    (done.root / "tests/study/models").rename(folder)
+    (folder / "named.py").write_text(
+        "from torch import nn\ndef build(name): return nn.Sequential(nn.Linear(8, 16))\n"
+    )
+    model = {"factory": "named:build", "arguments": {"name": "{width}"}}
+    model["inputs"] = [{"shape": [4, 8]}]
+    (folder / "named.yaml").write_text(yaml.safe_dump(model))
+    configure(
+        done,
+        models=["tiny_mlp", "tiny_cnn", "named"],
+        model_directory=str(folder.relative_to(done.root)),
+    )
+    started = done.started()
+    assert {"extract", "benchmark_model", "compare", "report"} <= {*started}
+    assert done.started() == []
 
 
 def test_a_configuration_that_explodes_is_refused_before_it_does(checkout):
