@@ -322,6 +322,17 @@ def test_a_configuration_that_explodes_is_refused_before_it_does(checkout):
     assert "config.yaml holds more than 100000 values" in completed.stdout + completed.stderr
 
 
+def test_a_damaged_manifest_is_named_without_frames(done):
+    [manifest] = done.root.glob("results/studies/*/operator_tuples.json")
+    manifest.write_text("")
+    completed = done.run()
+    assert completed.returncode != 0
+    said = completed.stdout + completed.stderr
+    assert "operator_tuples.json is not valid JSON" in " ".join(said.split())
+    assert "InputFunctionException" not in said
+    assert "Traceback" not in said
+
+
 def test_a_results_file_of_another_schema_version_is_named(done):
     path = next(done.root.glob(MEASUREMENTS))
     table = pq.read_table(path)

@@ -45,6 +45,9 @@ BEGAN_S = time.time()
 EACH = target_folder("{target}", "{conditions}")
 MANIFEST = ADDRESSES.manifest
 
+if workflow.is_main_process and MANIFEST.exists():
+    checked(read_manifest, MANIFEST)  # a function of input would show an error with its frames
+
 
 def model_sources(wildcards):
     """The config of a model and its code: to be seen in a summary. An extraction is of the digest of
