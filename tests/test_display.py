@@ -77,10 +77,11 @@ def test_an_error_of_opcost_is_shown_without_what_snakemake_puts_around_it():
     )
 
 
-def test_an_error_of_opcost_in_an_input_function_is_shown_alone():
+@pytest.mark.parametrize("name", ["OpcostError", "WorkflowError"])
+def test_an_error_of_opcost_in_an_input_function_is_shown_alone(name):
     header = ['InputFunctionException in rule compare in file "/a", line 9:', "Error:"]
     around = ["Wildcards:", "target=local", "", "Traceback:", '  File "/a.py", line 1, in plan']
-    lines = [MARK, *header, "  OpcostError: a.parquet is damaged", *around, "the end"]
+    lines = [MARK, *header, f"  {name}: a.parquet is damaged", *around, "the end"]
     assert shown(io.StringIO(), lines) == "opcost: a.parquet is damaged\nthe end\n"
     bug = [MARK, *header, "  KeyError: 'x'", *around]
     assert shown(io.StringIO(), bug).splitlines() == bug[1:]

@@ -259,6 +259,15 @@ def test_a_row_copied_from_other_conditions_is_refused_by_name(done):
     assert "(other settings): move it to the folder of its conditions, or delete" in said
 
 
+def test_a_deleted_file_of_settings_is_made_again_before_rows_are_read(done):
+    path = done.folder / "settings.json"
+    settings = path.read_text()
+    path.unlink()
+    (done.root / "results/database.parquet").unlink()
+    assert again(done) == TABLES
+    assert path.read_text() == settings
+
+
 def test_results_of_the_former_layout_are_moved_by_the_command_that_a_run_names(done):
     results, folder = done.root / "results", done.root / "results/local/operators"
     done.folder.rename(results / "kept")

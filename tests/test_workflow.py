@@ -12,6 +12,7 @@ from statistics import median
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from opcost.addresses import Addresses
 from opcost.costs.known_methods import methods_of
 from opcost.databases.measured import Damages, find_measured
@@ -303,12 +304,42 @@ def test_a_path_that_snakemake_takes_for_a_pattern_is_refused(tmp_path):
     assert "NameError" not in said
 
 
+def test_braces_in_arguments_and_paths_of_models_are_no_wildcards(done):
+    folder = done.root / "tests/study/{models}"
+    (done.root / "tests/study/models").rename(folder)
+    (folder / "named.py").write_text(
+        "from torch import nn\ndef build(name): return nn.Sequential(nn.Linear(8, 16))\n"
+    )
+    model = {"factory": "named:build", "arguments": {"name": "{width}"}}
+    model["inputs"] = [{"shape": [4, 8]}]
+    (folder / "named.yaml").write_text(yaml.safe_dump(model))
+    configure(
+        done,
+        models=["tiny_mlp", "tiny_cnn", "named"],
+        model_directory=str(folder.relative_to(done.root)),
+    )
+    started = done.started()
+    assert {"extract", "benchmark_model", "compare", "report"} <= {*started}
+    assert done.started() == []
+
+
 def test_a_configuration_that_explodes_is_refused_before_it_does(checkout):
     levels = (f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12))
     (checkout.root / "config/config.yaml").write_text("\n".join(["a0: &a0 {b: 1}", *levels]))
     completed = checkout.run("--dry-run")
     assert completed.returncode != 0
     assert "config.yaml holds more than 100000 values" in completed.stdout + completed.stderr
+
+
+def test_a_damaged_manifest_is_named_without_frames(done):
+    [manifest] = done.root.glob("results/studies/*/operator_tuples.json")
+    manifest.write_text("")
+    completed = done.run()
+    assert completed.returncode != 0
+    said = completed.stdout + completed.stderr
+    assert "operator_tuples.json is not valid JSON" in " ".join(said.split())
+    assert "InputFunctionException" not in said
+    assert "Traceback" not in said
 
 
 def test_a_results_file_of_another_schema_version_is_named(done):

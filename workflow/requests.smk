@@ -45,16 +45,18 @@ BEGAN_S = time.time()
 EACH = target_folder("{target}", "{conditions}")
 MANIFEST = ADDRESSES.manifest
 
+if workflow.is_main_process and MANIFEST.exists():
+    checked(read_manifest, MANIFEST)  # a function of input would show an error with its frames
+
 
 def model_sources(wildcards):
     """The config of a model and its code: to be seen in a summary. An extraction is of the digest of
-    what they say, and of nothing else."""
+    what they say, and of nothing else. A path with braces, which would be wildcards, is left out.
+    """
     model = model_at(wildcards.model, EXTRACTED_AT)
     configs = [name for name, models in STUDY.configs.items() if model in models]
-    return [
-        str(path)
-        for path in sources_of(STUDY.models[model], [*configs, model][0], STUDY.model_directory)
-    ]
+    sources = sources_of(STUDY.models[model], [*configs, model][0], STUDY.model_directory)
+    return [path for path in map(str, sources) if not {*"{}"} & {*path}]
 
 
 def wait_for_manifest():

@@ -12,10 +12,13 @@ from snakemake.utils import update_config
 from opcost.addresses import Addresses
 from opcost.configuration import from_command_line, targets_named_last
 from opcost.devices.installation import installed_torch
+from opcost.files import replacing
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import (
     RESULTS,
     all_measurements,
+    device_file,
+    settings_file,
     target_folder,
     target_folders,
 )
@@ -89,6 +92,14 @@ def target_device(wildcards):
 
 def target_threads(wildcards):
     return STUDY.conditions[wildcards.target].target.threads
+
+
+def complete_settings():
+    """A target's deleted file of settings is made again: its folder's name is a digest of them."""
+    for target, folder in FOLDERS.items():
+        if device_file(folder).exists() and not settings_file(folder).exists():
+            with replacing(settings_file(folder)) as temporary:
+                temporary.write_text(f"{STUDY.conditions[target].to_json()}\n")
 
 
 def say_what_is_kept():

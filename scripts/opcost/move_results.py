@@ -2,16 +2,19 @@
 
 Files of schema version 14, the last before the first release, become version 1, which has the same
 columns. To be deleted before that release. Nothing is measured again, and nothing is deleted but
-tables and plans, which the next run makes again.
+tables and plans, which the next run makes again, and copies of what is there already. One that is
+killed goes on when it is run again.
 """
 
 import argparse
 import json
+import os
 import pickle
-import shutil
-from collections import defaultdict
-from contextlib import closing
-from dataclasses import asdict
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,130 +24,258 @@ import pyarrow.parquet as pq
 from opcost.addresses import conditions_address, definition_address, extraction_address
 from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
-from opcost.errors import reported
-from opcost.files import read_json, replacing, write_json
+from opcost.errors import OpcostError, reported
+from opcost.files import content_of, opened, read_json, replacing, write_json
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import (
+    CALLS,
     MODELS,
     RESULTS,
+    ROUNDS,
+    all_measurements,
+    device_file,
     extraction,
+    former_targets,
+    overhead_files,
     recording,
+    recordings,
+    sensor_file,
     series_named,
+    series_of,
     settings_file,
     target_folder,
 )
 from opcost.rows import records, schemas
+from opcost.rows.seal import check_seal
 from opcost.rows.versions import SCHEMA_VERSION
 from opcost.run_lock import RunLock
 from opcost.study import Conditions
-from opcost.tuples.model_tuples import read_model_tuples
+from opcost.tuples.model_tuples import ModelTuples, plain_data, read_model_tuples
 
-_TABLES = ("operator_tuples.json", ".made")
 _LAST_VERSION = "14"
 _LAST_VERSION_OF_TUPLES = 5
 _VALUES_OF_A_SAMPLE = 10
+_PLAN = re.compile(r"\d+\.json")
+_REMEDY = "move it to another folder, and run this again"
+
+
+@dataclass
+class _Moves:
+    """What is moved, in this order: place -> file. `copies` are of files that are there already."""
+
+    planned: dict[Path, Path] = field(default_factory=dict)
+    copies: list[Path] = field(default_factory=list)
+
+    def add(self, path: Path, there: Path, alike: Callable[[Path, Path], bool]) -> None:
+        """Raises OpcostError if another file is there, or will be."""
+        other = self.planned.get(there) or there
+        if not os.path.lexists(other):
+            self.planned[there] = path
+        elif _same_content(path, other) or alike(path, other):
+            self.copies.append(path)
+        else:
+            raise OpcostError(
+                f"{path} would become {there}, and {other} is there already and differs: nothing "
+                "was moved; move one of the two to another folder, and run this again"
+            )
+
+    def make(self) -> None:
+        for there, path in self.planned.items():
+            there.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(there)
+        for path in self.copies:
+            path.unlink()
 
 
 def move_results(results: Path = RESULTS) -> int:
-    """Move all measurements of a folder. Returns how many."""
-    moved = {}
-    for path in [*results.glob("tuples/[!.]*.pkl"), *results.glob("*/calls/[!.]*.pkl")]:
-        _renumber_tuples(path)
+    """Move all measurements of a folder. Returns how many.
+
+    Raises OpcostError before it moves or deletes anything, if a file is damaged, or another is at
+    its place.
+    """
+    moves, settings = _Moves(), dict[Path, str]()
     for path in sorted((results / "tuples").glob("[!.]*.pkl")):
-        tuples = read_model_tuples(path)
+        tuples = _read_tuples(path)
         if tuples.definition is not None and path.stem == tuples.model:
-            address = extraction_address(tuples.definition, {"torch_version": tuples.torch_version})
-            path.rename(extraction(address, results))
-            moved[tuples.model] = address
-    number = sum(_move_target(each.parent, moved) for each in results.glob("*/device.json"))
-    for name in _TABLES:
-        path = results / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    return number
+            moves.add(path, extraction(_extracted(tuples), results), _same_tuples)
+    targets = former_targets(results)
+    for folder in targets:
+        settings |= _plan_target(folder, moves)
+    _delete_plans([results / "operator_tuples.json", *(results / ".made").glob("*.json")])
+    for folder in targets:
+        plans = (folder / ROUNDS).glob("*.json")
+        _delete_plans(path for path in plans if _PLAN.fullmatch(path.name))
+    for there, text in settings.items():
+        if not settings_file(there).exists():
+            with replacing(settings_file(there)) as temporary:
+                temporary.write_text(f"{text}\n")
+    moves.make()
+    for folder in targets:
+        for emptied in folder.glob("*/"):
+            if series_named(emptied.name) or emptied.name == CALLS:
+                _delete_emptied(emptied)
+    return sum(there.suffix == ".parquet" for there in moves.planned)
 
 
-def _move_target(folder: Path, extractions: dict[str, str]) -> int:
-    """Each row goes where its conditions are; what is known of the device, beside the most rows."""
-    for path in [folder / "device.json", *folder.glob("overhead_*.json")]:
+def _plan_target(folder: Path, moves: _Moves) -> dict[Path, str]:
+    """Each row goes where its conditions are; what is known of the device, beside the most rows.
+    Its file is the last: while it is there, a run asks for this command.
+
+    Returns folder -> its settings.
+    """
+    of_device = [
+        *(path for path in [sensor_file(folder)] if path.is_file()),
+        *reversed(overhead_files(folder)),
+    ]
+    for path in of_device:
         _drop_procedure(path)
-    device = asdict(read_device(folder / "device.json"))
-    rows: dict[str, list[tuple[Path, dict[str, Any]]]] = defaultdict(list)
-    for series in folder.glob("*/"):
-        if known := series_named(series.name):
-            for path in series.glob("[!.]*.parquet"):
-                schema = schemas.MEASUREMENTS[known.kind]
-                _renumber_row(path, schema)
-                [row] = records.read(path, schema).to_pylist()
-                rows[_address(row, device)].append((path, row))
-    for address, found in rows.items():
-        there = target_folder(folder.name, address, folder.parent)
-        for path, row in found:
+    has_file = device_file(folder).exists()
+    device = asdict(read_device(device_file(folder))) if has_file else {}
+    rows: dict[Path, list[dict[str, Any]]] = defaultdict(list)
+    for path in all_measurements(folder):
+        row = _read_row(path)
+        with _legible(path):
+            there = target_folder(folder.name, _address(row, device), folder.parent)
             name = path.name
-            if path.parent.name.startswith(MODELS):
+            if series_of(path).kind == MODELS:
                 definition = ModelDefinition.from_json(row["definition_json"])
                 name = f"{definition_address(definition)}.parquet"
-            (there / path.parent.name).mkdir(parents=True, exist_ok=True)
-            path.rename(there / path.parent.name / name)
-        newest = max((row for _, row in found), key=lambda row: str(row["ended_at"]))
-        settings_file(there).write_text(newest["conditions_json"] + "\n")
-    if rows:
-        there = target_folder(
-            folder.name, max(rows, key=lambda each: len(rows[each])), folder.parent
+        moves.add(path, there / path.parent.name / name, _same_measurement)
+        rows[there].append(row)
+    newest = {
+        there: max(found, key=lambda row: str(row["ended_at"])) for there, found in rows.items()
+    }
+    if of_device or recordings(folder):
+        home = _home(folder, rows)
+        for path in recordings(folder):
+            tuples = _read_tuples(path)
+            if tuples.definition is not None:
+                moves.add(path, recording(home, _extracted(tuples)), _same_tuples)
+        for path in of_device:
+            moves.add(path, home / path.name, _same_content)
+    return {there: row["conditions_json"] for there, row in newest.items()}
+
+
+def _home(folder: Path, rows: dict[Path, list[dict[str, Any]]]) -> Path:
+    """Where the device file of a target goes: to the most rows, with those that were moved before
+    this command was killed.
+    """
+    counts = Counter({there: len(found) for there, found in rows.items()})
+    for there in folder.glob("*/"):
+        counts[there] += len(all_measurements(there))
+    lacking = [there for there in counts if counts[there] and not device_file(there).exists()]
+    if not (lacking or rows):
+        raise OpcostError(
+            f"{folder} has no measurements that say under which conditions its device is used: "
+            f"nothing was moved; delete {device_file(folder)}, which the next run makes again, and "
+            "run this again"
         )
-        for path in folder.glob("calls/[!.]*.pkl"):
-            if path.stem in extractions:
-                kept = recording(there, extractions[path.stem])
-                kept.parent.mkdir(exist_ok=True)
-                path.rename(kept)
-        for path in folder.glob("*.json"):
-            path.rename(there / path.name)
-    for rest in folder.iterdir():
-        if rest.name not in rows:
-            shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
-    return sum(map(len, rows.values()))
+    return max(sorted(lacking or rows), key=lambda there: counts[there])
+
+
+def _delete_plans(paths: Iterable[Path]) -> None:
+    """Tables and plans of the former layout, and their folders."""
+    for path in [*paths]:
+        path.unlink(missing_ok=True)
+        if path.parent.name in (ROUNDS, ".made"):
+            _delete_emptied(path.parent)
+
+
+def _delete_emptied(folder: Path) -> None:
+    with suppress(OSError):  # it holds something else, which stays
+        folder.rmdir()
+
+
+def _same_content(path: Path, other: Path) -> bool:
+    return content_of(path) == content_of(other)
+
+
+def _same_measurement(path: Path, other: Path) -> bool:
+    row, there = _read_row(path), _read_row(other)
+    return bool(row["started_at"]) and row["started_at"] == there["started_at"]
+
+
+def _same_tuples(path: Path, other: Path) -> bool:
+    found = (replace(_read_tuples(each), extraction_s=None) for each in (path, other))
+    return next(found) == next(found)
+
+
+@contextmanager
+def _legible(path: Path) -> Iterator[None]:
+    """Raise OpcostError for a damaged file."""
+    try:
+        yield
+    except (OpcostError, MemoryError):
+        raise
+    except Exception as error:
+        raise OpcostError(
+            f"{path} is damaged ({type(error).__name__}: {error}): {_REMEDY}"
+        ) from error
+
+
+def _extracted(tuples: ModelTuples) -> str:
+    assert tuples.definition is not None
+    return extraction_address(tuples.definition, {"torch_version": tuples.torch_version})
 
 
 def _address(row: dict[str, Any], device: dict[str, Any]) -> str:
     """Where the next run on the same device looks for a row."""
     conditions = Conditions.from_json(row["conditions_json"])
-    kind = kind_of(device["device"])
     known = device | {name: value for name, value in row.items() if value is not None}
+    used = device.get("device") or known["device"]
+    kind = kind_of(used)
     names = ["torch_version", "cuda_version", *(kind.recorded() if kind else ())]
-    if kind is not None and not kind.is_processor and known["device_uuid_hash"]:
+    if kind is not None and not kind.is_processor and known.get("device_uuid_hash"):
         names += ["device_uuid_hash", "power_limit_w"]
     environment = {name: known.get(name) for name in names}
     requested = conditions.target.device
-    on = requested if requested != "auto" else device["device"].partition(":")[0]
+    on = requested if requested != "auto" else used.partition(":")[0]
     return conditions_address(conditions, on, environment)
 
 
+def _read_row(path: Path) -> dict[str, Any]:
+    schema = schemas.MEASUREMENTS[series_of(path).kind]
+    _renumber_row(path, schema)
+    rows: list[dict[str, Any]] = records.read(path, schema, remedy=_REMEDY).to_pylist()
+    if len(rows) != 1:
+        raise OpcostError(f"{path} holds {len(rows)} rows where one is expected: {_REMEDY}")
+    return rows[0]
+
+
 def _renumber_row(path: Path, schema: pa.Schema) -> None:
-    stated = pq.read_schema(path).metadata
-    if stated.get(b"opcost.schema_version") != _LAST_VERSION.encode():
+    if records.metadata(path).get("opcost.schema_version") != _LAST_VERSION:
         return
-    rows = pq.read_table(path).to_pylist()
-    for row in rows:
-        row["schema_version"] = SCHEMA_VERSION
-        if row.get("definition_json"):
-            row["definition_json"] = _renamed_dtype(row["definition_json"])
+    with _legible(path):
+        with opened(path) as file:
+            check_seal(file)
+            rows = pq.read_table(file, page_checksum_verification=True).to_pylist()
+        for row in rows:
+            row["schema_version"] = SCHEMA_VERSION
+            if row.get("definition_json"):
+                row["definition_json"] = _renamed_dtype(row["definition_json"])
     records.write(path, schema, rows)
 
 
-def _renumber_tuples(path: Path) -> None:
-    document = pickle.loads(path.read_bytes())
-    if document["schema_version"] != _LAST_VERSION_OF_TUPLES:
-        return
-    if document["definition"]:
-        document["definition"] = _renamed_dtype(document["definition"])
-    with replacing(path) as temporary:
-        temporary.write_bytes(pickle.dumps(document | {"schema_version": 1}, protocol=4))
+def _read_tuples(path: Path) -> ModelTuples:
+    with _legible(path):
+        document = plain_data(content_of(path))
+        if outdated := document["schema_version"] == _LAST_VERSION_OF_TUPLES:
+            document["schema_version"] = 1
+            if document["definition"]:
+                document["definition"] = _renamed_dtype(document["definition"])
+    if outdated:
+        with replacing(path) as temporary:
+            temporary.write_bytes(pickle.dumps(document, protocol=4))
+    return read_model_tuples(path)
 
 
 def _drop_procedure(path: Path) -> None:
     """Samples of call overhead had the number of their procedure; all others are of the same."""
-    document = read_json(path, "delete it and run again")
-    samples = document.get("overhead") or []
-    if any(len(each) > _VALUES_OF_A_SAMPLE for each in samples):
+    document = read_json(path, _REMEDY)
+    with _legible(path):
+        samples = document.get("overhead") or []
+        outdated = any(len(each) > _VALUES_OF_A_SAMPLE for each in samples)
+    if outdated:
         write_json(path, document | {"overhead": [[*each[:4], *each[5:]] for each in samples]})
 
 

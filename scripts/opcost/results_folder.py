@@ -107,13 +107,22 @@ def check_results(results: Path = RESULTS) -> None:
         raise OpcostError(
             f"{results} is no folder, and opcost writes into one of that name: move it away"
         )
-    former = next(results.glob("*/device.json"), None)
-    if former is not None:
+    for former in former_targets(results):
         raise OpcostError(
-            f"{former.parent} is of an earlier opcost, whose results have another layout. To move "
+            f"{former} is of an earlier opcost, whose results have another layout. To move "
             f"all of {results} to the present one, and measure nothing again: "
             "python -m opcost.move_results"
         )
+
+
+def former_targets(results: Path = RESULTS) -> list[Path]:
+    """The folders of targets in the layout of an earlier opcost, which had none of conditions."""
+    return sorted(
+        folder
+        for folder in results.glob("*/")
+        if folder.name not in RESERVED
+        and (device_file(folder).exists() or all_measurements(folder))
+    )
 
 
 def target_folder(target: str, conditions: str, results: Path = RESULTS) -> Path:

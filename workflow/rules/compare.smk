@@ -92,10 +92,11 @@ rule compare:
     conda:
         "../../envs/opcost.yaml"
     params:
-        shown=SHOWN.to_json(),
+        # A function, in whose text braces are no wildcards.
+        shown=lambda wildcards: SHOWN.to_json(),
         operators=STUDY.operators,
         precision=STUDY.precision.models,
-        published=str(STUDY.published),
+        published=lambda wildcards: str(STUDY.published),
         code=CODE,
     message:
         "Comparing sums over operators with whole models"

@@ -32,7 +32,8 @@ rule report:
     resources:
         processor=1,
     params:
-        shown=SHOWN.to_json(),
+        # A function, in whose text braces are no wildcards.
+        shown=lambda wildcards: SHOWN.to_json(),
         operators=STUDY.operators,
         code=CODE,
     message:

@@ -23,7 +23,9 @@ _WAITING = "waiting for the device"
 _HEADER = re.compile(r'WorkflowError in file ".*", line \d+:')
 _FRAME = re.compile(r'  File ".*(?:\.smk|Snakefile)", line \d+, in .*')
 """What Snakemake puts around an error of opcost."""
-_WRAPPED = re.compile(r"InputFunctionException in rule .*:\nError:\n  OpcostError: (.*)", re.DOTALL)
+_WRAPPED = re.compile(
+    r"InputFunctionException in rule .*:\nError:\n  (?:OpcostError|WorkflowError): (.*)", re.DOTALL
+)
 _AFTER_WRAPPED = re.compile(r"|Wildcards:|\w+=.*|Traceback:|  File .*")
 """What is around one of opcost that an input function raises."""
 _FAILED = re.compile(r"\[refused\] |\[\w+\] \w+ +[a-z_]+: ")

@@ -247,7 +247,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
     """Read a model's tuples. Raises OpcostError for a damaged or foreign file."""
     remedy = f"delete {path} and run again to extract the model once more"
     try:
-        document = _load(content_of(path))
+        document = plain_data(content_of(path))
         check_version(document, path, remedy)
         check_values(document, _RULES, path, remedy)
         tuples = tuple(
@@ -342,8 +342,8 @@ def refusals(models: Iterable[ModelTuples]) -> dict[str, str]:
     return {model.model: model.refusal for model in models if model.refusal is not None}
 
 
-def _load(content: bytes) -> Any:
-    """Plain data from a pickle, in memory proportional to its size."""
+def plain_data(content: bytes) -> Any:
+    """Plain data from a pickle, in memory proportional to its size: it runs no code."""
     for opcode, argument, _ in pickletools.genops(content):
         if "PUT" in opcode.name and isinstance(argument, int) and argument > len(content):
             raise pickle.UnpicklingError(f"refused to remember {argument} values")
